@@ -1,10 +1,8 @@
-"""Score a heap of images, keep the subset worth training on.
+"""Score a dataset of images, and keep the subset worth training on.
 
-``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``calibrate``, ``select``, ``balance``, ``split``,
-``evaluate``, ``compare``, ``selftest``, ``retrieve``, ``export``, ``verify``, ``explain``, ``diff``, ``plot``,
-``report``, ``view`` and ``audit_plan`` are the commands of these names, with the same options as keywords; a mistake of
-the user's is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when first
-used, so that ``import curate`` costs nothing.
+Every command is a function with the same options as keywords: `curate filter` is ``curate.filter``, `curate round next`
+is ``curate.round_next``. A mistake in what is given raises ``InputError``. ``open`` opens a table that shows its images
+in a notebook. Functions are loaded when they are first used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -15,6 +13,8 @@ from curate.version import __version__
 if TYPE_CHECKING:
     from curate.calibration.fit import calibrate
     from curate.comparison.run import compare
+    from curate.diagnosis.run import doctor
+    from curate.display.contact import sheet
     from curate.display.notebook import open as open
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from curate.fitting.fit import fit
     from curate.lineage.diff import diff
     from curate.lineage.explain import explain
+    from curate.lineage.sign import sign
     from curate.lineage.verify import verify
+    from curate.pipelines import run
     from curate.plots.plot import plot
     from curate.policies.audit.draw import audit_plan
+    from curate.policies.audit.examine import audit
     from curate.policies.balance.policy import balance
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
@@ -35,9 +38,22 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
     from curate.retrieval.run import retrieve
+    from curate.simulation.functions import (
+        round_import,
+        round_init,
+        round_labels,
+        round_next,
+        round_plot,
+        round_simulate,
+        round_status,
+    )
+    from curate.training.cache import cache
+    from curate.training.convert import models_convert
+    from curate.training.info import info
+    from curate.training.models import models
+    from curate.training.train import train
     from curate.trial.run import selftest
     from scoring.errors import InputError
-
 
 _MODULES = {
     "score": "curate.engines.score",
@@ -46,22 +62,39 @@ _MODULES = {
     "issues": "curate.policies.issues.policy",
     "dedup": "curate.policies.dedup.policy",
     "labels": "curate.policies.labels.policy",
+    "audit": "curate.policies.audit.examine",
     "audit_plan": "curate.policies.audit.draw",
     "calibrate": "curate.calibration.fit",
     "select": "curate.policies.select.policy",
     "balance": "curate.policies.balance.policy",
     "split": "curate.policies.split.policy",
+    "round_init": "curate.simulation.functions",
+    "round_next": "curate.simulation.functions",
+    "round_import": "curate.simulation.functions",
+    "round_status": "curate.simulation.functions",
+    "round_labels": "curate.simulation.functions",
+    "round_simulate": "curate.simulation.functions",
+    "round_plot": "curate.simulation.functions",
+    "run": "curate.pipelines",
+    "info": "curate.training.info",
+    "sheet": "curate.display.contact",
+    "retrieve": "curate.retrieval.run",
+    "report": "curate.facts.write",
+    "view": "curate.facts.serve",
+    "plot": "curate.plots.plot",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
     "selftest": "curate.trial.run",
-    "retrieve": "curate.retrieval.run",
-    "export": "curate.exchange.subset",
     "verify": "curate.lineage.verify",
     "explain": "curate.lineage.explain",
     "diff": "curate.lineage.diff",
-    "plot": "curate.plots.plot",
-    "report": "curate.facts.write",
-    "view": "curate.facts.serve",
+    "sign": "curate.lineage.sign",
+    "export": "curate.exchange.subset",
+    "train": "curate.training.train",
+    "cache": "curate.training.cache",
+    "doctor": "curate.diagnosis.run",
+    "models": "curate.training.models",
+    "models_convert": "curate.training.convert",
     "open": "curate.display.notebook",
     "InputError": "scoring.errors",
 }
@@ -69,25 +102,42 @@ _MODULES = {
 __all__ = [
     "InputError",
     "__version__",
+    "audit",
     "audit_plan",
     "balance",
+    "cache",
     "calibrate",
     "compare",
     "dedup",
     "diff",
+    "doctor",
     "evaluate",
     "explain",
     "export",
     "fit",
+    "info",
     "issues",
     "labels",
+    "models",
+    "models_convert",
     "plot",
     "report",
     "retrieve",
+    "round_import",
+    "round_init",
+    "round_labels",
+    "round_next",
+    "round_plot",
+    "round_simulate",
+    "round_status",
+    "run",
     "score",
     "select",
     "selftest",
+    "sheet",
+    "sign",
     "split",
+    "train",
     "verify",
     "view",
 ]

@@ -14,6 +14,7 @@ URI = "uri"
 STATUS = "status"
 ERROR = "error"
 LABEL = "label"  # of the classes, unless the user names another
+FRAMES = "n_frames"
 SIGNATURE = "signature"
 EMBEDDING = "embedding"
 QUALITY = "quality_"  # what names of picture quality begin with
@@ -31,6 +32,7 @@ QUALITY_COLUMNS: dict[str, Column] = {
     "quality_colourfulness": Column("0 grey, 15 slightly, 45 quite, 80 highly colourful", "1", "more colourful"),
     "quality_border": Column("share of the area in plain bars or a frame", "1", "more border"),
     "quality_blocking": Column("steps across JPEG's grid against those between; 1 without", "1", "more blocking"),
+    "quality_colours": Column("colours that cover 90 % of the middle; none of a JPEG", "1", "more colours"),
     "quality_jpeg": Column("quality setting by the file's quantisation, 1 to 100", "1", "less compressed"),
 }
 
@@ -46,6 +48,7 @@ COLUMNS: dict[str, Column] = {
     "height": Column("height as displayed (EXIF orientation applied)", "pixels"),
     "n_bytes": Column("size of the encoded image", "bytes"),
     "format": Column("image format, as found in the bytes"),
+    FRAMES: Column("pictures in the file, of which one is scored; null where they were not counted"),
     "sha256": Column("hex digest of the encoded bytes"),
     "phash": Column("64-bit perceptual hash of the whole picture"),
     SIGNATURE: Column("255 numbers whose cosine says how alike two whole pictures are"),

@@ -1,7 +1,7 @@
 """A subset as a data set of PyTorch's: read where its images are, without an export."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from curate.columns import KEY, LABEL, OK, STATUS, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.classes import class_list
+from curate.tables.digests import key_bytes, key_texts, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
+from curate.tables.provenance import white_of
 from curate.tables.signals import signal
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -39,6 +41,8 @@ class SubsetDataset(Dataset[dict[str, Any]]):
     Args:
         table: a Parquet file, or a folder of `part-*.parquet`.
         label: column of the classes, text or numbers; None for `label` where there is one.
+        classes: all classes in the order that numbers them; see ``read_classes``. None for the table's own list, which
+            subsets of one table share.
         transform: a picture -> what a batch is made of, such as a tensor.
         source: what was scored, for tables that name no files; rows are found by key.
         options: how to read the source.
@@ -46,12 +50,14 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             keys of the source, now, and leaves those rows out.
 
     Attributes:
-        classes: names of the classes, sorted; their places are the labels.
+        classes: names of all classes; their places are the labels.
+        lacking: those of which the subset has no image.
         targets: label of each item, shape (N,), int64.
         missing: keys of the rows that were left out.
 
     Raises:
-        InputError: for a table without keys, images or rows, or another ``missing``.
+        InputError: for a table without keys, images or rows, a label that is no class of the list, or another
+            ``missing``.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         table: str | Path,
         *,
         label: str | None = None,
+        classes: str | Path | Sequence[str] | None = None,
         transform: Callable[[Image.Image], Any] | None = None,
         source: str | None = None,
         options: SourceOptions | None = None,
@@ -73,12 +80,15 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         opened = open_table(table, require=[KEY, *([label] if label else [])])
         require_images(opened, source)
         label = label or (LABEL if LABEL in opened.schema.names else None)
-        self._read(opened, label)
+        if label is None and classes is not None:
+            raise InputError(f"classes: expected a column of labels in {table}, got none named label; give label=")
+        self._white = white_of(opened)
+        self._read(opened, label, classes)
         self.missing = self._leave_out(missing == SKIP)
         if not len(self):
             raise InputError(f"expected rows with an image in {table}, got none; give another table")
 
-    def _read(self, table: Table, label: str | None) -> None:
+    def _read(self, table: Table, label: str | None, classes: str | Path | Sequence[str] | None) -> None:
         wanted = [name for name in (KEY, URI, STATUS, label) if name is not None and name in table.schema.names]
         rows = table.read(wanted)
         ok = np.ones(rows.num_rows, bool)
@@ -86,15 +96,18 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             ok = pc.fill_null(pc.equal(rows[STATUS], OK), False).to_numpy().astype(bool)
         self.rows: NDArray[np.int64] = np.flatnonzero(ok)
         rows = rows.filter(pa.array(ok))
-        self._keys = plain(rows[KEY].combine_chunks()).cast(pa.large_string())
+        self._keys = pa.array(key_texts(rows[KEY], table.path), pa.large_string())
         self._uris = rows[URI].combine_chunks().cast(pa.large_string()) if URI in wanted else None
         self.classes: tuple[str, ...] = ()
+        self.lacking: tuple[str, ...] = ()
         self.targets: NDArray[np.int64] = np.full(len(self.rows), UNLABELLED, np.int64)
         if label is not None:
-            names = plain(rows[label].combine_chunks()).cast(pa.string())
-            names = pc.if_else(pc.equal(names, ""), None, names)
-            self.classes = tuple(sorted(pc.unique(names).drop_null().to_pylist()))
-            places = pc.index_in(names, value_set=pa.array(self.classes, pa.string()))
+            listed = class_list(table, label, classes)
+            names = listed.texts(rows[label])
+            found = set(names.unique().drop_null().to_pylist())
+            self.classes = listed.complete(found, rows[label].type)
+            self.lacking = tuple(name for name in self.classes if name not in found)
+            places = pc.index_in(names, value_set=pa.array(self.classes, names.type))
             self.targets = pc.fill_null(places, UNLABELLED).to_numpy(zero_copy_only=False).astype(np.int64)
         self._places: NDArray[np.int64] | None = None
         if self._source[0] is not None:
@@ -129,7 +142,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         index = range(len(self))[index]
         key = self._keys[index].as_py()
         try:
-            image = Image.fromarray(decode_rgb(self._bytes(index)))
+            image = Image.fromarray(decode_rgb(self._bytes(index), white=self._white))
         except (ReadError, DecodeError) as error:
             raise InputError(
                 f"cannot read the image of {key!r} ({self.path}, row {self.rows[index]}): {error}; put it back, or "

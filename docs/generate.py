@@ -296,7 +296,10 @@ def formats() -> str:
     """Return every format of `curate export`: what is written, and the line that reads it."""
     from curate.exchange.table import FORMATS
 
-    rows = [(f"`{name}`", kind.out, f"`{kind.load}`") for name, kind in FORMATS.items()]
+    rows = [
+        (f"`{name}`", kind.out, "<br>".join(f"`{line}`" for line in kind.load_lines(Path("subset" + kind.suffix))))
+        for name, kind in FORMATS.items()
+    ]
     return table(("format", "what is written", "read by"), rows)
 
 

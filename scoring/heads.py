@@ -25,12 +25,13 @@ RECONSTRUCTION = {
         "mean squared error of the decoded representation, of pixels in [0, 1]", "1", "less certain"
     ),
 }
+BRANCHES = "unc_umm_branches"
 GAUSSIANS = {
     "unc_umm": Column(
         "trace of Sigma, the covariance around a unit vector mu; of several, their mean", "1", "less certain"
     ),
     "unc_umm_logdet": Column("logarithm of the determinant of Sigma; of several, their mean", "nats", "less certain"),
-    "unc_umm_branches": Column("mean squared distance of several mu from their mean; 0 for one", "1", "less certain"),
+    BRANCHES: Column("mean squared distance of several mu from their mean", "1", "less certain"),
 }
 ASSIGNMENT = {"unc_dino": Column("entropy of the teacher's distribution over prototypes", "nats", "less certain")}
 KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "more certain"), **UNCERTAINTY}
@@ -143,7 +144,10 @@ class JunkHeadSpec(UncertaintyHeadSpec):
 
 @dataclass(frozen=True)
 class GaussiansHeadSpec:
-    """The shape of a head that makes an image one Gaussian of diagonal covariance, or an even mixture of several."""
+    """The shape of a head that makes an image one Gaussian of diagonal covariance, or an even mixture of several.
+
+    One Gaussian has no column of how far several lie apart: it would be 0 for every image.
+    """
 
     kind: ClassVar[str] = "gaussians"
     needs: ClassVar[str] = HEAD
@@ -156,6 +160,9 @@ class GaussiansHeadSpec:
         check_width("a head of Gaussians needs a dimension", self.dim)
         if not 1 <= self.branches <= MOST_BRANCHES:
             raise InputError(f"a head of Gaussians has between 1 and {MOST_BRANCHES} of them, got {self.branches}")
+        if self.branches == 1:
+            columns = {name: about for name, about in GAUSSIANS.items() if name != BRANCHES}
+            object.__setattr__(self, "columns", columns)
 
     def build(self, width: int) -> "nn.Module":
         """Return a fresh head for features of this width."""
@@ -168,7 +175,8 @@ class GaussiansHeadSpec:
         mean, log_variance = given.unbind(1)
         apart = (mean - mean.mean(1, keepdim=True)).square().sum(-1)
         values = (log_variance.exp().sum(-1), log_variance.sum(-1), apart)  # each of shape (N, C)
-        return dict(zip(self.columns, (value.mean(1) for value in values), strict=True))
+        said = dict(zip(GAUSSIANS, (value.mean(1) for value in values), strict=True))
+        return {name: said[name] for name in self.columns}
 
 
 @dataclass(frozen=True)

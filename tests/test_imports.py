@@ -49,12 +49,12 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
-    {"policies", "retrieval", "engines", "display", "evaluation", "comparison", "exchange", "info", "torch"},
-    {"rounds", "simulation", "fitting", "calibration", "pipeline", "facts", "plots", "doctor", "lineage"},
+    {"policies", "retrieval", "engines", "display", "evaluation", "comparison", "exchange", "description", "torch"},
+    {"rounds", "simulation", "fitting", "calibration", "pipeline", "facts", "plots", "diagnosis", "lineage"},
     {"trial"},
     {"training"},
     {"commands"},
-    {"cli", "__init__"},
+    {"cli", "__init__", "pipelines"},
     {"__main__"},
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}

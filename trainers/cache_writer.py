@@ -154,7 +154,8 @@ def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -
         return
     wanted = set(missing)
     readers = (read for row, read in enumerate(images.readers()) if row in wanted)
-    for row, image in zip(missing, decode_all(readers, preprocessing, workers), strict=True):
+    decoded = decode_all(readers, preprocessing, workers, white=images.white)
+    for row, image in zip(missing, decoded, strict=True):
         if not isinstance(image, str) and image.pixels is not None:
             raise InputError(
                 f"{len(missing):,} of {len(losses):,} images have no finite loss in the column of losses (null, NaN or "

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.images.deep import WHITE
 from scoring.marks import Marks
 
 MARKED = 1024  # images that a mark of what is being decoded is for
@@ -52,6 +53,7 @@ def load_training_set(
     workers: int | None = None,
     marks: Marks | None = None,
     report: Callable[[int], None] = lambda done: None,
+    white: int = WHITE,
 ) -> TrainingSet:
     """Decode every image as the model will see it and hold it in memory; a broken one is left out and counted.
 
@@ -64,6 +66,7 @@ def load_training_set(
         workers: decoding threads; by default one a core.
         marks: of images that are being decoded, in the folder of the run.
         report: told how many images are done.
+        white: the value that is white in images of 16 bits.
 
     Raises:
         InputError: if the images do not fit in the memory that is free, fewer than two can be used, or one that can
@@ -79,7 +82,8 @@ def load_training_set(
     pixels = np.empty((n, size, size, 3), np.uint8)
     kept: list[int] = []
     failures: dict[str, int] = {}
-    for row, image in enumerate(decode_all(readers, preprocessing, workers or os.cpu_count() or 1, marks)):
+    images = decode_all(readers, preprocessing, workers or os.cpu_count() or 1, marks, white=white)
+    for row, image in enumerate(images):
         if isinstance(image, str) or image.pixels is None:
             status = image if isinstance(image, str) else image.status
             failures[status] = failures.get(status, 0) + 1
@@ -157,7 +161,12 @@ def free_memory() -> int | None:
 
 
 def decode_all(
-    readers: Iterable[Callable[[], bytes]], preprocessing: Preprocessing, workers: int, marks: Marks | None = None
+    readers: Iterable[Callable[[], bytes]],
+    preprocessing: Preprocessing,
+    workers: int,
+    marks: Marks | None = None,
+    *,
+    white: int = WHITE,
 ) -> Iterator[DecodedImage | str]:
     """Yield one decoded image a reader, in order; a status where the bytes could not be read.
 
@@ -167,6 +176,7 @@ def decode_all(
         workers: decoding threads.
         marks: of 1,024 images each, while these are being decoded. Where one was there before, a process died at them,
             and each of them is decoded in a process of its own: the one that did it is ``crashed``.
+        white: the value that is white in images of 16 bits.
     """
 
     def work(read: Callable[[], bytes], supervised: bool) -> DecodedImage | str:
@@ -177,7 +187,7 @@ def decode_all(
             if not isinstance(status, str):
                 raise
             return status
-        return decode(data, preprocessing, supervised=supervised)
+        return decode(data, preprocessing, supervised=supervised, white=white)
 
     waiting: deque[Future[DecodedImage | str]] = deque()
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.images import Preprocessing
+from scoring.images.deep import WHITE
 from scoring.marks import Marks
 from scoring.model import ScoringModel
 from trainers.augment import view
@@ -61,12 +62,14 @@ class Images:
         keys: text, shape (N,).
         labels: Arrow array of N labels, or None.
         losses: N numbers, or None.
+        white: the value that is white in images of 16 bits.
     """
 
     readers: Readers
     keys: Sequence[str]
     labels: pa.Array | None = None
     losses: Sequence[float | None] | None = None
+    white: int = WHITE
 
 
 class Pixels:
@@ -102,7 +105,8 @@ class Pixels:
         failures = Counter[str]()
         rows: list[int] = []
         pixels: list[np.ndarray] = []
-        images = decode_all(self._images.readers(), self._preprocessing, self._workers, self._marks)
+        readers = self._images.readers()
+        images = decode_all(readers, self._preprocessing, self._workers, self._marks, white=self._images.white)
         for row, image in enumerate(images):
             if isinstance(image, str) or image.pixels is None:
                 failures[image if isinstance(image, str) else image.status] += 1

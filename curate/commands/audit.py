@@ -45,39 +45,16 @@ def run(
     draws pairs: how many are right. Intervals hold for every population (no normal approximation),
     and what is suggested keeps its promise with the confidence named.
     """
-    from curate.policies.audit.reading import read_verdicts
-    from curate.policies.audit.request import parse_share
-    from curate.policies.audit.verdicts import is_audit
-    from scoring.errors import InputError
+    from curate.policies.audit.examine import PairReading, audit
 
-    if any(is_audit(path) for path in answers):
-        if target_precision is not None:
-            raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
-        read = read_verdicts(answers, confidence=confidence, judges=judges)
-        if json_:
-            emit(read.to_json())
-        else:
-            print_lines(read.lines(), show, show_table)
-        return
-    if len(answers) > 1:
-        raise InputError(f"{answers[0]} is no audit of curate audit plan; of pairs, give one file at a time")
-    _show_pairs(answers[0], target_precision, parse_share(confidence, "--confidence"), json_=json_)
-
-
-def _show_pairs(answers: Path, target_precision: float | None, confidence: float, *, json_: bool) -> None:
-    from curate.policies.dedup.quality.answers import read_answers
-    from curate.policies.dedup.quality.precision import precision, suggest_threshold
-
-    read = read_answers(answers)
-    found = precision(read)
-    suggestions = [] if target_precision is None else suggest_threshold(read, target_precision, confidence)
+    read = audit(answers, target_precision=target_precision, confidence=confidence, judges=judges)
     if json_:
-        emit({**found.to_json(), "suggestions": [each.to_json() for each in suggestions]})
-        return
-    for line in precision_lines(found):
-        show(line)
-    for each in suggestions:
-        show(suggestion_line(each))
+        emit(read.to_json())
+    elif isinstance(read, PairReading):
+        for line in [*precision_lines(read.precision), *map(suggestion_line, read.suggestions)]:
+            show(line)
+    else:
+        print_lines(read.lines(), show, show_table)
 
 
 def precision_lines(measured: "Precision") -> list[str]:

@@ -31,24 +31,13 @@ def run(
         curate models convert vit_base_uncertainty.pth.tar -o uncertain.safetensors
         curate models convert weights.pth --backbone vit_small_patch16_224 -o small.safetensors
     """
-    from curate.commands.train import check_out
-    from scoring.checkpoint import save_checkpoint
-    from scoring.convert import HEAD, convert
+    given = dict(locals())
+    from curate.training.convert import models_convert
 
-    check_out(out, overwrite)
-    model, facts = convert(file, backbone)
-    metrics = {"metric": facts.pop("metric")} if "metric" in facts else {}
-    card = {
-        "method": HEAD if model.heads else "timm",
-        "training": {"converted from": facts},
-        "metrics": metrics,
-        "data_licence": licence,
-    }
-    digest = save_checkpoint(out, model, card, overwrite=overwrite)
+    result = models_convert(**options.given_to(models_convert, given))
     if json_:
-        emit({"path": str(out), "digest": digest, **facts, **metrics})
+        emit(result.to_json())
     elif not quiet:
-        size = model.spec.preprocessing.size
-        head = f"with the head {HEAD}" if model.heads else "without a head: `curate train --freeze` adds one"
-        say(f"{facts['architecture']} at {size} pixels, {head}")
-        say(f"model {digest[:12]}: {out}")
+        head = f"with the head {result.head}" if result.head else "without a head: `curate train --freeze` adds one"
+        say(f"{result.facts['architecture']} at {result.size} pixels, {head}")
+        say(f"model {result.digest[:12]}: {out}")

@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.complete import OFFERED
-from curate.commands.dedup_words import dedup_notes, recall_header, recall_lines, recall_table
+from curate.commands.dedup_words import dedup_notes, lower_words, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
 from curate.commands.printing import EXIT_FOUND, emit, printers, say, say_files
 from curate.commands.progress import Bar
@@ -54,7 +54,16 @@ OnlyAgainst = Annotated[
 FailOnLeaks = Annotated[
     bool, typer.Option("--fail-on-leaks", help="Exit 3 where --against has any row already; all is written.")
 ]
-Keep = Annotated[str, typer.Option(metavar="LIST", help="Who stays: criteria in order, separated by commas.")]
+Keep = Annotated[str, typer.Option(metavar="LIST", help="Which image is kept: criteria in order, separated by commas.")]
+Prefer = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prefer",
+        metavar="GLOB",
+        help="Keep rows whose key matches, such as 'sorted/*', before others (repeatable, most preferred first).",
+        show_default=False,
+    ),
+]
 Protect = Annotated[str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)]
 Label = Annotated[
     str | None,
@@ -103,7 +112,8 @@ def run(
     report_only: ReportOnly = False,
     only_against: OnlyAgainst = False,
     fail_on_leaks: FailOnLeaks = False,
-    keep: Keep = "labelled,largest,certain,least-compressed",
+    keep: Keep = "labelled,least-lost,least-lossy,least-compressed,certain",
+    prefer: Prefer = None,
     protect: Protect = None,
     label: Label = None,
     groups: Groups = "star",
@@ -141,8 +151,8 @@ def run(
         curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 
     Every row that goes is the same as the row that stays in its place, which the decisions name with the similarity;
-    there are no chains of ever less alike images. --keep decides who stays: labelled, largest,
-    certain, least-compressed, max:COLUMN, min:COLUMN, and a hash of the key at the end.
+    there are no chains of ever less alike images. Which image is kept: --prefer first, then --keep: labelled,
+    least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; a hash of the key at the end.
     pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
@@ -243,6 +253,8 @@ def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
     if result.n_leaks:
         rows.append(("leaks", result.n_leaks, f"also in {against}"))
     table(rows, right=1)
+    if result.n_lower is not None and result.n_groups:
+        line(lower_words(result.n_lower))
     leaks = [each for each in result.examples if each["why"] == "leak"]
     for leak in leaks:
         line(f"leak: {leak['key']}: {leak['reason']}")

@@ -6,7 +6,7 @@ from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.policies.dedup.finders.elk import Radius
-    from curate.policies.dedup.finders.facts import FewFinders, NotCompared, PixelsRead
+    from curate.policies.dedup.finders.facts import EqualElsewhere, FewFinders, LooseGroups, NotCompared, PixelsRead
     from curate.policies.dedup.quality.recall import RecallReport
     from curate.policies.dedup.result import DedupResult
 
@@ -18,10 +18,27 @@ def dedup_notes(result: "DedupResult") -> list[str]:
     return [text for note in result.notes for text in note_words(note)]
 
 
+def lower_words(n: int) -> str:
+    """Return how many groups keep a copy of lower quality than one that is dropped."""
+    if not n:
+        return "no group keeps a copy of lower quality than one it drops"
+    groups = "1 group keeps a copy of lower quality than one it drops"
+    if n > 1:
+        groups = f"{n:,} groups keep a copy of lower quality than one they drop"
+    return f"{groups}: lower_quality in the groups table (by --prefer, --protect, labels or --keep)"
+
+
 def note_words(note: object) -> list[str]:
     """Return a fact in words; a text as it is."""
     from curate.policies.dedup.finders.elk import Radius
-    from curate.policies.dedup.finders.facts import FewFinders, ManyLinks, NotCompared, PixelsRead
+    from curate.policies.dedup.finders.facts import (
+        EqualElsewhere,
+        FewFinders,
+        LooseGroups,
+        ManyLinks,
+        NotCompared,
+        PixelsRead,
+    )
 
     match note:
         case FewFinders():
@@ -30,6 +47,10 @@ def note_words(note: object) -> list[str]:
             return [_not_compared(note)]
         case PixelsRead():
             return _pixels_read(note)
+        case EqualElsewhere():
+            return [_elsewhere(note)]
+        case LooseGroups():
+            return [_loose(note)]
         case ManyLinks():
             many = f"{note.rows:,} rows may have more links than {note.graph} lists neighbours"
             return [f"{many}: pairs of two such rows are searched for"]
@@ -51,6 +72,24 @@ def _not_compared(note: "NotCompared") -> str:
     has = note.why.startswith("an ")
     rows = counted(note.rows, "row has", "rows have") if has else counted(note.rows, "row")
     return f"{rows} {note.why}: not compared by {note.finder}"
+
+
+def _elsewhere(note: "EqualElsewhere") -> str:
+    files = counted(note.rows, "dropped file equals one", "dropped files equal one")
+    return (
+        f"{files} that is kept in another folder, such as {note.dropped} for {note.kept}: --prefer 'FOLDER/*' keeps "
+        "those of a folder of your choice"
+    )
+
+
+def _loose(note: "LooseGroups") -> str:
+    groups = counted(note.groups, "large group lies", "large groups lie")
+    return (
+        f"{groups} just above the threshold ({note.rows:,} rows dropped, {note.largest:,} in the largest; median "
+        f"{note.finder} {note.similarity:.3g}): images of one template with other content, such as displays, plates or "
+        f"forms, do so. Look at them with --sheet, judge pairs with curate audit, or raise the --threshold of "
+        f"{note.finder}"
+    )
 
 
 def _pixels_read(note: "PixelsRead") -> list[str]:

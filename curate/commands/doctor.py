@@ -10,7 +10,7 @@ from curate.commands import options
 from curate.commands.printing import EXIT_FOUND, emit, show
 
 if TYPE_CHECKING:
-    from curate.doctor.contract import Finding
+    from curate.diagnosis.contract import Finding
 
 MARKS = {"ok": " ", "note": "!", "problem": "X"}
 SPEED_SECONDS = 10.0
@@ -38,12 +38,10 @@ def run(
         curate doctor /mnt/big
         curate doctor --seconds 0 --json
     """
-    from curate.doctor.contract import PROBLEM
-    from curate.doctor.run import examine
-    from scoring.errors import InputError
+    from curate.diagnosis.contract import PROBLEM
+    from curate.diagnosis.run import examine, require_target
 
-    if not folder.is_dir():
-        raise InputError(f"expected a folder that output would go to, got {folder}, which is none")
+    require_target(folder)
     findings = []
     section = ""
     for finding in examine(folder, seconds=seconds):
@@ -70,7 +68,7 @@ def _show(finding: "Finding") -> None:
 
 def _verdict(findings: "list[Finding]") -> str:
     from curate.counted import counted
-    from curate.doctor.contract import NOTE, PROBLEM
+    from curate.diagnosis.contract import NOTE, PROBLEM
 
     problems = [finding for finding in findings if finding.state == PROBLEM]
     notes = sum(finding.state == NOTE for finding in findings)

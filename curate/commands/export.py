@@ -9,18 +9,30 @@ from curate.commands import options
 from curate.commands.printing import DRY_RUN, emit, printers
 from curate.commands.progress import ExportBar
 from curate.counted import counted
-from curate.exchange.table import FORMATS
+from curate.exchange.table import ALIASES, FORMATS
 
 if TYPE_CHECKING:
     from curate.exchange.subset import ExportResult
 
-To = Annotated[str, options.shared("--to", ": " + ", ".join(FORMATS), metavar="FORMAT")]
+To = Annotated[
+    str,
+    options.shared(
+        "--to",
+        ": " + ", ".join(FORMATS) + "; " + ", ".join(f"{other} is {name}" for other, name in ALIASES.items()),
+        metavar="FORMAT",
+    ),
+]
 Out = Annotated[
     Path | None, options.shared("--out", ": a folder, or for csv, jsonl, coco, label-studio, cvat and paths a file")
 ]
 Take = Annotated[
     str | None,
-    typer.Option("--take", help="Columns that go along, a,b,c; by default all.", metavar="NAMES", show_default=False),
+    typer.Option(
+        "--take",
+        help="Columns that go along, a,b,c or 'kappa_*'; by default key and label where images go out, else all.",
+        metavar="NAMES",
+        show_default=False,
+    ),
 ]
 Resize = Annotated[
     int | None,
@@ -55,7 +67,13 @@ def run(
     to: To,
     out: Out = None,
     label: Annotated[str | None, options.shared("--label", "; by default label, where there is one")] = None,
-    per: Annotated[str | None, options.shared("--per", ": the folders of folder, the sides of yolo")] = None,
+    classes: Annotated[
+        str | None, options.shared("--classes", "; by default the table's own list", metavar="NAMES|FILE|TABLE")
+    ] = None,
+    per: Annotated[
+        str | None,
+        options.shared("--per", ": folders of folder; train, val and test of yolo, imagefolder and huggingface"),
+    ] = None,
     take: Take = None,
     link: options.Link = "copy",
     resize: Resize = None,
@@ -80,7 +98,7 @@ def run(
     Example:
 
     \b
-        curate export subset.parquet --to folder --per label --link hard -o training
+        curate export subset.parquet --to pytorch --link hard -o training
         curate export subset.parquet --to webdataset --resize 512 --shard 500MB -o shards
         curate export subset.parquet --to parquet --source photos.parquet -o dataset
         curate export subset.parquet --to coco --label species -o subset.json
@@ -107,6 +125,8 @@ def run(
         say(DRY_RUN)
     for path in result.paths:
         say(f"written: {path}")
+    for line in result.load:
+        say(f"load it: {line}")
 
 
 def _notes(result: "ExportResult") -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from curate.policies.filter.result import GoesBy, Note, Spread
     from curate.policies.filter.rules import Rule
     from curate.policies.result import Result
+    from curate.tables.fits import FittedApart
 
 Texts = list[str] | None
 MOST_PER_CENT = 100
@@ -162,9 +163,12 @@ def filter_notes(result: "Result") -> list[str]:
     return notes if result.kept else [*notes, "no row is left: the subset is empty"]
 
 
-def _note(note: "Note") -> str:
+def _note(note: "Note | FittedApart") -> str:
     from curate.policies.filter.result import GoesBy, Guarantee, Spread, TooFew, WorksOn
+    from curate.tables.fits import FittedApart
 
+    if isinstance(note, FittedApart):
+        return note.words()
     if isinstance(note, Spread):
         return _spread(note)
     if isinstance(note, GoesBy):

@@ -10,7 +10,7 @@ from curate.commands import options
 from curate.commands.printing import emit, show, show_table
 
 if TYPE_CHECKING:
-    from curate.info import Description
+    from curate.description import Description
 
 
 def run(
@@ -31,70 +31,13 @@ def run(
         curate info scores.parquet
         curate info kept.receipt.json
     """
-    from curate.info import info
-    from curate.rounds.files.settings import CONFIG
+    from curate.training.info import info
 
-    if not isinstance(file, Path):  # in a store there are tables and receipts alone
-        description = info(file)
-    elif (file / CONFIG).is_file():
-        description = _rounds(file)
-    elif (file / "cache.json").is_file():
-        description = _cache(file)
-    else:
-        _refuse_round(file)
-        description = info(file)
+    description = info(file)
     if json_:
         emit(description.__dict__)
     else:
         _report(description)
-
-
-def _refuse_round(path: Path) -> None:
-    """Name the folder of rounds where somebody gives one round of it."""
-    from curate.rounds.files.folder import BATCH
-    from curate.rounds.verify import rounds_at
-    from scoring.errors import InputError
-
-    found = rounds_at(path) if path.is_dir() else None
-    if found is not None:
-        folder, number = found
-        raise InputError(
-            f"{path} is round {number} of {folder}; show all of them with `curate info {folder}`, its batch with "
-            f"`curate info {path / BATCH}`"
-        )
-
-
-def _cache(folder: Path) -> "Description":
-    """What a cache of features says of itself."""
-    from curate.info import Description
-    from trainers.cache import read_about
-
-    return Description(
-        str(folder), "cache", {"use it": f"curate train METHOD --cached {folder}", **(read_about(folder) or {})}
-    )
-
-
-def _rounds(folder: Path) -> "Description":
-    """What a folder of rounds holds, without its table."""
-    from curate.info import Description
-    from curate.rounds.files.folder import open_folder
-
-    opened = open_folder(folder)
-    fixed = opened.settings
-    facts = {
-        "table": fixed.table,
-        "rows": fixed.n_rows,
-        "rounds": len(opened.rounds),
-        "images asked": len(opened.asked),
-        "images labelled": len(opened.votes.consensus()),
-        "batch": fixed.batch,
-        "held out": fixed.holdout,
-        "strategy": fixed.strategy,
-        "classes": ", ".join(fixed.classes or ()) or "any name",
-        "how good it is": f"curate round status {folder}",
-        "digest": fixed.digest,
-    }
-    return Description(str(folder), "rounds", facts)
 
 
 def _report(description: "Description") -> None:

@@ -16,7 +16,7 @@ Texts = list[str] | None
 NewFolder = Annotated[Path, typer.Argument(help="New or empty folder.")]
 Classes = Annotated[
     Texts,
-    typer.Option("--classes", metavar="NAMES", help="Classes, with commas, or the option again; default: any name."),
+    options.shared("--classes", "; default: any name (repeatable)", metavar="NAMES|FILE|TABLE"),
 ]
 Batch = Annotated[int, typer.Option(help="Images a round.")]
 Strategy = Annotated[str, options.shared("--strategy", ", as in `curate select`", show_default=True)]
@@ -79,33 +79,16 @@ def run(
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
         curate round init rounds scores.parquet --classes cat,dog --stop 'accuracy >= 90%'
     """
-    from curate.policies.audit.request import parse_share
-    from curate.rounds.files.settings import Guard, class_names
-    from curate.rounds.init import start
+    given = dict(locals())
+    from curate.simulation.functions import round_init
     from scoring.settings import parse_settings
 
-    asked = {} if skip is None else {"skip": tuple(skip)}
-    opened = start(
-        folder,
-        table,
-        classes=class_names(classes or ()),
-        holdout=holdout,
-        label=label,
-        labelled=labelled,
-        guard=Guard(score, quality, gate or 0.0, discount, noise_guard),
-        batch=batch,
-        strategy=strategy,
-        parameters=parse_settings(settings or ()),
-        control=control,
-        format=format_,
-        link=link,
-        probe=probe,
-        budget=budget,
-        confidence=parse_share(confidence, "--confidence"),
-        stop=tuple(stop or ()),
-        seed=seed,
-        **asked,
-    )
+    named = {
+        "classes": ",".join(classes) if classes else None,
+        "format": format_,
+        "set": parse_settings(settings or ()),
+    }
+    opened = round_init(**options.given_to(round_init, {**given, **named}))
     if json_:
         emit({"folder": str(folder), **opened.settings.to_json()})
     elif not quiet:

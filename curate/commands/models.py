@@ -32,10 +32,11 @@ def run(
         curate models world
         curate models convert uncertainties.pth.tar -o mine.safetensors
     """
-    from scoring.checkpoint import DEFAULT, find_checkpoint, read_header, shipped_models
+    from curate.training.models import models
+    from scoring.checkpoint import DEFAULT
 
     if name is None:
-        cards = {stem: read_header(path) for stem, path in shipped_models().items()}
+        cards = models()
         if json_:
             emit(cards)
             return
@@ -46,7 +47,7 @@ def run(
             for line in about_lines(stem, card):
                 show(f"  {line}")
         return
-    card = read_header(find_checkpoint(name))
+    card = models(name)
     if json_:
         emit(card)
         return

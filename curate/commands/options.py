@@ -21,6 +21,7 @@ MEANS: dict[str, str] = {
     "--audit": "What people say of a sample",
     "--batch-size": "Images that go through the model at once",
     "--budget": "How many rows",
+    "--classes": "All classes in the order that numbers them: a,b,c, a text file with one a line, or a table",
     "--clusters": "How many clusters",
     "--column": "Score column",
     "--confidence": "That what is promised holds, 95% or 0.95",
@@ -77,6 +78,7 @@ MEANS: dict[str, str] = {
     "--test": "Share to measure on",
     "--to": "What to arrive at",
     "--top": "How many of the highest are shown",
+    "--white": "Value of 16-bit images that is white, such as 4095 for 12 bits; auto finds it in a sample of them",
     "--workers": "Decoding threads; by default one a core",
 }
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
@@ -135,6 +137,16 @@ def _place(text: str, parse: Callable[[str], Any]) -> Any:
         return parse(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def given_white(text: str) -> int | None:
+    """Return the white of 16-bit images as typed; None for auto."""
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected auto or a whole number for --white, got {text!r}") from None
 
 
 def read_from(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
@@ -227,6 +239,7 @@ Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
 Seed = Annotated[int, shared("--seed", show_default=True)]
 Device = Annotated[str, shared("--device", show_default=True)]
 Precision = Annotated[str, shared("--precision", show_default=True)]
+White = Annotated[str, shared("--white", metavar="auto|N", show_default=True)]
 Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
 
 Engine = Annotated[str, shared("--engine", metavar="NAME", show_default=True)]

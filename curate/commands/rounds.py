@@ -56,13 +56,10 @@ def next_(
         curate round next rounds
         curate round next rounds --source images.parquet --key file
     """
-    from curate.manifest import SourceOptions
-    from curate.rounds.next import next_round
-    from curate.tables.images import images_by_key
+    given = dict(locals())
+    from curate.simulation.functions import round_next
 
-    where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-    images = (lambda batch: images_by_key(batch, source=source, options=where)) if source else None
-    made = next_round(folder, partial=partial, table=table, images=images)
+    made = round_next(**options.given_to(round_next, given))
     if json_:
         emit({"round": made.number, "export": str(made.export), "state": made.state})
     if json_ or quiet:
@@ -102,9 +99,9 @@ def import_(
         curate round import rounds labels.csv
         curate round import rounds export.json --format label-studio --annotator ann
     """
-    from curate.rounds.import_labels import import_labels
+    from curate.simulation.functions import round_import
 
-    found = import_labels(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
+    found = round_import(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
     if json_:
         emit({**found.to_json(), "notes": import_notes(found)})
     elif not quiet:
@@ -139,9 +136,9 @@ def labels_(
     \b
         curate round labels rounds -o labels.parquet
     """
-    from curate.rounds.labels import write_consensus
+    from curate.simulation.functions import round_labels
 
-    counts = write_consensus(folder, out, overwrite=overwrite)
+    counts = round_labels(folder, out, overwrite=overwrite)
     if json_:
         emit({"path": str(out), **counts})
     elif not quiet:
@@ -163,14 +160,9 @@ def plot_(
     \b
         curate round plot rounds -o curve.png
     """
-    if source.is_dir():
-        from curate.rounds.plot import plot_folder
+    from curate.simulation.functions import round_plot
 
-        plot_folder(source, out, table=table, overwrite=overwrite)
-    else:
-        from curate.simulation.plot import plot_replay
-
-        plot_replay(source, out, overwrite=overwrite)
+    round_plot(source, out, table=table, overwrite=overwrite)
     if json_:
         emit({"picture": str(out)})
     elif not quiet:

@@ -61,7 +61,7 @@ def run(
     line = (lambda text: None) if quiet else say
     group = ctx.find_root().command
     result = run_pipeline(
-        read_pipeline(file), _Typed(group, quiet or dry_run), until=until, again=again, dry_run=dry_run, announce=line
+        read_pipeline(file), Typed(group, quiet or dry_run), until=until, again=again, dry_run=dry_run, announce=line
     )
     if json_:
         emit(_plain(result, dry_run))
@@ -74,7 +74,7 @@ def run(
         raise typer.Exit(result.code)
 
 
-class _Typed:
+class Typed:
     """The commands of the command line, in this process; what they say goes to stderr."""
 
     def __init__(self, group: Any, quiet: bool) -> None:

@@ -111,6 +111,7 @@ def run(
     allow_truncated: Annotated[
         bool, typer.Option("--allow-truncated", help="Score what there is of a truncated image, with a warning.")
     ] = False,
+    white: options.White = "auto",
     engine: Annotated[
         str,
         options.shared("--engine", f"; there are: {', '.join(ENGINES)}", metavar="NAME", show_default=True),
@@ -168,6 +169,7 @@ def run(
                 max_pixels=max_pixels,
                 decode_timeout=decode_timeout,
                 allow_truncated=allow_truncated,
+                white=options.given_white(white),
                 fit=fit,
                 quality=quality,
                 views=views,

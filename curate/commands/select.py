@@ -153,7 +153,7 @@ def _draw(result: "SelectResult", plot: Path, overwrite: bool) -> None:
 
 def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:
     line, table = printers(asked=dry_run)
-    for note in result.notes:
+    for note in [*result.notes, *(result.copies.words() if result.copies else [])]:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]
     rows.append(("picked", result.kept, result.strategy + _span(result.gains)))

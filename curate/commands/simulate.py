@@ -58,40 +58,26 @@ def run(
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625). Then what rounds
     would have told from so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
+    given = dict(locals())
     from curate.display.style import check_chart
-    from curate.policies.audit.request import parse_share
-    from curate.simulation.run import check_outputs, simulate, typed_budgets, write_simulation
+    from curate.simulation.functions import round_simulate
     from scoring.atomic import sweep_outputs
 
     line = (lambda text: None) if quiet else say
-    sweep_outputs([] if plot is None else [plot])
-    check_outputs(out, overwrite=overwrite)
     if plot is not None:
+        sweep_outputs([plot])
         check_chart(plot, overwrite=overwrite)
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
-    found = simulate(
-        table,
-        label,
-        strategy or ["auto"],
-        typed_budgets(budget),
-        seeds=seeds,
-        test=test,
-        noisy_label=noisy_label,
-        calibrate=not no_calibration,
-        holdout=holdout,
-        confidence=parse_share(confidence, "--confidence"),
-        stop=stop or (),
-        observe=observe,
-    )
+    found = round_simulate(**options.given_to(round_simulate, {**given, "report": observe}))
     if json_:
         emit(found.to_json())
     else:
         _report(found)
     if out is not None:
-        for path in write_simulation(found, out, overwrite=overwrite):
+        for path in (out, out.with_suffix(".csv")):
             line(f"results: {path}")
     if plot is not None:
         from curate.simulation.plot import plot_simulation

@@ -41,9 +41,9 @@ def run(
 
     The intervals named "at every look" hold together: look after every round, and stop when you like.
     """
-    from curate.rounds.status import status
+    from curate.simulation.functions import round_status
 
-    found = status(folder, table=table, lift=not no_lift, stop=stop or ())
+    found = round_status(folder, table=table, no_lift=no_lift, stop=stop)
     if fail_unless_stop and found.stop is None:
         raise InputError("--fail-unless-stop goes by --stop rules, and there is none; add --stop 'accuracy >= 90%'")
     if json_:

@@ -12,6 +12,7 @@ from curate.manifest import ReadError, SourceOptions
 from curate.retrieval.queries import image_reader
 from curate.retrieval.results import Answers
 from curate.retrieval.words import value
+from curate.tables.provenance import white_of
 from scoring.images import DecodeError, decode_rgb
 
 QUERIES = 40  # that are drawn
@@ -70,15 +71,15 @@ def _queries(found: Answers, shown: Sequence[int], of_rows: dict[int, Tile]) -> 
             if asked.own[at] >= 0
             else of_tables[int(asked.table[at])][int(asked.row[at])].pixels
             if asked.table[at] >= 0
-            else _of_file(asked.names[at])
+            else _of_file(asked.names[at], white_of(found.table))
         )
         said = f"{found.column.split('_')[0]} {value(found.certainty[at])}" if found.column else ""
         drawn[at] = Tile(pixels, "query", said, (), FRAMES[found.states[at]])
     return drawn
 
 
-def _of_file(path: str) -> np.ndarray | None:
+def _of_file(path: str, white: int) -> np.ndarray | None:
     try:
-        return decode_rgb(image_reader(path)(), short_side=TILE)
+        return decode_rgb(image_reader(path)(), short_side=TILE, white=white)
     except (ReadError, DecodeError):
         return None

@@ -93,7 +93,7 @@ class Heap(Table):
         if value.get(LABEL) is not None:
             lines.append(isolated(str(value[LABEL]), 40))
         try:
-            small = Image.fromarray(decode_rgb(images.data(row), short_side=SIDE))
+            small = Image.fromarray(decode_rgb(images.data(row), short_side=SIDE, white=images.white))
         except (ReadError, DecodeError):
             picture = picture_html(None, images.key[row])
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curate.columns import KEY
+from curate.tables.digests import key_texts
 from curate.tables.keys import rows_with_keys
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -86,7 +87,7 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_S
     """
     decisions.require([KEY, "decision", "margin"])
     read = decisions.read([KEY, "decision", "margin"])
-    keys, decision = read[KEY].to_pylist(), np.asarray(read["decision"].to_pylist(), object)
+    keys, decision = key_texts(read[KEY], decisions.path), np.asarray(read["decision"].to_pylist(), object)
     margin = read["margin"].to_numpy().astype(np.float64)
     sides = {}
     for name, sign in ((DROP, -1), (KEEP, 1)):
@@ -96,7 +97,7 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_S
     row_of = rows_with_keys(table, [keys[at] for at in near])
     by_key = dict(zip(keys, decision.tolist(), strict=True))
     wanted = [*rows, *row_of.values()]
-    named = dict(zip(wanted, table.take(wanted, [KEY]).column(0).to_pylist(), strict=True)) if wanted else {}
+    named = dict(zip(wanted, key_texts(table.take(wanted, [KEY]).column(0), table.path), strict=True)) if wanted else {}
     if len(row_of) < len(near) or any(key not in by_key for key in named.values()):
         raise InputError(f"expected the decisions of {table.path}, got those of other rows in {decisions.path}")
     counts = Counter(decision.tolist())

@@ -105,7 +105,7 @@ class Pictures:
         row = self._row[key]
         label = self._label[row]
         try:
-            pixels = decode_rgb(self._images.data(row), short_side=self.side)
+            pixels = decode_rgb(self._images.data(row), short_side=self.side, white=self._images.white)
         except (ReadError, DecodeError):
             return Shown(None, _word(label))
         small = Image.fromarray(pixels)
@@ -120,7 +120,7 @@ def _word(label: object) -> str:
 def _tile(images: Images, row: int, value: object, label: object, frame: str | None) -> Tile:
     caption = f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
     try:
-        pixels = decode_rgb(images.data(row), short_side=TILE)
+        pixels = decode_rgb(images.data(row), short_side=TILE, white=images.white)
     except (ReadError, DecodeError):
         pixels = None
     return Tile(pixels, caption, images.key[row], () if label is None else (str(label),), frame)

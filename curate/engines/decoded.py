@@ -56,7 +56,9 @@ class Decoded:
     ) -> None:
         self._manifest, self._todo = manifest, todo
         self._marks, self._ended = Marks(folder), 0  # shards, in the order of todo
-        self._preprocessing, self._settings = preprocessing, settings
+        if settings.white is None:
+            raise ValueError("the white of 16-bit images is found before any is decoded")
+        self._preprocessing, self._settings, self._white = preprocessing, settings, settings.white
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
         self._device = (
             DeviceBatches(decoder, preprocessing.resize, settings.max_pixels, self._pool) if decoder else None
@@ -125,6 +127,7 @@ class Decoded:
                 with_quality=self._settings.quality,
                 seconds=self._settings.decode_timeout,
                 supervised=supervised,
+                white=self._white,
             )
 
         def begin() -> Future[DecodedImage]:

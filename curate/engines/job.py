@@ -20,6 +20,7 @@ from curate.engines.journal import Part, part_path
 from curate.engines.junk import Corrupter
 from curate.engines.settings import ScoreSettings, difference
 from curate.engines.shard import Span, score_schema, start_shard
+from curate.engines.white import DeepImages
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
 from curate.manifest.ahead import ahead
 from curate.tables.images import readers_in_order
@@ -32,6 +33,7 @@ from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
 from scoring.heap.model import HeapFit
 from scoring.heap.stored import read_fit
 from scoring.images import DecodedImage
+from scoring.images.decoding import KIND as DECODING_KIND
 from scoring.images.device_jpegs import DeviceJpegs, decoder_versions
 from scoring.images.quality import KIND as QUALITY_KIND
 from scoring.images.signature import KIND as SIGNATURE_KIND
@@ -116,6 +118,8 @@ class Opened:
             "max-pixels": settings.max_pixels,
             "decode-timeout": settings.decode_timeout,
             "allow-truncated": settings.allow_truncated,
+            "white": settings.white,
+            "decoding": DECODING_KIND,
             "signature": SIGNATURE_KIND,
             **asked,
             **({"fit": True} if self.fits else {}),
@@ -273,7 +277,8 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     if THREADS in job.metadata:
         torch.set_num_threads(job.metadata[THREADS])  # of this thread too: an engine may score in several
     rows = opened.manifest.rows(span.start, span.stop)
-    finish = start_shard(rows, images, opened.runner, job.settings, opened.batch_size, opened.fit)
+    deep = DeepImages()
+    finish = start_shard(rows, deep.watched(images), opened.runner, job.settings, opened.batch_size, opened.fit)
     step = min(opened.runner.step, opened.batch_size)
 
     def write() -> Part:
@@ -282,7 +287,8 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
         with TableWriter(part_path(job.folder, span.index), schema, dict(job.metadata), overwrite=True) as writer:
             writer.write(table)
         statuses = dict(Counter(table.column("status").to_pylist()))
-        return Part(span.index, table.num_rows, writer.file.n_bytes, writer.file.sha256, statuses, step)
+        file = writer.file
+        return Part(span.index, table.num_rows, file.n_bytes, file.sha256, statuses, step, deep.n, deep.highest)
 
     return write
 

@@ -34,6 +34,8 @@ class Part:
     sha256: str
     statuses: dict[str, int]  # status -> rows
     step: int  # images that went through the device at once
+    deep: int = 0  # images of 16 bits
+    highest: int = 0  # the largest value among them
 
     @property
     def failed(self) -> int:

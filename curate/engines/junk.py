@@ -17,6 +17,7 @@ from curate.tables.heap import Heap, log_odds_of, numbers_of, sample_of
 from curate.tables.table import Table, embedding_matrix
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
+from scoring.images.deep import WHITE
 from scoring.images.geometry import Pixels
 from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, Trained, probability_of, train
 from scoring.junk.copies import Copy, corrupted_copies, side_needed
@@ -185,6 +186,7 @@ def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator
                 max_pixels=settings.max_pixels,
                 allow_truncated=settings.allow_truncated,
                 seconds=settings.decode_timeout,
+                white=settings.white or WHITE,
             )
         except DecodeError:
             return []

@@ -21,8 +21,10 @@ from curate.engines.settings import ScoreSettings, refuse_difference
 from curate.engines.source import notes_on, other_input
 from curate.engines.store_work import work_of
 from curate.engines.table import ENGINES
+from curate.engines.white import find_white, white_notes
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.store_path import StorePath, path_or_store
+from curate.tables.classes import CLASSES, class_columns, found_lists
 from curate.tables.table import open_table
 from curate.version import __version__
 from scoring.backends import TORCH
@@ -110,6 +112,7 @@ class ScoreKeywords(TypedDict, total=False):
     fit: bool
     quality: bool
     views: int
+    white: int | None
     address: str | None
     actors: int | None
     num_gpus: float | None
@@ -190,16 +193,24 @@ def _score(
 ) -> ScoreResult:
     """Score with an engine that is at the ready, arguments checked as far as can be without opening anything."""
     opened = open_all(source, options, model, engine.settings, elsewhere=engine.elsewhere)
-    settings = replace(engine.settings, precision=opened.runner.precision)  # what is settled here holds everywhere
     _announce(opened, options, announce)
     if opened.of_table and out.suffix != ".parquet":
         raise InputError(
             f"{next(iter(opened.of_table))} needs all rows at once; expected --out NAME.parquet, got {out}"
         )
     work = work_of(out)
-    wanted, metadata = opened.fingerprint(settings), _metadata(opened, settings)
+    white = engine.settings.white or (None if overwrite else _white_before(out, work))
+    if white is None:
+        found = find_white(opened.manifest, workers)
+        white = found.white
+        for line in found.words():
+            announce(line)
+    # what is settled here holds everywhere
+    settings = replace(engine.settings, precision=opened.runner.precision, white=white)
+    wanted = opened.fingerprint(settings)
     if out.exists() and not overwrite:
         return _finished(out, wanted, work, opened.manifest, announce)
+    metadata = _metadata(opened, settings)
     if opened.device.type == "cpu" and not engine.elsewhere:
         by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
         announce(
@@ -229,6 +240,8 @@ def _score(
                 announce=announce,
             )
         notes += _outside(out, opened.fit)
+        deep = [part for part in run.parts.values() if part.deep]
+        notes += white_notes(sum(part.deep for part in deep), max((part.highest for part in deep), default=0), white)
     return _result(out, opened, run, time.monotonic() - started, notes)
 
 
@@ -273,9 +286,26 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
         "model": about,
         "settings": opened.fingerprint(settings),
         "source": opened.manifest.description,
+        CLASSES: _classes(opened.manifest),
         **({"intervals": {"views": settings.views, "coverage": coverage(settings.views)}} if settings.views else {}),
         **threads_here(opened.device),
     }
+
+
+def _classes(manifest: Manifest) -> dict[str, list[str]]:
+    """Return the names of the classes of every column that may hold classes, whichever rows a subset will have."""
+    # those that the source lists are read, too: a number that no class has must not end a run in its midst
+    columns = [*class_columns(manifest.schema, manifest.classes), *manifest.classes]
+    lists = {**found_lists(manifest.columns(columns) if columns else ()), **manifest.classes}
+    return {name: list(names) for name, names in lists.items()}
+
+
+def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
+    """Return the white of the run that is finished, or begun, at an output; None where there is none."""
+    run = work.run()
+    before = open_table(out).metadata.get("settings") if holds_scores(out) else run["fingerprint"] if run else {}
+    white = before.get("white") if isinstance(before, dict) else None
+    return white if type(white) is int else None
 
 
 def _outside(out: Path | StorePath, fit: HeapFit | None) -> list[str]:

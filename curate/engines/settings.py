@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scoring.errors import InputError
+from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.intervals import check_views
 
 DTYPES = ("float16", "float32")
@@ -32,6 +33,7 @@ class ScoreSettings:
         scorers: names of scores that need no training, besides those of the model's heads.
         fit: end with a score that is fitted to the heap; where embeddings are stored, and the table is one file.
         quality: measure the picture quality of every image, in columns ``quality_*``.
+        white: the value that is white in images of 16 bits, 255 to 65535; None to find it in a sample of the source.
         views: of every image, over which each score of the model gets a lowest and a highest value; 0 for none.
     """
 
@@ -49,6 +51,7 @@ class ScoreSettings:
     fit: bool = True
     quality: bool = True
     views: int = 0
+    white: int | None = None
 
     def __post_init__(self) -> None:
         check_views(self.views)
@@ -66,6 +69,8 @@ class ScoreSettings:
             )
         if not 0.1 <= self.decode_timeout <= 86_400:
             raise InputError(f"--decode-timeout must be between 0.1 and 86400 seconds, got {self.decode_timeout:g}")
+        if self.white is not None and not LEAST_WHITE <= self.white <= WHITE:
+            raise InputError(f"--white must be auto or {LEAST_WHITE} to {WHITE}, got {self.white}; 12 bits are 4095")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 

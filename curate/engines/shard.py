@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
+from curate.columns import EMBEDDING, FRAMES, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
 from curate.engines.settings import ScoreSettings
 from curate.tables.heap import column_array, numbers_of
 from curate.tables.signatures import signature_array
@@ -110,6 +110,7 @@ def _assemble(
         "height": column("height", pa.int32()),
         "n_bytes": column("n_bytes", pa.int64()),
         "format": column("format", pa.string()),
+        FRAMES: column(FRAMES, pa.int32()),
         "sha256": column("sha256", pa.string()),
         "phash": column("phash", pa.uint64()),
         SIGNATURE: signature_array([image.signature for image in found]),

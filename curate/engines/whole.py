@@ -91,5 +91,6 @@ def _fitted(heap: Heap, table: Table, corrupter: Corrupter | None, announce: Cal
     probability = np.full(table.n_rows, np.nan, np.float32) if junk is None else junk.probability
     columns = {JUNK: column_array(probability, np.zeros(table.n_rows, bool)), **columns, **heap.n_copies()}
     facts = group_facts(groups, columns[UNLIKE])
-    about = {"rows": len(heap), "groups": facts, **({} if junk is None else {"junk": junk.about})}
+    known = {"rows": len(heap.at), "images": len(heap), "digest": heap.rows.digest}
+    about = {**known, "groups": facts, **({} if junk is None else {"junk": junk.about})}
     return Whole(columns, {"fit": about}, notes)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from curate.manifest import SourceOptions
 from curate.tables.images import Images
+from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.images import DecodeError, decode_rgb
 
@@ -30,22 +31,23 @@ def squares(
         InputError: if a row has neither a path nor a source, or the source lacks its key.
     """
     for image in Images.of(table, rows, source=source, options=options).read(rows):
-        pixels = central_square(image.data, most) if image.data is not None else None
+        pixels = central_square(image.data, most, white=image.white) if image.data is not None else None
         if pixels is not None:
             yield image.row, pixels
 
 
-def central_square(data: bytes, most: int) -> NDArray[np.uint8] | None:
+def central_square(data: bytes, most: int, *, white: int = WHITE) -> NDArray[np.uint8] | None:
     """Return the central square of a picture, uint8 of shape (S, S, 3), S <= most; None where it cannot be decoded.
 
     Args:
         data: encoded bytes.
         most: longest side, pixels; a larger picture is resized to it.
+        white: the value of a 16-bit image that is white.
     """
     try:
-        pixels = decode_rgb(data)
+        pixels = decode_rgb(data, white=white)
         if min(pixels.shape[:2]) > most:
-            pixels = decode_rgb(data, short_side=most)
+            pixels = decode_rgb(data, short_side=most, white=white)
     except DecodeError:
         return None
     side = min(pixels.shape[:2])

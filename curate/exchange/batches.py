@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from curate.columns import KEY, URI
 from curate.exchange.labels import ExpectedRows, Labels
+from curate.exchange.names import FileNames
 from curate.exchange.pictures import Pictures
 from curate.exchange.plan import ExportOptions, Written
 from curate.exchange.rows import Memory, is_plain
 from curate.exchange.run import Job, write_out
 from curate.exchange.survey import Asked, survey
 from curate.exchange.table import TOOLS
+from curate.tables.classes import ClassList
 from scoring.atomic import require_folder
 from scoring.errors import InputError
 from scoring.lookup import lookup, told
@@ -50,13 +52,14 @@ def write_batch(
     if table.num_rows == 0:
         raise InputError("expected at least one row in the batch, got none; choose a larger budget")
     source = Memory(by_rank(table))
-    names = [name for name in table.column_names if name not in (KEY, URI)]
-    columns = tuple(name for name in names if is_plain(table.schema.field(name).type))
-    asked = Asked(kind, columns, label, classes=given.classes)
+    others = [name for name in table.column_names if name not in (KEY, URI)]
+    columns = tuple(name for name in others if is_plain(table.schema.field(name).type))
+    names = FileNames(nested=kind.nested)
+    asked = Asked(kind, columns, label, names=names, classes=ClassList(label or "", given.classes, "the given list"))
     plan, _, _ = survey(source, asked, path.name)
     job = Job(kind, plan, source, path, hint="take it out of the batch")
     written = write_out(job, Pictures(given.images, link=given.link))
-    left_out = [name for name in names if name not in columns]
+    left_out = [name for name in others if name not in columns]
     if not left_out:
         return written
     note = f"left out, as no tool reads them: {', '.join(left_out)}"

@@ -177,5 +177,5 @@ COCO = Format(
     out="`images` with `file_name`, size and `curate_*`, `categories`, and annotations of known labels only",
     back="the category of each image, found by `curate_key`, else `file_name`; never by `image_id`",
     suffix=".json",
-    load='pycocotools.coco.COCO("subset.json")',
+    load=("from pycocotools.coco import COCO; data = COCO({out})",),
 )

@@ -8,6 +8,7 @@ from curate.exchange.labels import ExpectedRows, Labels
 from curate.exchange.parts import Part, Whole
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
+from curate.exchange.sides import TRAIN
 
 
 class WritePart(Protocol):
@@ -56,8 +57,14 @@ class Format:
         shards: whether a part is a file that users size.
         measures: whether lengths of text and nulls of numbers must be known before.
         per: whether images can lie in folders by a column.
+        sides: whether that column says which rows are train, val and test.
+        splits: whether rows are held out where no column says.
+        nested: whether the folders of keys are folders.
+        minimal: whether no column but key and label goes along unless it is asked for.
         suffix: how the name of a file ends; empty for folders.
-        load: one line of Python that reads it back.
+        load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for that of the
+            training side where there are sides, and ``{empty}`` for what lets a folder of a class be empty.
+        load_classes: such lines for rows with classes alone.
     """
 
     part: WritePart
@@ -71,5 +78,22 @@ class Format:
     shards: bool = False
     measures: bool = False
     per: bool = False
+    sides: bool = False
+    splits: bool = False
+    nested: bool = False
+    minimal: bool = False
     suffix: str = ""
-    load: str = ""
+    load: tuple[str, ...] = ()
+    load_classes: tuple[str, ...] = ()
+
+    def load_lines(self, out: Path, plan: Plan | None = None) -> tuple[str, ...]:
+        """Return the lines of Python that load what was written at ``out``; without a plan those for classes."""
+        train = out / TRAIN if plan is not None and TRAIN in plan.sides.names else out
+        empty = ", allow_empty=True" if plan is not None and plan.lacking else ""
+        lines = (*self.load_classes, *self.load) if plan is None or plan.labelled else self.load
+        places = {"out": out, "train": train}
+        # with ./ before it, for `datasets` takes names such as csv for those of its own loaders
+        texts = {
+            name: repr(str(path) if path.is_absolute() else f"./{path.as_posix()}") for name, path in places.items()
+        }
+        return tuple(line.format(**texts, empty=empty) for line in lines)

@@ -131,5 +131,5 @@ CSV = Format(
     "`annotator`",
     back="columns `key` and `label`; `annotator` and `at` where they are there",
     suffix=".csv",
-    load='polars.read_csv("subset.csv")',
+    load=("import polars; data = polars.read_csv({out})",),
 )

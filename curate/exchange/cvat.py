@@ -40,5 +40,5 @@ CVAT = Format(
     finish,
     out="CVAT for images 1.1: an `image` a row with its path, size and a `tag` of its class",
     suffix=".xml",
-    load='xml.etree.ElementTree.parse("subset.xml")',
+    load=("import xml.etree.ElementTree as ET; data = ET.parse({out})",),
 )

@@ -9,6 +9,7 @@ from PIL import Image
 
 from scoring.errors import InputError
 from scoring.images.decoding import decode_rgb
+from scoring.images.deep import WHITE
 from scoring.images.geometry import resize
 from scoring.images.raster import Bounds
 from scoring.images.reading import opened
@@ -27,18 +28,20 @@ class Encoding:
         side: pixels; None keeps their size. None is made larger.
         kind: ``jpeg``, ``png`` or ``webp``; None keeps theirs, or PNG where it is another.
         quality: of JPEG and WebP, 1 to 100.
+        white: the value of 16-bit images that is white.
     """
 
     side: int | None = None
     kind: str | None = None
     quality: int = QUALITY
+    white: int = WHITE
 
     @classmethod
     def of(cls, resize: int | None, encode: str | None) -> "Encoding | None":
         """Return what `--resize` and `--encode` ask for; None where bytes stay as they are.
 
         >>> Encoding.of(256, "webp:80")
-        Encoding(side=256, kind='webp', quality=80)
+        Encoding(side=256, kind='webp', quality=80, white=65535)
         """
         if resize is None and encode is None:
             return None
@@ -66,7 +69,7 @@ class Encoding:
         if not smaller and kind == own:
             return data, {}
         fits = smaller and max(width, height) <= LONG * short
-        pixels = decode_rgb(data, short_side=self.side if fits else None)
+        pixels = decode_rgb(data, short_side=self.side if fits else None, white=self.white)
         height, width = pixels.shape[:2]
         if self.side is not None and min(width, height) > self.side:
             scale = self.side / min(width, height)

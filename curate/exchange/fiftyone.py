@@ -38,7 +38,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     wide = _wide(plan.schema)
     samples = [
         _sample(rows.items[picture.index].known_anew(picture.facts), picture.name, wide)
-        for picture in part.store(rows, lambda _: DATA)
+        for picture in part.store(rows, plan.names, lambda _: DATA)
     ]
     part.piece(SAMPLES, b",\n".join(to_json(sample, indent=None)[:-1] for sample in samples))
 
@@ -240,5 +240,5 @@ FIFTYONE = Format(
     folder=True,
     reads_images=True,
     links=True,
-    load='fiftyone.Dataset.from_dir("subset", fiftyone.types.FiftyOneDataset)',
+    load=("import fiftyone; data = fiftyone.Dataset.from_dir({out}, fiftyone.types.FiftyOneDataset)",),
 )

@@ -12,9 +12,9 @@ METADATA = "metadata.jsonl"
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the images of some rows, each into the folder of its value, and a line of `metadata.jsonl` a row."""
-    folders = [plan.folders[value] for value in rows.classes(plan.per)] if plan.per else [""] * len(rows)
+    folders = [plan.folders[value] for value in rows.texts(plan.per)] if plan.per else [""] * len(rows)
     columns = rows.columns
-    for picture in part.store(rows, folders.__getitem__):
+    for picture in part.store(rows, plan.names, folders.__getitem__):
         item = rows.items[picture.index].known_anew(picture.facts)
         known = {LABEL: item.label} if plan.labelled else {}
         part.piece(METADATA, to_json({"file_name": picture.name, **known, **item.record(columns)}, indent=None))
@@ -29,10 +29,12 @@ def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
 FOLDER = Format(
     part,
     finish,
-    out="the images, in folders by the column `--per` or all in one, and `metadata.jsonl`: key, `label` and columns",
+    out="images in the folders of their keys or of the column `--per`, and `metadata.jsonl`: key, `label`, columns",
     folder=True,
     reads_images=True,
     links=True,
     per=True,
-    load='torchvision.datasets.ImageFolder("subset")  # of --per label',
+    nested=True,
+    minimal=True,
+    load=("import json; data = [json.loads(line) for line in open({out} + '/metadata.jsonl', encoding='utf-8')]",),
 )

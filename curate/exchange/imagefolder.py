@@ -1,11 +1,13 @@
-"""Hugging Face `imagefolder`: images and `metadata.jsonl` out; that, or folders named after classes, in."""
+"""Folders of classes, as torchvision and Hugging Face `datasets` load them; and labels back from such folders."""
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY, LABEL
+from curate.counted import counted
 from curate.exchange.contract import Format
 from curate.exchange.item import PREFIX
 from curate.exchange.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
@@ -13,12 +15,17 @@ from curate.exchange.names import KeyNames
 from curate.exchange.parts import Part, Whole
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
+from curate.exchange.sides import TEST, THEIR_NAMES, TRAIN, VAL
 from curate.manifest.names import is_image_name
 from curate.manifest.text import check_values, parse_json, read_text, to_json
+from scoring.atomic import place_errors
 from scoring.errors import InputError
 
-SPLIT = "train"  # images lie in here: else a file called `test_1.jpg` would become a split of its own
+README = "README.md"  # says which files are of which split: else `datasets` takes a file called `test_1.jpg` for one
 METADATA = "metadata.jsonl"
+SPLIT_NOTE = (
+    "names hold words such as test, which load_dataset('imagefolder', ...) takes for splits: load the folder as shown"
+)
 UNSORTED = "in no class folder"
 NO_IMAGE = "no image file"
 TOO_DEEP = "deeper than one folder"
@@ -28,56 +35,127 @@ _WHAT = "an image folder"
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write the images of some rows, copied or linked, into `train/`, and their lines of `metadata.jsonl`."""
+    """Write the images of some rows, copied or linked, into the folders of their sides and classes, and their lines.
+
+    Images without a class lie beside the folders of classes; where none has one, all lie in `train/`.
+    """
     columns = rows.columns
-    for picture in part.store(rows, lambda _: SPLIT):
+    sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
+    if list(_places(plan).values()) == [f"{TRAIN}/"]:
+        sides = [TRAIN] * len(rows)
+    inside = ["" if label is None else plan.class_folders[label] for label in rows.labels]
+    folders = [f"{side}/{folder}".strip("/") for side, folder in zip(sides, inside, strict=True)]
+    for picture in part.store(rows, plan.names, folders.__getitem__):
         item = rows.items[picture.index].known_anew(picture.facts)
         known = {LABEL: item.label} if plan.labelled else {}
-        line = {"file_name": picture.name.removeprefix(f"{SPLIT}/"), **known, **item.record(columns)}
-        part.piece(METADATA, to_json(line, indent=None))
+        side = sides[picture.index]
+        line = {"file_name": picture.name.removeprefix(f"{side}/"), **known, **item.record(columns)}
+        part.piece(f"{side or TRAIN} {METADATA}", to_json(line, indent=None))
 
 
 def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
-    """Write `train/metadata.jsonl`."""
-    whole.joined(f"{SPLIT}/{METADATA}", METADATA)
-    return ()
+    """Write `metadata.jsonl` of each side, `README.md`, and a folder for every class that has no image."""
+    class_folders(whole, plan)
+    places = _places(plan)
+    for side, place in places.items():
+        whole.joined(f"{place}{METADATA}", f"{side} {METADATA}")
+    whole.write(README, _card(places))
+    unlabelled = plan.n_rows - plan.labelled if plan.labelled else 0
+    left_out = (f"{counted(unlabelled, 'image')} without a class, which ImageFolder leaves out",) if unlabelled else ()
+    is_taken = plan.labelled and not plan.sides.names and plan.has_split_words
+    return (*left_out, *((SPLIT_NOTE,) if is_taken else ()), *order_notes(plan))
+
+
+def _places(plan: Plan) -> dict[str, str]:
+    """Return the folder of each side; without sides the top where there are classes, else one that is no class."""
+    return {side: f"{side}/" for side in plan.sides.names} or {TRAIN: "" if plan.labelled else f"{TRAIN}/"}
+
+
+def _card(places: Mapping[str, str]) -> bytes:
+    """Return the head of a dataset card, which names the files of each split."""
+    files = [
+        f"  - split: {THEIR_NAMES.get(side, side)}\n    path: {to_json(f'{place}**', indent=None).decode()}"
+        for side, place in places.items()
+    ]
+    return ("---\nconfigs:\n- config_name: default\n  data_files:\n" + "".join(files) + "---\n").encode()
+
+
+def class_folders(whole: Whole, plan: Plan) -> None:
+    """Make a folder for every class on every side, for loaders number classes by the folders that there are."""
+    if not plan.labelled:
+        return
+    with place_errors(whole.folder):
+        for side in plan.sides.names or ("",):
+            for folder in map(plan.class_folders.__getitem__, plan.classes):
+                (whole.folder / side / folder).mkdir(parents=True, exist_ok=True)
+
+
+def order_notes(plan: Plan) -> tuple[str, ...]:
+    """Return a note where loaders of folders number classes in another order than the list of classes."""
+    if not plan.labelled or plan.in_folder_order == list(plan.classes):
+        return ()
+    return ("classes are numbered by the names of their folders, not in the order of the list of classes",)
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read labels from `metadata.jsonl` where it has a column ``name`` (`label`), else from folders of classes.
 
     `FOLDER/cat/0001.jpg` says that 0001.jpg is a cat: sort the exported images into such folders. Files are found by
-    the names that the export gave them, or by the key itself. Links are not followed.
+    the names that the export gave them, or by the key itself. A file that lies where the metadata says has the label of
+    its line, one that was moved that of its folder. Links are not followed.
     """
     if not path.is_dir():
         raise InputError(f"expected {_WHAT} at {path}, got {'a file' if path.exists() else 'nothing'}; give the folder")
     wanted = name or LABEL
-    root = _root(path)
-    metadata = _metadata(root / METADATA)
-    classes = sorted(entry.name for entry in _entries(root) if entry.is_dir(follow_symlinks=False))
-    labelled = any(row.get(wanted) not in (None, "") for row in metadata)
-    if labelled and classes:
-        raise InputError(
-            f"expected labels either in {root / METADATA} or in folders, got both (folders {', '.join(classes[:3])}); "
-            "take one away"
-        )
+    roots = [path / side for side in (TRAIN, VAL, TEST) if (path / side / METADATA).exists()] or [_root(path)]
+    noted = {root: _metadata(root / METADATA) for root in roots}
+    labelled = any(row.get(wanted) not in (None, "") for metadata in noted.values() for row in metadata)
     collector = Collector(rows, str(path), votes=labelled)
-    names = KeyNames(rows.uris)
-    if labelled or not classes:
-        _read_metadata(metadata, collector, names, wanted)
-    else:
-        _read_folders(root, classes, collector, names)
+    for root, metadata in noted.items():
+        names = _Names(metadata, rows)
+        classes = sorted(entry.name for entry in _entries(root) if entry.is_dir(follow_symlinks=False))
+        if labelled and classes and not any("/" in str(row.get("file_name")) for row in metadata):
+            raise InputError(
+                f"expected labels either in {root / METADATA} or in folders, got both "
+                f"({', '.join(classes[:3])}); take one away"
+            )
+        if labelled or not classes:
+            _read_metadata([row for row in metadata if not _is_moved(root, row)], collector, names, wanted)
+        if classes:
+            lying = {row["file_name"] for row in metadata if isinstance(row.get("file_name"), str)}
+            _read_folders(root, classes, collector, names, lying if labelled else set())
     return collector.finish()
 
 
+def _is_moved(root: Path, row: dict[str, Any]) -> bool:
+    """Return whether a file that lay in the folder of a class when it was exported is there no more."""
+    file = row.get("file_name")
+    return isinstance(file, str) and "/" in file and "\0" not in file and not os.path.lexists(root / file)
+
+
 def _root(path: Path) -> Path:
-    """Return the folder with the images: the split that we wrote, where all else is outside of it."""
+    """Return the folder with the images: the one side that was written, where all else is outside of it."""
     folders = [entry.name for entry in _entries(path) if entry.is_dir(follow_symlinks=False)]
-    inner = path / SPLIT
-    if folders != [SPLIT] or (path / METADATA).exists():
+    inner = path / TRAIN
+    if folders != [TRAIN] or (path / METADATA).exists():
         return path
     has_more = (inner / METADATA).exists() or any(entry.is_dir(follow_symlinks=False) for entry in _entries(inner))
-    return inner if has_more else path  # else `train` is a class: pictures of trains
+    return inner if has_more else path  # else `train` is a class: images of trains
+
+
+class _Names:
+    """From the name of a file to its key: as the metadata says, else as exports name files."""
+
+    def __init__(self, metadata: list[dict[str, Any]], rows: ExpectedRows) -> None:
+        self._names = KeyNames(rows.uris)
+        self._noted: dict[str, str] = {}
+        for row in metadata:
+            key, file = row.get(PREFIX + KEY, row.get(KEY)), row.get("file_name")
+            if isinstance(key, str) and isinstance(file, str):
+                self._noted[file.rpartition("/")[2]] = key
+
+    def key_of(self, name: str) -> str | None:
+        return self._noted.get(name) or self._names.key_of(name)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -111,7 +189,7 @@ def _metadata(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: KeyNames, wanted: str) -> None:
+def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: _Names, wanted: str) -> None:
     for row in metadata:
         key, file = row.get(PREFIX + KEY, row.get(KEY)), row.get("file_name")
         if key is None and isinstance(file, str):
@@ -119,9 +197,10 @@ def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: 
         collector.add(key, row.get(wanted), row.get("annotator"), row.get("at"))
 
 
-def _read_folders(root: Path, classes: list[str], collector: Collector, names: KeyNames) -> None:
+def _read_folders(root: Path, classes: list[str], collector: Collector, names: _Names, noted: set[str]) -> None:
+    """Read the class of each file from its folder, but for files that lie where the metadata says, and has a label."""
     for entry in _entries(root):
-        if is_image_name(entry.name) and not entry.is_dir(follow_symlinks=False):
+        if is_image_name(entry.name) and not entry.is_dir(follow_symlinks=False) and entry.name not in noted:
             collector.ignore(names.key_of(entry.name) or entry.name, UNSORTED)
         elif entry.is_symlink():
             collector.ignore(entry.name, LINK)
@@ -132,6 +211,8 @@ def _read_folders(root: Path, classes: list[str], collector: Collector, names: K
                 collector.ignore(where, TOO_DEEP)
             elif not is_image_name(entry.name):
                 collector.ignore(where, NO_IMAGE)
+            elif where in noted:
+                continue
             elif not _is_text(label):
                 collector.ignore(where, UNUSABLE)
             elif (key := names.key_of(entry.name)) is None:
@@ -148,11 +229,15 @@ IMAGEFOLDER = Format(
     part,
     finish,
     read=read,
-    out="a folder for `load_dataset`: `train/` with the images, copied or linked, and `metadata.jsonl` with "
-    "known labels as `label`",
+    out="`CLASS/IMAGE`, below `train`, `val` and `test` by the column `split` or `--per`, `metadata.jsonl` with key "
+    "and `label`, and `README.md` with the splits",
     back="a `label` in `metadata.jsonl`, or the images sorted into folders named after classes",
     folder=True,
     reads_images=True,
     links=True,
-    load='datasets.load_dataset("imagefolder", data_dir="subset")',
+    per=True,
+    sides=True,
+    minimal=True,
+    load=("import datasets; data = datasets.load_dataset({out}, split='train')",),
+    load_classes=("import torchvision; data = torchvision.datasets.ImageFolder({train}{empty})",),
 )

@@ -12,7 +12,7 @@ LINES = "lines"
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write a line a row."""
-    labels = rows.classes(plan.label)
+    labels = rows.labels
     for record, key, label in zip(rows.records(0, len(rows)), rows.keys, labels, strict=True):
         known = {LABEL: label} if plan.label is not None else {}
         part.piece(LINES, to_json({**record, "key": key, **known}, indent=None))
@@ -29,5 +29,5 @@ JSONL = Format(
     finish,
     out="one JSON object a line: key, uri, `label`, all columns, embeddings among them",
     suffix=".jsonl",
-    load='polars.read_ndjson("subset.jsonl")',
+    load=("import polars; data = polars.read_ndjson({out})",),
 )

@@ -11,8 +11,6 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
-import pyarrow as pa
-
 from curate.columns import KEY
 from curate.exchange.contract import Format
 from curate.exchange.item import PREFIX, Item
@@ -41,8 +39,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     addresses = {index: found for index, item in enumerate(rows.items) if (found := _address(item, served))}
     inside = [index for index in range(len(rows)) if index not in addresses]
     if inside:
-        some = Rows(rows.start, rows.table.take(pa.array(inside)), rows.label)
-        for picture in part.read(some):
+        for picture in part.read(rows.take(inside)):
             addresses[inside[picture.index]] = _embedded(picture.data)
         part.lost = [replace(one, index=inside[one.index]) for one in part.lost]
     tasks = [_task(rows.items[index], address) for index, address in sorted(addresses.items())]
@@ -287,5 +284,5 @@ LABEL_STUDIO = Format(
     back="the JSON or JSON-MIN export, found by `data.curate_key`",
     reads_images=True,
     suffix=".json",
-    load='json.load(open("subset.json"))  # or import it into a project',
+    load=("import json; data = json.load(open({out}))  # or import it into a project",),
 )

@@ -15,7 +15,7 @@ VERSION = "5.0.1"  # of the layout
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the images of some rows, copied or linked, and `IMAGE.json` beside each."""
-    for picture in part.store(rows, lambda _: ""):
+    for picture in part.store(rows, plan.names, lambda _: ""):
         item = rows.items[picture.index].known_anew(picture.facts)
         content: dict[str, Any] = {
             "version": VERSION,
@@ -38,5 +38,6 @@ LABELME = Format(
     folder=True,
     reads_images=True,
     links=True,
-    load='json.load(open("subset/a.jpg.json"))["flags"]',
+    nested=True,
+    load=("import json, pathlib; data = [json.load(open(path)) for path in pathlib.Path({out}).rglob('[!.]*.json')]",),
 )

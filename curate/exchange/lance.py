@@ -23,7 +23,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         InputError: without pylance.
     """
     lance = _lance()
-    reader = (batch for table in tables(rows, part, schema_of(plan)) for batch in table.to_batches())
+    reader = (batch for table in tables(rows, part, plan, schema_of(plan)) for batch in table.to_batches())
     written = lance.fragment.write_fragments(reader, str(part.folder), schema_of(plan), mode="create")
     for fragment in written:
         part.piece(FRAGMENTS, to_json(fragment.to_json(), indent=None))
@@ -63,5 +63,6 @@ LANCE = Format(
     folder=True,
     reads_images=True,
     shards=True,
-    load='lance.dataset("subset")',
+    minimal=True,
+    load=("import lance; data = lance.dataset({out})",),
 )

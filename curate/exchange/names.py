@@ -1,64 +1,155 @@
-"""Keys as names of image files: safe on every file system, and each key's own."""
+"""Keys and classes as names of files and folders: as they are where every file system takes them."""
 
 import hashlib
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from curate.manifest.names import IMAGE_SUFFIXES, some, suffix_of
-from scoring.errors import InputError
+from curate.tables.digests import tie_breaks
 
 _MOST = 180  # bytes of a name before what makes it its key's own; file systems take 255
-_PLAIN = re.compile(r"(?!(con|prn|aux|nul|com\d|lpt\d)\.)[a-z0-9%][a-z0-9._%\-]*")  # those are devices on Windows
+_MOST_PATH = 800  # bytes of a path inside the export; file systems take 1,024 to 4,096 in all
+_NONE = "_none"
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³])(\.|$)", re.IGNORECASE)
+_REFUSED = frozenset('<>:"/\\|?*%~')
+SPLIT_WORDS = re.compile(r"(?<![a-z])(train|test|val|valid|validation|dev|eval)(ing|uation)?(?![a-z])", re.IGNORECASE)
+OURS = ("metadata.jsonl", "data.yaml", "readme.md")  # files of exports, which no folder of images may be called
 
 
-def file_name(key: str) -> str:
-    """Return the name of a key's image, without the suffix that a key of no image suffix still needs.
+def key_path(key: str) -> tuple[str, bool]:
+    """Return the path of a key with names that every file system takes, and whether that is another than the key.
 
-    Every byte but ASCII letters, digits, `.`, `_` and `-` becomes `%XX`. A name that another key's might fold to
-    where case does not count, that is cut, or that gets a suffix, ends in `~` and 8 hex digits of the key's sha256.
-    So a name has no separator, is no `..`, does not start with a dot, and is made of the key alone.
-
-    >>> file_name("cats/a b.jpg"), file_name("IMG_1.JPG"), file_name("007")
-    ('cats%2Fa%20b.jpg', 'IMG_1~5ce2a9e8.JPG', '007~629f4cf9')
+    >>> key_path("cats/a b.jpg"), key_path("../a:b.jpg")
+    (('cats/a b.jpg', False), ('%2E%2E/a%3Ab.jpg', True))
     """
-    encoded = "".join(_encode(byte) for byte in key.encode())
-    if encoded.startswith("."):
-        encoded = "%2E" + encoded[1:]
-    suffix = suffix_of(key)
-    has_suffix = suffix in IMAGE_SUFFIXES
-    lower = re.sub("%[0-9A-F]{2}", "%", encoded)  # the digits of an escape are no letters of the key
-    if has_suffix and len(encoded) <= _MOST and _PLAIN.fullmatch(lower):
-        return encoded
-    stem, ending = (encoded[: -len(suffix) - 1], encoded[-len(suffix) - 1 :]) if has_suffix else (encoded, "")
-    return f"{_cut(stem)}~{hashlib.sha256(key.encode()).hexdigest()[:8]}{ending}"
+    parts = [part for part in key.split("/") if part not in ("", ".")] or [key]
+    safe = [_safe(part) for part in parts]
+    safe[:-1] = [_escaped_first(part) if _folded(part) in OURS else part for part in safe[:-1]]
+    path = "/".join(safe)
+    if len(path.encode()) > _MOST_PATH:
+        path = safe[-1]
+    return path, path != key or not path
 
 
-def _encode(byte: int) -> str:
-    letter = chr(byte)
-    return letter if byte < 128 and (letter.isalnum() or letter in "._-") else f"%{byte:02X}"
+def with_digest(path: str, key: str) -> str:
+    """Return a path that ends in 8 hex digits of the key's sha256, before an image suffix.
+
+    >>> with_digest("cats/a.jpg", "cats/a.jpg")
+    'cats/a~b0c3d230.jpg'
+    """
+    folder, slash, last = path.rpartition("/")
+    suffix = suffix_of(last)
+    stem, ending = (last[: -len(suffix) - 1], last[-len(suffix) - 1 :]) if suffix in IMAGE_SUFFIXES else (last, "")
+    return f"{folder}{slash}{_short(stem)}~{hashlib.sha256(key.encode()).hexdigest()[:8]}{ending}"
 
 
-def _cut(text: str) -> str:
-    """Return the beginning of an encoded text, never half an escape."""
-    return re.sub("%[0-9A-F]?$", "", text[:_MOST]) if len(text) > _MOST else text
+@dataclass(frozen=True)
+class FileNames:
+    """Where the image of each key lies: at the path of its key, where no other image would.
+
+    A path that has to be changed, or that another is like where case and composition do not count, ends in ``~`` and 8
+    hex digits of the key's sha256. Paths of keys have no ``~`` of their own, so no two images are one file.
+
+    Attributes:
+        nested: whether the folders of a key are folders; else its last part alone is the name.
+        encoded: suffix of the format that every image is encoded in; None for their own.
+        kind: that format; None likewise.
+        shared: sorted hashes of paths that several images would have, shape (M,) uint64.
+    """
+
+    nested: bool = False
+    encoded: str | None = None
+    kind: str | None = None
+    shared: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def of(self, key: str, suffix: str) -> str:
+        """Return the path of a key's image, with ``suffix``, that of its bytes, where the key has none of an image.
+
+        >>> FileNames().of("cats/a.jpg", "png"), FileNames(nested=True).of("007", "png")
+        ('a.jpg', '007.png')
+        """
+        path, changed = self.wanted(key)
+        if changed or (len(self.shared) and _holds(self.shared, _hash(self.claim(path)))):
+            path = with_digest(path, key)
+        return path if self._fits(path, suffix) else f"{path}.{suffix}"
+
+    def wanted(self, key: str) -> tuple[str, bool]:
+        """Return the path that a key asks for, before its suffix, and whether that has to be marked as another."""
+        path, changed = key_path(key)
+        if self.nested:
+            return path, changed
+        last = path.rpartition("/")[2]
+        return last, last != key.rpartition("/")[2] or not last
+
+    def claim(self, path: str) -> str:
+        """Return what two paths have in common that would be one file: a path without suffix will get any."""
+        folded = _folded(path)
+        if self.encoded is not None:
+            return folded if self._fits(path, self.encoded) else f"{folded}.{self.encoded}"
+        return folded if suffix_of(path) in IMAGE_SUFFIXES else f"{folded}.*"
+
+    def _fits(self, path: str, suffix: str) -> bool:
+        own = suffix_of(path)
+        return own in IMAGE_SUFFIXES if self.kind is None else own in (suffix, self.kind)
 
 
-def image_name(key: str, suffix: str, kind: str | None = None) -> str:
-    """Return the name of a key's image: with an image suffix, its own, else the one found in the bytes.
+class Claims:
+    """Gathers what keys ask for, and says what several do: 24 bytes a key.
 
     Args:
-        key: of it.
-        suffix: by the bytes.
-        kind: the format that every image is encoded in, where one is; a suffix that says another is not the last.
+        names: without ``shared``.
 
-    >>> image_name("a.jpg", "jpg"), image_name("a.jpg", "webp", "webp")
-    ('a.jpg', 'a.jpg.webp')
+    Attributes:
+        has_split_words: whether a path holds a word that some loader takes for that of a side.
     """
-    own = suffix_of(key)
-    fits = own in IMAGE_SUFFIXES if kind is None else own in (suffix, kind)
-    return file_name(key) if fits else f"{file_name(key)}.{suffix}"
+
+    def __init__(self, names: FileNames) -> None:
+        self._names = names
+        self._files: list[NDArray[np.uint64]] = []
+        self._stems: list[NDArray[np.uint64]] = []
+        self._folders: dict[str, None] = {}
+        self.has_split_words = False
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Take some keys."""
+        paths = [self._names.wanted(key)[0] for key in keys]
+        claims = [self._names.claim(path) for path in paths]
+        self.has_split_words = self.has_split_words or any(map(SPLIT_WORDS.search, paths))
+        self._files.append(tie_breaks([claim.encode() for claim in claims]))
+        stems = [f"{_stem(claim)}.*" for claim in claims if not claim.endswith(".*")]
+        self._stems.append(tie_breaks([stem.encode() for stem in stems]))
+        for path in {path.rpartition("/")[0] for path in paths} - {""}:
+            parts = _folded(path).split("/")
+            self._folders |= dict.fromkeys("/".join(parts[:n]) for n in range(1, len(parts) + 1))
+
+    def shared(self) -> NDArray[np.uint64]:
+        """Return the hashes of what more than one image, or an image and a folder, would be, sorted."""
+        files = np.concatenate(self._files) if self._files else np.zeros(0, np.uint64)
+        once, counts = np.unique(files, return_counts=True)
+        folders = tie_breaks([name.encode() for each in self._folders for name in (each, f"{_stem(each)}.*")])
+        stems = np.concatenate([*self._stems, folders])
+        return once[(counts > 1) | np.isin(once, stems)]
+
+
+def _stem(path: str) -> str:
+    suffix = suffix_of(path)
+    return path[: -len(suffix) - 1] if suffix in IMAGE_SUFFIXES else path
+
+
+def _hash(text: str) -> np.uint64:
+    value: np.uint64 = tie_breaks([text.encode()])[0]
+    return value
+
+
+def _holds(values: NDArray[np.uint64], value: np.uint64) -> bool:
+    at = int(np.searchsorted(values, value))
+    return at < len(values) and values[at] == value
 
 
 def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
@@ -71,7 +162,7 @@ def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
     {'cat': 'cat', 'a/b': 'a%2Fb~c14cddc0', '..': '%2E%2E~5ec1f7e7', 'Dog': 'Dog', None: '_none'}
     """
     ordered = list(dict.fromkeys(values))
-    alike = Counter(_folded(_NONE if value is None else value) for value in ordered)
+    alike = Counter(_folded(_NONE if value is None else value) for value in [*ordered, *OURS])
     names: dict[str | None, str] = {}
     for value in ordered:
         if value is None:
@@ -85,17 +176,12 @@ def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
     return names
 
 
-_NONE = "_none"
-_DEVICE = re.compile(r"(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³])(\.|$)", re.IGNORECASE)
-_REFUSED = frozenset('<>:"/\\|?*%~')
-
-
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def _safe(value: str) -> str:
-    """Return a value whose every letter a folder's name can have, none first or last that systems drop or hide."""
+    """Return a value whose every letter a name can have, none first or last that systems drop or hide."""
     last = len(value) - 1
     letters = [
         f"%{ord(letter):02X}"
@@ -107,11 +193,23 @@ def _safe(value: str) -> str:
         for index, letter in enumerate(value)
     ]
     text = "".join(letters)
-    return f"%{ord(text[0]):02X}{text[1:]}" if _DEVICE.match(text) else _short(text)
+    return _escaped_first(text) if _DEVICE.match(text) else _shortened(text)
+
+
+def _escaped_first(text: str) -> str:
+    return f"%{ord(text[0]):02X}{text[1:]}"
 
 
 def _short(text: str) -> str:
     return text.encode()[:_MOST].decode("utf-8", "ignore") if len(text.encode()) > _MOST else text
+
+
+def _shortened(text: str) -> str:
+    """Return a name that is not too long, with its image suffix where it has one."""
+    suffix = suffix_of(text)
+    if len(text.encode()) <= _MOST or suffix not in IMAGE_SUFFIXES:
+        return _short(text)
+    return _short(text[: -len(suffix) - 1]) + text[-len(suffix) - 1 :]
 
 
 class KeyNames:
@@ -119,31 +217,37 @@ class KeyNames:
 
     Args:
         keys: of the round.
-
-    Raises:
-        InputError: if two keys have one name where case does not count.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
-        self._by_name: dict[str, str] = {}
-        self._plain: set[str] = set()
-        for key in keys:
-            name = file_name(key).casefold()
-            other = self._by_name.setdefault(name, key)
-            if other != key:
-                raise InputError(f"expected keys whose file names differ, got {other!r} and {key!r}; rename one")
-            self._plain.add(key)
+        names = FileNames()
+        self._keys = frozenset(keys)
+        self._marked: dict[str, str] = {}
+        self._plain: dict[str, list[str]] = {}
+        for key in self._keys:
+            path, _ = names.wanted(key)
+            self._marked[_folded(with_digest(path, key))] = key
+            self._plain.setdefault(_folded(path), []).append(key)
 
     def key_of(self, name: str) -> str | None:
-        """Return the key of a file's name: as `file_name` made it, or the key itself; None where it is neither."""
-        found = self._by_name.get(name.casefold())
-        if found is None and suffix_of(name) in IMAGE_SUFFIXES:
-            found = self._by_name.get(name.rpartition(".")[0].casefold())
-            if found is not None and suffix_of(found) in IMAGE_SUFFIXES:  # such a key has its own suffix
-                found = None
-        if found is None and name in self._plain:
-            found = name
-        return found
+        """Return the key of a file's name: as ``FileNames`` made it, or the key itself; None where it is neither.
+
+        A name that several keys would have had is none of theirs.
+        """
+        folded = _folded(name)
+        tried = [folded, *([_stem(folded)] if suffix_of(name) in IMAGE_SUFFIXES else [])]
+        for text in tried:
+            if text in self._marked:
+                return self._marked[text]
+        if name in self._keys:
+            return name
+        for text in tried:
+            found = self._plain.get(text, [])
+            # a key of an image suffix has its own suffix, and gets no other
+            found = [key for key in found if text == folded or suffix_of(key) not in IMAGE_SUFFIXES]
+            if len(found) == 1:
+                return found[0]
+        return None
 
     def __repr__(self) -> str:
-        return f"KeyNames({some(len(self._plain), 'key')})"
+        return f"KeyNames({some(len(self._keys), 'key')})"

@@ -87,5 +87,5 @@ NPY = Format(
     out="`key.npy`, `embedding.npy` and a file for each other column, rows in one order in all",
     folder=True,
     measures=True,
-    load='numpy.load("subset/embedding.npy", mmap_mode="r")',
+    load=("import numpy, pathlib; data = numpy.load(pathlib.Path({out}) / 'key.npy', mmap_mode='r')",),
 )

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.columns import LABEL, URI
 from curate.exchange.contract import Format, nothing_more
 from curate.exchange.parts import Part
-from curate.exchange.pictures import Picture
+from curate.exchange.pictures import Lost, Picture
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
+from curate.exchange.sides import THEIR_NAMES, TRAIN
 
 IMAGE = "image"
 KIND = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
@@ -19,60 +23,101 @@ GROUP_ROWS = 1000
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write a shard `data/train-00000-of-00012.parquet`: `image` (bytes and name), then all columns."""
-    schema = schema_of(plan)
-    name = f"data/train-{part.number:05d}-of-{len(plan.starts):05d}.parquet"
+    """Write a shard of each side, `data/train-00000-of-00012.parquet`: `image` (bytes and name), `label`, columns."""
+    sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
+    lost: list[Lost] = []
+    for side in plan.sides.names or ("",):
+        places = [place for place, of_row in enumerate(sides) if of_row == side]
+        if places or not plan.sides.names:
+            _write(rows.take(places), part, plan, THEIR_NAMES.get(side, side) or TRAIN)
+            lost += [replace(one, index=places[one.index]) for one in part.lost]
+            part.lost = []
+    part.lost = lost
+
+
+def _write(rows: Rows, part: Part, plan: Plan, split: str) -> None:
+    schema = schema_of(plan, numbered=True)
+    name = f"data/{split}-{part.number:05d}-of-{len(plan.starts):05d}.parquet"
     with (
         part.file(name) as file,
         pq.ParquetWriter(file, schema, compression="none", use_dictionary=False, write_page_checksum=True) as writer,
     ):
-        for table in tables(rows, part, schema):
+        for table in tables(rows, part, plan, schema):
             writer.write_table(table, row_group_size=GROUP_ROWS)
 
 
-def tables(rows: Rows, part: Part, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows that have an image, with it, in pieces of about 32 MB."""
+def tables(rows: Rows, part: Part, plan: Plan, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows that have an image, with it, in pieces of about 32 MB; ``schema`` is one of ``schema_of``."""
+    own = rows.table.select([field.name for field in _own_fields(plan)])
+    if plan.label is not None:
+        own = own.set_column(own.column_names.index(plan.label), LABEL, _labels(rows, plan, schema))
     held: list[Picture] = []
     n_bytes = 0
     for picture in part.read(rows):
         held.append(picture)
         n_bytes += picture.n_bytes
         if n_bytes >= GROUP_BYTES or len(held) >= GROUP_ROWS:
-            yield _table(rows, held, schema)
+            yield _table(rows.start, own, held, schema)
             held, n_bytes = [], 0
     if held:
-        yield _table(rows, held, schema)
+        yield _table(rows.start, own, held, schema)
 
 
-def _table(rows: Rows, pictures: list[Picture], schema: pa.Schema) -> pa.Table:
-    table = rows.table.take(pa.array([picture.index for picture in pictures]))
+def _labels(rows: Rows, plan: Plan, schema: pa.Schema) -> pa.Array:
+    names = pa.array(rows.labels, pa.string())
+    kind = schema.field(LABEL).type
+    return pc.index_in(names, pa.array(plan.classes, pa.string())).cast(kind) if pa.types.is_integer(kind) else names
+
+
+def _table(start: int, own: pa.Table, pictures: list[Picture], schema: pa.Schema) -> pa.Table:
+    table = own.take(pa.array([picture.index for picture in pictures]))
     for name in ("width", "height", "format", "n_bytes", "sha256"):
         if name in table.column_names and any(name in picture.facts for picture in pictures):
             old = table[name].to_pylist()
             new = [picture.facts.get(name, was) for picture, was in zip(pictures, old, strict=True)]
             table = table.set_column(table.column_names.index(name), name, pa.array(new, table[name].type))
-    names = [f"{rows.start + picture.index:09d}.{picture.suffix}" for picture in pictures]
+    names = [f"{start + picture.index:09d}.{picture.suffix}" for picture in pictures]
     bytes_ = pa.array([picture.data for picture in pictures], pa.binary())
     image = pa.StructArray.from_arrays([bytes_, pa.array(names, pa.string())], fields=list(KIND))
     return pa.Table.from_arrays([image, *table.columns], schema=schema)
 
 
-def schema_of(plan: Plan) -> pa.Schema:
-    """Return `image` and all columns; one that has this name already is `source_image`.
+def schema_of(plan: Plan, *, numbered: bool = False) -> pa.Schema:
+    """Return `image`, `label` and columns; a column that has one of these names already is `source_NAME`.
 
-    The metadata tells `datasets` that it holds pictures.
+    The metadata tells `datasets` that it holds images, and the names of the classes.
+
+    Args:
+        plan: of the rows.
+        numbered: whether labels are the numbers of classes; else their names.
     """
-    fields = [field.with_name(f"source_{IMAGE}") if field.name == IMAGE else field for field in plan.schema]
-    features = {"info": {"features": {IMAGE: {"_type": "Image"}}}}
-    return pa.schema([pa.field(IMAGE, KIND), *fields], {"huggingface": json.dumps(features)})
+    kind = pa.int64() if numbered else pa.string()
+    label = pa.field(LABEL, kind)
+    taken = {IMAGE} if plan.label is None else {IMAGE, LABEL}
+    fields = [
+        label if field.name == plan.label else field.with_name(f"source_{field.name}") if field.name in taken else field
+        for field in _own_fields(plan)
+    ]
+    features: dict[str, dict[str, object]] = {IMAGE: {"_type": "Image"}}
+    if numbered and plan.label is not None:
+        features[LABEL] = {"_type": "ClassLabel", "names": list(plan.classes)}
+    noted = {"huggingface": json.dumps({"info": {"features": features}}, ensure_ascii=False)}
+    return pa.schema([pa.field(IMAGE, KIND), *fields], noted)
+
+
+def _own_fields(plan: Plan) -> list[pa.Field]:
+    return [field for field in plan.schema if plan.takes_uri or field.name != URI]
 
 
 PARQUET = Format(
     part,
     nothing_more,
-    out="`data/train-00000-of-00012.parquet`, ...: the images inside as `image`, and all columns",
+    out="`data/train-00000-of-00012.parquet`, ...: the images inside as `image`, `label` as a ClassLabel, key, columns",
     folder=True,
     reads_images=True,
     shards=True,
-    load='datasets.load_dataset("subset")',
+    per=True,
+    sides=True,
+    minimal=True,
+    load=("import datasets; data = datasets.load_dataset({out}, split='train')",),
 )

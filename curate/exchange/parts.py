@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from curate.exchange.names import image_name
+from curate.exchange.names import FileNames
 from curate.exchange.pictures import Lost, Picture, Pictures, fresh
 from curate.exchange.rows import Rows
 from scoring.atomic import AtomicFile, place_errors
@@ -102,21 +102,22 @@ class Part:
         """Yield the image of every row that has one."""
         yield from self._kept(self.pictures.read(rows))
 
-    def store(self, rows: Rows, folder_of: Callable[[int], str]) -> Iterator[Picture]:
-        """Write the image of every row that has one as a file of its own, named after its key.
+    def store(self, rows: Rows, names: FileNames, folder_of: Callable[[int], str]) -> Iterator[Picture]:
+        """Write the image of every row that has one as a file, named after its key.
 
         Args:
             rows: of the part.
+            names: of files.
             folder_of: index of a row -> its folder, ours and safe; empty for the top.
         """
         folders = [folder_of(index) for index in range(len(rows))]
+        inside = [names.of(key, "jpg").rpartition("/")[0] for key in rows.keys] if names.nested else []
         with place_errors(self.folder):
-            for name in set(folders):
+            for name in {f"{a}/{b}".strip("/") for a, b in zip(folders, inside or [""] * len(rows), strict=True)}:
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
-        kind = self.pictures.encoding.kind if self.pictures.encoding else None
 
         def name_of(index: int, suffix: str) -> str:
-            name = image_name(rows.keys[index], suffix, kind)
+            name = names.of(rows.keys[index], suffix)
             return f"{folders[index]}/{name}" if folders[index] else name
 
         for picture in self._kept(self.pictures.store(rows, self.folder, name_of)):

@@ -41,5 +41,5 @@ PATHS = Format(
     finish,
     out="the path or URL of each image, one a line; with `--null` a NUL ends each, for `xargs -0`",
     suffix=".txt",
-    load='open("subset.txt").read().splitlines()',
+    load=("data = open({out}).read().splitlines()",),
 )

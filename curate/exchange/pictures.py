@@ -129,8 +129,7 @@ class Pictures:
                 future.cancel()
 
     def _scored(self, rows: Rows) -> list[str | None]:
-        there = self.checked and SHA256 in rows.table.column_names
-        return rows.table[SHA256].to_pylist() if there else [None] * len(rows)
+        return rows.column(SHA256).to_pylist() if self.checked and rows.has(SHA256) else [None] * len(rows)
 
     def _readers(self, rows: Rows) -> Iterator[Callable[[], bytes]]:
         if self.located is not None:

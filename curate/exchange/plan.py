@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from curate.exchange.names import folder_names
+from curate.exchange.names import FileNames, folder_names
+from curate.exchange.sides import Sides
+from curate.tables.classes import NO_CLASSES, ClassList
 
 ImageReader = Callable[[str], bytes]  # key -> the encoded image; raises ReadError
 COPY, HARD, SYMBOLIC = "copy", "hard", "symbolic"
@@ -42,8 +44,14 @@ class Plan:
         left_out: rows whose image could not be scored.
         label: column of the classes; None for none.
         labelled: rows that bear one.
-        classes: their names, sorted.
+        class_list: what lists the classes, whichever rows go out.
+        classes: names of all of them, in the order that numbers them.
+        lacking: those of which no row goes out.
         predicted: names of the classes that are predicted, sorted.
+        names: of the files of images.
+        has_split_words: whether a name holds a word that some loader takes for that of a side.
+        sides: which of train, val and test each row is on.
+        takes_uri: whether the column of places goes out with formats that hold the images.
         per: column whose values are folders; None for none.
         folders: value of it -> name of its folder.
         common: the folder that holds all local images; None without any.
@@ -59,8 +67,14 @@ class Plan:
     left_out: int = 0
     label: str | None = None
     labelled: int = 0
+    class_list: ClassList = NO_CLASSES
     classes: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
     predicted: tuple[str, ...] = ()
+    names: FileNames = field(default_factory=FileNames)
+    has_split_words: bool = False
+    sides: Sides = field(default_factory=Sides)
+    takes_uri: bool = True
     per: str | None = None
     folders: Mapping[str | None, str] = field(default_factory=dict)
     common: bytes | None = None
@@ -77,6 +91,11 @@ class Plan:
     def class_folders(self) -> Mapping[str | None, str]:
         """Class -> the name of its folder."""
         return folder_names(self.classes)
+
+    @property
+    def in_folder_order(self) -> list[str]:
+        """Classes in the order of the names of their folders, by which loaders of folders number them."""
+        return sorted(self.classes, key=self.class_folders.__getitem__)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 
 from curate.columns import KEY, OK, STATUS, URI
 from curate.exchange.item import Item, Value
+from curate.tables.arrays import texts
+from curate.tables.classes import NO_CLASSES, ClassList
+from curate.tables.digests import key_texts
 
 RECORD_STEP = 1024  # rows that are Python objects at a time
 
@@ -72,11 +75,15 @@ class Rows:
         start: number of the first, among those that go out.
         table: their columns.
         label: column of the classes.
+        classes: what its values stand for.
+        beside: further columns, which are read and do not go out.
     """
 
     start: int
     table: pa.Table
     label: str | None = None
+    classes: ClassList = NO_CLASSES
+    beside: pa.Table | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -84,8 +91,7 @@ class Rows:
     @cached_property
     def keys(self) -> list[str]:
         """Their keys."""
-        keys: list[str] = self.table[KEY].cast(pa.string()).to_pylist()
-        return keys
+        return key_texts(self.table[KEY])
 
     @cached_property
     def uris(self) -> list[str | None]:
@@ -102,15 +108,38 @@ class Rows:
     def items(self) -> list[Item]:
         """They as images of a batch."""
         columns = {name: [plain_value(value) for value in self._values(name)] for name in self.columns}
-        labels = self.classes(self.label)
         return [
             Item(key, uri, {name: value for name in columns if (value := columns[name][row]) is not None}, label)
-            for row, (key, uri, label) in enumerate(zip(self.keys, self.uris, labels, strict=True))
+            for row, (key, uri, label) in enumerate(zip(self.keys, self.uris, self.labels, strict=True))
         ]
 
-    def classes(self, column: str | None) -> list[str | None]:
-        """Return a column's values as names; None for a row without."""
-        return [class_of(value) for value in self._values(column)]
+    @cached_property
+    def labels(self) -> list[str | None]:
+        """The class of each row; None for a row without."""
+        if self.label not in self.table.column_names:
+            return [None] * len(self)
+        labels: list[str | None] = self.classes.texts(self.table[self.label]).to_pylist()
+        return labels
+
+    def texts(self, column: str) -> list[str | None]:
+        """Return a column's values as text; None for a row without."""
+        values: list[str | None] = texts(self.column(column).combine_chunks()).to_pylist()
+        return values
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column, whether it goes out or not."""
+        held = self.table if self.beside is None or name in self.table.column_names else self.beside
+        return held[name]
+
+    def has(self, name: str) -> bool:
+        """Return whether a column was read."""
+        return name in self.table.column_names or (self.beside is not None and name in self.beside.column_names)
+
+    def take(self, rows: Sequence[int]) -> "Rows":
+        """Return some of the rows, by their numbers here."""
+        at = pa.array(rows, pa.int64())
+        beside = None if self.beside is None else self.beside.take(at)
+        return replace(self, table=self.table.take(at), beside=beside)
 
     def records(self, start: int, stop: int) -> list[dict[str, Any]]:
         """Return all columns but bytes of some rows, as JSON takes them: NaN and infinity are null."""
@@ -167,41 +196,48 @@ def json_value(value: Any) -> Any:
     return str(value)
 
 
-def class_of(value: object) -> str | None:
-    """Return a label as text; None where a row has none."""
-    plain = plain_value(value)
-    return None if plain is None or plain == "" else str(plain)
-
-
 def ok_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows whose image was scored; all where the table does not say."""
     return batch.filter(pc.equal(batch[STATUS], OK)) if STATUS in batch.schema.names else batch
 
 
 def parts(
-    source: Source, columns: Sequence[str], starts: Sequence[int], label: str | None
+    source: Source,
+    columns: Sequence[str],
+    beside: Sequence[str],
+    starts: Sequence[int],
+    label: str | None,
+    classes: ClassList,
 ) -> Iterator[tuple[int, Rows]]:
     """Yield the number and the rows of each part.
 
     Args:
         source: the table.
         columns: that go out.
+        beside: that are read besides.
         starts: row of the table at which each part begins, shape (parts,).
         label: column of the classes.
+        classes: what its values stand for.
     """
     reads_status = STATUS in source.schema.names
-    wanted = [*columns, *([STATUS] if reads_status and STATUS not in columns else [])]
-    schema = pa.schema([source.schema.field(name) for name in columns])
+    wanted = list(dict.fromkeys([*columns, *beside, *([STATUS] if reads_status else [])]))
+    read = list(dict.fromkeys([*columns, *beside]))
+    schema = pa.schema([source.schema.field(name) for name in read])
+
+    def rows_of(held: list[pa.RecordBatch]) -> Rows:
+        table = pa.Table.from_batches(held, schema)
+        return Rows(gone_out, table.select(columns), label, classes, table.select(beside))
+
     held: list[pa.RecordBatch] = []
     number = row = gone_out = 0
     for batch in source.batches(wanted, rows=RECORD_STEP * 8):
         first = 0
         while number + 1 < len(starts) and starts[number + 1] < row + batch.num_rows:
             cut = starts[number + 1] - row
-            held.append(ok_rows(batch.slice(first, cut - first)).select(columns))
-            rows = Rows(gone_out, pa.Table.from_batches(held, schema), label)
+            held.append(ok_rows(batch.slice(first, cut - first)).select(read))
+            rows = rows_of(held)
             yield number, rows
             number, first, held, gone_out = number + 1, cut, [], gone_out + len(rows)
-        held.append(ok_rows(batch.slice(first)).select(columns))
+        held.append(ok_rows(batch.slice(first)).select(read))
         row += batch.num_rows
-    yield number, Rows(gone_out, pa.Table.from_batches(held, schema), label)
+    yield number, rows_of(held)

@@ -16,6 +16,7 @@ from curate.exchange.plan import Plan, Written
 from curate.exchange.rows import Source, parts
 from curate.exchange.work import KIND, MISSING, WorkFolder
 from curate.manifest.text import guarded
+from curate.tables.images import SHA256
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
@@ -101,7 +102,8 @@ def _write_parts(job: Job, pictures: Pictures, work: WorkFolder) -> None:
     lost: list[tuple[str, str]] = []
     n_lost = 0
     names = tuple(job.plan.schema.names)
-    for number, rows in parts(job.source, names, job.plan.starts, job.plan.label):
+    beside = [name for name in (SHA256, job.plan.per) if name is not None and name in job.source.schema.names]
+    for number, rows in parts(job.source, names, beside, job.plan.starts, job.plan.label, job.plan.class_list):
         if number in work.done:
             continue
         part = Part(number, work.out, pictures)

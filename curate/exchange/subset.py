@@ -1,36 +1,43 @@
 """Any subset, or scored table, as another tool takes it."""
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import KEY, LABEL, URI
+from curate.columns import KEY, LABEL, STATUS, URI
+from curate.counted import counted
 from curate.engines.log import RunLog
 from curate.exchange.batches import RANK, by_rank
 from curate.exchange.contract import Format
 from curate.exchange.encode import Encoding
-from curate.exchange.pictures import Pictures
+from curate.exchange.names import FileNames
+from curate.exchange.pictures import SUFFIXES, Pictures
 from curate.exchange.plan import COPY, LINKS, Plan
 from curate.exchange.rows import Memory, Source, is_plain
 from curate.exchange.run import ExportProgress, Job, refused, write_out
 from curate.exchange.shards import N_BYTES, Shard
+from curate.exchange.sides import SIDES, SPLIT
 from curate.exchange.survey import Asked, Survey, columns_of, survey
-from curate.exchange.table import FORMATS
+from curate.exchange.table import ALIASES, FORMATS
 from curate.exchange.work import MANIFEST, WorkFolder, is_untouched, read_manifest
 from curate.manifest import SourceOptions
 from curate.manifest.store_path import sha256_of
-from curate.tables.images import require_images
+from curate.tables.classes import NO_CLASSES, ClassList, class_list
+from curate.tables.digests import is_text
+from curate.tables.images import SHA256, require_images
 from curate.tables.located import Located
+from curate.tables.provenance import white_of
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
-from scoring.lookup import closest, lookup
+from scoring.lookup import closest, lookup, told
 
 MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no round is larger
 
@@ -49,6 +56,9 @@ class ExportResult:
         resumed: rows that an earlier run had written.
         paths: what lies on the disk now, in the order written; none of a dry run.
         notes: what the format has to say.
+        classes: names of all classes, in the order that numbers them.
+        lacking: those of which no row goes out.
+        load: lines of Python that load what was written.
     """
 
     to: str
@@ -60,10 +70,14 @@ class ExportResult:
     resumed: int = 0
     paths: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    load: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {**self.__dict__, "paths": [str(path) for path in self.paths], "notes": list(self.notes)}
+        lists = {name: list(getattr(self, name)) for name in ("notes", "classes", "lacking", "load")}
+        return {**self.__dict__, "paths": [str(path) for path in self.paths], **lists}
 
 
 def export(
@@ -72,6 +86,7 @@ def export(
     *,
     to: str,
     label: str | None = None,
+    classes: str | Path | Sequence[str] | None = None,
     per: str | None = None,
     take: str | Sequence[str] | None = None,
     link: str = COPY,
@@ -99,10 +114,13 @@ def export(
     Args:
         table: a subset, a scored table, or any with a column `key`.
         out: a file, or for most formats a folder; None of a dry run.
-        to: a key of ``FORMATS``.
+        to: a key of ``FORMATS``, or of ``ALIASES``.
         label: column of the classes, text or numbers; None for `label` where there is one.
-        per: column whose values are the folders of `folder`, or the sides of `yolo`.
-        take: columns that go along, in place of all; names, or one text with commas.
+        classes: all classes in the order that numbers them; see ``read_classes``. None for the table's own list.
+        per: column whose values are the folders of `folder`, or the sides of `yolo` and `imagefolder`; of these None
+            is for the column `split`, where there is one that holds sides.
+        take: columns that go along, as names or one text with commas, `*` for any letters in a name. None for none
+            besides key and label in formats that hold the images, and for all in the others.
         link: `copy`, or `hard` or `symbolic` links to local files.
         resize: most pixels of the short side; None leaves images as they are.
         encode: `jpeg`, `png`, `webp`, `jpeg:QUALITY` or `webp:QUALITY`.
@@ -124,28 +142,30 @@ def export(
         InputError: for an unknown format, an option that it cannot have, rows or images that cannot be had, a place
             that refuses, or an unfinished export of something else at ``OUT.part``.
     """
-    kind = lookup(FORMATS, to, kind="format")
+    lookup({**dict.fromkeys(FORMATS, ""), **ALIASES}, to, kind="format")
+    to = ALIASES.get(to, to)
+    kind = FORMATS[to]
     encoding = Encoding.of(resize, encode)
     _check_options(to, kind, link=link, encoding=encoding, per=per, shard=shard, null=null, source=source,
                    skip_missing=skip_missing)  # fmt: skip
     place = None if dry_run else _place(out, kind, to)
     opened = open_table(table, require=[KEY, *([label] if label else []), *([per] if per else [])])
+    encoding = encoding and replace(encoding, white=white_of(opened))
     label = label or (LABEL if LABEL in opened.schema.names else None)
+    per = per or (sides_column(opened) if kind.sides else None)
     _check_classes(opened, label, per)
-    if isinstance(take, str):
-        take = [name.strip() for name in take.split(",") if name.strip()]
-    chosen = columns_of(opened, None if take is None else tuple(take), label)
-    if kind.read is not None:  # no annotation tool takes vectors or bytes
-        chosen = tuple(name for name in chosen if is_plain(opened.schema.field(name).type))
-    rows = _ranked(opened, kind, chosen)
+    chosen = _taken(opened, kind, take, label)
+    rows = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
     sized = N_BYTES in opened.schema.names and encoding is None
     asked = Asked(
         kind, chosen, label, per,
         shard=Shard.of(shard, is_sized=sized) if kind.shards else Shard(),
-        encoded=encoding.kind if encoding else None,
+        names=_file_names(kind, per, encoding),
+        takes_uri=take is not None or not kind.minimal,
         looks=kind.reads_images and kind.folder and source is None and not skip_missing,
         replaced=place if place is not None and overwrite and kind.folder and place.is_dir() else None,
         null=null,
+        classes=class_list(opened, label, classes) if label else _no_classes(classes),
     )  # fmt: skip
     plan, hashes, seen = survey(rows, asked, place.name if place is not None else "export")
     where = SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
@@ -153,27 +173,90 @@ def export(
     if kind.reads_images and kind.folder:
         require_images(opened, source)
     _refuse_gone(seen, plan)
-    result = ExportResult(to, plan.n_rows, plan.labelled, plan.left_out)
+    notes = _notes(opened, plan, asked, take)
+    result = ExportResult(to, plan.n_rows, plan.labelled, plan.left_out, notes=notes, classes=plan.classes,
+                          lacking=plan.lacking)  # fmt: skip
     if place is None:
         return result
+    result = replace(result, load=kind.load_lines(place, plan))
     settings = {
-        "format": to, "label": label, "per": per, "take": ", ".join(chosen), "link": link, "resize": resize,
-        "encode": encode, "shard": [asked.shard.n_rows, asked.shard.n_bytes], "null": null,
-        "version": __version__,
+        "format": to, "label": label, "classes": digest_of_names(plan.classes), "per": per, "take": ", ".join(chosen),
+        "link": link, "resize": resize, "encode": encode, "shard": [asked.shard.n_rows, asked.shard.n_bytes],
+        "null": null, "version": __version__,
     }  # fmt: skip
     fingerprint = {"subset": digest_of(opened), "source": located and located.manifest.digest, **settings}
     if (done := _whole_already(place, kind, fingerprint, overwrite=overwrite, skips=skip_missing)) is not None:
         note = f"{place} is whole already: nothing to do"
-        return ExportResult(to, done["rows"], plan.labelled, plan.left_out, done["missing"], done["bytes"],
-                            done["rows"], (place,), (note,))  # fmt: skip
+        return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
+                       paths=(place,), notes=(note,))  # fmt: skip
     threads = workers or len(os.sched_getaffinity(0))
     with RunLog(log, command="export", table=str(table), to=to, out=str(place), rows=plan.n_rows) as events:
-        told = _told(events, report)
-        job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=told)
+        reports = _told(events, report)
+        job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=reports)
         written = write_out(job, Pictures(None, located, encoding, link, checked=True, workers=threads))
         events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
-    return ExportResult(to, written.n_rows, plan.labelled, plan.left_out, written.missing, written.n_bytes,
-                        written.resumed, written.paths, written.notes)  # fmt: skip
+    return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
+                   resumed=written.resumed, paths=written.paths, notes=(*notes, *written.notes))  # fmt: skip
+
+
+def sides_column(table: Table) -> str | None:
+    """Return the column `split` where a table has one and all its values are sides."""
+    if SPLIT not in table.schema.names or not is_text(table.schema.field(SPLIT).type):
+        return None
+    values = table.read([SPLIT])[SPLIT].unique().to_pylist()
+    return SPLIT if values and all(value in SIDES for value in values) else None
+
+
+def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None) -> tuple[str, ...]:
+    """Return the columns that go out besides key and uri."""
+    if take is None:
+        take = () if kind.minimal else ("*",)
+    elif isinstance(take, str):
+        take = [name.strip() for name in take.split(",") if name.strip()]
+    chosen = columns_of(table, take, label)
+    if kind.read is None:
+        return chosen
+    return tuple(name for name in chosen if is_plain(table.schema.field(name).type))  # no tool takes vectors or bytes
+
+
+def _file_names(kind: Format, per: str | None, encoding: Encoding | None) -> FileNames:
+    suffix = encoding.kind if encoding is not None else None
+    return FileNames(kind.nested and per is None, SUFFIXES.get(suffix, suffix) if suffix else None, suffix)
+
+
+def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
+    if classes is not None:
+        raise InputError("--classes lists the classes of a column, and the table has no column label; give --label")
+    return NO_CLASSES
+
+
+def _notes(table: Table, plan: Plan, asked: Asked, take: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return what is to be known of classes, sides and columns, whatever the format."""
+    notes = []
+    if plan.lacking:
+        n = counted(len(plan.lacking), "class", "classes")
+        notes.append(f"no image of {n} of {len(plan.classes):,}: {told(plan.lacking)}")
+    if plan.classes and not asked.classes.names:
+        notes.append(
+            f"classes of {plan.label!r} are numbered by these rows alone, since nothing lists them: another subset may "
+            "number them otherwise; list them with --classes"
+        )
+    if plan.sides.bounds:
+        notes.append(
+            "no column says which rows are val: a fifth of each class is, by a hash of the keys; `curate split` keeps "
+            "copies on one side, and --per names its column"
+        )
+    left = len(table.schema.names) - len(plan.schema.names)
+    if asked.kind.minimal and take is None and left:
+        notes.append(
+            f"key and label go along; {counted(left, 'other column')} with --take '*', or some with --take a,b"
+        )
+    return tuple(notes)
+
+
+def digest_of_names(names: Sequence[str]) -> str:
+    """Return a digest of names in their order."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
 
 
 def _told(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
@@ -248,7 +331,7 @@ def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Source:
     """Return the rows in the order in which they are to be labelled, where they have one; else as they are."""
     if kind.read is None or RANK not in table.schema.names or table.n_rows > MOST_RANKED:
         return table
-    names = [name for name in table.schema.names if name in (KEY, URI, *columns) or name == "status"]
+    names = [name for name in table.schema.names if name in (KEY, URI, STATUS, SHA256, *columns)]
     return Memory(by_rank(table.read(list(dict.fromkeys([*names, RANK])))), table.path)
 
 

@@ -3,8 +3,9 @@
 """One pass over all rows before the first goes out: how many, keys, classes, folders, and what cannot go out."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,15 @@ from numpy.typing import NDArray
 from curate.columns import ERROR, KEY, OK, STATUS, URI
 from curate.exchange.contract import Format
 from curate.exchange.item import PREDICTED, PROBABILITY, Item
-from curate.exchange.names import file_name, folder_names
+from curate.exchange.names import SPLIT_WORDS, Claims, FileNames, folder_names
 from curate.exchange.pictures import NO_FILE
 from curate.exchange.plan import Plan
-from curate.exchange.rows import Rows, Source, class_of, is_plain
+from curate.exchange.rows import Source, is_plain
 from curate.exchange.shards import Shard
+from curate.exchange.sides import Sides, side_hashes
 from curate.manifest.keys import check_text
+from curate.tables.arrays import texts
+from curate.tables.classes import NO_CLASSES, ClassList
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique
 from scoring.errors import InputError
@@ -36,7 +40,8 @@ class Survey:
 
     Attributes:
         hashes: of keys, those of each batch.
-        names: of file names, where case does not count, likewise.
+        claims: of keys on names of files.
+        on_side: class -> hashes of keys by which rows are held out, those of each batch.
         gone: rows whose local file is not there, as far as that can be told without reading.
         first_gone: the key of the first, and why.
     """
@@ -54,7 +59,8 @@ class Survey:
     longest: dict[str, int] = field(default_factory=dict)
     nullable: set[str] = field(default_factory=set)
     hashes: list[NDArray[np.uint64]] = field(default_factory=list)
-    names: list[NDArray[np.uint64]] = field(default_factory=list)
+    claims: Claims = field(default_factory=lambda: Claims(FileNames()))
+    on_side: dict[str | None, list[NDArray[np.uint64]]] = field(default_factory=dict)
     gone: int = 0
     first_gone: tuple[str, str] = ("", "")
 
@@ -69,11 +75,12 @@ class Asked:
         label: column of classes.
         per: column of folders.
         shard: size of a part.
-        encoded: the kind that every image is encoded in; None for their own.
+        names: of files, as far as they can be told before the rows are seen.
+        takes_uri: see ``Plan``.
         looks: whether local files are looked for.
         replaced: a folder that will be replaced, in which no image may lie.
         null: see ``Plan``.
-        classes: to choose from, where they are given.
+        classes: what lists the classes, whichever rows go out.
     """
 
     kind: Format
@@ -81,11 +88,12 @@ class Asked:
     label: str | None
     per: str | None = None
     shard: Shard = field(default_factory=Shard)
-    encoded: str | None = None
+    names: FileNames = field(default_factory=FileNames)
+    takes_uri: bool = True
     looks: bool = False
     replaced: Path | None = None
     null: bool = False
-    classes: tuple[str, ...] = ()
+    classes: ClassList = NO_CLASSES
 
 
 def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
@@ -100,11 +108,11 @@ def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.ui
         The plan, the hashes of all keys that go out, and what else was seen.
 
     Raises:
-        InputError: without rows whose image was scored; for a key that is null or comes twice, two that would be one
-            file, a probability outside [0, 1], more folders than any file system likes, or images that lie in what is
-            to be replaced.
+        InputError: without rows whose image was scored; for a key that is null or comes twice, a class that the list of
+            classes lacks, a probability outside [0, 1], more folders than any file system likes, or images that lie in
+            what is to be replaced.
     """
-    seen = Survey()
+    seen = Survey(claims=Claims(asked.names))
     extra = [column for column in (asked.label, asked.per, PREDICTED, PROBABILITY) if column in source.schema.names]
     sized = [asked.shard.column] if asked.shard.column in source.schema.names and asked.shard.n_bytes else []
     measured = (
@@ -129,9 +137,14 @@ def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.ui
         raise InputError(f"expected rows with an image in {source.path}, got {got}; export another table")
     hashes = np.concatenate(seen.hashes)
     check_unique(source, hashes)  # type: ignore[arg-type]
-    _distinct_names(seen, source)
+    return _plan(source, asked, name, seen), hashes, seen
+
+
+def _plan(source: Source, asked: Asked, name: str, seen: Survey) -> Plan:
     shown = [column for column in (KEY, URI) if column in source.schema.names] + list(asked.columns)
-    plan = Plan(
+    kind = source.schema.field(asked.label).type if asked.label is not None else pa.null()
+    classes = asked.classes.complete(seen.classes, kind)
+    return Plan(
         name=name,
         schema=pa.schema([source.schema.field(column) for column in shown]),
         starts=tuple(seen.starts),
@@ -139,8 +152,14 @@ def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.ui
         left_out=seen.row - seen.n_rows,
         label=asked.label,
         labelled=seen.labelled,
-        classes=asked.classes or tuple(sorted(seen.classes)),
+        class_list=asked.classes,
+        classes=classes,
+        lacking=tuple(each for each in classes if each not in seen.classes) if seen.classes else (),
         predicted=tuple(sorted(seen.predicted)),
+        names=replace(asked.names, shared=seen.claims.shared()),
+        has_split_words=seen.claims.has_split_words or any(map(SPLIT_WORDS.search, classes)),
+        sides=_sides(asked, seen),
+        takes_uri=asked.takes_uri,
         per=asked.per,
         folders=folder_names(sorted(seen.values, key=lambda value: (value is not None, value or ""))),
         common=seen.common,
@@ -148,20 +167,31 @@ def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.ui
         nullable=frozenset(seen.nullable),
         null=asked.null,
     )
-    return plan, hashes, seen
 
 
-def columns_of(source: Source, columns: tuple[str, ...] | None, label: str | None) -> tuple[str, ...]:
-    """Return the columns that go out besides key and uri: those named, else all but what says the same of all rows.
+def _sides(asked: Asked, seen: Survey) -> Sides:
+    if asked.kind.sides and asked.per is not None:
+        return Sides.by_column(asked.per, seen.values)
+    if not asked.kind.splits:
+        return Sides()
+    return Sides.held_out({name: np.concatenate(hashes) for name, hashes in seen.on_side.items()})
+
+
+def columns_of(source: Source, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
+    """Return the columns that go out besides key and uri: the label, and those named, `*` for any letters in a name.
+
+    By ``*`` all go out but what says the same of all rows.
 
     Raises:
         InputError: for one that the table has not.
     """
-    if columns is not None:
-        source.require(columns)
-        chosen = dict.fromkeys([*columns, *([label] if label else [])])
-        return tuple(name for name in chosen if name not in (KEY, URI))
-    return tuple(name for name in source.schema.names if name not in (KEY, URI, *SAID_OF_OK))
+    names = source.schema.names
+    chosen = dict.fromkeys([label] if label else [])
+    for text in columns:
+        found = [name for name in names if fnmatchcase(name, text)] if "*" in text and text not in names else [text]
+        source.require(found or [text])
+        chosen |= dict.fromkeys(name for name in found if name == text or name not in SAID_OF_OK)
+    return tuple(name for name in names if name in chosen and name not in (KEY, URI))
 
 
 def _ok(batch: pa.RecordBatch) -> NDArray[np.bool_]:
@@ -191,8 +221,7 @@ def _keys(seen: Survey, asked: Asked, batch: pa.RecordBatch, where: object) -> N
     check_text(plain(batch[KEY]).cast(pa.string()), seen.row, KEY, str(where))
     seen.hashes.append(tie_breaks(encoded))
     if asked.kind.links:
-        suffix = f".{asked.encoded}" if asked.encoded else ""
-        seen.names.append(tie_breaks([(file_name(key.decode()) + suffix).casefold().encode() for key in encoded]))
+        seen.claims.add(key.decode() for key in encoded)
 
 
 def _measure(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
@@ -207,40 +236,33 @@ def _measure(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
             seen.longest[column] = max(longest, seen.longest.get(column, 0))
 
 
-def _distinct_names(seen: Survey, source: Source) -> None:
-    """Refuse two keys whose files would have one name; ``file_name`` lets that happen once in four milliards."""
-    if not seen.names:
-        return
-    names = np.concatenate(seen.names)
-    ordered = np.sort(names)
-    same = ordered[1:][ordered[1:] == ordered[:-1]]
-    if not len(same):
-        return
-    keys = (key for batch in source.batches([KEY, *([STATUS] if STATUS in source.schema.names else [])])
-            for key in Rows(0, pa.Table.from_batches([batch.filter(pa.array(_ok(batch)))])).keys)  # fmt: skip
-    found = [key for key, name in zip(keys, names, strict=True) if name == same[0]][:2]
-    raise InputError(f"expected keys whose file names differ, got {found[0]!r} and {found[-1]!r}; rename one")
-
-
 def _values(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
     if asked.label is not None:
-        counts = pc.value_counts(plain(batch[asked.label]))
-        for value, count in zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True):
-            if (name := class_of(value)) is not None:
-                seen.classes[name] = None
-                seen.labelled += count
+        labels = asked.classes.texts(batch[asked.label])
+        seen.classes |= dict.fromkeys(labels.unique().drop_null().to_pylist())
+        seen.labelled += len(labels) - labels.null_count
+        if asked.kind.splits and asked.per is None:
+            _hold_out(seen, batch, labels)
     if asked.per is not None:
-        seen.values.update((class_of(value), None) for value in pc.unique(plain(batch[asked.per])).to_pylist())
+        seen.values |= dict.fromkeys(texts(batch[asked.per]).unique().to_pylist())
         if len(seen.values) > MOST_FOLDERS:
             raise InputError(
                 f"expected at most {MOST_FOLDERS:,} values of {asked.per!r}, a folder each, got more; choose --per "
                 "another column"
             )
     if PREDICTED in batch.schema.names and is_plain(batch[PREDICTED].type):
-        names = map(class_of, pc.unique(plain(batch[PREDICTED])).to_pylist())
-        seen.predicted.update((name, None) for name in names if name is not None)
+        seen.predicted |= dict.fromkeys(texts(batch[PREDICTED]).unique().drop_null().to_pylist())
     if PROBABILITY in batch.schema.names and is_plain(batch[PROBABILITY].type):
         _check_probabilities(batch)
+
+
+def _hold_out(seen: Survey, batch: pa.RecordBatch, labels: pa.Array) -> None:
+    """Note the hashes of the keys of each class."""
+    hashes = side_hashes(plain(batch[KEY]).cast(pa.string()).to_pylist())
+    codes = labels.dictionary_encode()
+    places = codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    for place, name in enumerate(codes.dictionary.to_pylist()):
+        seen.on_side.setdefault(name, []).append(hashes[places == place])
 
 
 def _check_probabilities(batch: pa.RecordBatch) -> None:

@@ -29,5 +29,6 @@ OF_LOADERS: dict[str, str] = {  # these are for training, and for other programs
     "npy": "curate.exchange.npy:NPY",
     "lance": "curate.exchange.lance:LANCE",
 }
+ALIASES = {"hf": "huggingface", "pytorch": "imagefolder", "torchvision": "imagefolder", "ultralytics": "yolo"}
 TOOLS: "Mapping[str, Format]" = Lazy(OF_TOOLS)
 FORMATS: "Mapping[str, Format]" = Lazy(ChainMap(OF_TOOLS, OF_LOADERS))

@@ -3,7 +3,7 @@
 import tarfile
 from typing import Any
 
-from curate.columns import KEY, LABEL
+from curate.columns import KEY, LABEL, URI
 from curate.exchange.contract import Format, nothing_more
 from curate.exchange.parts import HashedFile, Part
 from curate.exchange.plan import Plan
@@ -31,7 +31,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
             record |= {name: value for name, value in picture.facts.items() if name in record}
             record[KEY] = rows.keys[picture.index]
             if plan.label is not None:
-                record[LABEL] = rows.items[picture.index].label
+                record[LABEL] = rows.labels[picture.index]
+            if not plan.takes_uri:
+                record.pop(URI, None)
             name = f"{rows.start + picture.index:09d}"
             _add(tar, f"{name}.{picture.suffix}", picture.data)
             _add(tar, f"{name}.json", to_json(record, indent=None))
@@ -49,9 +51,14 @@ def _add(tar: HashedFile, name: str, data: bytes) -> None:
 WEBDATASET = Format(
     part,
     nothing_more,
-    out="`shard-000000.tar`, ... with `NUMBER.jpg` and `NUMBER.json` a row: key, `label` and all columns",
+    out="`shard-000000.tar`, ... with `NUMBER.jpg` and `NUMBER.json` a row: key, `label` and columns",
     folder=True,
     reads_images=True,
     shards=True,
-    load='webdataset.WebDataset("subset/shard-{000000..000012}.tar").decode("pil")',
+    minimal=True,
+    load=(
+        "import pathlib, webdataset; "
+        "shards = [str(path) for path in sorted(pathlib.Path({out}).glob('*.tar'))]; "
+        "data = webdataset.WebDataset(shards, shardshuffle=False).decode('pil')",
+    ),
 )

@@ -70,6 +70,8 @@ def place_rows(
         matrix = embedding_matrix(heap.table.take(rows, [EMBEDDING]).column(0)).astype(np.float32)
     except InputError as error:
         return f"there is no map: {error}"
+    if matrix.shape[1] < 2:
+        return "there is no map: embeddings of one number have no second dimension"
     length = np.linalg.norm(matrix, axis=1)
     there = np.isfinite(length) & (length > 0) & heap.ok[rows]
     if there.sum() < FEWEST:

@@ -15,6 +15,7 @@ from PIL import Image
 from curate.counted import counted
 from curate.manifest import SourceOptions
 from curate.tables.images import Encoded, Images
+from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.images import DecodeError, decode_rgb
 
@@ -103,7 +104,7 @@ def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, by
 
     with ThreadPoolExecutor(workers) as pool:
         for one in encoded:
-            future = None if one.data is None else pool.submit(thumbnail, one.data)
+            future = None if one.data is None else pool.submit(thumbnail, one.data, white=one.white)
             waiting.append((one.row, future, one.problem.partition(":")[0]))
             if len(waiting) > AHEAD * workers:
                 yield first()
@@ -111,14 +112,14 @@ def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, by
             yield first()
 
 
-def thumbnail(data: bytes, side: int = SIDE) -> bytes:
-    """Return an image as a WebP whose longer side is at most ``side`` pixels.
+def thumbnail(data: bytes, side: int = SIDE, *, white: int = WHITE) -> bytes:
+    """Return an image as a WebP whose longer side is at most ``side`` pixels; 16 bits by the ``white`` of its table.
 
     Raises:
         DecodeError: if it cannot be decoded.
     """
     try:  # a larger one shows the pixels that are there, and none that were made
-        pixels = decode_rgb(data, short_side=side if side <= SIDE else None)
+        pixels = decode_rgb(data, short_side=side if side <= SIDE else None, white=white)
     except MemoryError:
         raise DecodeError("too_large", "it does not fit in memory") from None
     small = Image.fromarray(np.ascontiguousarray(pixels))

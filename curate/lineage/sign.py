@@ -28,7 +28,9 @@ def signature_beside(receipt: AnyPath) -> AnyPath:
     return receipt.with_name(receipt.name + SUFFIX)
 
 
-def sign(receipt: str | AnyPath, key: str | Path, *, password: str | None = None, overwrite: bool = False) -> AnyPath:
+def sign(
+    receipt: str | AnyPath, private_key: str | Path, *, password: str | None = None, overwrite: bool = False
+) -> AnyPath:
     """Sign a receipt with a private key; the signature lies beside it, and the receipt is not touched.
 
     What is signed is the receipt's bytes. As these hold the digests of all that was read and written, a signature
@@ -36,7 +38,7 @@ def sign(receipt: str | AnyPath, key: str | Path, *, password: str | None = None
 
     Args:
         receipt: of a policy, here or in a store, or of a pipeline.
-        key: private Ed25519 key in OpenSSH or PEM form, as ``ssh-keygen -t ed25519`` makes it. It is read, never kept.
+        private_key: Ed25519, in OpenSSH or PEM form, as ``ssh-keygen -t ed25519`` makes it. It is read, never kept.
         password: of the key, if it has one.
         overwrite: replace a signature that is there.
 
@@ -50,7 +52,7 @@ def sign(receipt: str | AnyPath, key: str | Path, *, password: str | None = None
     receipt = path_or_store(receipt)
     out = signature_beside(receipt)
     data = _receipt_bytes(receipt)
-    private = _private(Path(key), password)
+    private = _private(Path(private_key), password)
     with file_set([out], overwrite=overwrite) as files:
         file = AtomicFile(files.draft(out), overwrite=overwrite)
         try:

@@ -1,6 +1,6 @@
 """What every source of images promises: rows in a fixed order, and where their bytes are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -120,8 +120,15 @@ class Manifest(Protocol):
     def renamed(self) -> dict[str, str]:
         """The user's columns whose name is taken by one of curate's, and what they are called instead."""
 
+    @property
+    def classes(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of classes that the source itself lists, by column: all of them, in their order."""
+
     def rows(self, start: int, stop: int) -> pa.Table:
         """Return rows [start, stop) with the columns of `schema`."""
+
+    def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some of the user's columns of all rows, in order, piece by piece."""
 
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
         """Yield for each row of [start, stop), in order, a callable that returns its bytes.

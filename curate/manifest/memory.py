@@ -4,7 +4,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -54,6 +54,7 @@ class MemoryManifest:
         self.n_rows: int = table.num_rows
         self.schema: pa.Schema = table.schema
         self.renamed = renamed or {}
+        self.classes: dict[str, tuple[str, ...]] = {}  # nothing but Parquet carries names of classes
         self.connections = connections
         self._table = table
         self._max_bytes, self._reach = max_bytes, reach
@@ -65,6 +66,10 @@ class MemoryManifest:
         """Return rows [start, stop)."""
         check_range(start, stop, self.n_rows)
         return self._table.slice(start, stop - start)
+
+    def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some of the user's columns."""
+        yield self._table.select(list(names))
 
     def readers(self, start: int, stop: int) -> Iterator[Reader]:
         """Yield one reader a row; cheap, as nothing is opened before a reader is called."""

@@ -1,6 +1,6 @@
 """Parquet tables, with the bytes inside or with paths: read in bounded pieces, never whole."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.manifest.classes import named, with_text
 from curate.manifest.contract import Reader, SourceOptions, check_range
 from curate.manifest.keys import UniqueCheck, check_keys, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
@@ -31,7 +32,8 @@ class ParquetManifest:
     """Rows of Parquet files; see `Manifest` for what each member promises.
 
     A row's bytes are those of the image column; where they are null (or there is no such column), those of
-    the file that the path column names. `uri` is null on the rows whose bytes are inside.
+    the file that the path column names. `uri` is null on the rows whose bytes are inside. Numbers of classes become
+    names, where the files carry these.
 
     Args:
         places: the files, in order.
@@ -58,10 +60,11 @@ class ParquetManifest:
         self._options, self._reach = options, reach
         self.connections = options.connections
         self._root = root
-        self._layout = find_layout(self._files.schema, options, self._where)
+        self._layout = find_layout(with_text(self._files.schema, self._files.numbered), options, self._where)
         self.n_rows: int = min(self._files.n_rows, options.limit or self._files.n_rows)
         self.schema: pa.Schema = self._layout.schema
         self.renamed = self._layout.renamed
+        self.classes = {new: self._files.classes[name] for name, new in self._own() if name in self._files.classes}
         layout = self._layout
         inside = f"images in column {layout.image!r}" if layout.image else f"paths in column {layout.path!r}"
         self.description = f"Parquet {self._where}: {some(self.n_rows, 'row')}, {inside}"
@@ -80,8 +83,26 @@ class ParquetManifest:
             InputError: if they cannot be read, or take more than `MAX_ROWS_BYTES`.
         """
         check_range(start, stop, self.n_rows)
-        table = self._read(self._row_stream, start, stop)
+        table = self._named(self._read(self._row_stream, start, stop))
         return make_rows(self._keys(table, start), self._uris(table, start, stop), table, self._layout)
+
+    def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some of the user's columns, piece by piece; raises as ``rows``."""
+        own = {new: name for name, new in self._own()}
+        stream = self._stream([own[name] for name in names], _TEXT_ROWS)
+        for start in range(0, self.n_rows, _TEXT_ROWS):
+            table = self._read(stream, start, min(start + _TEXT_ROWS, self.n_rows))
+            yield self._named(table).select([own[name] for name in names]).rename_columns(list(names))
+
+    def _own(self) -> tuple[tuple[str, str], ...]:
+        return self._layout.user_columns
+
+    def _named(self, table: pa.Table) -> pa.Table:
+        """Return the rows with names in place of numbers of classes."""
+        for name, classes in self._files.numbered.items():
+            if (at := table.schema.get_field_index(name)) >= 0:
+                table = table.set_column(at, name, named(table[name], classes, name, self._where))
+        return table
 
     def _read(self, stream: RowStream, start: int, stop: int) -> pa.Table:
         batches: list[pa.RecordBatch] = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.manifest.classes import class_labels, class_lists
 from curate.manifest.contract import ReadError
 from curate.manifest.failures import CredentialsError
 from curate.manifest.footers import check_footers
@@ -52,6 +53,10 @@ class Group:
 class ParquetFiles:
     """Parquet files of one schema, seen as one run of rows.
 
+    Attributes:
+        classes: column -> names of its classes, where the files list them.
+        numbered: those of ``classes`` whose column holds their numbers.
+
     Raises:
         InputError: if a file is not readable Parquet, or its columns differ from those of the first.
     """
@@ -70,14 +75,21 @@ class ParquetFiles:
     def _add(self, index: int, file: pq.ParquetFile, name: str) -> None:
         try:
             schema = pa.schema([field.remove_metadata() for field in file.schema_arrow])
+            classes, numbered = class_lists(file.schema_arrow, name), class_labels(file.schema_arrow)
         except UnicodeDecodeError:
             raise InputError(f"{name} is not readable Parquet: a column's name is not UTF-8; write it again") from None
         if index == 0:
             self.schema: pa.Schema = schema
+            self.classes, self.numbered = classes, numbered
         elif not schema.equals(self.schema):
             raise InputError(
                 f"expected the same columns in every file, got {_difference(self.schema, schema)} in {name}; "
                 f"score {name} on its own, or write the files with one schema"
+            )
+        elif (classes, numbered) != (self.classes, self.numbered):
+            raise InputError(
+                f"expected the same names of classes in every file, got others in {name} than in "
+                f"{self.places[0].name}; write the files with one list of names"
             )
         self.file_starts.append(self.n_rows)
         for number in range(file.metadata.num_row_groups):

@@ -43,6 +43,6 @@ def apply(
         classes_of, classes = kept_by_class(decided)
         if outputs is None:
             return replace(result, classes=classes, classes_of=classes_of)
-        write_outputs(decided, outputs, result.facts(), states)
-    paths: dict[str, Any] = outputs.paths
+        written = write_outputs(decided, outputs, result.facts(), states)
+    paths: dict[str, Any] = {name: path for name, path in outputs.paths.items() if name in written}
     return replace(result, classes=classes, classes_of=classes_of, **paths)

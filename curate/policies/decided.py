@@ -72,6 +72,7 @@ class Decided(Generic[R]):
         texts: the content of further files by name, from the paths they will have; None for none.
         arranged: what becomes of kept rows; None to write them as they are.
         compare: compares a subset that is arranged with what is derived again; None to compare rows as they are.
+        same_classes: column that is added -> column of the table that it shares its classes with.
         grouped_by: the column of the groups whose losses are reported; None for ``label``, else ``cluster``.
     """
 
@@ -90,6 +91,7 @@ class Decided(Generic[R]):
     texts: Callable[[Mapping[str, AnyPath]], Mapping[str, bytes]] | None = None
     arranged: Arranged | None = None
     compare: Compare | None = None
+    same_classes: Mapping[str, str] = field(default_factory=dict)
     grouped_by: str | None = None
 
     def counts(self) -> dict[str, int]:

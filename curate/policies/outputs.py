@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from curate.policies.decided import Decided, numbered, plain_words
 from curate.policies.outcomes import KEEP, OUTCOMES, UNDECIDED
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.policies.result import Result
+from curate.tables.classes import CLASSES, lists_for_subset
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile
@@ -135,7 +137,7 @@ def write_outputs(
     outputs: Outputs,
     facts: Mapping[str, Any],
     states: Sequence[tuple[Table, list[FileState]]],
-) -> None:
+) -> frozenset[str]:
     """Stream all columns, write every table, check the sums, then give the files their names together.
 
     Args:
@@ -143,6 +145,9 @@ def write_outputs(
         outputs: under which names.
         facts: what the receipt says beside the counts.
         states: of the files of every table that was read, before it was read.
+
+    Returns:
+        The names of the files that were written: a policy may have had nothing for some.
 
     Raises:
         InputError: if an input changed since it was read, or the place refuses; nothing has a name then.
@@ -183,6 +188,7 @@ def write_outputs(
             made[name] = others[name], None
         receipt.write(receipt_json(decided, facts, made, read))
         outputs.together.commit([*(one.file for one in writers.values()), *others.values()])
+        return frozenset({*writers, *others})
     finally:
         for written in writers.values():
             written.discard()
@@ -202,13 +208,29 @@ def _bytes_read(files: Files) -> dict[str, str]:
 def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
     """The schema of the subset with the table's own metadata, and ours."""
     table, arranged = decided.table.stored, decided.arranged
-    metadata = {**table.metadata, "kind": "subset", "policy": _earlier(table) + decided.policy}
+    metadata = {
+        **_with_classes(table, decided.same_classes),
+        "kind": "subset",
+        "policy": _earlier(table) + decided.policy,
+    }
     if arranged is None:
         return table.schema.with_metadata(table.file_metadata), metadata
     earlier = table.metadata.get("columns")
     described = {**describe_all(arranged.schema.names), **(earlier if isinstance(earlier, dict) else {})}
     metadata["columns"] = {**described, **_described(arranged.meanings)}
     return arranged.schema.with_metadata(table.file_metadata), metadata
+
+
+def _with_classes(table: Table, same: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """The metadata of a table with the names of all its classes, of which a subset may have fewer.
+
+    Args:
+        table: the input.
+        same: column that is added -> column of the table that it shares its classes with.
+    """
+    lists = lists_for_subset(table)
+    lists |= {name: lists[column] for name, column in same.items() if column in lists}
+    return {**table.metadata, CLASSES: {name: list(names) for name, names in lists.items()}}
 
 
 def _earlier(table: Table) -> list[Any]:
@@ -225,7 +247,7 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def _undecided(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
     """The schema of the rows that stay undecided, with the table's own metadata, and ours."""
     table = decided.table.stored
-    metadata = {**table.metadata, "kind": OUTCOMES[UNDECIDED], "undecided_by": decided.policy}
+    metadata = {**_with_classes(table), "kind": OUTCOMES[UNDECIDED], "undecided_by": decided.policy}
     return table.schema.with_metadata(table.file_metadata), metadata
 
 

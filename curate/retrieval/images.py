@@ -12,6 +12,7 @@ from curate.columns import QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
 from curate.manifest import ReadError
 from curate.retrieval.scorer import fit_of, scorer_of
+from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.heap.columns import PER_IMAGE
 from scoring.heap.model import HeapFit
@@ -75,6 +76,7 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
             max_pixels=settings.max_pixels,
             allow_truncated=settings.allow_truncated,
             with_quality=settings.quality,
+            white=settings.white or WHITE,
         )
     except ReadError as error:
         return f"cannot be read ({error.status}: {error})"

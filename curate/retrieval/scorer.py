@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.engines.settings import ScoreSettings
-from curate.tables.provenance import model_of
+from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table
 from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
 from scoring.errors import InputError
@@ -35,7 +35,7 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
     chosen = select_device(device)
     before = table.metadata.get("settings")
     before = before if isinstance(before, dict) else {}
-    settings = ScoreSettings(device=device, **_settings_of(before))
+    settings = ScoreSettings(device=device, **_settings_of(table, before))
     return Runner(network, chosen, select_precision(settings.precision, chosen, network.spec.cpu_precision)), settings
 
 
@@ -62,7 +62,7 @@ def is_fitted(model: str | Path | None) -> bool:
     return model is not None and FIT in read_header(find_checkpoint(model))
 
 
-def _settings_of(before: dict[str, Any]) -> dict[str, Any]:
+def _settings_of(table: Table, before: dict[str, Any]) -> dict[str, Any]:
     """What a table says of its scoring, where it says it; a value of another type is left at its default."""
     kinds: dict[str, tuple[str, type | tuple[type, ...]]] = {
         "precision": ("precision", str),
@@ -70,7 +70,7 @@ def _settings_of(before: dict[str, Any]) -> dict[str, Any]:
         "max_pixels": ("max-pixels", int),
         "allow_truncated": ("allow-truncated", bool),
     }
-    return {
+    return {"white": white_of(table)} | {
         name: before[theirs] for name, (theirs, kind) in kinds.items() if theirs in before and _is(before[theirs], kind)
     }
 

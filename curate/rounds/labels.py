@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from curate.columns import describe_all
+from curate.columns import LABEL, describe_all
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, label_table
+from curate.tables.classes import CLASSES
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 
@@ -55,6 +56,8 @@ def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = Fa
         )
     columns = describe_all(table.schema.names, MEANINGS)
     metadata = {"kind": "consensus", "rounds": len(opened.rounds), "head": opened.head, "columns": columns}
+    if opened.settings.classes is not None:
+        metadata[CLASSES] = {LABEL: list(opened.settings.classes)}
     with TableWriter(path, table.schema, metadata, overwrite=overwrite) as writer:
         writer.write(table)
     states = table["state"].to_pylist()

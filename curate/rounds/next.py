@@ -16,6 +16,7 @@ from curate.exchange.batches import write_batch
 from curate.exchange.plan import ExportOptions, ImageReader
 from curate.exchange.table import TOOLS
 from curate.policies.receipts import environment
+from curate.policies.select.copies import find_copies
 from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
@@ -127,7 +128,7 @@ def _write(
             "lift": asdict(lift) if lift else None,
             "graph": {"file": GRAPH, "sha256": graph.digest} if graph.digest else None,
             "export": {"format": settings.format, "file": export},
-            "notes": [*picked.notes, *notes],
+            "notes": [*picked.notes, *_copies(scored, standing, picked), *notes],
             "files": files,
             "labels": {folder.name(file.path): file.content for file in folder.label_files},
             "environment": environment(),
@@ -137,6 +138,13 @@ def _write(
         write_sealed(place / STATE, state)
     final = folder.of_round(number)
     return NextResult(number, final, final / export, state, tuple(state["notes"]))
+
+
+def _copies(scored: TableRows, standing: Standing, picked: BatchRows) -> list[str]:
+    """Return a caution where the batch holds copies of one another, or of rows that have been asked for."""
+    places = scored.rows.place
+    found = find_copies(scored.table, places[picked.rows], places[standing.away])
+    return found.words() if found else []
 
 
 def _state(

@@ -39,6 +39,12 @@ def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -
     return values
 
 
+def key_texts(keys: pa.Array | pa.ChunkedArray, where: object = "the table", first_row: int = 0) -> list[str]:
+    """Return keys as text; raises as ``key_bytes``."""
+    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    return [key.decode() for key in key_bytes(array, where, first_row)]
+
+
 def tie_breaks(keys: Sequence[bytes], *, seed: int | None = None) -> np.ndarray:
     """Return a 64-bit BLAKE2b hash of each key, shape (N,) uint64: who wins when scores are equal, or is drawn.
 

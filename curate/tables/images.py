@@ -17,7 +17,8 @@ from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS, Reader
 from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
-from curate.tables.digests import is_text, key_bytes, plain, tie_breaks
+from curate.tables.digests import is_text, key_bytes, key_texts, plain, tie_breaks
+from curate.tables.provenance import WHITE, white_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -44,12 +45,14 @@ class Encoded:
         key: as text.
         data: encoded bytes; None where they cannot be had.
         problem: why not, as ``status: sentence``; empty where ``data`` is there.
+        white: the value of 16-bit images that is white.
     """
 
     row: int
     key: str
     data: bytes | None
     problem: str = ""
+    white: int = WHITE
 
 
 def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
@@ -95,6 +98,11 @@ def holds_paths(table: Table) -> bool:
     return URI in table.schema.names and any(part.column(0).null_count < len(part) for part in table.batches([URI]))
 
 
+def names_every_image(table: Table) -> bool:
+    """Return whether every row of a table names where its image is."""
+    return URI in table.schema.names and not any(part.column(0).null_count for part in table.batches([URI]))
+
+
 class Images:
     """Reads the images of some rows: from their uris, or by their keys from what was scored.
 
@@ -105,6 +113,10 @@ class Images:
         source: what was scored: a folder, list, table or tar file.
         options: how to read the source, as when it was scored.
         partial: some rows may have no image, which reading them says; else that is an error now.
+        white: the value of 16-bit images that is white, as when they were scored.
+
+    Attributes:
+        white: as given.
 
     Raises:
         InputError: if the source cannot be opened or has none of the keys, or a row has neither a path nor a source.
@@ -119,9 +131,11 @@ class Images:
         source: str | None = None,
         options: SourceOptions | None = None,
         partial: bool = False,
+        white: int = WHITE,
     ) -> None:
+        self.white = white
         numbers = range(rows.num_rows) if numbers is None else numbers
-        keys = _keys(rows, numbers)
+        keys = _keys(rows, numbers, name)
         self.key = dict(zip(numbers, keys, strict=True))
         self._uri, self._scored = (_texts(rows, column, numbers, name) for column in (URI, SHA256))
         self._manifest: Manifest | None = None
@@ -151,7 +165,15 @@ class Images:
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
         found = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
-        return cls(found, table.path, numbers=numbers.tolist(), source=source, options=options, partial=partial)
+        return cls(
+            found,
+            table.path,
+            numbers=numbers.tolist(),
+            source=source,
+            options=options,
+            partial=partial,
+            white=white_of(table),
+        )
 
     @property
     def named(self) -> bool:
@@ -194,7 +216,7 @@ class Images:
             if scored is not None and hashlib.sha256(data).hexdigest() != scored:
                 yield Encoded(row, self.key[row], None, f"{CHANGED}: the image is not the one that was scored")
             else:
-                yield Encoded(row, self.key[row], data)
+                yield Encoded(row, self.key[row], data, white=self.white)
 
     def _readers(self, rows: Sequence[int]) -> Iterator[tuple[int, Reader]]:
         if self._manifest is None:
@@ -250,12 +272,15 @@ def images_by_key(
     return lambda key: images.data(row[key])
 
 
-def _keys(rows: pa.Table, numbers: Sequence[int]) -> list[str]:
+def _keys(rows: pa.Table, numbers: Sequence[int], name: object) -> list[str]:
     """The keys as text; numbers where there are none."""
     if KEY not in rows.column_names:
         return [str(number) for number in numbers]
-    keys: list[str] = plain(rows.column(KEY).combine_chunks()).cast(pa.string()).to_pylist()
-    return keys
+    keys = rows.column(KEY).combine_chunks()
+    absent = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))
+    if len(absent):  # said of the row of the table
+        key_texts(keys.slice(absent[0], 1), name, numbers[absent[0]])
+    return key_texts(keys, name)
 
 
 def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) -> dict[int, str]:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import key_bytes, key_texts, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -64,7 +64,7 @@ def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
     """Return the key of a row of the table for each entry, as text; None where the entry is negative."""
     there = rows >= 0
     keys = np.full(len(rows), None, object)
-    keys[there] = plain(table.take(rows[there], [KEY]).column(KEY).combine_chunks()).cast(pa.string()).to_pylist()
+    keys[there] = key_texts(table.take(rows[there], [KEY]).column(KEY), table.path)
     return keys
 
 
@@ -75,12 +75,16 @@ def named(table: Table, rows: NDArray[np.int64]) -> list[str]:
 
 
 def rows_with_keys(table: Table, keys: Sequence[str]) -> dict[str, int]:
-    """Return the row of each key; keys that the table has not are left out."""
+    """Return the row of each key; keys that the table has not are left out.
+
+    Raises:
+        InputError: for a null key, or keys of the table that are neither text nor whole numbers.
+    """
     wanted = pa.array(sorted(set(keys)), pa.string())
     found: dict[str, int] = {}
     start = 0
     for batch in table.batches([KEY]):
-        own = plain(batch.column(0)).cast(pa.string())
+        own = pa.array(key_texts(batch.column(0), table.path, start), pa.string())
         inside = np.flatnonzero(pc.is_in(own, value_set=wanted).to_numpy(zero_copy_only=False))
         found.update(zip(own.take(pa.array(inside)).to_pylist(), (start + inside).tolist(), strict=True))
         start += batch.num_rows

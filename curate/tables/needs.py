@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, KEY, STATUS
+from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.tables.digests import is_text
 from curate.tables.table import Table
 from curate.tables.where import Condition, parse_condition
@@ -28,6 +28,7 @@ class Needs:
         present: of which only counts whether there is a value.
         conditions: pairs of an option, such as ``--where``, and the condition that was typed there.
         representations: of sha256, phash, signature and embedding.
+        flat: whether it counts which images are flat, by their signatures, where the table has these.
         keys: whether rows are known by their keys: the digest and the hashes need them.
         advice: what to do about a column without numbers; ends its message.
     """
@@ -40,6 +41,7 @@ class Needs:
     present: tuple[str, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
     representations: frozenset[str] = frozenset()
+    flat: bool = False
     keys: bool = True
     advice: str = "name another column"
 
@@ -59,6 +61,7 @@ class Needs:
         """
         names = [KEY] if self.keys else []
         names += [STATUS] if STATUS in table.schema.names else []
+        names += [SIGNATURE] if self.flat and SIGNATURE in table.schema.names else []
         names += [*sorted(self.representations), *self.exact, *self.numbers, *self.groups, *self.names]
         names += [*self.texts, *self.present]
         names += [name for condition in self.parsed(table.schema) for name in condition.columns]

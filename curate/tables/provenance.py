@@ -8,6 +8,7 @@ from curate.tables.table import Table, noted_in
 from scoring.errors import InputError
 
 UNKNOWN = "unknown"
+WHITE = 65535  # of 16 bits: what tables were scored by that do not say
 
 
 def model_of(table: Table) -> str:
@@ -49,6 +50,12 @@ def signature_of(table: Table) -> str:
             f"and {b or UNKNOWN} in {file_b.name}; score all rows with one version"
         )
     return next(iter(seen), "")
+
+
+def white_of(table: Table) -> int:
+    """Return the value that was white when a table's 16-bit images were scored; by it they are decoded again."""
+    white = _part(table.metadata, "settings").get("white")
+    return white if type(white) is int and 0 < white <= WHITE else WHITE
 
 
 def same_model(first: Table, second: Table, *, instead: str = "leave embeddings out with --finder") -> None:

@@ -65,6 +65,7 @@ class Rows:
         truths: by condition as typed, shape (N,) int8: 1 true, 0 false, -1 where it has no value.
         phash: shape (N,) uint64, of value only where ``has_phash``, shape (N,) bool; None where not read.
         signature: shape (N, 255) int8, zero where there is none; None where not read.
+        flat: shape (N,) bool, whether a scored image has a signature of zeros: it shows nothing; None where not read.
         embedding: shape (N, D) float16 or float32, zero where there is none to compare; None where not read.
         embedding_problem: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in
             ``vectors.EMBEDDING_PROBLEMS``.
@@ -85,6 +86,7 @@ class Rows:
     phash: NDArray[np.uint64] | None = None
     has_phash: NDArray[np.bool_] | None = None
     signature: NDArray[np.int8] | None = None
+    flat: NDArray[np.bool_] | None = None
     embedding: NDArray[np.floating] | None = None
     embedding_problem: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     model: str = ""
@@ -217,6 +219,8 @@ class _Reading:
             from scoring.images.signature import WIDTH  # loads torch, which a filter has no need of
 
             rows.signature = space((n, WIDTH), np.dtype(np.int8))
+        if needs.flat and SIGNATURE in schema.names:
+            rows.flat = np.zeros(n, bool)
         self.rows = rows
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -240,13 +244,20 @@ class _Reading:
             bits = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
             rows.phash[to] = bits.astype(np.uint64) if column.type.bit_width == 64 else bits
             rows.has_phash[to] = column.is_valid().to_numpy(zero_copy_only=False)
-        if rows.signature is not None:
-            from curate.tables.signatures import signature_matrix
-
-            rows.signature[to] = signature_matrix(batch.column(SIGNATURE))
+        if rows.signature is not None or rows.flat is not None:
+            self._add_signatures(batch.column(SIGNATURE), to)
         if self.embeddings is not None:
             self.embeddings.add(batch.column(EMBEDDING), to)
         self.start = stop
+
+    def _add_signatures(self, column: pa.Array, to: slice | NDArray[np.int64]) -> None:
+        from curate.tables.signatures import signature_matrix
+
+        matrix = signature_matrix(column)
+        if self.rows.signature is not None:
+            self.rows.signature[to] = matrix
+        if self.rows.flat is not None:
+            self.rows.flat[to] = ~matrix.any(1) & column.is_valid().to_numpy(zero_copy_only=False)
 
     def _add_columns(self, batch: pa.RecordBatch, to: slice | NDArray[np.int64]) -> None:
         rows = self.rows

@@ -36,6 +36,18 @@ def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
     return open_manifest(data[0] if len(data) == 1 else list(data), options)
 
 
+def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:
+    """Return the value that is white in the 16-bit images of a source: as typed, or found, which is said."""
+    from curate.engines.white import find_white
+
+    if typed.get("white") is not None:
+        return int(typed["white"])
+    found = find_white(manifest)
+    for text in found.words():
+        line(text)
+    return found.white
+
+
 def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
     """Return the class of each image.
 
@@ -173,7 +185,13 @@ def image_inputs(
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
     readers = ahead(manifest.readers(0, manifest.n_rows), manifest.connections)
     images = load_training_set(
-        readers, labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses, marks=marks
+        readers,
+        labels,
+        n=manifest.n_rows,
+        preprocessing=preprocessing,
+        losses=losses,
+        marks=marks,
+        white=white_of(manifest, typed, line),
     )
     say_failures(images.failures, line)
     return Inputs(images, manifest.description, manifest.digest)

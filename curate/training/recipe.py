@@ -50,6 +50,14 @@ def recipe_of(
     return replace(config, settings=replace(config.settings, **fixed), augmentation=cache.augmentation)
 
 
+def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
+    """Return settings of a method as they are typed: NAME=VALUE."""
+    text = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
+    }
+    return [f"{name}={value}" for name, value in text.items()]
+
+
 def _require_frozen(typed: dict[str, Any], why: str) -> None:
     """Raise ``InputError`` for an option that is about a backbone that moves."""
     of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--trunk-lr": typed["trunk_lr"] is not None}
@@ -60,7 +68,11 @@ def _require_frozen(typed: dict[str, Any], why: str) -> None:
 
 def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], config: "TrainConfig") -> None:
     """Raise ``InputError`` for an option about images, or views, that a cache has already."""
-    wrong = [f"--{name.replace('_', '-')}" for name in (*AUGMENTATION, *READING) if typed[name] not in (None, False)]
+    wrong = [
+        f"--{name.replace('_', '-')}"
+        for name in (*AUGMENTATION, *READING, "white")
+        if typed.get(name) not in (None, False)
+    ]
     wrong += [f"--set {name}" for name in settings if config.settings.about()[name].is_of_views]
     if wrong:
         raise InputError(f"{wrong[0]} is for images, and a cache has its views already; leave it out")

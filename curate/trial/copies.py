@@ -50,7 +50,8 @@ def less_unique(pictures: Iterable[bytes], scorer: Scorer, heap: NDArray) -> lis
     """
     others = torch.from_numpy(_units(heap))
     found: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
-    decoded = ((number, central_square(data, LARGER * scorer.side)) for number, data in enumerate(pictures))
+    side = LARGER * scorer.side
+    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
     for _, images in batches((number, square) for number, square in decoded if square is not None):
         embedding = torch.from_numpy(scorer(images)[0])
         cosine = embedding @ others.T

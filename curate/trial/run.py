@@ -17,7 +17,7 @@ from curate.manifest.store_path import path_to_read
 from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
 from curate.tables.heap import log_odds_of, numbers_of
 from curate.tables.images import drawn_rows
-from curate.tables.provenance import model_of
+from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table, embedding_matrix, open_table
 from curate.trial.contract import Check
 from curate.trial.copies import less_unique
@@ -116,7 +116,7 @@ def selftest(
         tested = _opened(images_of, images, folder, seed, source, options, model, device, wanted, announce)
         columns, left_out = _columns(tested, wanted)
         _check_label(tested.table, str(images_of), label, labelled)
-        scorer = Scorer(tested.runner, tested.fit, columns)
+        scorer = Scorer(tested.runner, tested.fit, columns, white_of(tested.table))
         fitted = any(name in OF_HEAP for name in columns)
         checks: list[Check] = unchanged(
             tested.sample, folder, tested.model, columns=columns, fit=fitted, ways=ways, announce=announce
@@ -189,7 +189,7 @@ def _opened(
         score(everything.path, scored, model=model, device=device, **everything.keywords())
         table = open_table(scored)
     heap, fit = _fitted(table, model, sample, announce)
-    return _Tested(table, sample, str(model), runner, heap, fit)
+    return _Tested(table, replace(sample, white=white_of(table)), str(model), runner, heap, fit)
 
 
 def _fitted(

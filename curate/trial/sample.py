@@ -32,11 +32,13 @@ class Sample:
         path: of a Parquet file with ``key``, ``image`` and the user's own columns; a row group each.
         keys: of the rows, text.
         unread: drawn, but not to be read or decoded.
+        white: the value of 16-bit images that is white; None to find it in them.
     """
 
     path: Path
     keys: list[str]
     unread: int
+    white: int | None = None
 
     def data(self) -> Iterator[bytes]:
         """Yield the bytes of each."""
@@ -51,7 +53,7 @@ class Sample:
 
     def keywords(self) -> dict[str, Any]:
         """Return how ``score`` is to read it."""
-        return {"key": KEY, "image_column": IMAGE}
+        return {"key": KEY, "image_column": IMAGE, "white": self.white}
 
 
 def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | None, options: SourceOptions) -> Sample:

@@ -54,10 +54,10 @@ class Climbed:
 
 
 class Scorer:
-    """Scores a batch by a model, and by what was fitted to a heap."""
+    """Scores a batch by a model, and by what was fitted to a heap; ``white`` is that of 16-bit images."""
 
-    def __init__(self, runner: Runner, fit: HeapFit | None, columns: Sequence[str]) -> None:
-        self.runner, self.fit, self.columns = runner, fit, columns
+    def __init__(self, runner: Runner, fit: HeapFit | None, columns: Sequence[str], white: int) -> None:
+        self.runner, self.fit, self.columns, self.white = runner, fit, columns, white
         self.side = runner.model.spec.preprocessing.size
 
     def __call__(self, images: Tensor) -> tuple[NDArray[np.float32], dict[str, Floats]]:
@@ -93,7 +93,8 @@ def climb(pictures: Iterable[bytes], scorer: Scorer, *, kinds: Sequence[str], se
     generator = torch.Generator().manual_seed(seed)
     parts: list[list[dict[str, Floats]]] = [[] for _ in range(1 + sum(len(LADDERS[kind].strengths) for kind in kinds))]
     embeddings, numbers = [], []
-    decoded = ((number, central_square(data, LARGER * scorer.side)) for number, data in enumerate(pictures))
+    side = LARGER * scorer.side
+    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
     for rows, images in batches((number, square) for number, square in decoded if square is not None):
         small = resize(images, min(images.shape[-1], scorer.side))
         versions = [small]

@@ -86,14 +86,16 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _send_raster(parent: socket.socket, image: OpenedHere, wanted: dict[str, Any]) -> None:
-    raster, warning = image.raster(wanted["short_side"], allow_truncated=wanted["allow_truncated"])
+    raster, warning = image.raster(
+        wanted["short_side"], allow_truncated=wanted["allow_truncated"], white=wanted["white"]
+    )
     pixels = np.ascontiguousarray(raster.pixels)
     place = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         rest = pixels.data.cast("B")
         while rest:
             rest = rest[os.write(place, rest) :]
-        told = {"width": raster.width, "height": raster.height, "orientation": raster.orientation}
+        told = {name: getattr(raster, name) for name in ("width", "height", "orientation", "highest")}
         send_frame(parent, {"shape": pixels.shape, "warning": warning, **told}, place)
     finally:
         os.close(place)

@@ -3,39 +3,45 @@
 | what | rule |
 | --- | --- |
 | palette, 1-bit, grey, YCbCr, CMYK, YCCK | Pillow's conversion (Adobe's inverted CMYK is righted on reading) |
-| alpha, in any form | composited on white |
-| 16-bit grey | v x 255 / 65535, rounded; 9 to 15 bits by their own white; TIFF's white-is-zero inverted |
-| 16-bit colour | the high byte (Pillow reads it so) |
+| alpha, in any form | composited on white; on black where what is drawn would be lost on white: see ``background`` |
+| 16-bit grey | v x 255 / white, rounded; white is 65535, or as the caller states (``deep.py``) |
+| 9 to 15-bit grey | v x 255 / its own white; TIFF's white-is-zero inverted |
+| 16-bit colour | the high byte; where the caller states a white, as 16-bit grey |
 | float grey | v x 255, rounded, where all values lie in [0, 1]; anything else is `unsupported` |
 | 32-bit or signed integers, LAB | `unsupported`: the file does not say what is white, or nothing here converts it |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from scoring.images.deep import WHITE, is_deep_grey, to_eight_bits
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
 
+LEAST_CONTRAST = 0.1  # of white, root mean square: what is drawn is lost on a background that is nearer than that
+_HALF = 128  # alpha from which a pixel counts as drawn
+_EVERY = 8  # of so many rows one is looked at for whether a picture is dark enough to be seen on white anyway
 _BAND = 2_000_000  # pixels converted at a time, so that a large picture needs no second copy of itself
-_WHITE = (255, 255, 255)
 _PLAIN = {"RGB", "RGBX", "L", "1", "P", "CMYK", "YCbCr", "HSV"}
 _ALPHA = {"RGBA", "RGBa", "LA", "La", "PA"}
 
 
-def to_rgb(picture: Image.Image, *, white: int = 65535, is_inverted: bool = False) -> Pixels:
+def to_rgb(picture: Image.Image, *, white: int = WHITE, is_inverted: bool = False) -> Pixels:
     """Return a loaded picture as 8-bit RGB, shape (H, W, 3).
 
     Args:
         picture: any mode.
-        white: of 16-bit grey, the value that is white, 511 to 65535.
-        is_inverted: of 16-bit grey, 0 is white.
+        white: of deep grey, the value that is white, 255 to 65535.
+        is_inverted: of deep grey, 0 is white.
 
     Raises:
         DecodeError: the mode has no rule (``unsupported``).
     """
+    if is_transparent(picture):
+        return _composited(picture)
     return _in_bands(picture, _rule(picture, white, is_inverted), 3)
 
 
@@ -49,27 +55,52 @@ def is_transparent(picture: Image.Image) -> bool:
     return picture.mode in _ALPHA or (picture.mode in _PLAIN and picture.has_transparency_data)
 
 
+def background(histogram: NDArray[np.int64]) -> int:
+    """Return the grey on which a drawing is composited: 255, or 0 where it would be lost on white.
+
+    It would be lost where the drawn pixels differ from white by less than 10 % of white, root mean square over them
+    and their channels: a white drawing, but no pale product photograph that has shadows or edges.
+
+    Args:
+        histogram: how many values of the drawn pixels there are of each level, over all channels, shape (256,).
+
+    >>> background(np.eye(256, dtype=int)[255]), background(np.eye(256, dtype=int)[200])
+    (0, 255)
+    """
+    n = int(histogram.sum())
+    lack = histogram @ ((255 - np.arange(256)) / 255) ** 2
+    return 0 if n and lack < n * LEAST_CONTRAST**2 else 255
+
+
 def _in_bands(
     picture: Image.Image, convert: Callable[[Image.Image], NDArray[np.uint8]], channels: int
 ) -> NDArray[np.uint8]:
-    width, height = picture.size
-    rows = max(1, _BAND // width)
-    out = np.empty((height, width, channels), dtype=np.uint8)
-    for top in range(0, height, rows):
-        bottom = min(height, top + rows)
-        whole = rows >= height
-        band = picture if whole else picture.crop((0, top, width, bottom))
-        out[top:bottom] = convert(band)
+    out = np.empty((picture.height, picture.width, channels), dtype=np.uint8)
+    top = 0
+    for band in _bands(picture):
+        out[top : top + band.height] = convert(band)
+        top += band.height
     return out
 
 
+def _bands(picture: Image.Image) -> Iterator[Image.Image]:
+    width, height = picture.size
+    rows = max(1, _BAND // width)
+    if rows >= height:
+        yield picture
+        return
+    for top in range(0, height, rows):
+        yield picture.crop((0, top, width, min(height, top + rows)))
+
+
 def _rule(picture: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.Image], NDArray[np.uint8]]:
-    if picture.mode.startswith("I;16"):
-        return lambda band: _sixteen_bit(band, white, is_inverted)
+    if is_deep_grey(picture):
+        hidden = picture.info.get("transparency")
+        if not isinstance(hidden, int):
+            return lambda band: _deep_grey(band, white, is_inverted)[:, :, None]
+        return _with_hidden(picture, hidden, white, is_inverted)
     if picture.mode == "F":
         return lambda band: _unit_float(band)
-    if is_transparent(picture):
-        return _on_white
     if picture.mode in _PLAIN:
         return lambda band: np.asarray(band.convert("RGB"))
     raise DecodeError("unsupported", f"pixels of mode {picture.mode} have no stated meaning as RGB")
@@ -79,22 +110,61 @@ def _straight(band: Image.Image) -> Image.Image:
     return (band.convert("LA") if band.mode == "La" else band).convert("RGBA")
 
 
-def _on_white(band: Image.Image) -> NDArray[np.uint8]:
+def _composited(picture: Image.Image) -> Pixels:
+    """Return a picture with alpha on white, or on black by the rule of ``background``."""
+    on_white = _in_bands(picture, lambda band: _on(band, 255), 3)
+    if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then so do the drawn pixels, which are fewer
+        return on_white
+    return on_white if background(_drawn(picture)) else _in_bands(picture, lambda band: _on(band, 0), 3)
+
+
+def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
     seen = _straight(band)
-    canvas = Image.new("RGB", band.size, _WHITE)
+    canvas = Image.new("RGB", band.size, (behind,) * 3)
     canvas.paste(seen, (0, 0), seen)
     return np.asarray(canvas)
 
 
-def _sixteen_bit(band: Image.Image, white: int, is_inverted: bool) -> NDArray[np.uint8]:
-    values = np.minimum(np.asarray(band).astype(np.uint32), white)
-    grey = ((values * 255 + white // 2) // white).astype(np.uint8)
-    if is_inverted:
-        grey = 255 - grey
-    hidden = band.info.get("transparency")
-    if isinstance(hidden, int):
-        grey[values == hidden] = 255
-    return grey[:, :, None]
+def _drawn(picture: Image.Image) -> NDArray[np.int64]:
+    """Return the levels of the pixels that are at least half opaque, or of all that are seen where none is so.
+
+    Shape (256,), over red, green and blue; zeros where nothing is seen, or nothing is transparent.
+    """
+    solid, faint = np.zeros(256, np.int64), np.zeros(256, np.int64)
+    is_opaque = True
+    for band in _bands(picture):
+        seen = _straight(band)
+        alpha = seen.getchannel("A")
+        is_opaque &= alpha.getextrema()[0] == 255
+        for total, least in ((solid, _HALF), (faint, 1)):
+            mask = alpha.point([255 * (level >= least) for level in range(256)])
+            total += np.reshape(seen.histogram(mask), (4, 256))[:3].sum(0)
+    if is_opaque:
+        return np.zeros(256, np.int64)
+    return solid if solid.any() else faint
+
+
+def _deep_grey(band: Image.Image, white: int, is_inverted: bool) -> NDArray[np.uint8]:
+    grey = to_eight_bits(np.asarray(band), white)
+    return 255 - grey if is_inverted else grey
+
+
+def _with_hidden(
+    picture: Image.Image, hidden: int, white: int, is_inverted: bool
+) -> Callable[[Image.Image], NDArray[np.uint8]]:
+    """Return the rule of deep grey of which one value is transparent."""
+    levels = np.zeros(256, np.int64)
+    for band in _bands(picture):
+        drawn = np.asarray(band) != hidden
+        levels += np.bincount(_deep_grey(band, white, is_inverted)[drawn], minlength=256)
+    behind = background(levels)
+
+    def convert(band: Image.Image) -> NDArray[np.uint8]:
+        grey = _deep_grey(band, white, is_inverted)
+        grey[np.asarray(band) == hidden] = behind
+        return grey[:, :, None]
+
+    return convert
 
 
 def _unit_float(band: Image.Image) -> NDArray[np.uint8]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from scoring.images.budget import BUDGET
+from scoring.images.deep import WHITE, check_white
 from scoring.images.geometry import (
     Pixels,
     Raster,
@@ -27,7 +28,8 @@ from scoring.images.reading import opened
 from scoring.images.signature import signature
 from scoring.images.sniff import sniff
 
-__all__ = ["DEFAULT_MAX_PIXELS", "DEFAULT_SECONDS", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
+__all__ = ["DEFAULT_MAX_PIXELS", "DEFAULT_SECONDS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
+KIND = "background and picture by contrast"  # of the rules that pixels follow; another kind gives other pixels
 
 
 def decode(
@@ -40,6 +42,7 @@ def decode(
     with_quality: bool = False,
     seconds: float = DEFAULT_SECONDS,
     supervised: bool = False,
+    white: int = WHITE,
 ) -> DecodedImage:
     """Decode, orient, resize and crop one image; any bytes give an outcome, none an exception.
 
@@ -56,20 +59,22 @@ def decode(
         with_quality: measure ``quality`` too.
         seconds: of processor time that such a process may take for it; more is a ``timeout``.
         supervised: read this one in such a process, however it is built; the outcome is the same.
+        white: the value that is white in a picture of 16 bits a channel, 255 to 65535; larger ones are white too.
 
     Returns:
         the outcome; ``pixels`` has shape (size, size, 3).
 
     Raises:
-        ValueError: ``max_pixels`` is below 1, or ``seconds`` not above 0.
+        ValueError: ``max_pixels`` is below 1, ``seconds`` not above 0, or ``white`` out of its range.
     """
     bounds = Bounds(max_pixels, seconds)
+    check_white(white)
     name = sniff(data)
     digest = sha256 or hashlib.sha256(data).hexdigest()
     header: Header | None = None
     try:
         with opened(data, bounds, supervised=supervised) as image, BUDGET.hold((header := image.header).n_pixels):
-            raster, warning = image.raster(preprocessing.resize, allow_truncated=allow_truncated)
+            raster, warning = image.raster(preprocessing.resize, allow_truncated=allow_truncated, white=white)
             header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
             small = _small_picture(raster)
@@ -77,7 +82,10 @@ def decode(
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
         return outcome_of(data, name, header, digest, failure=failure)
-    return outcome_of(data, name, header, digest, pixels=pixels, small=small, quality=measures, warning=warning)
+    if raster.highest is not None and raster.highest > white:
+        warning = warning or f"values up to {raster.highest:,} are above the white of {white:,}, and shown as white"
+    decoded = outcome_of(data, name, header, digest, pixels=pixels, small=small, quality=measures, warning=warning)
+    return decoded if raster.highest is None else replace(decoded, highest=raster.highest)
 
 
 def decode_rgb(
@@ -88,6 +96,7 @@ def decode_rgb(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_truncated: bool = False,
     seconds: float = DEFAULT_SECONDS,
+    white: int = WHITE,
 ) -> Pixels:
     """Return the whole picture as 8-bit RGB, oriented, at full size or with its short side resized.
 
@@ -101,19 +110,21 @@ def decode_rgb(
         max_pixels: as in ``decode``.
         allow_truncated: as in ``decode``.
         seconds: as in ``decode``.
+        white: as in ``decode``.
 
     Returns:
         uint8, shape (H, W, 3), contiguous.
 
     Raises:
         DecodeError: the image cannot be decoded; ``status`` says of which kind the failure is.
-        ValueError: ``short_side`` or ``max_pixels`` is below 1, or ``seconds`` not above 0.
+        ValueError: ``short_side`` or ``max_pixels`` is below 1, ``seconds`` not above 0, or ``white`` out of its range.
     """
     bounds = Bounds(max_pixels, seconds)
+    check_white(white)
     if short_side is not None and short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")
     with opened(data, bounds) as image, BUDGET.hold(image.header.n_pixels):
-        raster, _ = image.raster(short_side, allow_truncated=allow_truncated)
+        raster, _ = image.raster(short_side, allow_truncated=allow_truncated, white=white)
         picture = raster.pixels if short_side is None else _resized(raster, short_side, interpolation)
         return np.ascontiguousarray(orient(picture, raster.orientation))
 
@@ -125,6 +136,7 @@ def decode_small(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_truncated: bool = False,
     seconds: float = DEFAULT_SECONDS,
+    white: int = WHITE,
 ) -> Pixels:
     """Return the whole image as 8-bit RGB, oriented, reduced to a short side; a smaller image as it is.
 
@@ -135,15 +147,17 @@ def decode_small(
         max_pixels: as in ``decode``.
         allow_truncated: as in ``decode``.
         seconds: as in ``decode``.
+        white: as in ``decode``.
 
     Raises:
         DecodeError: as ``decode_rgb``.
         ValueError: as ``decode_rgb``.
     """
+    check_white(white)
     if short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")
     with opened(data, Bounds(max_pixels, seconds)) as image, BUDGET.hold(image.header.n_pixels):
-        raster, _ = image.raster(short_side, allow_truncated=allow_truncated)
+        raster, _ = image.raster(short_side, allow_truncated=allow_truncated, white=white)
         least = min(short_side, raster.width, raster.height)
         return np.ascontiguousarray(orient(_resized(raster, least, "bicubic"), raster.orientation))
 

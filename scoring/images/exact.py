@@ -9,7 +9,7 @@
 | 16-bit colour in PNG and TIFF | Pillow reads the high bytes only, so it agrees with nothing but the same bytes |
 | AVIF and HEIC of more than 8 bits | the 8 bits that their readers give |
 | float grey | the float32 values, which agree with no other type |
-| animation, pages | the first picture |
+| animation, pages | the first picture and the bytes of the file: agrees with nothing but the same bytes |
 | EXIF orientation | applied |
 | ICC profiles, other metadata | ignored |
 """
@@ -31,17 +31,24 @@ _BAND = 2_000_000  # pixels looked at or hashed at a time
 _MIXED = ("1", "L", "P", "RGB", "RGBA", "LA", "PA")  # what Pillow makes of 16-bit colour, and of grey with alpha
 
 
-def digest_by_pillow(picture: ImageFile.ImageFile, data: bytes, name: str) -> str:
-    """Return the digest of the pixels of an opened file; raises as ``load``."""
-    orientation = orientation_of(picture, data, name)
+def digest_by_pillow(picture: ImageFile.ImageFile, data: bytes, name: str, *, is_alone: bool) -> str:
+    """Return the digest of the pixels of an opened file; raises as ``load``.
+
+    Args:
+        picture: opened, not loaded.
+        data: the encoded image.
+        name: its format.
+        is_alone: it is the only picture of the file; the others may differ where the first are equal.
+    """
+    orientation, _ = orientation_of(picture, data, name)
     white, is_inverted = grey_scale(picture, name)
     bits = bits_of(picture, data, name)
     load(picture, data, name, allow_truncated=False)
     if name == "png":  # which may state its orientation behind the pixels
-        orientation = orientation_of(picture, data, name)
+        orientation, _ = orientation_of(picture, data, name)
     with named_failures(data, name):
         kind, pixels = _exact(picture, white, is_inverted)
-    if bits > 8 and kind in ("RGB", "RGBA") and picture.mode in _MIXED:
+    if not is_alone or (bits > 8 and kind in ("RGB", "RGBA") and picture.mode in _MIXED):
         kind = f"{kind} of {hashlib.sha256(data).hexdigest()}"
     return digest(kind, orient(pixels, orientation))
 

@@ -19,12 +19,14 @@ class Raster:
         width: of the picture as stored, at full size.
         height: likewise.
         orientation: EXIF orientation still to be applied, 1 to 8.
+        highest: of a picture of 16 bits a channel, its largest value, or a bound on it; else None.
     """
 
     pixels: Pixels
     width: int
     height: int
     orientation: int = 1
+    highest: int | None = None
 
 
 def resized_size(width: int, height: int, short_side: int) -> tuple[int, int]:

@@ -63,9 +63,10 @@ class DecodedImage:
         signature: of the whole picture, int8, shape (255,): see ``signature.py``; zeros for a picture without
             structure; None unless ``status`` is ``ok``.
         quality: measures of the whole picture; None unless ``status`` is ``ok`` and they were asked for.
-        n_frames: pictures in the file (only the first is decoded); None where they were not counted.
+        n_frames: pictures in the file, of which one is decoded; None where they were not counted.
         status: a key of ``STATUSES``.
         error: one sentence on a failure; on an ``ok`` image a warning or None.
+        highest: of a picture of 16 bits a channel, its largest value, or a bound on it; else None.
     """
 
     pixels: NDArray[np.uint8] | None
@@ -80,6 +81,7 @@ class DecodedImage:
     n_frames: int | None
     status: str
     error: str | None
+    highest: int | None = None
 
 
 def one_line(message: Any) -> str:

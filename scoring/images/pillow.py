@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import cast
 
 from PIL import (
@@ -18,7 +19,18 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from scoring.images.animation import LEAST_CONTRAST as FLAT
+from scoring.images.animation import contrast, is_looked_through, n_looked_at, seek_same_size
 from scoring.images.colour import to_rgb
+from scoring.images.deep import (
+    WHITE,
+    highest_colour,
+    highest_grey,
+    is_deep_grey,
+    is_grey_with_alpha,
+    low_bytes,
+    scaled_colour,
+)
 from scoring.images.frames import count_gif, count_tiff
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
@@ -27,6 +39,7 @@ from scoring.images.sniff import ends_early, webp_canvas
 
 MAX_SIDE = 65_535  # pixels; what a JPEG can hold
 MOST_RLE_PIXELS = 16_000_000  # Pillow unpacks run-length BMP in a Python loop
+_COLOURS = ("RGB", "RGBA", "RGBX", "CMYK")  # modes of which Pillow keeps the high byte of 16 bits
 _PARTIAL = ("jpeg", "png", "gif", "bmp")  # formats whose decoder leaves what it had when the bytes ended
 
 Opener = Callable[[io.BytesIO], ImageFile.ImageFile]
@@ -81,25 +94,33 @@ def open_picture(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile
     if name == "bmp" and picture.info.get("compression") in (1, 2):
         check_size(*picture.size, min(max_pixels, MOST_RLE_PIXELS))
     if name == "tiff":
-        tile_width, tile_height = _tag(picture, 322), _tag(picture, 323)
-        if tile_width > 0 and tile_height > 0:
-            check_size(tile_width, tile_height, max_pixels)
+        _check_tiles(picture, max_pixels)
     return picture
 
 
-def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> int:
-    """Return the EXIF orientation that is still to be applied, 1 to 8.
+def _check_tiles(picture: ImageFile.ImageFile, max_pixels: int) -> None:
+    """Refuse a TIFF of large tiles; raises as ``check_size``."""
+    tile_width, tile_height = _tag(picture, 322), _tag(picture, 323)
+    if tile_width > 0 and tile_height > 0:
+        check_size(tile_width, tile_height, max_pixels)
+
+
+def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> tuple[int, str | None]:
+    """Return the EXIF orientation that is still to be applied, 1 to 8, and a warning where the EXIF is damaged.
 
     Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
-    state it behind the pixels, so it is asked again when they are loaded.
+    state it behind the pixels, so it is read again when they are loaded.
     """
     if name in ("tiff", "heif"):
-        return 1
+        return 1, None
     if name == "png" and picture.tile and "exif" not in picture.info:
-        return 1  # Pillow would decode the whole picture to find out
-    with named_failures(data, name):
-        value = picture.getexif().get(ExifTags.Base.Orientation)
-    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+        return 1, None  # Pillow would decode the whole picture to find out
+    try:
+        with named_failures(data, name):
+            value = picture.getexif().get(ExifTags.Base.Orientation)
+    except DecodeError as failure:
+        return 1, f"damaged EXIF is ignored: {failure}"
+    return (value if isinstance(value, int) and 1 <= value <= 8 else 1), None
 
 
 def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | None:
@@ -111,18 +132,121 @@ def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | 
     return max(1, int(getattr(picture, "n_frames", 1)))
 
 
+@dataclass(frozen=True)
+class ReadPicture:
+    """A picture that was decoded to RGB.
+
+    Attributes:
+        pixels: uint8 RGB, shape (H, W, 3), as stored.
+        warning: what was wrong with it, or None.
+        highest: of a picture of 16 bits a channel, its largest value, or a bound on it; else None.
+    """
+
+    pixels: Pixels
+    warning: str | None
+    highest: int | None = None
+
+
 def read_pixels(
-    picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool
-) -> tuple[Pixels, str | None]:
-    """Decode the first picture of an opened file to RGB; return it and a warning or None; raises as ``load``."""
-    white, is_inverted = grey_scale(picture, name)
+    picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int = WHITE
+) -> ReadPicture:
+    """Decode the picture at which an opened file stands.
+
+    Args:
+        picture: opened, not loaded.
+        data: the encoded image.
+        name: its format.
+        allow_truncated: as in ``load``.
+        white: the value of 16 bits that is white.
+
+    Raises:
+        DecodeError: as ``load``; also for a picture that cannot be had as RGB.
+    """
+    bits = bits_of(picture, data, name)
+    if bits == 16 and white != WHITE and not is_deep_grey(picture) and picture.mode in _COLOURS:
+        return _read_deep_colour(picture, data, name, allow_truncated=allow_truncated, white=white)
+    own_white, is_inverted = grey_scale(picture, name)
     warning = load(picture, data, name, allow_truncated=allow_truncated)
+    highest = None
     with named_failures(data, name):
-        return to_rgb(picture, white=white, is_inverted=is_inverted), warning
+        if bits == 16 and is_deep_grey(picture):
+            highest = highest_grey(picture)
+        elif bits == 16 and picture.mode in _COLOURS:
+            highest = highest_colour(picture)
+        white = white if own_white == WHITE else own_white
+        return ReadPicture(to_rgb(picture, white=white, is_inverted=is_inverted), warning, highest)
+
+
+def _read_deep_colour(
+    picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int
+) -> ReadPicture:
+    """Decode 16-bit colour twice, for Pillow gives one of the two bytes of a channel at a time."""
+    number = picture.tell()
+    with named_failures(data, name):
+        low = _OPENERS[name](io.BytesIO(data))
+        low.seek(number)
+        grey_alpha = is_grey_with_alpha(low)
+        low_bytes(low)
+    warning = load(picture, data, name, allow_truncated=allow_truncated)
+    load(low, data, name, allow_truncated=allow_truncated)
+    with named_failures(data, name):
+        scaled, highest = scaled_colour(picture, low, white, grey_alpha=grey_alpha)
+        return ReadPicture(to_rgb(scaled), warning, highest)
+
+
+def read_shown(
+    picture: ImageFile.ImageFile,
+    data: bytes,
+    name: str,
+    *,
+    n_frames: int | None,
+    max_pixels: int,
+    allow_truncated: bool,
+    white: int = WHITE,
+) -> ReadPicture:
+    """Decode the picture that stands for an opened file: the first, or where that is flat, the one of most contrast.
+
+    Of the first 64 pictures of that size, as far as they have 64 million pixels together.
+
+    Args:
+        picture: opened, not loaded.
+        data: the encoded image.
+        name: its format.
+        n_frames: pictures in the file; None where they are many.
+        max_pixels: bound on the tiles of a TIFF's page.
+        allow_truncated: as in ``load``.
+        white: the value of 16 bits that is white.
+
+    Raises:
+        DecodeError: as ``read_pixels``, of the first picture; one that cannot be decoded ends the look at the rest.
+    """
+    size = picture.size
+    first = read_pixels(picture, data, name, allow_truncated=allow_truncated, white=white)
+    if not is_looked_through(name, n_frames) or contrast(first.pixels) >= FLAT:
+        return first
+    best, number, most = first, 0, FLAT
+    for at in range(1, n_looked_at(*size)):
+        try:
+            with named_failures(data, name):
+                if not seek_same_size(picture, at, size):
+                    break
+            if name == "tiff":
+                _check_tiles(picture, max_pixels)
+            other = read_pixels(picture, data, name, allow_truncated=False, white=white)
+        except DecodeError:
+            break
+        if (here := contrast(other.pixels)) > most:
+            best, number, most = other, at, here
+    if not number:
+        return first
+    count = "many" if n_frames is None else f"{n_frames:,}"
+    return replace(
+        best, warning=first.warning or f"the first of {count} pictures is flat: picture {number + 1} is shown"
+    )
 
 
 def load(picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool) -> str | None:
-    """Decode the first picture of an opened file, in its own mode; return a warning or None.
+    """Decode the picture at which an opened file stands, in its own mode; return a warning or None.
 
     Raises:
         DecodeError: it cannot be decoded, or is truncated and that is not allowed.
@@ -147,11 +271,11 @@ def load(picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncate
 
 
 def grey_scale(picture: ImageFile.ImageFile, name: str) -> tuple[int, bool]:
-    """Return which value of 16-bit grey is white, and whether 0 is; to be asked before ``load``."""
+    """Return which value of deep grey is white by the file, and whether 0 is; to be read before ``load``."""
     if name != "tiff":
-        return 65535, False
+        return WHITE, False
     bits = bits_of(picture, b"", name)
-    white = (1 << bits) - 1 if 9 <= bits <= 16 else 65535
+    white = (1 << bits) - 1 if 9 <= bits <= 16 else WHITE
     return white, _tag(picture, 262) == 0  # PhotometricInterpretation: white is zero
 
 

@@ -5,6 +5,7 @@
 | brightness, shadow, highlight, contrast, entropy, sharpness, noise, border | the picture at a short side of 128 |
 | colourfulness | the 32 x 32 picture that the perceptual hash is made of |
 | blocking | the middle at full size, untouched by any resize; None where the decoder shrank the picture |
+| colours | the middle of the decoded picture, untouched by any resize |
 | jpeg | none: the quantisation table of the file |
 
 At a short side of 128 means: antialiased, bicubic; a smaller picture as it is; of one that is more than 8 times as
@@ -28,7 +29,8 @@ _LEAST_SIDE = 16  # pixels: a smaller picture has no sharpness and no noise
 _LEAST_DETAIL = 1.0  # grey levels squared: a picture with less at every scale is neither sharp nor blurred
 _ROUNDING = 20 / 12  # grey levels squared, of a Laplacian: what rounding to whole levels adds
 _FLAT = 6  # grey levels: the range within a bar of one colour
-_EVERY = 4  # of so many columns one is looked at for where a bar ends
+_COVERED = 0.9  # share of the pixels that colours cover
+_EVERY = 4  # of so many columns one is looked at for where a bar ends, and of rows and columns for colours
 _STRAIGHT = 0.5  # share of a bar's inner edge along which the picture differs from it
 
 Grey = NDArray[np.uint8] | NDArray[np.int16]  # (H, W)
@@ -52,6 +54,8 @@ class Quality:
         border: share of the area in plain bars or a frame with straight inner edges, 0 to 1.
         blocking: grey steps across the lines of JPEG's grid of 8 pixels against those between; about 1 without, 2 and
             more where heavy compression shows. None where the decoder shrank the picture, or below 24 pixels.
+        colours: the fewest colours that cover 90 % of some 1,600 pixels in the middle, 1 to 1,600; up to 256 where a
+            picture is grey or was reduced to a palette. None of a JPEG, which adds colours.
         jpeg: setting of libjpeg's quality, 1 to 100, that the file's quantisation is nearest to; None if it is none.
     """
 
@@ -65,6 +69,7 @@ class Quality:
     colourfulness: float
     border: float
     blocking: float | None
+    colours: int | None
     jpeg: int | None
 
 
@@ -95,6 +100,7 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
         colourfulness=colourfulness(thumbnail),
         border=border(green),
         blocking=blocking(raster),
+        colours=colours(raster.pixels) if jpeg is None else None,
         jpeg=jpeg,
     )
 
@@ -217,6 +223,38 @@ def blocking(raster: Raster) -> float | None:
     green = pixels[top : top + _CROP, left : left + _CROP, 1]
     steps = _steps(green[::4]) + _steps(green[:, ::4].T)
     return float((steps[-1] + 1) / (steps[:-1].max() + 1))
+
+
+def colours(pixels: Pixels) -> int:
+    """Return the fewest colours that cover 90 % of every fourth pixel of every fourth row of the middle 160 x 160.
+
+    >>> colours(np.tile(np.uint8([[[0, 0, 0], [9, 9, 9]]]), (20, 20, 1))[:, :39])
+    2
+    """
+    codes = _codes(pixels)
+    ends = np.flatnonzero(codes[1:] != codes[:-1])  # of the runs of equal codes but the last
+    if not len(ends):
+        return 1
+    runs = np.append(ends, len(codes) - 1)
+    runs[1:] -= ends
+    runs[0] += 1
+    times = np.bincount(runs)  # how many colours come so often
+    held = (times * np.arange(len(times))).cumsum()  # pixels of the colours that come at most so often
+    spare = int((1 - _COVERED) * len(codes) + 1e-9)  # pixels that need not be covered: those of the rarest colours
+    often = int(held.searchsorted(spare, side="right"))  # the first of which not all are spared
+    return len(runs) - int(times[:often].sum()) - (spare - int(held[often - 1])) // often
+
+
+def _codes(pixels: Pixels) -> NDArray[np.uint32]:
+    """Return the colours of the pixels that are looked at as numbers, ascending."""
+    top, left = (max(0, (side - _CROP) // 2) for side in pixels.shape[:2])
+    some = pixels[top : top + _CROP : _EVERY, left : left + _CROP : _EVERY]
+    codes = some[..., 0].astype(np.uint32).ravel()
+    for channel in (1, 2):
+        codes <<= 8
+        codes |= some[..., channel].ravel()
+    codes.sort()
+    return codes
 
 
 _POWERS = (np.arange(256) / 255) ** np.array([[1], [2]])

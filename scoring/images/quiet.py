@@ -20,6 +20,7 @@ from PIL import Image
 
 class _DecodingThread(threading.local):
     depth = 0
+    pattern = "(?!)"  # for programs that copy filters as text, such as scikit-learn: one that matches nothing
 
     def match(self, _message: str) -> bool:
         """Stand in for the compiled pattern of a filter: true in a thread that is decoding."""

@@ -8,9 +8,11 @@ from importlib.util import find_spec
 
 from PIL import ImageFile
 
+from scoring.images.deep import WHITE
 from scoring.images.exact import digest_by_pillow
 from scoring.images.geometry import Raster, dct_scale
 from scoring.images.jpeg import JpegHeader, check_scans, decode_strictly, read_jpeg_header
+from scoring.images.metadata import without_metadata
 from scoring.images.outcome import DecodeError
 from scoring.images.pillow import (
     check_size,
@@ -18,7 +20,7 @@ from scoring.images.pillow import (
     named_failures,
     open_picture,
     orientation_of,
-    read_pixels,
+    read_shown,
 )
 from scoring.images.sniff import DECODED, sniff
 
@@ -50,7 +52,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Header:
-    """What is known before any pixel is decoded; width and height as stored."""
+    """What is known before any pixel is decoded; width and height as stored; the warning is of damaged metadata."""
 
     format: str
     width: int
@@ -58,6 +60,7 @@ class Header:
     orientation: int
     n_frames: int | None
     jpeg_quality: int | None = None
+    warning: str | None = None
 
     @property
     def n_pixels(self) -> int:
@@ -104,6 +107,7 @@ class OpenedHere:
     def __init__(self, data: bytes, name: str, bounds: Bounds, jpeg: JpegHeader | None = None) -> None:
         self.data, self.bounds = data, bounds
         self._picture: ImageFile.ImageFile | None = None  # opened by Pillow; not on JPEG's fast road
+        self._readable = data  # what Pillow opens: without metadata where these are damaged
         self.header = self._read_header(name, jpeg)
 
     def strict_raster(self, short_side: int | None) -> Raster:
@@ -111,12 +115,13 @@ class OpenedHere:
         raster = decode_strictly(self.data, short_side, self.bounds.max_pixels)
         return replace(raster, orientation=self.header.orientation)
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
         """Decode by the fast road where there is one, else by Pillow.
 
         Args:
             short_side: a JPEG may be shrunk for it; None keeps the full size.
             allow_truncated: take what there is of a picture that ends early.
+            white: the value of 16 bits that is white.
 
         Returns:
             the picture, and a warning or None.
@@ -131,22 +136,33 @@ class OpenedHere:
                 return self.strict_raster(short_side), None
             except (ValueError, MemoryError) as error:
                 reason = str(error)
-        picture = self._picture or open_picture(data, header.format, self.bounds.max_pixels)
+        picture = self._picture or self._open(header.format)[0]
         if header.format == "jpeg" and short_side is not None:
             scale = dct_scale(header.width, header.height, short_side)
             with named_failures(data, header.format):
                 picture.draft(None, (header.width // scale, header.height // scale))
-        pixels, warning = read_pixels(picture, data, header.format, allow_truncated=allow_truncated)
+        read = read_shown(
+            picture,
+            self._readable,
+            header.format,
+            n_frames=header.n_frames,
+            max_pixels=self.bounds.max_pixels,
+            allow_truncated=allow_truncated,
+            white=white,
+        )
+        warning, orientation = read.warning or header.warning, header.orientation
         if reason is not None and not reason.startswith("colours are"):
             warning = warning or f"Pillow decoded it, but libjpeg-turbo says: {reason}"
-        orientation = orientation_of(picture, data, "png") if header.format == "png" else header.orientation
-        return Raster(pixels, header.width, header.height, orientation), warning
+        if header.format == "png":
+            orientation, damage = orientation_of(picture, data, "png")
+            warning = warning or damage
+        return Raster(read.pixels, header.width, header.height, orientation, read.highest), warning
 
     def digest(self) -> str:
         """Return the digest of the pixels of any format but JPEG; see ``pixel_digest``."""
         if self._picture is None:
             raise ValueError("a JPEG's digest is that of its raster")
-        return digest_by_pillow(self._picture, self.data, self.header.format)
+        return digest_by_pillow(self._picture, self.data, self.header.format, is_alone=self.header.n_frames == 1)
 
     def _read_header(self, name: str, jpeg: JpegHeader | None) -> Header:
         data, max_pixels = self.data, self.bounds.max_pixels
@@ -160,9 +176,25 @@ class OpenedHere:
                     check_scans(data, jpeg.width, jpeg.height)
                 if not jpeg.has_metadata:
                     return Header(name, jpeg.width, jpeg.height, 1, 1, jpeg.quality)
-        picture = self._picture = open_picture(data, name, max_pixels)
+        self._picture, damage = self._open(name)
+        picture = self._picture
         width, height = picture.size
         if name == "jpeg":
             check_scans(data, width, height)
-        orientation = orientation_of(picture, data, name)
-        return Header(name, width, height, orientation, count_frames(picture, data, name), setting)
+        orientation, in_exif = orientation_of(picture, data, name)
+        return Header(name, width, height, orientation, count_frames(picture, data, name), setting, damage or in_exif)
+
+    def _open(self, name: str) -> tuple[ImageFile.ImageFile, str | None]:
+        """Open the file, without its metadata where these are damaged; return a warning then."""
+        try:
+            return open_picture(self.data, name, self.bounds.max_pixels), None
+        except DecodeError as failure:
+            rest = without_metadata(self.data, name)
+            if failure.status not in ("corrupt", "truncated") or rest == self.data:
+                raise
+            try:
+                picture = open_picture(rest, name, self.bounds.max_pixels)
+            except DecodeError:
+                raise failure from None
+            self._readable = rest
+            return picture, f"damaged metadata is ignored: {failure}"

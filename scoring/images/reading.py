@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from scoring.images.deep import WHITE
 from scoring.images.geometry import Raster
 from scoring.images.jpeg import read_jpeg_header
 from scoring.images.outcome import DecodeError
@@ -17,7 +18,7 @@ class OpenedImage(Protocol):
 
     header: Header
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
         """Decode it."""
         ...
 
@@ -29,10 +30,10 @@ class OpenedImage(Protocol):
 class _OpenedPlain(OpenedHere):
     """A plainly built image, read in this process, unless libjpeg-turbo finds something wrong with it."""
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
         """Decode it."""
         if self.header.format != "jpeg":
-            return super().raster(short_side, allow_truncated=allow_truncated)
+            return super().raster(short_side, allow_truncated=allow_truncated, white=white)
         with suppress(ValueError, MemoryError):  # what decodes it anew below meets the same, and says so
             return self.strict_raster(short_side), None
         with opened_there(self.data, self.header.format, self.bounds) as image:

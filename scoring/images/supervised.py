@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from scoring.errors import InputError
 from scoring.images.child import LONGEST_FRAME, pixels_in, send_frame
+from scoring.images.deep import WHITE
 from scoring.images.geometry import Raster
 from scoring.images.outcome import DecodeError
 from scoring.images.pillow import check_size
@@ -207,18 +208,18 @@ class OpenedThere:
         self._child: Child | None = None
         self.header = self._twice(self._open)
 
-    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+    def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
         """Decode it."""
-        told, place = self._twice(
-            self._get, {"what": "raster", "short_side": short_side, "allow_truncated": allow_truncated}
-        )
+        options = {"short_side": short_side, "allow_truncated": allow_truncated, "white": white}
+        told, place = self._twice(self._get, {"what": "raster", **options})
         if place is None:
             raise ValueError(f"expected a place of pixels, got {sorted(told)}")
         try:
             pixels = pixels_in(place, tuple(told["shape"]))
         finally:
             os.close(place)
-        return Raster(pixels, told["width"], told["height"], told["orientation"]), told["warning"]
+        raster = Raster(pixels, told["width"], told["height"], told["orientation"], told["highest"])
+        return raster, told["warning"]
 
     def digest(self) -> str:
         """Return the digest of its pixels."""

@@ -3,7 +3,7 @@
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 
-SMALL = ScoreSettings(device="cpu", batch_size=4, shard_rows=8)
+SMALL = ScoreSettings(device="cpu", batch_size=4, shard_rows=8, white=65535)
 
 
 def run_again(folder, out, checkpoint, **changes):

@@ -4,36 +4,39 @@ import inspect
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import rounds_table
 import typer
+from PIL import Image
 
 import curate
 from curate.cli import app
+from curate.tables.classes import lists_of
+from curate.tables.table import open_table
 
-FUNCTIONS = (
-    "score",
-    "fit",
-    "filter",
-    "issues",
-    "dedup",
-    "labels",
-    "audit_plan",
-    "calibrate",
-    "select",
-    "balance",
-    "split",
-    "evaluate",
-    "compare",
-    "selftest",
-    "retrieve",
-    "export",
-    "verify",
-    "explain",
-    "diff",
-    "plot",
-    "report",
-    "view",
-)
+
+def commands():
+    """Function -> the command of the command line that it stands for: all that there are."""
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():
+        inner = getattr(command, "commands", None)
+        if inner:
+            found |= {f"{name}_{each}": one for each, one in inner.items()}
+        else:
+            found[name] = command
+    for name, word, rest in (
+        ("audit", "plan", ["s.parquet", "--max-bad-rate", "2%"]),
+        ("models", "convert", ["a", "-o", "b"]),
+    ):
+        found[f"{name}_{word}"] = found[name].make_context(name, [word, *rest]).command
+    return found
+
+
+COMMANDS = commands()
+FUNCTIONS = tuple(COMMANDS)
 ONLY_TYPED = {
     "json",
     "quiet",
@@ -44,13 +47,25 @@ ONLY_TYPED = {
     "threshold",
     "fail_on_leaks",
     "verdicts",
+    "password_env",
+    "install_completion",
+    "show_completion",
 }  # threshold: a value of ``finder`` in Python
-ONLY_CALLED = {"rules", "ways", "report", "compared", "picked", "announce"}  # the last four are told of progress
+ONLY_CALLED = {
+    "rules",
+    "ways",
+    "report",
+    "compared",
+    "picked",
+    "announce",
+    "password",
+}  # the last four are told of progress
 OF_THE_PICTURE = {"source", "other_source", "root", "key", "path_column", "image_column"}
 OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},
     "issues": OF_THE_PICTURE,
     "compare": {"out", "overwrite", *OF_THE_PICTURE},
+    "round_status": {"fail_unless_stop"},
     "selftest": {"out", "overwrite"},
     "retrieve": OF_THE_PICTURE,
 }
@@ -103,11 +118,7 @@ def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "score"])
 def test_options_have_the_same_names_and_defaults_in_both(name):
-    first, _, rest = name.partition("_")
-    command = typer.main.get_command(app).commands[first]
-    if rest:
-        command = command.make_context(first, [rest, "scores.parquet", "--max-bad-rate", "2%"]).command
-    typed = {param.opts[0].lstrip("-").replace("-", "_"): param.default for param in command.params}
+    typed = {param.opts[0].lstrip("-").replace("-", "_"): param.default for param in COMMANDS[name].params}
     called = inspect.signature(getattr(curate, name)).parameters
     assert set(typed) - ONLY_TYPED - OF_THE_REPORT.get(name, set()) == set(called) - ONLY_CALLED
     for option in set(typed) & set(called) - {"table", "other", "receipt", "budget", "kind", "queries"}:
@@ -125,3 +136,49 @@ def test_score_takes_every_field_of_its_options_and_settings_with_their_types():
 
     fields = [get_type_hints(one) for one in (SourceOptions, ScoreSettings, Cluster)]
     assert get_type_hints(ScoreKeywords) == fields[0] | fields[1] | fields[2]
+
+
+def test_a_pipeline_is_run_from_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = {"key": ["a", "b", "c"], "status": ["ok"] * 3, "kappa_x": [1.0, 2.0, 3.0]}
+    pq.write_table(pa.table(rows), "scores.parquet")
+    (tmp_path / "curate.toml").write_text('[filter]\ntable = "scores.parquet"\nwhere = "kappa_x > 1"\n')
+    result = curate.run("curate.toml")
+    assert [(step.name, step.state) for step in result.steps] == [("filter", "done")]
+    assert pq.read_table("curated/filter.parquet")["key"].to_pylist() == ["b", "c"]
+    assert curate.run("curate.toml").steps[0].state == "up to date"
+
+
+def test_a_model_is_trained_from_a_cache_and_converted_into_words_from_python(tmp_path, tiny_checkpoint, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in range(6):
+        pixels = np.random.default_rng(number).integers(0, 255, (32, 32, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    (tmp_path / "t.csv").write_text("file_name,label\n" + "".join(f"{n}.png,{'ab'[n % 2]}\n" for n in range(6)))
+    said = []
+    made = curate.cache("t.csv", "features", model=str(tiny_checkpoint), epochs=2, batch_size=4, announce=said.append)
+    assert (made.epochs, made.images, made.failures) == (2, 6, {})
+    assert said
+    assert curate.info("features").kind == "cache"
+    trained = curate.train(
+        "losspred", cached="features", backbone=str(tiny_checkpoint), out="m.safetensors", epochs=2, set={"folds": 2}
+    )
+    assert (trained.images, trained.method) == (6, "losspred")
+    assert curate.models("m.safetensors")["digest"] == trained.model
+    for given in ({}, {"data": "t.csv", "cached": "features"}):
+        with pytest.raises(curate.InputError, match="one of them"):
+            curate.train("losspred", out="n.safetensors", **given)
+
+
+def test_rounds_are_held_from_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    truth = rounds_table.table(tmp_path / "t.parquet", 60)
+    rounds_table.images(tmp_path, 60)
+    curate.round_init("rounds", "t.parquet", ["ant", "bee", "cow"], batch=10, holdout="10")
+    made = curate.round_next("rounds")
+    back = rounds_table.answer(made, truth, tmp_path / "back.csv")
+    assert curate.round_import("rounds", back).labels == 20  # ten of the batch, ten held out
+    assert curate.round_labels("rounds", "labels.parquet")["labelled"] == 20
+    assert lists_of(open_table("labels.parquet")) == {"label": ("ant", "bee", "cow")}
+    assert curate.round_status("rounds", no_lift=True).rounds == 1
+    assert curate.info("rounds").facts["classes"] == "ant, bee, cow"

@@ -41,7 +41,7 @@ def install():
     """Make the libraries written in C fail in this process."""
     import simplejpeg
 
-    from scoring.images import jpeg, pillow, raster
+    from scoring.images import jpeg, pillow
 
     decode_jpeg, read_pixels = simplejpeg.decode_jpeg, pillow.read_pixels
 
@@ -56,7 +56,7 @@ def install():
     jpeg.simplejpeg = type(
         "simplejpeg", (), {"decode_jpeg": decode, "decode_jpeg_header": simplejpeg.decode_jpeg_header}
     )
-    raster.read_pixels = read
+    pillow.read_pixels = read
 
 
 def install_in_children():

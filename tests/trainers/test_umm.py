@@ -376,6 +376,14 @@ def test_only_the_learner_with_a_slow_copy_needs_pixels():
 # The head
 
 
+def test_one_gaussian_has_no_column_of_how_far_several_lie_apart():
+    spec = GaussiansHeadSpec(dim=6, branches=1)
+    said = spec.score(spec.build(16)(torch.randn(9, 16)))
+    assert list(said) == list(spec.columns) == ["unc_umm", "unc_umm_logdet"]
+    assert list(GaussiansHeadSpec(dim=6, branches=2).columns)[-1] == "unc_umm_branches"
+    assert spec == GaussiansHeadSpec(dim=6)
+
+
 def test_the_columns_are_trace_log_determinant_and_spread_of_the_branches():
     spec = GaussiansHeadSpec(dim=6, branches=2)
     mean = torch.stack([F.normalize(X, dim=1), F.normalize(Y, dim=1)], dim=1)  # (N, C, M)

@@ -15,6 +15,7 @@ from curate.facts.thumbs import SIDE, TYPE, thumbnail
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
 from curate.tables.digests import key_bytes, tie_breaks
 from curate.tables.images import SHA256
+from curate.tables.provenance import white_of
 from curate.tables.table import Table
 from scoring.images import DecodeError
 
@@ -55,7 +56,7 @@ class Pictures:
     """
 
     def __init__(self, table: Table, *, source: str | None, options: SourceOptions | None) -> None:
-        self.table = table
+        self.table, self._white = table, white_of(table)
         self._source = None if source is None else _Source(open_manifest(source, options or SourceOptions()))
         self._column = KEY if source is not None else URI
         self._has_places = self._column in table.schema.names
@@ -98,7 +99,7 @@ class Pictures:
         self.remember([row])
         with self._at_once:
             try:
-                return Picture(thumbnail(self._data(row), side))
+                return Picture(thumbnail(self._data(row), side, white=self._white))
             except (ReadError, DecodeError) as error:
                 problem = CHANGED if error.status == CHANGED else f"no picture: {error.status.replace('_', ' ')}"
         return Picture(_in_words(problem), SVG, problem)

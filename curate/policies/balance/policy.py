@@ -1,7 +1,7 @@
 """Balance a table: rows of each class or cluster, towards uniform, a power of the sizes, or given shares."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,6 +20,7 @@ from curate.policies.decided import Decided
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.tables.digests import redrawn
+from curate.tables.fits import fitted_apart
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.signals import Signal, default_column
 from curate.tables.table import Table, open_table
@@ -80,6 +81,8 @@ class Balance:
             what="cluster" if by_clusters else request.per,
             within=request.within,
         )
+        result = result_of(request, words, plan)
+        apart = fitted_apart(table, [] if signal is None else [signal.column])
         return Decided(
             table=table,
             policy=[request.to_json()],
@@ -89,7 +92,7 @@ class Balance:
             words=words.rows,
             schema=SCHEMA,
             meanings=MEANINGS,
-            result=result_of(request, words, plan),
+            result=replace(result, notes=[*result.notes, *(each.words() for each in apart)]),
         )
 
 

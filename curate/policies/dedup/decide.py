@@ -1,19 +1,21 @@
 """Decide which rows are the same and which stay; nothing is written."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
+from curate.policies.dedup.changes import Appearance
 from curate.policies.dedup.finders.facts import NotCompared, PixelsRead
 from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
-from curate.policies.dedup.grouping.keep import Criterion, keep_order
+from curate.policies.dedup.grouping.keep import Criterion, keep_order, preferred_rows
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import Stars, find_stars
 from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
@@ -42,6 +44,7 @@ class Duplicates:
         other_digest: of the other table, or empty.
         graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
         notes: facts for the user; sentences of the graph.
+        other_look: what rows of the other table look like, as far as it tells; or None.
     """
 
     rows: Rows
@@ -55,6 +58,12 @@ class Duplicates:
     other_digest: str = ""
     graph: dict[str, str] = field(default_factory=dict)
     notes: list[object] = field(default_factory=list)
+    other_look: Appearance | None = None
+
+    @cached_property
+    def look(self) -> Appearance:
+        """What rows look like, as far as the table tells."""
+        return Appearance.of(self.rows)
 
 
 def decide_duplicates(
@@ -89,9 +98,9 @@ def decide_duplicates(
     needs.check_own(table, f"--finder {', '.join(WITH_GRAPH)}")
     rows = read_rows(table, needs)
     protected = rows.holds(request.protect)
-    other_rows = read_rows(other, request.needs_of_other(), unique=False) if other is not None else None
+    other_rows = read_rows(other, request.needs_of_other(other), unique=False) if other is not None else None
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
-    order = keep_order(rows, criteria, protected)
+    order = keep_order(rows, criteria, protected, preferred_rows(table, request.prefer))
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
     read = {"path": stored.path, "digest": stored.digest} if stored else {}
@@ -125,7 +134,8 @@ def decide_duplicates(
         outcome[outside & rows.ok] = KEEP
     digest = other_rows.digest if other_rows is not None else ""
     notes = [*read_again, *of_graph, *_notes(rows, searches)]
-    return Duplicates(rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes)
+    look = None if other_rows is None else Appearance.of(replace(other_rows, embedding=None, signature=None))
+    return Duplicates(rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look)
 
 
 def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from curate.manifest.text import guarded
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.request import DedupRequest
-from curate.policies.dedup.words import how_alike
+from curate.policies.dedup.words import how_matched
 from curate.tables.keys import keys_at
 from curate.tables.table import Table
 
@@ -34,7 +34,7 @@ def leaks_csv(table: Table, against: Table, duplicates: Duplicates, request: Ded
     named = zip(rows.tolist(), keys_at(table, rows), keys_at(against, foreign.owner[rows]), strict=True)
     for row, key, other_key in named:
         name, similarity = foreign.names[foreign.finder[row]], float(foreign.similarity[row])
-        how = how_alike(name, similarity, int(foreign.view[row]), views)
+        how = how_matched(duplicates, foreign, row, views)
         places = (guarded(str(each)) for each in (table.path, key, against.path, other_key))
         writer.writerow([*places, name, f"{similarity:.6g}", how])
     return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")

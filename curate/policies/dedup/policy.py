@@ -17,11 +17,22 @@ from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
 from curate.policies.dedup.finders.facts import FewFinders
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
-from curate.policies.dedup.grouping.keep import parse_keep
+from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
+from curate.policies.dedup.grouping.loose import Loose, loose_groups
+from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
-from curate.policies.dedup.grouping.members import Members, group_rows
+from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
 from curate.policies.dedup.leaks import LEAKS, leaks_csv
-from curate.policies.dedup.quality.examine import ANSWERS, PAGE, audit_pairs, pages, planted_recall, refuse_answers
+from curate.policies.dedup.quality.examine import (
+    ANSWERS,
+    AUDIT_FILES,
+    audit_pairs,
+    can_audit,
+    loose_pairs,
+    pages,
+    planted_recall,
+    refuse_answers,
+)
 from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
@@ -39,6 +50,7 @@ N_LEAKS = 20
 LEAK = "leak"
 FILES = ("against", "graph")  # what a receipt names beside the request
 MOST_PICTURES = 2000  # that a page to judge pairs on may hold
+LOOSE_PAIRS = 60  # drawn of large groups just above the threshold
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,7 @@ class Dedup:
         graph: file of the graph of nearest neighbours; or None.
         plant: which copies to plant, to say how many are found again; or None.
         audit: pairs for a person to judge; or None.
+        audit_loose: whether pairs of large groups just above the threshold are written for a person to judge.
         model: that scored the table, for ``plant``, if it does not ship.
         seed: of the pairs that are drawn.
         few_finders: where the table has not the columns of the usual ones; or None.
@@ -66,6 +79,7 @@ class Dedup:
     graph: str | None = None
     plant: RecallSettings | None = None
     audit: int | None = None
+    audit_loose: bool = False
     model: str | None = None
     seed: int = 0
     few_finders: FewFinders | None = None
@@ -101,7 +115,7 @@ class Dedup:
             more=("groups",),
             texts={
                 **({} if self.against is None else {LEAKS: "leaks.csv"}),
-                **({} if self.audit is None else {ANSWERS: "audit.csv", PAGE: "audit.html"}),
+                **(AUDIT_FILES if self.audit is not None or self.audit_loose else {}),
             },
             answered=frozenset({ANSWERS}),
         )
@@ -125,9 +139,18 @@ class Dedup:
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
         words = self._words(table, duplicates, members)
         labels = duplicates.rows.texts.get(request.label or "")
+        tells = {WIDTH, HEIGHT} <= set(request.facts)
         groups = members.table(
-            table, request.thresholds, duplicates.searches, duplicates.stars, duplicates.outside, words.kept_key, labels
+            table,
+            request.thresholds,
+            duplicates.searches,
+            duplicates.stars,
+            duplicates.outside,
+            words.kept_key,
+            labels,
+            ranks(duplicates.rows) if tells else None,
         )
+        loose = loose_groups(members, duplicates.stars, duplicates.outside, request.thresholds)
         return Decided(
             table=table,
             policy=[self._rule(duplicates)],
@@ -137,11 +160,11 @@ class Dedup:
             words=words.rows,
             schema=SCHEMA,
             meanings=MEANINGS,
-            result=self._result(table, duplicates, members, groups),
+            result=self._result(table, duplicates, members, groups, loose),
             examples=self._examples(duplicates),
             more={"groups": groups},
             more_meanings={"groups": GROUP_MEANINGS},
-            texts=partial(self._texts, table, duplicates),
+            texts=partial(self._texts, table, duplicates, loose.rows),
         )
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
@@ -169,7 +192,9 @@ class Dedup:
         other = str(self.against.path) if self.against else ""
         return DecisionWords(duplicates, self.request, members.group, pa.array(kept_key, pa.string()), other)
 
-    def _texts(self, table: Table, duplicates: Duplicates, paths: Mapping[str, Path]) -> dict[str, bytes]:
+    def _texts(
+        self, table: Table, duplicates: Duplicates, loose: NDArray[np.int64], paths: Mapping[str, Path]
+    ) -> dict[str, bytes]:
         """The leaks, the pairs to judge, and the page to do it on."""
         texts = {}
         if self.against is not None:
@@ -177,9 +202,14 @@ class Dedup:
         if self.audit is not None:
             pairs = audit_pairs(table, self.request, duplicates=duplicates, n=self.audit, seed=self.seed)
             texts |= pages(table, self.request, pairs, paths[ANSWERS].name)
+        elif self.audit_loose and len(loose):
+            pairs = loose_pairs(table, self.request, duplicates.stars, loose, n=LOOSE_PAIRS, seed=self.seed)
+            texts |= pages(table, self.request, pairs, paths[ANSWERS].name)
         return texts
 
-    def _result(self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table) -> DedupResult:
+    def _result(
+        self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table, loose: Loose
+    ) -> DedupResult:
         dropped = duplicates.stars.finder[duplicates.outcome == DROP]
         counts = {name: int((dropped == number).sum()) for number, name in enumerate(duplicates.searches)}
         conflicts = groups.filter(groups.column("conflict"))
@@ -200,9 +230,15 @@ class Dedup:
             largest=int(members.size.max(initial=0)),
             n_leaks=int(duplicates.leaks.sum()),
             n_conflicts=conflicts.num_rows,
+            n_lower=count_lower(groups),
             conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
             recall=recall_lines(duplicates.searches),
-            notes=[*([self.few_finders] if self.few_finders else []), *duplicates.notes],
+            notes=[
+                *([self.few_finders] if self.few_finders else []),
+                *duplicates.notes,
+                *([loose.fact] if loose.fact else []),
+                *([] if self.request.prefer else equal_elsewhere(table, duplicates.stars, duplicates.outside)),
+            ],
             planted=planted,
         )
 
@@ -219,6 +255,7 @@ def dedup(
     report_only: bool = False,
     only_against: bool = False,
     keep: str = KEEP_DEFAULT,
+    prefer: str | Sequence[str] | None = None,
     protect: str | None = None,
     label: str | None = None,
     groups: str = STAR,
@@ -259,7 +296,8 @@ def dedup(
         against: another table: rows that it has already go. Its rows are not compared with one another.
         report_only: rows that ``against`` has stay, and are told.
         only_against: rows are compared with ``against`` alone: nothing goes for another row of its own table.
-        keep: who stays: criteria in order, separated by commas.
+        keep: which row is kept: criteria in order, separated by commas.
+        prefer: one or several patterns of keys, such as ``sorted/*``: rows that match are kept before others.
         protect: condition on the rows that never go.
         label: column of labels, to list groups that disagree; by default ``label`` where there is one.
         groups: ``star``, or ``chain``.
@@ -305,6 +343,7 @@ def dedup(
         rotated=rotated,
         cropped=cropped,
         keep=keep,
+        prefer=(prefer,) if isinstance(prefer, str) else tuple(prefer or ()),
         protect=protect,
         label=label,
         groups=groups,
@@ -323,6 +362,7 @@ def dedup(
         str(graph) if graph is not None else None,
         plant=RecallSettings(estimate_recall, seed=seed) if estimate_recall is not None else None,
         audit=audit,
+        audit_loose=not dry_run and audit is None and can_audit(request, opened, out, overwrite=overwrite),
         model=model,
         seed=seed,
         few_finders=few_finders,

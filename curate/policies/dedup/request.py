@@ -1,15 +1,17 @@
 """What somebody asks of a deduplication, checked against the table: finders, thresholds, views, who stays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from curate.columns import is_less_certain, without_bounds
+from curate.columns import SIGNATURE, is_less_certain, without_bounds
 from curate.manifest import SourceOptions
+from curate.policies.dedup.changes import COMPARED
 from curate.policies.dedup.finders.facts import FewFinders
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
+from curate.policies.dedup.grouping.loss import FORMAT, facts_in
 from curate.tables.images import ImageSource
 from curate.tables.needs import Needs, is_plain
 from curate.tables.signals import kappa_of
@@ -43,6 +45,7 @@ class DedupRequest:
         mirrored: whether mirrored copies count as the same; so ``rotated``.
         cropped: whether the finder ``crop`` was asked for by that word.
         keep: criteria, as typed.
+        prefer: patterns of keys whose rows are kept before others, the most preferred first.
         protect: condition on the rows that never go, or None.
         label: column of labels, or None.
         groups: ``star`` or ``chain``.
@@ -53,6 +56,8 @@ class DedupRequest:
         source: what was scored, for finders that read images again, where the table holds no paths.
         source_options: how to read it, by name; see ``WHERE``.
         against_source: likewise for the other table, read with the same options.
+        without_flat: images of one flat colour are not compared by embedding.
+        facts: columns of the table that say what a copy has lost, and what was done to it.
     """
 
     thresholds: dict[str, float]
@@ -60,6 +65,7 @@ class DedupRequest:
     rotated: bool = False
     cropped: bool = False
     keep: str = KEEP_DEFAULT
+    prefer: tuple[str, ...] = ()
     protect: str | None = None
     label: str | None = None
     groups: str = STAR
@@ -70,8 +76,14 @@ class DedupRequest:
     source: str | None = None
     source_options: dict[str, str | None] = field(default_factory=dict)
     against_source: str | None = None
+    without_flat: bool = False
+    facts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "prefer", tuple(self.prefer))
+        object.__setattr__(self, "facts", tuple(self.facts))
+        if not all(glob.strip() for glob in self.prefer):
+            raise InputError("--prefer needs a pattern of keys, got an empty text; write it like: --prefer 'sorted/*'")
         lookup(GROUPS, self.groups, kind="kind of groups")
         lookup(SIMILARITIES, self.similarity, kind="similarity")
         if self.protect is not None and not self.protect.strip():
@@ -79,7 +91,8 @@ class DedupRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one rule of a policy."""
-        return {"rule": "dedup", **{name: getattr(self, name) for name in self.__dataclass_fields__}}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts)}
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
@@ -110,17 +123,28 @@ class DedupRequest:
         """Return what has to be read of the table."""
         numbers = [name for each in criteria for name in each.numbers] + self._numbers()
         present = [name for each in criteria for name in each.present]
+        facts = [*self.facts, *(name for each in criteria for name in each.facts)]
         return Needs(
             representations=self._representations(),
+            flat=self.without_flat,
+            exact=_numbers_of(facts),
+            names=_texts_of(facts),
             numbers=tuple(dict.fromkeys(numbers)),
             present=tuple(dict.fromkeys(present)),
             texts=(self.label,) if self.label else (),
             conditions=(("--protect", self.protect),) if self.protect else (),
         )
 
-    def needs_of_other(self) -> Needs:
-        """Return what has to be read of the table to compare with."""
-        return Needs(representations=self._representations(), numbers=tuple(self._numbers()))
+    def needs_of_other(self, other: Table | None = None) -> Needs:
+        """Return what has to be read of rows to compare with; of a table also the facts that it has."""
+        facts = facts_in(other, self.facts) if other is not None else ()
+        return Needs(
+            representations=self._representations(),
+            flat=self.without_flat,
+            exact=_numbers_of(facts),
+            names=_texts_of(facts),
+            numbers=tuple(self._numbers()),
+        )
 
     def _representations(self) -> frozenset[str]:
         needed = {column for name in self.thresholds for column in FINDERS[name].needs}
@@ -129,6 +153,14 @@ class DedupRequest:
     def _numbers(self) -> list[str]:
         sizes = ["width", "height"] if "pixels" in self.thresholds else []
         return [*sizes, *([self.kappa] if self.kappa else [])]
+
+
+def _numbers_of(facts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in facts if name != FORMAT))
+
+
+def _texts_of(facts: Iterable[str]) -> tuple[str, ...]:
+    return (FORMAT,) if FORMAT in facts else ()
 
 
 def resolved(
@@ -168,7 +200,10 @@ def resolved(
             "--mirrored and --rotated need the finder signature, crop or near-duplicate, which compute these views; "
             f"got {', '.join(thresholds)}: add --finder signature"
         )
-    return replace(request, thresholds=thresholds, label=label, kappa=_kappa(request, table)), few
+    flat = EMBEDDING in thresholds and SIGNATURE in table.schema.names
+    facts = facts_in(table, COMPARED)
+    kappa = _kappa(request, table)
+    return replace(request, thresholds=thresholds, label=label, kappa=kappa, without_flat=flat, facts=facts), few
 
 
 def refuse_graph(request: DedupRequest) -> None:

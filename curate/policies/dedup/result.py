@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from curate.manifest.store_path import AnyPath
+from curate.policies.dedup.finders.flat import WithoutFlat
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.quality.recall import RecallReport
@@ -20,6 +21,7 @@ class DedupResult(Result):
         largest: rows of the largest group.
         n_leaks: rows that the other table has too.
         n_conflicts: groups whose rows carry different labels.
+        n_lower: groups that keep a row of lower quality than one that goes; None where the table does not tell.
         conflicts: some of them: kept key, and the labels.
         recall: what each finder finds of all pairs, in words.
         planted: how many planted copies were found, if that was asked.
@@ -32,6 +34,7 @@ class DedupResult(Result):
     largest: int = 0
     n_leaks: int = 0
     n_conflicts: int = 0
+    n_lower: int | None = None
     conflicts: list[dict[str, Any]] = field(default_factory=list)
     recall: list[str] = field(default_factory=list)
     planted: RecallReport | None = None
@@ -44,7 +47,7 @@ class DedupResult(Result):
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says beside the counts, as plain JSON."""
-        names = ("dropped_by", "failed_by", "n_groups", "recall")
+        names = ("dropped_by", "failed_by", "n_groups", "n_lower", "recall")
         planted = {"planted": self.planted.to_json()} if self.planted is not None else {}
         return {**{name: getattr(self, name) for name in names}, **planted}
 
@@ -56,7 +59,8 @@ class DedupResult(Result):
 def recall_lines(searches: Mapping[str, Search]) -> list[str]:
     """Return what share of all pairs each finder looks at, in words."""
     lines = []
-    for name, search in searches.items():
+    for name, each in searches.items():
+        search = each.search if isinstance(each, WithoutFlat) else each
         recall = search.recall
         if recall is None or recall.exact:
             lines.append(f"{name}: {search.extent}")

@@ -7,9 +7,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.policies.dedup.changes import TURNED, change_words
 from curate.policies.dedup.decide import Duplicates
-from curate.policies.dedup.finders.looks import in_words
+from curate.policies.dedup.finders.looks import in_words, seen
 from curate.policies.dedup.finders.table import FINDERS
+from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.request import DedupRequest
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, OUTCOMES, failures
 
@@ -23,6 +25,7 @@ MEANINGS: dict[str, str] = {
     "group": "rows that are the same have one number; null where a row is like no other",
     "kept_key": "the row that stays in its place, or that it leaks from",
 }
+EQUAL = ("bytes", "pixels")  # finders of copies to which nothing was done that can be seen
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])
 
 
@@ -80,7 +83,7 @@ class DecisionWords:
         error: pa.Array | None,
     ) -> NDArray[np.object_]:
         outcome, finder, group = self.duplicates.outcome[here], self.duplicates.stars.finder[here], self.group[here]
-        leaks = self.duplicates.leaks[here]
+        leaks, start = self.duplicates.leaks[here], here.start
         views = [view.name for view in self.request.views()]
         reason = np.full(len(outcome), "like no other", object)
         reason[group >= 0] = "the one that stays of its group"
@@ -92,10 +95,8 @@ class DecisionWords:
         linked = np.flatnonzero(finder >= 0)
         keys = kept_key.take(pa.array(linked)).to_pylist()
         for at, key in zip(linked.tolist(), keys, strict=True):
-            name = self.duplicates.stars.names[finder[at]]
             place = f" of {self.other}" if self.duplicates.outside[here][at] else ""
-            stars = self.duplicates.stars
-            how = how_alike(name, float(stars.similarity[here][at]), int(stars.view[here][at]), views)
+            how = how_matched(self.duplicates, self.duplicates.stars, start + at, views)
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"
             too = f"; {self.other} has it too" if leaks[at] and not place else ""
@@ -113,6 +114,28 @@ def rule_text(name: str, threshold: float) -> str:
     if finder.threshold is None:
         return name
     return f"{name} {'>=' if finder.higher else '<='} {threshold:g}"
+
+
+def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[str]) -> str:
+    """Return by what a row is the same as its owner, and what was done to it, in words.
+
+    Args:
+        duplicates: as decided.
+        stars: owners: those of the rows that go, or those of another table.
+        row: that has an owner.
+        views: names of the views that are compared.
+    """
+    name, code = stars.names[stars.finder[row]], int(stars.view[row])
+    words = how_alike(name, float(stars.similarity[row]), code, views)
+    if name in EQUAL:
+        return words
+    is_outside = stars is duplicates.foreign or bool(duplicates.outside[row])
+    look = duplicates.other_look if is_outside else duplicates.look
+    if look is None:
+        raise ValueError("an owner in another table was compared with that table")
+    view, is_part = seen(code, views)
+    changes = change_words(duplicates.look, row, look, int(stars.owner[row]), turned=view in TURNED, part=is_part)
+    return f"{words}: {', '.join(changes)}" if changes else words
 
 
 def how_alike(name: str, similarity: float, view: int, views: Sequence[str]) -> str:

@@ -33,6 +33,7 @@ from curate.policies.filter.rules import (
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DROP, UNDECIDED
 from curate.policies.outputs import Files
+from curate.tables.fits import fitted_apart
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -93,7 +94,7 @@ class Filter:
             result=FilterResult(
                 dropped_by=self._by_rule(verdict, DROP),
                 undecided_by={name: n for name, n in self._undecided_by(verdict, table_rows).items() if n},
-                notes=notes_of(self.rules, verdict, table_rows, table),
+                notes=[*notes_of(self.rules, verdict, table_rows, table), *fitted_apart(table, needs.columns(table))],
                 evened=self._evened(verdict),
             ),
         )

@@ -38,6 +38,14 @@ class LabelColumns:
         except pa.ArrowException:  # several columns of other types, or one that text does not become
             return texts
 
+    @property
+    def same_classes(self) -> dict[str, str]:
+        """Columns that hold classes of a column of the table, and which one; none where there are several."""
+        if len(self.request.columns) != 1:
+            return {}
+        added = (SUGGESTED, *([self.request.relabel] if self.request.relabel else []))
+        return dict.fromkeys(added, self.request.columns[0])
+
     def classes(self, codes: NDArray[np.int32]) -> pa.Array:
         """Return classes by their codes; null for -1."""
         return self.names.take(pa.array(codes, mask=codes < 0))

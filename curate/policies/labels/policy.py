@@ -85,6 +85,7 @@ class Labels:
             texts=drawn,
             arranged=Ranked(table.stored.schema, kept, added, meanings),
             compare=partial(compare_arranged, table, columns.expected(kept)),
+            same_classes=columns.same_classes,
         )
 
     def _rule(self, examined: Examined) -> dict[str, Any]:

@@ -84,6 +84,10 @@ class Picked:
             meanings[name] = f"{part} of the pick, as the strategy sees it"
         return pa.table(columns), meanings
 
+    def labelled(self) -> NDArray[np.int64]:
+        """Return the labelled rows of the pool, as rows of the table."""
+        return self.rows.place[self.ready.table_row[self.ready.pool.labelled]]
+
     def expected(self) -> Expected:
         """Return what the batch has to be, to compare it with."""
         hashes = self.rows.hashes[self.ready.table_row[self.chosen.rows]]

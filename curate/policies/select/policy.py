@@ -1,7 +1,7 @@
 """Choose rows of a table, to label next or to train on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -17,11 +17,13 @@ from curate.policies.compare_arranged import compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.outputs import Files
 from curate.policies.result import Result
+from curate.policies.select.copies import Copies, find_copies
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import refuse_unused_score, settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.selectors.picking import Told
+from curate.tables.fits import fitted_apart
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
 
@@ -41,6 +43,7 @@ class SelectResult(Result):
         groups: rows picked by group, where the budget was shared.
         model: the probe, as plain JSON; empty without one.
         strategy: its name; ``settings`` are all its parameters.
+        copies: picks that are copies of an earlier one, or of a labelled row; None where that is not known.
     """
 
     asked: int = 0
@@ -51,6 +54,7 @@ class SelectResult(Result):
     model: dict[str, Any] = field(default_factory=dict)
     strategy: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    copies: Copies | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says beside the counts, as plain JSON."""
@@ -62,8 +66,13 @@ class SelectResult(Result):
             "groups": self.groups,
             "probe": self.model,
             "notes": self.notes,
+            "copies": None if self.copies is None else asdict(self.copies),
             "gain": {"first": self.gains[0], "last": self.gains[-1]} if self.gains else {},
         }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {**super().to_json(), "copies": None if self.copies is None else asdict(self.copies)}
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,11 @@ class Select:
             model=picked.ready.model,
             strategy=self.request.strategy,
             settings=settings_of(self.request.plan.selector()),
-            notes=picked.notes,
+            notes=[
+                *picked.notes,
+                *(apart.words() for apart in fitted_apart(table, self.request.signals(table).columns)),
+            ],
+            copies=find_copies(table, picked.picks, picked.labelled()),
         )
 
 

@@ -119,7 +119,7 @@ def prepare(
     pool, model, of_model = _modelled(
         pool, labelled, plan, class_column if derives_losses(selector, signals) else None, out
     )
-    notes += of_model
+    notes += [*of_model, *_all_equal(pool, signals)]
     for need in selector.needs:
         if getattr(pool, need) is None:
             raise InputError(_missing(plan.strategy, need, labelled))
@@ -151,6 +151,19 @@ def _modelled(
     if wanted and not model:
         raise InputError(_missing(plan.strategy, "labels", labelled))
     return pool, model, model_notes(model, labelled)
+
+
+def _all_equal(pool: Pool, signals: Signals) -> list[str]:
+    """Say that a score is the same for all candidates, so that the hash of the key alone ranks them."""
+    if signals.score is None or pool.uncertainty is None or len(pool.candidates) < 2:
+        return []
+    values = pool.uncertainty[pool.candidates]
+    if float(values.min()) != float(values.max()):
+        return []
+    return [
+        f"{signals.score.column} is the same for all {len(values):,} candidates: a hash of the key ranks them; name "
+        "another column with --score"
+    ]
 
 
 def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:

@@ -61,6 +61,9 @@ class SelectRequest:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for flag, name in (("--per", self.per), ("--balance", self.balance)):
+            if name == "":
+                raise InputError(f"{flag} takes the name of a column, got an empty text; name one, or leave it out")
         if self.per and self.balance:
             raise InputError(
                 "--per gives each group the whole budget and --balance shares it out; leave one of them out"

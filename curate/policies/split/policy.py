@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY
+from curate.columns import EMBEDDING, KEY, SIGNATURE
 from curate.counted import counted
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
@@ -189,5 +189,6 @@ def split(
     columns = tuple([per] if isinstance(per, str) else per or ())
     opened.require([*columns, *([group] if group else [])])
     thresholds, notes = thresholds_in(opened, finder, duplicates=duplicates, mirrored=mirrored)
-    request = SplitRequest(sides, columns, group, exact, thresholds, mirrored, seed)
+    flat = EMBEDDING in thresholds and SIGNATURE in opened.schema.names
+    request = SplitRequest(sides, columns, group, exact, thresholds, mirrored, seed, without_flat=flat)
     return apply(Split(request, tuple(notes)), opened, out, dry_run=dry_run, overwrite=overwrite)

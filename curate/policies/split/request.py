@@ -28,6 +28,7 @@ class SplitRequest:
         thresholds: of the finders of copies, which stay on one side; none looks for no copies.
         mirrored: whether mirrored copies count as copies.
         seed: of the hashes that decide.
+        without_flat: images of one flat colour are not compared by embedding.
     """
 
     sides: dict[str, str]
@@ -37,6 +38,7 @@ class SplitRequest:
     thresholds: dict[str, float] = field(default_factory=dict)
     mirrored: bool = False
     seed: int = 0
+    without_flat: bool = False
 
     def __post_init__(self) -> None:
         shares_of(self.sides)
@@ -69,7 +71,7 @@ class SplitRequest:
         """Return what has to be read of the table."""
         names = [*self.per, *([self.group] if self.group else [])]
         finders = DedupRequest(self.thresholds).needs([]) if self.thresholds else Needs()
-        return Needs(names=tuple(names), representations=finders.representations)
+        return Needs(names=tuple(names), representations=finders.representations, flat=self.without_flat)
 
 
 def thresholds_in(

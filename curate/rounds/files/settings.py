@@ -1,12 +1,14 @@
 """What the rounds of a folder are: the table, the classes, and how to go on."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from curate.columns import LABEL
 from curate.exchange.plan import COPY, LINKS
 from curate.exchange.table import TOOLS
 from curate.rounds.worth.rules import StopRule, parse_rules
+from curate.tables.classes import read_classes
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
@@ -148,8 +150,12 @@ class Settings:
         return from_json(cls, given, what=CONFIG, whole=True)
 
 
-def class_names(texts: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the classes that were typed, each word of a comma-separated list; None where there are none.
+def class_names(texts: Sequence[str], label: str | None = None) -> tuple[str, ...] | None:
+    """Return the classes that were typed; None where there are none.
+
+    Args:
+        texts: one text as ``read_classes`` takes it, or several with names, and commas between them.
+        label: column of the classes, where the text names a table.
 
     Raises:
         InputError: for a name that is empty or comes twice, or a single class.
@@ -157,14 +163,9 @@ def class_names(texts: Iterable[str]) -> tuple[str, ...] | None:
     >>> class_names(["cat,dog", "a bird"])
     ('cat', 'dog', 'a bird')
     """
-    names = [name.strip() for text in texts for name in text.split(",")]
-    if not names:
+    if not texts:
         return None
-    for name in names:
-        if not name or names.count(name) > 1:
-            raise InputError(
-                f"expected classes by name, each once, got {name!r} {names.count(name)} times; mend --classes"
-            )
+    names = read_classes(",".join(texts), label or LABEL)
     if len(names) < 2:
         raise InputError(f"expected at least two classes, got {names[0]!r} alone; name all of them")
-    return tuple(names)
+    return names

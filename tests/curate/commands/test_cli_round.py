@@ -121,7 +121,7 @@ def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):
         ("import nowhere a.csv", "that `curate round init` made"),
         ("init r none.parquet", "does not exist"),
         ("init r t.parquet --classes cat", "at least two classes"),
-        ("init r t.parquet --classes cat,cat", "each once, got 'cat' 2 times"),
+        ("init r t.parquet --classes cat,cat", "'cat' twice"),
         ("init r t.parquet --set bandwidth", "--set takes NAME=VALUE"),
         ("init r t.parquet --strategy kcenter", "did you mean 'k-center'"),
         ("labels nowhere -o l.csv", "expected a name like labels.parquet"),

@@ -270,7 +270,7 @@ def test_a_batch_without_scores_is_drawn_in_the_order_of_its_ranks(folder):
 
 
 def test_headings_say_which_end_is_the_least_certain():
-    from curate.commands.sheet import _ends
+    from curate.display.contact import _ends
     from curate.display.rank import Extremes
 
     titles = [title for title, _ in _ends(Extremes("unc_a", [0], [1, 2], 3000))]

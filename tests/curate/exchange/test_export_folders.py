@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import shutil
-import string
 import tarfile
+import unicodedata
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.exchange.batches import read_labels, write_batch
-from curate.exchange.names import KeyNames, file_name
+from curate.exchange.names import Claims, FileNames, KeyNames
 from curate.exchange.plan import ExportOptions
 from curate.exchange.subset import export
 from curate.exchange.table import FORMATS
@@ -23,29 +24,59 @@ from curate.tables.images import images_by_key
 from scoring.errors import InputError
 
 FOLDERS = [name for name, format in FORMATS.items() if format.folder and name != "lance"]  # it needs an extra
-SAFE = set(string.ascii_letters + string.digits + "._-%~")
 
 
 def jsonl(path):
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_a_name_stays_in_its_folder_and_fits_every_file_system(key):
-    name = file_name(key)
-    assert set(name) <= SAFE
-    assert not name.startswith(".")
-    assert name.split(".")[0] not in ("con", "nul")  # names of devices on Windows
-    assert len(name) + len(".heic") < 255
+def named(keys, suffix="png", **how):
+    """The paths of the images of keys in one export."""
+    claims = Claims(FileNames(**how))
+    claims.add(keys)
+    names = FileNames(**how, shared=claims.shared())
+    return [names.of(key, suffix) for key in keys]
 
 
-@given(st.lists(st.text(min_size=1, max_size=8), unique=True))
-def test_names_differ_even_where_case_does_not_count_and_lead_back_to_their_keys(keys):
-    names = [file_name(key) for key in keys]
-    assert len({name.casefold() for name in names}) == len(keys)
-    back = KeyNames(keys)
-    assert [back.key_of(name) for name in names] == keys
-    assert [back.key_of(name.upper()) for name in names] == keys
+def folded(path):
+    return unicodedata.normalize("NFKC", path).casefold()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_names_stay_in_their_folder_and_fit_every_file_system(nested):
+    for name in named(KEYS, nested=nested):
+        assert not name.startswith("/")
+        for part in name.split("/"):
+            assert not set(part) & set('<>:"\\|?*\n\r')
+            assert part[0] not in ". -"
+            assert part[-1] not in ". "
+            assert part.split(".")[0].casefold() not in ("con", "nul")  # names of devices on Windows
+            assert len((part + ".heic").encode()) < 255
+
+
+def test_a_name_is_that_of_the_key_unless_another_is_like_it_or_no_file_system_takes_it():
+    assert named(["Leopards/c00006.jpg", "a b/ä 猫.JPG", "007"]) == ["c00006.jpg", "ä 猫.JPG", "007.png"]
+    assert named(["Leopards/c00006.jpg", "a b/ä 猫.JPG"], nested=True) == ["Leopards/c00006.jpg", "a b/ä 猫.JPG"]
+    same = named(["cat/1.jpg", "dog/1.jpg", "dog/2.jpg"])
+    assert same[2] == "2.jpg"
+    assert all(re.fullmatch(r"1~[0-9a-f]{8}\.jpg", name) for name in same[:2])
+    assert len(set(same)) == 3
+    assert named(["cat/1.jpg", "dog/1.jpg"], nested=True) == ["cat/1.jpg", "dog/1.jpg"]
+    folder, file = named(["a.jpg/b.jpg", "a.jpg"], nested=True)
+    assert (folder, bool(re.fullmatch(r"a~[0-9a-f]{8}\.jpg", file))) == ("a.jpg/b.jpg", True)
+    assert named(["a.jpg", "a.jpg.webp"], "webp", encoded="webp", kind="webp")[0] != "a.jpg.webp"
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), unique=True), st.booleans())
+def test_names_differ_even_where_case_does_not_count_and_lead_back_to_their_keys(keys, nested):
+    names = named(keys, nested=nested)
+    assert len({folded(name) for name in names}) == len(keys)
+    folders = {folded("/".join(name.split("/")[:n])) for name in names for n in range(1, name.count("/") + 1)}
+    assert not folders & {folded(name) for name in names}
+    if not nested:
+        back = KeyNames(keys)
+        assert [back.key_of(name) for name in names] == keys
+        assert [back.key_of(name.upper()) for name in names] == keys
 
 
 def test_keys_that_fold_to_one_name_get_names_of_their_own(tmp_path):
@@ -148,7 +179,7 @@ def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format)
     inner = {"imagefolder": "train", "fiftyone": "data"}[format]
     write_batch(table, tmp_path / "copied", format)
     write_batch(table, tmp_path / "linked", format, ExportOptions(link="symbolic"))
-    for number, name in enumerate(["a.png", file_name("B") + ".png"]):
+    for number, name in enumerate(["a.png", "B.png"]):
         copied, linked = (tmp_path / which / inner / name for which in ("copied", "linked"))
         assert copied.read_bytes() == linked.read_bytes() == picture(number)
         assert linked.is_symlink()
@@ -174,7 +205,7 @@ def test_images_come_from_the_reader_where_there_is_one(tmp_path):
     table = batch(tmp_path / "i", ["a", "s.tar/b"], uri=[None, "/data/s.tar::b"])
     write_batch(table, tmp_path / "out", "imagefolder", ExportOptions(images=reader, link="symbolic"))
     names = sorted(path.name for path in (tmp_path / "out" / "train").iterdir())
-    assert names == sorted(["metadata.jsonl", file_name("a") + ".jpg", file_name("s.tar/b") + ".jpg"])
+    assert names == ["a.jpg", "b.jpg", "metadata.jsonl"]
     with pytest.raises(InputError, match="image of 'gone': no such member"):
         write_batch(
             batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", ExportOptions(images=reader)
@@ -225,8 +256,8 @@ def saved(table, path):
 
 @pytest.mark.parametrize("format", FOLDERS)
 def test_only_an_export_that_was_not_changed_is_replaced_and_only_when_that_is_asked_for(tmp_path, format):
-    columns = {"label": ["x", "y"]}
-    one = saved(batch(tmp_path / "i", ["a"], label=["x"]), tmp_path / "one.parquet")
+    columns = {"label": ["x", "y"], "split": ["train", "val"]}
+    one = saved(batch(tmp_path / "i", ["a"], label=["x"], split=["train"]), tmp_path / "one.parquet")
     two = saved(batch(tmp_path / "i", ["b", "c"], **columns), tmp_path / "two.parquet")
     export(one, tmp_path / "out", to=format)
     with pytest.raises(InputError, match="exists already"):

@@ -43,7 +43,7 @@ def test_datasets_loads_an_image_folder_as_one_split_with_every_key_and_picture(
     code = """
 import json, sys
 from datasets import load_dataset
-loaded = load_dataset("imagefolder", data_dir=sys.argv[1], cache_dir=sys.argv[2])
+loaded = load_dataset(sys.argv[1], cache_dir=sys.argv[2])
 rows = [[r["curate_key"], r["image"].size[0], r["curate_rank"], r["curate_gain"]] for r in loaded["train"]]
 print(json.dumps([list(loaded), rows]))
 """
@@ -62,7 +62,7 @@ def test_labels_that_are_known_are_the_labels_of_datasets_and_of_pycocotools(tmp
     code = """
 import json, sys
 from datasets import load_dataset
-loaded = load_dataset("imagefolder", data_dir=sys.argv[1], cache_dir=sys.argv[2])["train"]
+loaded = load_dataset(sys.argv[1], cache_dir=sys.argv[2])["train"]
 print(json.dumps([[row["curate_key"], row["label"], row["image"].size[0]] for row in loaded]))
 """
     rows = run("datasets", code, tmp_path / "out", tmp_path / "cache")
@@ -87,7 +87,7 @@ def test_labels_written_by_datasets_come_back(tmp_path):
     code = """
 import json, sys
 from datasets import load_dataset
-loaded = load_dataset("imagefolder", data_dir=sys.argv[1], cache_dir=sys.argv[2])["train"].remove_columns("image")
+loaded = load_dataset(sys.argv[1], cache_dir=sys.argv[2])["train"].remove_columns("image")
 loaded = loaded.add_column("label", ["class " + key for key in loaded["curate_key"]])
 print(loaded.to_json(sys.argv[3]))
 """

@@ -75,7 +75,7 @@ def test_rows_without_labels_go_out_as_those_of_a_round_do(table, format):
 
     rows = pq.read_table(table).drop_columns(["label", "status", "error"]).slice(0, 5)
     pq.write_table(rows, "five.parquet")
-    export("five.parquet", name_of(format), to=format)
+    export("five.parquet", name_of(format), to=format, take="*")
     Path("round").mkdir()
     write_batch(rows, Path("round") / name_of(format), format)
     ours, theirs = ({p.relative_to(r): p.read_bytes() for p in [*r.rglob("*")] if p.is_file() and p.name != MANIFEST}
@@ -98,16 +98,16 @@ def test_images_inside_what_was_scored_are_found_by_key(table):
     assert "holds no path to any image; name what was scored with --source" in without.stderr
     result = run(*asked, "--source", "photos.parquet", "--key", "name")
     assert result.exit_code == 0, result.output
-    lines = [json.loads(line) for line in Path("out/train/metadata.jsonl").read_text("utf-8").split("\n") if line]
+    lines = [json.loads(line) for line in Path("out/metadata.jsonl").read_text("utf-8").split("\n") if line]
     for number, (key, line) in enumerate(zip(KEYS, lines, strict=False)):
         assert line["curate_key"] == key
-        assert (Path("out/train") / line["file_name"]).read_bytes() == picture(number, "JPEG")
+        assert (Path("out") / line["file_name"]).read_bytes() == picture(number, "JPEG")
     assert len(lines) == len(KEYS) - 1
 
 
 def test_links_point_to_the_files(table):
     assert run("t.parquet", "--to", "imagefolder", "--link", "symbolic", "-o", "out").exit_code == 0
-    links = [path for path in Path("out/train").iterdir() if path.is_symlink()]
+    links = [path for path in Path("out").rglob("*") if path.is_symlink()]
     assert len(links) == len(KEYS) - 1
     assert {link.resolve().parent for link in links} == {(table.parent / "i").resolve()}
 
@@ -115,7 +115,12 @@ def test_links_point_to_the_files(table):
 def test_a_dry_run_counts_and_writes_nothing_and_json_is_one_value(table):
     before = sorted(table.parent.iterdir())
     result = run("t.parquet", "--to", "imagefolder", "--dry-run", "--json")
-    assert json.loads(result.stdout) == {
+    shown = json.loads(result.stdout)
+    notes = shown.pop("notes")
+    assert notes[0] == "1 row left out, whose image could not be scored"
+    assert ["--classes" in note for note in notes[1:]] == [True, False]  # the table lists no classes
+    assert "--take" in notes[2]
+    assert shown == {
         "to": "imagefolder",
         "rows": len(KEYS) - 1,
         "labelled": len(labelled()),
@@ -124,7 +129,9 @@ def test_a_dry_run_counts_and_writes_nothing_and_json_is_one_value(table):
         "n_bytes": 0,
         "resumed": 0,
         "paths": [],
-        "notes": ["1 row left out, whose image could not be scored"],
+        "classes": CLASSES[:2],
+        "lacking": [],
+        "load": [],
     }
     assert "dry run: nothing was written" in run("t.parquet", "--to", "csv", "--dry-run").stdout
     assert sorted(table.parent.iterdir()) == before
@@ -193,7 +200,7 @@ def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
     assert result.exit_code == 0, result.output
     assert Path("x.tsv").read_text().startswith("cats/a b.jpg\tcat\ntest_1.jpg\tdog & co\n")
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
-    assert "| `tsv` | a line an image | `` |" in tables["formats"]()
+    assert "| `tsv` | a line an image |  |" in tables["formats"]()
     assert "tsv" in run("t.parquet", "--to", "no", "--dry-run").stderr
     told = runpy.run_path(str(ROOT / "curate/commands/export.py"))["To"].__metadata__[0].help
     assert "npy, lance, tsv" in told

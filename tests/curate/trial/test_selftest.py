@@ -63,7 +63,7 @@ def table(photos, tiny_checkpoint, tmp_path_factory):
 class Made:
     """Scores of a batch as a function of its pixels, at a side of 32."""
 
-    side = 32
+    side, white = 32, 65535
 
     def __init__(self, **columns):
         self.columns = columns

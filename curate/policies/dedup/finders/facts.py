@@ -32,6 +32,40 @@ class NotCompared:
 
 
 @dataclass(frozen=True)
+class EqualElsewhere:
+    """Files that go for an equal one in another folder, where nothing says which folder is preferred.
+
+    Attributes:
+        rows: how many.
+        dropped: key of the first.
+        kept: key of the one that stays in its place.
+    """
+
+    rows: int
+    dropped: str
+    kept: str
+
+
+@dataclass(frozen=True)
+class LooseGroups:
+    """Large groups of which most rows lie just above the threshold, as one template with other content does.
+
+    Attributes:
+        groups: how many.
+        rows: that go in them.
+        largest: rows of the largest.
+        finder: by which most of these rows go.
+        similarity: their median, in its unit.
+    """
+
+    groups: int
+    rows: int
+    largest: int
+    finder: str
+    similarity: float
+
+
+@dataclass(frozen=True)
 class PixelsRead:
     """Images that were read again, as another may have the same pixels.
 

@@ -30,6 +30,12 @@ def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[n
     return (view + VIEWS * (1 + int(holds) + 2 * packed)).astype(np.int32)
 
 
+def seen(code: int, views: Sequence[str]) -> tuple[str, bool]:
+    """Return the name of the view by which a pair matches, and whether one shows a part of the other."""
+    packed, view = divmod(code, VIEWS)
+    return views[view], bool(packed)
+
+
 def in_words(code: int, views: Sequence[str]) -> str:
     """Return how a pair matches, such as ``mirrored, a part of it: 88% of the width, at the left``; or an empty text.
 

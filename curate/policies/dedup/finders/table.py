@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.finders.crops import NearParts
+from curate.policies.dedup.finders.flat import without_flat
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import (
     ONE_VIEW,
@@ -109,11 +110,14 @@ def _near_duplicate(rows: Rows, threshold: float, options: Options) -> Search:
 def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
+    search: Search
     if options.kappa is not None:
-        return NearDistribution(rows, threshold, options.kappa)
-    if options.graph is not None:
-        return NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.hashes)
-    return NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)
+        search = NearDistribution(rows, threshold, options.kappa)
+    elif options.graph is not None:
+        search = NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.hashes)
+    else:
+        search = NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)
+    return without_flat(search, rows, "embedding")
 
 
 FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is told by the first

@@ -1,19 +1,28 @@
 """Who stays of several that are the same: criteria in order, and a hash of the key at the end."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import translate
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import is_less_certain, without_bounds
+from curate.columns import KEY, is_less_certain, without_bounds
+from curate.policies.dedup.finders.facts import EqualElsewhere
+from curate.policies.dedup.grouping.loss import FORMAT, JPEG, OF_DETAIL, OF_FIDELITY, detail, facts_in, fidelity
+from curate.policies.dedup.grouping.stars import Stars
+from curate.tables.digests import plain
+from curate.tables.keys import keys_at
 from curate.tables.rows import Rows
 from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-DEFAULT = "labelled,largest,certain,least-compressed"
+DEFAULT = "labelled,least-lost,least-lossy,least-compressed,certain"
+BEFORE = "labelled,largest,certain,least-compressed"  # the default in receipts of earlier versions
 MAX, MIN = "max:", "min:"
 
 
@@ -24,6 +33,7 @@ class Criterion:
     Attributes:
         typed: as on the command line.
         numbers: columns of numbers.
+        facts: columns of ``loss`` that the table has.
         present: columns of which only matters whether there is a value.
         value: rows -> shape (N,) float64.
     """
@@ -32,9 +42,12 @@ class Criterion:
     numbers: tuple[str, ...]
     present: tuple[str, ...]
     value: Callable[[Rows], NDArray[np.float64]]
+    facts: tuple[str, ...] = ()
 
 
 MEANINGS: dict[str, str] = {
+    "least-lost": "most pixels x bits of colour (24; grey 8, few colours 4, two 1); a quarter where heavily compressed",
+    "least-lossy": "lossless before JPEG, JPEG by its quality; a palette of colours counts as quality 60",
     "certain": "most certain: highest kappa, or lowest unc where there is no kappa",
     "largest": "most pixels",
     "least-compressed": "most bytes a pixel",
@@ -55,7 +68,7 @@ def parse_keep(text: str, table: Table, *, label: str | None) -> list[Criterion]
     Raises:
         InputError: for an unknown criterion, or a column that the table lacks.
     """
-    default = text == DEFAULT
+    default = text in (DEFAULT, BEFORE)
     criteria = []
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
@@ -81,7 +94,9 @@ def _possible(name: str, table: Table, label: str | None) -> bool:
         return label is not None and label in names
     if name == "certain":
         return _score(table) is not None
-    return {"width", "height"} <= set(names) and (name == "largest" or "n_bytes" in names)
+    if name == "least-lossy":
+        return bool({FORMAT, JPEG} & set(names))
+    return {"width", "height"} <= set(names) and (name != "least-compressed" or "n_bytes" in names)
 
 
 def _named(name: str, table: Table, label: str | None) -> Criterion:
@@ -100,6 +115,11 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
             )
         sign = -1.0 if is_less_certain(column) else 1.0
         return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column])
+    if name == "least-lost":
+        table.require(("width", "height"))
+        return Criterion(name, (), (), detail, facts_in(table, OF_DETAIL))
+    if name == "least-lossy":
+        return Criterion(name, (), (), fidelity, facts_in(table, OF_FIDELITY))
     needed = ("width", "height") if name == "largest" else ("width", "height", "n_bytes")
     table.require(needed)
     if name == "largest":
@@ -128,12 +148,16 @@ def _by_column(name: str, table: Table) -> Criterion:
 
 
 def keep_order(
-    rows: Rows, criteria: Sequence[Criterion], protected: NDArray[np.bool_] | None = None
+    rows: Rows,
+    criteria: Sequence[Criterion],
+    protected: NDArray[np.bool_] | None = None,
+    preferred: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return all rows, the one that stays first of any that are the same.
 
-    Protected rows come first, then the criteria decide in their order, rows without a value last in each, then the
-    hash of the key: so it is the same order on any machine and in whatever order the rows come.
+    Protected rows come first, then those that are preferred, shape (N,), lower before higher. Then the criteria decide
+    in their order, rows without a value last in each, then the hash of the key: so it is the same order on any machine
+    and in whatever order the rows come.
 
     Returns:
         Shape (N,) int64, a permutation.
@@ -142,6 +166,58 @@ def keep_order(
     for criterion in reversed(criteria):
         value = criterion.value(rows)
         keys.append(np.where(np.isnan(value), np.inf, -value))
+    if preferred is not None:
+        keys.append(preferred)
     if protected is not None:
         keys.append(~protected)
     return np.lexsort(keys).astype(np.int64)
+
+
+def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | None:
+    """Return for each row the place of the first pattern that its key matches, after the last where none does.
+
+    Args:
+        table: with ``key``.
+        globs: patterns such as ``sorted/*``, in which ``*`` matches slashes too and case counts; most preferred first.
+
+    Returns:
+        Shape (N,), or None without patterns.
+
+    Raises:
+        InputError: for a pattern that matches no key.
+    """
+    if not globs:
+        return None
+    patterns = [re.compile(translate(glob)) for glob in globs]
+    found = np.full(table.n_rows, len(globs))
+    start, example, unseen = 0, "", set(range(len(globs)))
+    for batch in table.batches([KEY]):
+        for row, key in enumerate(plain(batch.column(0)).cast(pa.string()).to_pylist(), start):
+            matched = [place for place, pattern in enumerate(patterns) if key is not None and pattern.match(key)]
+            if matched:
+                found[row] = matched[0]
+                unseen -= set(matched)
+            example = example or key or ""
+        start += batch.num_rows
+    if unseen:
+        glob = globs[min(unseen)]
+        raise InputError(
+            f"--prefer {glob!r} matches no key of {table.path}, where keys look like {example!r}; write a pattern of "
+            "whole keys, such as 'FOLDER/*', in quotes"
+        )
+    return found
+
+
+def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> list[EqualElsewhere]:
+    """Return how many rows go for an equal file of another folder, by their keys; an empty list where none does.
+
+    Args:
+        table: with ``key``.
+        stars: who belongs to whom.
+        outside: rows whose owner is a row of another table, which do not count, shape (N,) bool.
+    """
+    equal = [number for number, name in enumerate(stars.names) if name == "bytes"]
+    rows = np.flatnonzero(np.isin(stars.finder, equal) & ~outside)
+    pairs = zip(keys_at(table, rows).tolist(), keys_at(table, stars.owner[rows]).tolist(), strict=True)
+    apart = [(row, kept) for row, kept in pairs if row.rpartition("/")[0] != kept.rpartition("/")[0]]
+    return [EqualElsewhere(len(apart), *apart[0])] if apart else []

@@ -38,6 +38,7 @@ MEANINGS = {
     "finders": "which finders dropped its rows",
     "labels": "the different labels of its rows",
     "conflict": "whether there are two or more labels",
+    "lower_quality": "whether the row that stays has lost more than one that goes; null where the table does not tell",
 }
 SCHEMA = pa.schema(
     [
@@ -51,6 +52,7 @@ SCHEMA = pa.schema(
         pa.field("finders", pa.list_(pa.string())),
         pa.field("labels", pa.list_(pa.string())),
         pa.field("conflict", pa.bool_(), nullable=False),
+        pa.field("lower_quality", pa.bool_()),
     ]
 )
 
@@ -80,8 +82,12 @@ class Members:
         outside: NDArray[np.bool_],
         kept_key: pa.Array,
         texts: pa.ChunkedArray | None = None,
+        ranks: NDArray[np.int64] | None = None,
     ) -> pa.Table:
-        """Return one row for each group; see ``SCHEMA``. ``texts`` are the labels of all rows, null for none."""
+        """Return one row for each group; see ``SCHEMA``.
+
+        ``texts`` are the labels of all rows, null for none; ``ranks`` are lower the more a row has lost.
+        """
         number = self.group[self.rows]
         finder = stars.finder[self.rows]
         lead = self._kept_keys(table, outside, kept_key)
@@ -97,7 +103,7 @@ class Members:
             "finders": _lists(number, pa.array(stars.names, pa.string()), finder, len(self.size)),
         }
         labels, conflict = self._labels(texts)
-        columns |= {"labels": labels, "conflict": conflict}
+        columns |= {"labels": labels, "conflict": conflict, "lower_quality": self._lower(outside, ranks)}
         return pa.table({field.name: columns[field.name] for field in SCHEMA}, schema=SCHEMA)
 
     def _kept_keys(self, table: Table, outside: NDArray[np.bool_], kept_key: pa.Array) -> pa.Array:
@@ -108,6 +114,14 @@ class Members:
         mine = keys_at(table, own)[first]
         theirs = kept_key.take(pa.array(first)).to_numpy(zero_copy_only=False)
         return pa.array(np.where(outside[first], theirs, mine), pa.string())
+
+    def _lower(self, outside: NDArray[np.bool_], ranks: NDArray[np.int64] | None) -> pa.Array:
+        """Whether the row that stays has lost more than another of its group; null where that is not known."""
+        first = self.rows[self.start[:-1]]
+        if ranks is None or not len(first):
+            return pa.nulls(len(first), pa.bool_())
+        most = np.maximum.reduceat(ranks[self.rows], self.start[:-1])
+        return pa.array(ranks[first] < most, mask=outside[first])
 
     def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
         """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others.
@@ -151,6 +165,12 @@ class Members:
         code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
         lists = _lists(self.group[self.rows], encoded.dictionary.cast(pa.string()), code, n)
         return lists, pc.greater(pc.list_value_length(lists), 1)
+
+
+def count_lower(groups: pa.Table) -> int | None:
+    """Return how many groups keep a row of lower quality than one that goes; None where the table does not tell."""
+    lower = groups.column("lower_quality")
+    return int(pc.sum(lower).as_py() or 0) if not len(lower) or lower.null_count < len(lower) else None
 
 
 def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -22,6 +22,8 @@ from curate.policies.dedup.quality.audit import Drawn, Limit, audit_text, draw_p
 from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
 from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
 from curate.policies.dedup.request import CHAIN, DedupRequest
+from curate.policies.outputs import Files, Outputs
+from curate.tables.images import names_every_image
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
@@ -33,6 +35,7 @@ LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "n
 FEWEST, ASKED_AT_ONCE = 64, 4096  # rows asked about at a time
 MANY = 1_000_000  # pairs, from which fewer are asked about at a time
 ANSWERS, PAGE = "audit", "audit_page"  # pairs to judge, and the page to do it on
+AUDIT_FILES = {ANSWERS: "audit.csv", PAGE: "audit.html"}  # and how their names end
 MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
 
 
@@ -134,6 +137,38 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
     return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(asked) / len(stay) if len(stay) else 1.0)
 
 
+def loose_pairs(
+    table: Table, request: DedupRequest, stars: Stars, rows: NDArray[np.int64], *, n: int, seed: int
+) -> list[Drawn]:
+    """Draw pairs of some rows and those that stay in their place, for a person to judge; see ``draw_pairs``.
+
+    Args:
+        table: that was deduplicated.
+        request: what counts as the same.
+        stars: who belongs to whom.
+        rows: that go for a row of their own table, by finders some of which have a threshold.
+        n: pairs to draw.
+        seed: another seed draws others.
+    """
+    limits = {
+        name: Limit(value, FINDERS[name].higher)
+        for name, value in request.thresholds.items()
+        if FINDERS[name].threshold is not None
+    }
+    names = np.array(stars.names, object)[stars.finder[rows]]
+    judged = np.isin(names, list(limits))
+    rows, names = rows[judged], names[judged]
+    pairs = pa.table(
+        {
+            "key_a": pa.array(keys_at(table, stars.owner[rows]), pa.string()),
+            "key_b": pa.array(keys_at(table, rows), pa.string()),
+            "similarity": pa.array(stars.similarity[rows].astype(np.float32)),
+            "finder": pa.array(names, pa.string()),
+        }
+    )
+    return draw_pairs(pairs, limits, n, seed=seed)
+
+
 Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
 
@@ -191,21 +226,43 @@ def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str
     return {ANSWERS: answers, PAGE: page.encode()}
 
 
+def can_audit(request: DedupRequest, table: Table, out: str | AnyPath | None, *, overwrite: bool) -> bool:
+    """Return whether pairs to judge can be written though nobody asked: images are known, and no answers are lost.
+
+    Args:
+        request: what counts as the same.
+        table: that is deduplicated.
+        out: subset to write.
+        overwrite: whether files that exist are replaced.
+    """
+    judged = any(FINDERS[name].threshold is not None for name in request.thresholds)
+    if out is None or request.only_against or request.groups == CHAIN or not judged:
+        return False
+    paths = Outputs(out, Files(texts=AUDIT_FILES)).texts
+    if any(path.exists() for path in paths.values()) and (not overwrite or n_answers(paths[ANSWERS])):
+        return False
+    return request.source is not None or names_every_image(table)
+
+
+def n_answers(path: AnyPath) -> int:
+    """Return how many pairs of an audit a person has answered; 0 where there is no audit."""
+    if not path.is_file():
+        return 0
+    try:
+        with copied_here(path) as local:
+            answers = read_answers(local)
+    except InputError:
+        return 0
+    return sum(one.answer is not None for one in answers.judged)
+
+
 def refuse_answers(path: AnyPath) -> None:
     """Refuse to replace an audit in which a person has answered.
 
     Raises:
         InputError: if there is such a file.
     """
-    if not path.is_file():
-        return
-    try:
-        with copied_here(path) as local:
-            answers = read_answers(local)
-    except InputError:
-        return  # no audit
-    n = sum(one.answer is not None for one in answers.judged)
-    if n:
+    if n := n_answers(path):
         raise InputError(
             f"{path} holds {n:,} answers of a person, which --audit would replace; move it, or leave --audit out"
         )

@@ -131,7 +131,7 @@ class _Copier:
             return original, original.problem, False
         most, truncated = self.settings.max_pixels, self.settings.allow_truncated
         try:
-            pixels = decode_rgb(original.data, max_pixels=most, allow_truncated=truncated)
+            pixels = decode_rgb(original.data, max_pixels=most, allow_truncated=truncated, white=original.white)
         except DecodeError as error:
             return original, f"{error.status}: {error}", False
         return original, *shrunk(pixels)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from made import write_table
 
-from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
+from curate.policies.dedup.grouping.keep import BEFORE, DEFAULT, keep_order, parse_keep, preferred_rows
 from curate.tables.digests import tie_breaks
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -77,25 +77,47 @@ def test_certain_by_an_uncertainty_puts_the_lowest_first(tmp_path):
     assert parse_keep("certain", table, label=None)[0].typed == "certain (unc_b)"
 
 
-def test_the_default_is_labelled_largest_least_compressed_certain(table):
+def test_the_default_is_labels_then_what_was_lost_then_certainty(table):
     criteria = parse_keep(DEFAULT, table, label="label")
-    assert [each.typed.split()[0] for each in criteria] == ["labelled", "largest", "certain", "least-compressed"]
+    assert [each.typed.split()[0] for each in criteria] == ["labelled", "least-lost", "least-compressed", "certain"]
     assert order_of(table, DEFAULT) == [2, 0, 4, 1, 5, 3]
+
+
+def test_the_default_of_earlier_receipts_means_what_it_meant(table):
+    criteria = parse_keep(BEFORE, table, label="label")
+    assert [each.typed.split()[0] for each in criteria] == ["labelled", "largest", "certain", "least-compressed"]
+    assert parse_keep(BEFORE, table, label=None)[0].typed == "largest"
 
 
 def test_the_default_takes_only_what_the_table_has_columns_for(tmp_path):
     for names, expected in (
         ((), []),
         (("label",), ["labelled"]),
-        (("width", "height"), ["largest"]),
+        (("width", "height"), ["least-lost"]),
         (("width", "n_bytes"), []),
         (("unc_b",), ["certain (unc_b)"]),
-        (("height", "n_bytes", "width"), ["largest", "least-compressed"]),
+        (("height", "n_bytes", "width"), ["least-lost", "least-compressed"]),
     ):
         columns = {"other": pa.array(range(6))} | {name: COLUMNS[name] for name in names}
         table = open_table(write_table(tmp_path / f"{len(names)}{'-'.join(names)}.parquet", columns))
         label = "label" if "label" in names else None
         assert [each.typed for each in parse_keep(DEFAULT, table, label=label)] == expected
+
+
+def test_preferred_rows_come_before_the_criteria_the_first_pattern_first(table):
+    rows = read_rows(table, Needs(numbers=("width", "height")))
+    criteria = parse_keep("largest", table, label=None)
+    preferred = preferred_rows(table, ["k4", "k[03]"])
+    assert preferred.tolist() == [1, 2, 2, 1, 0, 2]
+    assert keep_order(rows, criteria, None, preferred).tolist() == [4, 0, 3, *hashed(1, 2), 5]
+    protected = np.array([False, False, True, False, False, False])
+    assert keep_order(rows, criteria, protected, preferred).tolist() == [2, 4, 0, 3, 1, 5]
+    assert preferred_rows(table, []) is None
+
+
+def test_a_pattern_that_matches_no_key_is_named_with_a_key(table):
+    with pytest.raises(InputError, match=r"--prefer 'sorted/\*' matches no key of .*'k0'"):
+        preferred_rows(table, ["k*", "sorted/*"])
 
 
 def test_protected_rows_come_first_in_the_order_of_the_criteria(table):
@@ -111,7 +133,7 @@ def test_a_row_whose_condition_is_unknown_is_not_protected(table):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("larges", "--keep takes certain, largest, least-compressed, labelled, max:COLUMN, min:COLUMN"),
+        ("larges", "--keep takes least-lost, least-lossy, certain, largest"),
         ("larges", "did you mean 'largest'"),
         ("max:yaer", "did you mean 'year'"),
         ("min:", "has no column ''"),

@@ -12,11 +12,11 @@ import pytest
 import curate
 from curate.commands.filter import filter_notes
 from curate.commands.verify_words import lines_of
-from curate.info import info
 from curate.policies.filter.rules import DropBottom, KeepTop, Maximum, Minimum, Where
 from curate.policies.verify import verify
 from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
+from curate.training.info import info
 from scoring.errors import InputError
 
 NAN = float("nan")

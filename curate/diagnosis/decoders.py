@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 from PIL import Image, features
 
-from curate.doctor.contract import PROBLEM, Finding
+from curate.diagnosis.contract import PROBLEM, Finding
 from scoring.images import Preprocessing, decode
 from scoring.images.sniff import DECODED
 

@@ -14,9 +14,9 @@ import pytest
 from commandline import run
 from PIL import Image
 
-from curate.doctor import decoders, machine, models, software, speed
-from curate.doctor.contract import NOTE, PROBLEM, Finding
-from curate.doctor.run import examine
+from curate.diagnosis import decoders, machine, models, software, speed
+from curate.diagnosis.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.run import examine
 from scoring.images.sniff import DECODED
 
 SECRET = "hunter2"

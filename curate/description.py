@@ -9,12 +9,14 @@ import pyarrow.compute as pc
 from curate.columns import STATUS, describe
 from curate.manifest.store_path import AnyPath, StorePath, path_to_read
 from curate.policies.receipts import read_step
+from curate.tables.classes import CLASSES, class_list, lists_of
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
+from scoring.lookup import told
 
 DECISION = "decision"
-NOT_SETTINGS = ("kind", "curate", "columns", "model", "policy")
+NOT_SETTINGS = ("kind", "curate", "columns", "model", "policy", CLASSES)
 
 
 @dataclass
@@ -36,8 +38,8 @@ class Description:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def info(path: str | Path | StorePath) -> Description:
-    """Say what a file is; only headers and the status column are read.
+def describe_file(path: str | Path | StorePath) -> Description:
+    """Return what a file is; only headers and the columns of status and classes are read.
 
     Args:
         path: Parquet file or folder of parts, receipt (``.json``) or checkpoint (``.safetensors``).
@@ -55,6 +57,21 @@ def info(path: str | Path | StorePath) -> Description:
     if place.is_file() and place.suffix != ".parquet" and not _is_parquet(place):
         raise InputError(f"expected a table (.parquet), a receipt (.json) or a checkpoint (.safetensors), got {path}")
     return _table(open_table(place))
+
+
+def _classes(table: Table) -> dict[str, str]:
+    """Return, by column, how many classes are listed, their names, and those that no row has."""
+    lists = lists_of(table)
+    found: dict[str, set[str]] = {name: set() for name in lists}
+    for batch in table.batches(list(lists)) if lists else ():
+        for name, seen in found.items():
+            seen.update(class_list(table, name).texts(batch.column(name)).unique().drop_null().to_pylist())
+    said = {}
+    for name, names in lists.items():
+        lacking = [each for each in names if each not in found[name]]
+        none = f"; no row of {told(lacking)}" if lacking else ""
+        said[name] = f"{len(names):,}: {told(names)}{none}"
+    return said
 
 
 def _is_parquet(path: Path) -> bool:
@@ -77,6 +94,7 @@ def _table(table: Table) -> Description:
         "model": metadata.get("model"),
         "policy": metadata.get("policy"),
         **{name: value for name, value in metadata.items() if name not in NOT_SETTINGS},
+        CLASSES: _classes(table) or None,
     }
     counted = next((name for name in (DECISION, STATUS) if name in table.schema.names), None)
     return Description(

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from curate.doctor.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.contract import NOTE, PROBLEM, Finding
 from curate.version import __version__
 
 DISTRIBUTION = "kappa-curate"

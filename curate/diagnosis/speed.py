@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from curate.doctor.contract import NOTE, PROBLEM, Finding
-from curate.doctor.machine import usable_cores
+from curate.diagnosis.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.machine import usable_cores
 from scoring.backends import BACKENDS, TORCH
 from scoring.checkpoint import DEFAULT, load_model
 from scoring.errors import InputError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from curate.doctor.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.contract import NOTE, PROBLEM, Finding
 from scoring.folded import has_bfloat16
 
 GB = 1e9

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from curate.doctor.contract import PROBLEM, Finding
+from curate.diagnosis.contract import PROBLEM, Finding
 from scoring.checkpoint import DEFAULT, parts_of, read_header, shipped_models
 from scoring.errors import InputError
 

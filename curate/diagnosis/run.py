@@ -1,0 +1,58 @@
+"""All checks, in the order in which they are shown."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from curate.diagnosis import decoders, machine, models, software, speed
+from curate.diagnosis.contract import Finding
+from scoring.errors import InputError
+
+SECONDS = 10.0  # that the speed test takes
+
+
+def doctor(
+    folder: str | Path = Path(),
+    *,
+    seconds: float = SECONDS,
+) -> list[Finding]:
+    """Return what this machine and this installation can do, how fast, and what to change.
+
+    Args:
+        folder: where output would go; a small file is written to it and removed.
+        seconds: of the speed test; 0 leaves it out.
+
+    Raises:
+        InputError: for a folder that is none.
+    """
+    require_target(Path(folder))
+    return list(examine(Path(folder), seconds=seconds))
+
+
+def require_target(folder: Path) -> None:
+    """Raise ``InputError`` for a folder that is none."""
+    if not folder.is_dir():
+        raise InputError(f"expected a folder that output would go to, got {folder}, which is none; name another")
+
+
+def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[Finding]:
+    """Yield what every check finds, as it is found.
+
+    Args:
+        folder: where output would go; a small file is written to it and removed.
+        seconds: of the speed test; 0 leaves it out.
+    """
+    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+        software.packages,
+        software.environment,
+        machine.processors,
+        machine.memory,
+        machine.cards,
+        lambda: machine.disks(folder),
+        decoders.decoders,
+        models.models,
+        software.extras,
+    )
+    for check in checks:
+        yield from check()
+    if seconds > 0:
+        yield from speed.speed(seconds)

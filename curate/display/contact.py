@@ -1,0 +1,121 @@
+"""`curate.sheet`: a contact sheet of both ends of a column, and of both sides of a filter's cut."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.columns import describe
+from curate.counted import counted
+from curate.display.picture import check_picture, save_picture
+from curate.display.rank import RANK, Cut, Extremes, around_cut, extremes
+from curate.display.sheet import contact_sheet, refuse_too_many
+from curate.display.tiles import tiles
+from curate.manifest import SourceOptions
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+ENDS = {"less certain": "least certain, ", "more certain": "most certain, "}
+OPPOSITE = {"less certain": "more certain", "more certain": "less certain"}
+FRAMES = {"keep": "green", "drop": "red", "undecided": "orange", "failed": "gray"}
+
+
+@dataclass(frozen=True)
+class SheetResult:
+    """A contact sheet that was drawn.
+
+    Attributes:
+        picture: its file.
+        column: by which rows are sorted.
+        top: images with the highest values.
+        bottom: images with the lowest values.
+        sections: heading -> images beneath it.
+    """
+
+    picture: Path
+    column: str
+    top: int
+    bottom: int
+    sections: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {"picture": str(self.picture), "column": self.column, "sections": self.sections}
+
+
+def sheet(
+    table: str | Path,
+    out: str | Path,
+    *,
+    source: str | None = None,
+    root: str | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    column: str | None = None,
+    top: int = 30,
+    bottom: int = 30,
+    columns: int = 10,
+    decisions: str | Path | None = None,
+    overwrite: bool = False,
+) -> SheetResult:
+    """Draw a contact sheet of the highest and the lowest values of a column.
+
+    Args:
+        table: a scored table.
+        out: the picture, such as ``NAME.png``.
+        source: what was scored, for tables that name no files.
+        root: where relative paths of the source start.
+        key: column of keys in the source.
+        path_column: column of paths in the source.
+        image_column: column of images in the source.
+        column: to sort by; None for ``unc_fitted``, else that of the model's own method.
+        top: images with the highest values.
+        bottom: images with the lowest values.
+        columns: images a row.
+        decisions: ``NAME.decisions.parquet`` of `curate.filter`, for both sides of its cut too.
+        overwrite: replace a picture that is there.
+
+    Raises:
+        InputError: for a table, column or place that cannot be used, or where there is nothing to draw.
+    """
+    out = Path(out)
+    check_picture(out, overwrite=overwrite)
+    opened = open_table(table, require=["key"])
+    found = extremes(opened, column, top=top, bottom=bottom)
+    if not found.top and not found.bottom:
+        raise InputError(
+            f"expected rows with a value in {found.column} and --top or --bottom above 0, got none to draw; name "
+            "another --column"
+        )
+    cut = None if decisions is None else around_cut(opened, open_table(decisions), found.top + found.bottom)
+    sections = [*_ends(found), *([] if cut is None else _sides(cut))]
+    rows = [row for _, each in sections for row in each]
+    refuse_too_many(len(rows))
+    where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
+    frames = {} if cut is None else {row: FRAMES[decision] for row, decision in cut.decision.items()}
+    pictures = tiles(opened, rows, found.column, source=source, options=where, frames=frames)
+    drawn = contact_sheet(
+        [(title, [pictures[row] for row in each]) for title, each in sections if each], columns=columns
+    )
+    save_picture(drawn, out, overwrite=overwrite)
+    counts = {name: len(each) for name, each in sections}
+    return SheetResult(out, found.column, len(found.top), len(found.bottom), counts)
+
+
+def _ends(found: Extremes) -> list[tuple[str, list[int]]]:
+    """Headings with their rows: both ends of a column, in words where it says how certain a row is."""
+    if found.column == RANK:
+        return [(f"the first {len(found.bottom):,} of {counted(found.n, 'row')} by rank", found.bottom)]
+    high = describe(found.column).higher
+    sides = (("highest", found.top, high), ("lowest", found.bottom, OPPOSITE.get(high, "")))
+    return [
+        (f"{ENDS.get(word, '')}{side} {found.column}: {len(rows):,} of {counted(found.n, 'row')}", rows)
+        for side, rows, word in sides
+    ]
+
+
+def _sides(cut: Cut) -> list[tuple[str, list[int]]]:
+    return [
+        (f"just dropped: the nearest to the cut of {counted(cut.n_dropped, 'dropped row')}", cut.dropped),
+        (f"just kept: the nearest to the cut of {counted(cut.n_kept, 'kept row')}", cut.kept),
+    ]

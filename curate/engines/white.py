@@ -1,0 +1,138 @@
+"""Which value of 16-bit images is white: found for a whole source, never for one image, and checked after a run."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.manifest import Manifest, ReadError
+from curate.manifest.ahead import ahead
+from curate.manifest.contract import Reader
+from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.images.deep import WHITE, may_be_deep, white_for
+
+RUNS, IN_A_RUN = 8, 4  # of rows that are neighbours, which cost less than as many here and there
+FEWEST = 8  # images of 16 bits, from which the values say what is white: a few may just be dark
+_SPANS, _SPAN = 16, 4096  # of a source whose names are read: a table may have many columns beside
+_EIGHT_BITS = r"(?i)\.(jpe?g|jpe|jfif|webp|gif|bmp|dib)$"  # names of files that hold no more
+_SMALL = Preprocessing(32, resize=32)
+
+
+@dataclass(frozen=True)
+class FoundWhite:
+    """What the images of a source say of their white.
+
+    Attributes:
+        white: the value that is white in images of 16 bits.
+        n: images of 16 bits that were looked at.
+        highest: the largest value among them; 0 where there are none.
+    """
+
+    white: int = WHITE
+    n: int = 0
+    highest: int = 0
+
+    def words(self) -> list[str]:
+        """Return a line where the white is not that of 16 bits."""
+        if self.white == WHITE:
+            return []
+        bits = self.white.bit_length()
+        return [
+            f"16-bit images: the {self.n} looked at hold values up to {self.highest:,} of {WHITE:,}, so {self.white:,} "
+            f"({bits} bits) is read as white; --white {WHITE} reads them by their 16 bits"
+        ]
+
+
+def find_white(manifest: Manifest, workers: int | None = None) -> FoundWhite:
+    """Return the white of a source: the lowest of 8, 10, 12, 14 and 16 bits that holds what its images hold.
+
+    Up to 32 images are read, spread over those whose names do not exclude 16 bits, and decoded where they hold 16.
+    Fewer than 8 of these decide nothing. An image that cannot be read or decoded is passed over: scoring it says why.
+
+    Args:
+        manifest: the source.
+        workers: decoding threads; by default one a core.
+    """
+    with ThreadPoolExecutor(workers) as pool:
+        readers = ahead(_readers(manifest), manifest.connections)
+        found = [highest for highest in pool.map(_highest, readers) if highest is not None]
+    highest = max(found, default=0)
+    return FoundWhite(white_for(highest) if len(found) >= FEWEST else WHITE, len(found), highest)
+
+
+def _readers(manifest: Manifest) -> Iterator[Reader]:
+    places = _candidates(manifest)
+    n = min(len(places), RUNS * IN_A_RUN)
+    runs = -(-n // IN_A_RUN)
+    for run in range(runs):
+        start = run * (len(places) - IN_A_RUN) // max(1, runs - 1) if len(places) > n else run * IN_A_RUN
+        for place in places[start : start + IN_A_RUN].tolist():
+            yield from manifest.readers(place, place + 1)
+
+
+def _candidates(manifest: Manifest) -> NDArray[np.int64]:
+    """Return rows whose image may be of 16 bits, by the name of its file, of parts spread over the source."""
+    found, n = [np.zeros(0, np.int64)], manifest.n_rows
+    starts = range(0, n, _SPAN) if n <= _SPANS * _SPAN else np.linspace(0, n - _SPAN, _SPANS).astype(int).tolist()
+    for start in starts:
+        rows = manifest.rows(start, min(start + _SPAN, n))
+        names = pc.coalesce(rows.column("uri"), rows.column("key").cast(rows.schema.field("uri").type))
+        excluded = pc.fill_null(pc.match_substring_regex(names, _EIGHT_BITS), False)
+        found.append(start + np.flatnonzero(~excluded.to_numpy(zero_copy_only=False)))
+    return np.concatenate(found)
+
+
+def _highest(read: Callable[[], bytes]) -> int | None:
+    """Return the largest value of an image of 16 bits; None for any other, and one that cannot be had."""
+    try:
+        data = read()
+    except ReadError:
+        return None
+    return decode(data, _SMALL).highest if may_be_deep(data) else None
+
+
+@dataclass
+class DeepImages:
+    """The images of 16 bits of a shard, counted while they pass.
+
+    Attributes:
+        n: how many.
+        highest: the largest value among them.
+    """
+
+    n: int = 0
+    highest: int = 0
+
+    def watched(self, images: Iterable[DecodedImage]) -> Iterator[DecodedImage]:
+        """Yield images as they are."""
+        for image in images:
+            if image.highest is not None:
+                self.n, self.highest = self.n + 1, max(self.highest, image.highest)
+            yield image
+
+
+def white_notes(n: int, highest: int, white: int) -> list[str]:
+    """Return a line where the white of a run does not suit its images.
+
+    Args:
+        n: images of 16 bits.
+        highest: the largest value among them.
+        white: by which they were read.
+    """
+    better = white_for(highest)
+    images = counted(n, "image is", "images are")
+    if n and highest > white:
+        return [
+            f"{images} of 16 bits, with values up to {highest:,}: above {white:,} all was read as white, which the "
+            f"column error says of each such image; score again with --white {better}"
+        ]
+    if n and better < white:
+        return [
+            f"{images} of 16 bits, and no value is above {highest:,} of {white:,}: all are nearly black; where they "
+            f"hold {better.bit_length()} bits, score again with --white {better}"
+        ]
+    return []

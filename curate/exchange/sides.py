@@ -1,0 +1,94 @@
+"""Sides of an export, train, val and test: by a column, or a share of every class held out by a hash of the keys."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.tables.digests import tie_breaks
+from scoring.errors import InputError
+
+SPLIT = "split"  # the column of sides, unless the user names another
+SIDES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
+         "test": "test", "testing": "test"}  # fmt: skip
+TRAIN, VAL, TEST = "train", "val", "test"
+THEIR_NAMES = {VAL: "validation"}  # of sides, where `datasets` has another name
+HELD_OUT = 0.2  # share of each class that becomes val where no column says
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Which side each row is on.
+
+    Attributes:
+        column: of sides; None where none is used.
+        names: of the sides that have rows, in the order train, val, test; empty for an export without sides.
+        bounds: class -> largest hash of a key that is held out; empty where a column says.
+    """
+
+    column: str | None = None
+    names: tuple[str, ...] = ()
+    bounds: Mapping[str | None, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def by_column(cls, column: str, values: Iterable[str | None]) -> "Sides":
+        """Return the sides that the values of a column name.
+
+        Raises:
+            InputError: for a value that is no side.
+        """
+        given = list(values)
+        strange = [value for value in given if value not in SIDES]
+        if strange:
+            raise InputError(
+                f"--per {column}: expected train, val or test, got {strange[0]!r}; name a column of sides, and that of "
+                "the classes with --label"
+            )
+        found = {SIDES[str(value)] for value in given}
+        return cls(column, tuple(side for side in (TRAIN, VAL, TEST) if side in found))
+
+    @classmethod
+    def held_out(cls, hashes: Mapping[str | None, NDArray[np.uint64]]) -> "Sides":
+        """Return sides that hold out a fifth of every class, of two images at least one.
+
+        Args:
+            hashes: class -> hashes of its keys.
+
+        Raises:
+            InputError: if no class has two images.
+        """
+        bounds = {}
+        for name, each in hashes.items():
+            if len(each) > 1:
+                most = max(1, round(HELD_OUT * len(each)))
+                bounds[name] = int(np.partition(each, most - 1)[most - 1])
+        if not bounds:
+            raise InputError(
+                "expected two images of some class, one to hold out, got one of each; name a column of sides with --per"
+            )
+        return cls(None, (TRAIN, VAL), bounds)
+
+    def of(self, keys: Sequence[str], classes: Sequence[str | None], values: Sequence[str | None]) -> list[str]:
+        """Return the side of each row; empty text in an export without sides.
+
+        Args:
+            keys: of the rows.
+            classes: of the rows.
+            values: of the column of sides.
+        """
+        if not self.names:
+            return [""] * len(keys)
+        if self.column is not None:
+            return [SIDES[str(value)] for value in values]
+        hashes = side_hashes(keys).tolist()
+        return [
+            VAL if hash_ <= self.bounds.get(name, -1) else TRAIN for hash_, name in zip(hashes, classes, strict=True)
+        ]
+
+
+def side_hashes(keys: Iterable[str]) -> NDArray[np.uint64]:
+    """Return the hash of each key by which rows are held out."""
+    return tie_breaks([key.encode() for key in keys], seed=SEED)

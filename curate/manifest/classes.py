@@ -1,0 +1,100 @@
+"""Lists of class names in the metadata of a Parquet file: ours, and `ClassLabel` of Hugging Face `datasets`."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scoring.errors import InputError
+
+CLASSES = "classes"  # in our metadata: column -> names of its classes, in the order that numbers them
+OURS, THEIRS = b"curate", b"huggingface"
+CLASS_LABEL = "ClassLabel"
+NO_LABEL = -1  # what `datasets` stores where a class is not known
+ClassLists = dict[str, tuple[str, ...]]
+
+
+def class_lists(schema: pa.Schema, where: object) -> ClassLists:
+    """Return the names of the classes by column, for every column of which the file lists them.
+
+    Args:
+        schema: of the file, with its metadata.
+        where: the file, for messages.
+
+    Raises:
+        InputError: if our own list is not one.
+    """
+    noted = _json(schema, OURS).get(CLASSES, {})
+    lists = {name: _names(names) for name, names in noted.items()} if isinstance(noted, dict) else {"": ()}
+    if not all(lists.values()):
+        raise InputError(f"{where} has lists of classes in its metadata that are no lists of names; write it again")
+    return {**class_labels(schema), **{name: names for name, names in lists.items() if name in schema.names}}
+
+
+def class_labels(schema: pa.Schema) -> ClassLists:
+    """Return the names of the classes by column, of columns of whole numbers whose numbers are places in a list.
+
+    Metadata that is not as `datasets` writes it names nothing.
+
+    >>> features = {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}
+    >>> note = json.dumps({"info": {"features": features}})
+    >>> class_labels(pa.schema([("label", pa.int64())], {"huggingface": note}))
+    {'label': ('cat', 'dog')}
+    """
+    info = _json(schema, THEIRS).get("info")
+    features = info.get("features") if isinstance(info, dict) else None
+    found = {
+        name: _names(feature.get("names"))
+        for name, feature in (features.items() if isinstance(features, dict) else ())
+        if isinstance(feature, dict) and feature.get("_type") == CLASS_LABEL
+    }
+    whole = {field.name for field in schema if pa.types.is_integer(field.type)}
+    return {name: names for name, names in found.items() if names and name in whole}
+
+
+def _json(schema: pa.Schema, key: bytes) -> dict[str, object]:
+    try:
+        value = json.loads((schema.metadata or {}).get(key, b"{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """Return a list of different names; empty where the value is none."""
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+        return ()
+    return tuple(value) if len(set(value)) == len(value) else ()
+
+
+def with_text(schema: pa.Schema, labels: Mapping[str, Sequence[str]]) -> pa.Schema:
+    """Return the schema with text in place of the numbers of classes."""
+    return pa.schema([field.with_type(pa.string()) if field.name in labels else field for field in schema])
+
+
+def named(values: pa.Array | pa.ChunkedArray, names: Sequence[str], column: str, where: object) -> pa.Array:
+    """Return the names of classes by their numbers, as text; null for null and for -1.
+
+    Args:
+        values: whole numbers.
+        names: of the classes.
+        column: of the values, for messages.
+        where: the file, for messages.
+
+    Raises:
+        InputError: for a number that is no place in the list.
+
+    >>> named(pa.array([1, -1, None]), ["cat", "dog"], "label", "t.parquet").to_pylist()
+    ['dog', None, None]
+    """
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
+    outside = (numbers < NO_LABEL) | (numbers >= len(names))
+    if outside.any():
+        raise InputError(
+            f"expected numbers of classes from 0 to {len(names) - 1} in column {column!r} of {where}, whose metadata "
+            f"names {len(names):,} of them, got {numbers[outside][0]}; write the table again with all names"
+        )
+    absent = array.is_null().to_numpy(zero_copy_only=False) | (numbers == NO_LABEL)
+    return pa.array(names, pa.string()).take(pa.array(numbers, pa.int64(), mask=absent))

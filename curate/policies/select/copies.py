@@ -1,0 +1,92 @@
+"""Picks that are copies of an earlier pick, or of a labelled row: no strategy looks for them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import SIGNATURE
+from curate.counted import counted
+from curate.policies.dedup.finders.table import FINDERS
+from curate.tables.images import SHA256
+from curate.tables.keys import keys_at
+from curate.tables.signatures import signature_matrix
+from curate.tables.table import Table
+
+MOST = 20_000  # picks and labelled rows that are compared with one another
+BLOCK = 1024  # picks at a time
+ALIKE = FINDERS["signature"].threshold or 1.0  # what ``curate dedup`` calls the same
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Picks that show what an earlier pick or a labelled row shows.
+
+    Attributes:
+        n: how many.
+        of: picks in all.
+        key: of the first of them; None where there is none.
+        earlier: of the row that it is a copy of; likewise.
+    """
+
+    n: int
+    of: int
+    key: str | None = None
+    earlier: str | None = None
+
+    def words(self) -> list[str]:
+        """Return a caution where there are any."""
+        if not self.n:
+            return []
+        copies = counted(self.n, f"of {self.of:,} picks is a copy", f"of {self.of:,} picks are copies")
+        return [
+            f"{copies} of an earlier pick or of a labelled row (equal files, or a cosine of signatures of {ALIKE:g} or "
+            f"more), such as {self.key} of {self.earlier}: drop copies by curate dedup first"
+        ]
+
+
+def find_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray[np.int64]) -> Copies | None:
+    """Return how many picks are copies, as ``curate dedup`` finds them by default.
+
+    Args:
+        table: that was picked from.
+        picks: rows in the order picked, shape (K,).
+        labelled: rows that are labelled already, shape (L,).
+
+    Returns:
+        None where the table tells no copies, or there are more than 20,000 rows to compare.
+    """
+    columns = [name for name in (SHA256, SIGNATURE) if name in table.schema.names]
+    rows = np.concatenate([labelled, picks])
+    if not columns or len(rows) > MOST:
+        return None
+    values = table.take(rows, columns)
+    owner = np.full(len(rows), -1)
+    if SIGNATURE in columns:
+        owner = _by_signature(signature_matrix(values.column(SIGNATURE)), len(labelled))
+    if SHA256 in columns:
+        first: dict[str, int] = {}
+        for place, digest in enumerate(values.column(SHA256).to_pylist()):
+            if digest is not None and first.setdefault(digest, place) != place:
+                owner[place] = first[digest]
+    owner[: len(labelled)] = -1
+    copies = np.flatnonzero(owner >= 0)
+    if not len(copies):
+        return Copies(0, len(picks))
+    key, earlier = keys_at(table, rows[[copies[0], owner[copies[0]]]]).tolist()
+    return Copies(len(copies), len(picks), key, earlier)
+
+
+def _by_signature(signatures: NDArray[np.int8], start: int) -> NDArray[np.int64]:
+    """Return the first row before each of the rows from ``start`` on that looks the same, -1 for none; shape (N,)."""
+    wide = signatures.astype(np.float32)
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    unit = np.divide(wide, length, out=np.zeros_like(wide), where=length > 0)
+    owner = np.full(len(unit), -1)
+    for low in range(start, len(unit), BLOCK):
+        high = min(low + BLOCK, len(unit))
+        near = unit[low:high] @ unit[:high].T >= np.float32(ALIKE)
+        near &= np.arange(high) < np.arange(low, high)[:, None]
+        found = near.any(1)
+        owner[low:high][found] = near[found].argmax(1)
+    return owner

@@ -1,0 +1,218 @@
+"""The classes of a column: listed in the table's metadata, so that a class has the same number in every subset."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.columns import LABEL, OWN, describe
+from curate.manifest.classes import CLASSES as CLASSES  # under which name lists stand in the metadata of a table
+from curate.manifest.classes import ClassLists, class_labels, class_lists, named
+from curate.manifest.store_path import path_to_read
+from curate.manifest.text import read_text
+from curate.tables.arrays import texts
+from curate.tables.digests import is_text, plain
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+from scoring.lookup import closest, told
+
+MOST_LABELS = 100_000  # classes of the column `label` that are listed
+MOST_CLASSES = 1_000  # of any other column of text, whose values come twice or more on average
+MOST_COLUMNS = 64  # other columns of text that are looked at
+MOST_NAMES = 10_000  # listed of all other columns together: metadata is read whenever a table is opened
+FLAG = "--classes"
+FILES = (".txt", ".csv", ".names", ".parquet", ".pq")  # what the name of a file that was meant ends in
+
+
+def lists_of(table: Table) -> ClassLists:
+    """Return the names of the classes by column, as the metadata of a table lists them."""
+    return class_lists(table.schema.with_metadata(table.file_metadata), table.path)
+
+
+def lists_for_subset(table: Table) -> ClassLists:
+    """Return the lists that a subset of the table records: those of its metadata, else those of its rows."""
+    if CLASSES in table.metadata:
+        return lists_of(table)
+    columns = class_columns(table.schema, lists_of(table))
+    batches = (pa.Table.from_batches([batch]) for batch in table.batches(columns)) if columns else ()
+    return {**found_lists(batches), **lists_of(table)}
+
+
+def class_columns(schema: pa.Schema, listed: Collection[str]) -> list[str]:
+    """Return the columns that may hold classes, of which nothing lists the names yet."""
+    own = [field for field in schema if describe(field.name) is OWN and field.name not in listed]
+    label = [field.name for field in own if field.name == LABEL and _holds_classes(field.type)]
+    return [*label, *[field.name for field in own if field.name != LABEL and is_text(field.type)][:MOST_COLUMNS]]
+
+
+def _holds_classes(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind))
+
+
+def found_lists(pieces: Iterable[pa.Table]) -> ClassLists:
+    """Return the values of columns where they are few enough to be classes: text and numbers in their own order.
+
+    Args:
+        pieces: of the columns that ``class_columns`` names, in the order of the rows.
+    """
+    seen: dict[str, pa.Array] = {}
+    rows: dict[str, int] = {}
+    gone: set[str] = set()
+    for piece in pieces:
+        for name in (name for name in piece.column_names if name not in gone):
+            values = plain(piece[name].combine_chunks())
+            rows[name] = rows.get(name, 0) + len(values) - values.null_count
+            new = pc.unique(values)
+            seen[name] = pc.unique(pa.concat_arrays([seen[name], new])) if name in seen else new
+            if len(seen[name]) > (MOST_LABELS if name == LABEL else MOST_CLASSES) or not _is_whole(seen[name]):
+                gone.add(name)
+    found: ClassLists = {}
+    room = MOST_NAMES
+    for name in (name for name in seen if name not in gone):
+        names = ordered_names(seen[name])
+        is_listed = name == LABEL or (2 * len(names) <= rows[name] and len(names) <= room)
+        if names and is_listed:
+            found[name] = names
+            room -= 0 if name == LABEL else len(names)
+    return found
+
+
+def _is_whole(values: pa.Array) -> bool:
+    """Return whether values can be classes: floats only where they are whole numbers."""
+    if not pa.types.is_floating(values.type):
+        return True
+    numbers = values.cast(pa.float64()).drop_null()
+    return bool(pc.all(pc.or_(pc.is_nan(numbers), pc.equal(numbers, pc.trunc(numbers)))).as_py() in (True, None))
+
+
+def ordered_names(values: pa.Array) -> tuple[str, ...]:
+    """Return different values as names, without what is no value, in the order of ``in_order``."""
+    return in_order(texts(values).drop_null().unique().to_pylist(), values.type)
+
+
+def in_order(names: Iterable[str], kind: pa.DataType) -> tuple[str, ...]:
+    """Return names in the order of the values that they stand for.
+
+    Args:
+        names: of values of a column.
+        kind: type of the column: numbers are sorted as numbers.
+
+    >>> in_order(["10", "2"], pa.int64()), in_order(["10", "2"], pa.string())
+    (('2', '10'), ('10', '2'))
+    """
+    key = int if pa.types.is_integer(kind) else float if pa.types.is_floating(kind) else None
+    return tuple(sorted(names, key=key))
+
+
+@dataclass(frozen=True)
+class ClassList:
+    """The classes of a column, whichever rows are at hand.
+
+    Attributes:
+        column: of the labels.
+        names: all of them, in the order that numbers them; empty where nothing lists them.
+        source: what lists them, for messages.
+        numbered: names that the numbers in the column stand for, from 0; empty for a column that holds names.
+    """
+
+    column: str
+    names: tuple[str, ...] = ()
+    source: str = ""
+    numbered: tuple[str, ...] = ()
+
+    def texts(self, values: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Return the class of each row as text; null where it has none."""
+        array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        if self.numbered:
+            return named(plain(array), self.numbered, self.column, self.source or "the table").cast(pa.large_string())
+        return texts(array)
+
+    def complete(self, found: Collection[str], kind: pa.DataType) -> tuple[str, ...]:
+        """Return all names in their order: those listed, or those found where nothing lists them.
+
+        Args:
+            found: classes of the rows at hand.
+            kind: type of the column.
+
+        Raises:
+            InputError: for a class that is not in the list; numbers of others would shift.
+        """
+        if not self.names:
+            return in_order(found, kind)
+        listed = set(self.names)
+        strange = [name for name in found if name not in listed]
+        if strange:
+            raise InputError(
+                f"expected a class of {self.source} in column {self.column!r} ({told(self.names, strange[0])}), got "
+                f"{strange[0]!r}{closest(strange[0], self.names)}; list all of them with {FLAG}"
+            )
+        return self.names
+
+
+NO_CLASSES = ClassList("")
+
+
+def class_list(table: Table, column: str, classes: str | Path | Sequence[str] | None = None) -> ClassList:
+    """Return the classes of a column of a table.
+
+    Names that are given for a column of whole numbers are those of its numbers, from 0, unless they are numbers.
+
+    Args:
+        table: that holds the column.
+        column: of labels.
+        classes: their names, as ``read_classes`` takes them; None for those in the table's metadata.
+
+    Raises:
+        InputError: if ``classes`` names none.
+    """
+    numbered = class_labels(table.schema.with_metadata(table.file_metadata))
+    if classes is None:
+        names = lists_of(table).get(column, ())
+        return ClassList(column, names, f"the metadata of {table.path}" if names else "", numbered.get(column, ()))
+    names = read_classes(classes, column)
+    is_whole = pa.types.is_integer(table.schema.field(column).type)
+    stands_for = names if is_whole and not any(name.lstrip("-").isdecimal() for name in names) else ()
+    return ClassList(column, names, FLAG, numbered.get(column, stands_for))
+
+
+def read_classes(classes: str | Path | Sequence[str], column: str = LABEL) -> tuple[str, ...]:
+    """Return the names of classes, in the order that numbers them.
+
+    Args:
+        classes: names with commas between them; a text file with a name a line; a table, for all classes of its column;
+            or the names themselves in a sequence.
+        column: of the table.
+
+    Raises:
+        InputError: for a name that is empty or comes twice, a file that is not there, or a table without the column.
+
+    >>> read_classes("cat, dog")
+    ('cat', 'dog')
+    """
+    given = _typed_names(str(classes), column) if isinstance(classes, str | Path) else classes
+    names = [str(name) for name in given]
+    twice = next((name for name in names if names.count(name) > 1), None) if len(names) < 1000 else None
+    if not names or twice is not None or not all(names) or len(set(names)) < len(names):
+        got = "none" if not names else f"{twice!r} twice" if twice else "an empty or repeated name"
+        raise InputError(f"expected names of classes, each once, got {got} in {FLAG}; mend the list")
+    return tuple(names)
+
+
+def _typed_names(text: str, column: str) -> list[str]:
+    if not text.strip():
+        return []
+    place = path_to_read(text)
+    if "://" in text or place.is_dir() or (place.is_file() and place.suffix.lower() in (".parquet", ".pq")):
+        table = open_table(text, require=[column])
+        listed = lists_of(table).get(column)
+        return list(listed or ordered_names(pc.unique(plain(table.read([column])[column].combine_chunks()))))
+    if isinstance(place, Path) and place.is_file():
+        lines = read_text(place, what="a text file with the name of a class a line").splitlines()
+        return [line.strip() for line in lines if line.strip()]
+    if "," not in text and ("/" in text or place.suffix.lower() in FILES):
+        raise InputError(f"{text} does not exist; give names with commas, a text file or a table to {FLAG}")
+    return [name.strip() for name in text.split(",")]

@@ -1,0 +1,71 @@
+"""Rows whose scores were fitted apart: a score that compares an image with its own dataset says nothing across two."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from curate.columns import without_bounds
+from curate.counted import counted
+from curate.manifest.store_path import AnyPath
+from curate.tables.batches import named_errors, open_parquet
+from curate.tables.table import Table, noted_in
+from scoring.heap.columns import CLASS
+from scoring.heap.columns import COLUMNS as RELATIVE
+
+OF_SCORING = {
+    "rows",
+    "images",
+    "digest",
+    "groups",
+    "junk",
+}  # what ``curate score`` notes of a fit; others may be applied to more rows
+
+
+@dataclass(frozen=True)
+class FittedApart:
+    """A table that holds rows of several fits.
+
+    Attributes:
+        table: its path.
+        column: that compares a row with the rows that it was fitted with.
+        why: how it is known.
+    """
+
+    table: str
+    column: str
+    why: str
+
+    def words(self) -> str:
+        """Return what is wrong, and what to do."""
+        return (
+            f"{self.table} holds rows that were fitted apart ({self.why}), and {self.column} compares a row with those "
+            f"that it was fitted with: fit them together with curate fit {self.table} --apply NAME.parquet"
+        )
+
+
+def fitted_apart(table: Table, columns: Iterable[str]) -> list[FittedApart]:
+    """Return a warning where rows of several fits are judged by a score that compares a row with its dataset.
+
+    Args:
+        table: one file, or parts that may come from several tables.
+        columns: that rows are judged by.
+    """
+    relative = [name for name in without_bounds(columns) if name in RELATIVE or name == CLASS]
+    if not relative:
+        return []
+    fits = {json.dumps(fit, sort_keys=True): fit for fit in map(_fit_of, table.files)}
+    if len(fits) > 1:
+        return [FittedApart(str(table.path), relative[0], f"its parts name {len(fits)} fits")]
+    fit = next(iter(fits.values()), None)
+    if not isinstance(fit, dict) or type(fit.get("rows")) is not int or not set(fit) <= OF_SCORING:
+        return []
+    there = sum(len(part) - part.column(0).null_count for part in table.batches(relative[:1]))
+    if there <= fit["rows"]:
+        return []
+    why = f"{counted(there, 'row')} with a value, and a fit of {fit['rows']:,}"
+    return [FittedApart(str(table.path), relative[0], why)]
+
+
+def _fit_of(file: AnyPath) -> object:
+    with named_errors(file), open_parquet(file) as parquet:
+        return noted_in(file, parquet.metadata.metadata or {}).get("fit")

@@ -1,0 +1,199 @@
+"""`curate.cache`: features of every image in several epochs, for training heads without the images."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.training.recipe import DEFAULT_LABEL
+
+if TYPE_CHECKING:
+    from curate.manifest import Manifest
+    from scoring.model import ScoringModel
+    from trainers.cache_writer import CacheProgress
+    from trainers.extract import CacheRecipe
+    from trainers.start import Start
+
+
+@dataclass(frozen=True)
+class CacheResult:
+    """A cache that was written.
+
+    Attributes:
+        path: its folder.
+        epochs: in it.
+        images: in each.
+        failures: status -> images that could not be read.
+    """
+
+    path: Path
+    epochs: int
+    images: int
+    failures: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**asdict(self), "path": str(self.path)}
+
+
+def cache(
+    data: str | Path | Sequence[str | Path],
+    out: str | Path,
+    model: str = "world",
+    epochs: int = 8,
+    *,
+    label: str = DEFAULT_LABEL,
+    label_from_folder: bool = False,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    root: str | None = None,
+    loss_column: str | None = None,
+    dtype: str = "float16",
+    batch_size: int = 256,
+    scale: float | None = None,
+    jitter: float | None = None,
+    gray: float | None = None,
+    blur: float | None = None,
+    blur_sigma: float | None = None,
+    corrupt: float | None = None,
+    damage: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    precision: str = "auto",
+    limit: int | None = None,
+    white: int | None = None,
+    workers: int | None = None,
+    report: "Callable[[CacheProgress], None]" = lambda progress: None,
+    announce: Callable[[str], None] = lambda text: None,
+) -> CacheResult:
+    """Write the features of every image, one Parquet file an epoch, which `curate.train` takes as ``cached``.
+
+    A call that was stopped continues with the missing epochs when it is repeated; more ``epochs`` add to a cache.
+
+    Args:
+        data: images, from anything that `curate.score` reads.
+        out: a folder.
+        model: a shipped model, a checkpoint, or ``timm:NAME``.
+        epochs: the first of the images as they are, then of views.
+        label: column of the classes.
+        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
+        key: of the source.
+        path_column: of the source.
+        image_column: of the source.
+        root: of the source.
+        loss_column: column of losses to predict; None for none.
+        dtype: of the stored features, ``float16`` or ``float32``.
+        batch_size: images that go through the model at once.
+        scale: least share of the area in a view; None for that of losspred, as with all down to ``damage``.
+        jitter: probability of colour jitter on a view.
+        gray: probability of a grey view.
+        blur: probability of blur on a view.
+        blur_sigma: most blur, in pixels on a side of 224.
+        corrupt: probability of noise, and of a grey box, on a view.
+        damage: probability that little is left of a view.
+        seed: of all draws.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        precision: ``auto``, ``fp32`` or ``bf16``.
+        limit: only the first N images.
+        white: value of 16-bit images that is white; None finds it in a sample of them.
+        workers: decoding threads; None for one a core.
+        report: called after every batch.
+        announce: called with what the user should know, in words.
+
+    Raises:
+        InputError: for an option, image or place that cannot be used.
+    """
+    typed: dict[str, Any] = dict(locals())
+    sources = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+    import torch
+
+    from curate.training.dataset import open_source, say_failures, white_of
+    from curate.training.recipe import augmentation
+    from scoring.atomic import require_folder
+    from scoring.folded import for_inference
+    from scoring.images.deep import WHITE
+    from scoring.runner import select_device, select_precision
+    from trainers.cache import read_about
+    from trainers.cache_writer import make_cache
+    from trainers.extract import CacheRecipe
+    from trainers.methods.table import METHODS
+    from trainers.start import find_start
+
+    line, out = announce, Path(out)
+    require_folder(out)
+    where = select_device(device)
+    views = augmentation(METHODS["losspred"].defaults["augmentation"], typed)
+    start = find_start(model)
+    network = _network_of(start)
+    exact = select_precision(precision, where, network.spec.cpu_precision)
+    recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
+    manifest = open_source(sources, typed)
+    line(manifest.description)
+    found_white = white_of(manifest, typed, line)
+    images, columns = _images(manifest, label, loss_column, found_white)
+    if columns["label"] is None:
+        line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
+    about = _about(start, recipe, manifest, columns, typed) | ({} if found_white == WHITE else {"white": found_white})
+    if where.type == "cpu":
+        line("running on the CPU: this is slow")
+    if where.type == "cuda" and exact == "fp32":
+        torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
+    network = for_inference(network.to(where).to(memory_format=torch.channels_last).eval(), where, exact)
+    failures = make_cache(out, about, images, network, recipe, workers=workers, report=report, announce=line)
+    say_failures(failures, line)
+    made = read_about(out) or about  # a folder that was there may hold more epochs than were asked for
+    n = len(images.keys) - sum(failures.values())
+    return CacheResult(out, int(made["epochs"]), n, failures)
+
+
+def _network_of(start: "Start") -> "ScoringModel":
+    """Return the model whose features are cached; InputError for weights that no digest names."""
+    trunk, network = start.trunk, start.model
+    if network is None:
+        raise ValueError(f"a start with a digest ({trunk}) has a model")
+    return network
+
+
+def _images(manifest: "Manifest", label: str, loss_column: str | None, white: int) -> tuple[Any, dict[str, str | None]]:
+    """Return what the writer reads, and which of the user's columns are in it."""
+    from curate.manifest.ahead import ahead
+    from curate.training.dataset import class_column, losses_of
+    from trainers.extract import Images
+
+    keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
+    labels = class_column(manifest, label) if label in manifest.schema.names else None
+    losses = None if loss_column is None else losses_of(manifest, loss_column, option="--loss-column")
+    readers = partial(manifest.readers, 0, manifest.n_rows)
+    images = Images(lambda: ahead(readers(), manifest.connections), keys, labels, losses, white)
+    return images, {"label": None if labels is None else label, "loss": loss_column}
+
+
+def _about(
+    start: "Start",
+    recipe: "CacheRecipe",
+    manifest: "Manifest",
+    columns: dict[str, str | None],
+    typed: dict[str, Any],
+) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    from curate.version import __version__
+    from trainers.cache import FORMAT
+
+    network = _network_of(start)
+    return {
+        "kind": "cache",
+        "format": FORMAT,
+        "model": {"trunk": start.trunk, "backbone": start.backbone},
+        "made_from": {"name": typed["model"], "digest": start.about.get("digest")},
+        "preprocessing": network.spec.preprocessing.to_json(),
+        "width": network.width,
+        "recipe": recipe.to_json(),
+        "epochs": typed["epochs"],
+        "data": manifest.description,
+        "input": manifest.digest,
+        "columns": columns,
+        "versions": {"curate": __version__, "torch": version("torch"), "timm": version("timm")},
+    }

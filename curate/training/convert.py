@@ -1,0 +1,70 @@
+"""`curate.models_convert`: published weights to a checkpoint."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.training.train import check_out
+
+
+@dataclass(frozen=True)
+class ConvertResult:
+    """A checkpoint that was converted.
+
+    Attributes:
+        path: of it.
+        digest: of the model.
+        size: side of its images in pixels.
+        head: name of the head that came along; None for weights of a backbone alone.
+        facts: what the file says of the model.
+        metrics: what it says was measured.
+    """
+
+    path: Path
+    digest: str
+    size: int
+    head: str | None
+    facts: dict[str, Any]
+    metrics: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {"path": str(self.path), "digest": self.digest, **self.facts, **self.metrics}
+
+
+def models_convert(
+    file: str | Path,
+    out: str | Path,
+    *,
+    backbone: str | None = None,
+    licence: str = "not stated",
+    overwrite: bool = False,
+) -> ConvertResult:
+    """Convert published weights into a checkpoint; no code in them is run.
+
+    Args:
+        file: a .pth.tar, .pth or .safetensors file of weights.
+        out: the checkpoint, ``NAME.safetensors``.
+        backbone: timm's name of the model, where the file does not say it.
+        licence: of the training data, for the model card.
+        overwrite: replace a checkpoint that is there.
+
+    Raises:
+        InputError: for a file that holds no such weights, or a place that refuses.
+    """
+    from scoring.checkpoint import save_checkpoint
+    from scoring.convert import HEAD, convert
+
+    file, out = Path(file), Path(out)
+    check_out(out, overwrite)
+    model, facts = convert(file, backbone)
+    metrics = {"metric": facts.pop("metric")} if "metric" in facts else {}
+    card = {
+        "method": HEAD if model.heads else "timm",
+        "training": {"converted from": facts},
+        "metrics": metrics,
+        "data_licence": licence,
+    }
+    digest = save_checkpoint(out, model, card, overwrite=overwrite)
+    size = model.spec.preprocessing.size
+    return ConvertResult(out, digest, size, HEAD if model.heads else None, dict(facts), metrics)

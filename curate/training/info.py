@@ -1,0 +1,70 @@
+"""`curate.info`: what a file or folder is, of all that curate reads and writes."""
+
+from pathlib import Path
+
+from curate.description import Description, describe_file
+from curate.manifest.store_path import StorePath, path_to_read
+from curate.rounds.files.folder import BATCH, open_folder
+from curate.rounds.files.settings import CONFIG
+from curate.rounds.verify import rounds_at
+from scoring.errors import InputError
+
+
+def info(file: str | Path | StorePath) -> Description:
+    """Return what a file is: rows, columns, classes, model, settings, counts.
+
+    Args:
+        file: a table (.parquet, or a folder of parts), a receipt (.json), a checkpoint (.safetensors), or a folder with
+            a cache of features or rounds of labelling.
+
+    Raises:
+        InputError: for anything else, or a file that is damaged.
+    """
+    place = path_to_read(file)
+    if not isinstance(place, Path):  # in a store there are tables and receipts alone
+        return describe_file(place)
+    if (place / CONFIG).is_file():
+        return _rounds(place)
+    if (place / "cache.json").is_file():
+        return _cache(place)
+    _refuse_round(place)
+    return describe_file(place)
+
+
+def _refuse_round(path: Path) -> None:
+    """Name the folder of rounds where one round of it is given."""
+    found = rounds_at(path) if path.is_dir() else None
+    if found is not None:
+        folder, number = found
+        raise InputError(
+            f"{path} is round {number} of {folder}; show all of them with `curate info {folder}`, its batch with "
+            f"`curate info {path / BATCH}`"
+        )
+
+
+def _cache(folder: Path) -> Description:
+    """Return what a cache of features notes of itself."""
+    from trainers.cache import read_about
+
+    facts = {"use it": f"curate train METHOD --cached {folder}", **(read_about(folder) or {})}
+    return Description(str(folder), "cache", facts)
+
+
+def _rounds(folder: Path) -> Description:
+    """Return what a folder of rounds holds, without its table."""
+    opened = open_folder(folder)
+    fixed = opened.settings
+    facts = {
+        "table": fixed.table,
+        "rows": fixed.n_rows,
+        "rounds": len(opened.rounds),
+        "images asked": len(opened.asked),
+        "images labelled": len(opened.votes.consensus()),
+        "batch": fixed.batch,
+        "held out": fixed.holdout,
+        "strategy": fixed.strategy,
+        "classes": ", ".join(fixed.classes or ()) or "any name",
+        "how good it is": f"curate round status {folder}",
+        "digest": fixed.digest,
+    }
+    return Description(str(folder), "rounds", facts)

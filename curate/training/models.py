@@ -1,0 +1,20 @@
+"""`curate.models`: the models that ship, and the cards of others."""
+
+from pathlib import Path
+from typing import Any
+
+
+def models(name: str | Path | None = None) -> dict[str, Any]:
+    """Return the card of a model; without a name those of all models that ship, by name.
+
+    Args:
+        name: of a shipped model, or a .safetensors file.
+
+    Raises:
+        InputError: for a name that no model has, or a file that is damaged.
+    """
+    from scoring.checkpoint import find_checkpoint, read_header, shipped_models
+
+    if name is None:
+        return {stem: read_header(path) for stem, path in shipped_models().items()}
+    return dict(read_header(find_checkpoint(name)))

@@ -1,0 +1,302 @@
+"""`curate.train`: fit a model that `curate.score` can use."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.training.recipe import DEFAULT_LABEL, recipe_of, typed_settings
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from curate.training.dataset import Inputs
+    from scoring.marks import Marks
+    from scoring.model import ScoringModel
+    from trainers.cache import CachedFeatures
+    from trainers.config import TrainConfig
+    from trainers.loop import Progress
+    from trainers.start import Start
+    from trainers.work import TrainingFolder
+
+Line = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A checkpoint that was trained.
+
+    Attributes:
+        path: of it.
+        model: its digest.
+        method: that trained it.
+        images: that it was trained on.
+        metrics: measured at the end, by name.
+    """
+
+    path: Path
+    model: str
+    method: str
+    images: int
+    metrics: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**asdict(self), "path": str(self.path)}
+
+
+def train(
+    method: str,
+    data: str | Path | Sequence[str | Path] | None = None,
+    *,
+    out: str | Path,
+    cached: str | Path | None = None,
+    backbone: str | None = None,
+    freeze: bool = False,
+    freeze_batchnorm: bool = False,
+    label: str = DEFAULT_LABEL,
+    label_from_folder: bool = False,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    root: str | None = None,
+    size: int | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    optimizer: str | None = None,
+    lr: float | None = None,
+    schedule: str | None = None,
+    warmup: float | None = None,
+    weight_decay: float | None = None,
+    trunk_lr: float | None = None,
+    set: Mapping[str, object] | None = None,
+    scale: float | None = None,
+    jitter: float | None = None,
+    gray: float | None = None,
+    blur: float | None = None,
+    blur_sigma: float | None = None,
+    corrupt: float | None = None,
+    damage: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    precision: str = "auto",
+    compile: bool | None = None,
+    half: bool = False,
+    licence: str = "not stated",
+    note: str = "",
+    limit: int | None = None,
+    white: int | None = None,
+    overwrite: bool = False,
+    report: "Callable[[Progress], None]" = lambda progress: None,
+    announce: Line = lambda text: None,
+) -> TrainResult:
+    """Train a model, or a head on a backbone, and write the checkpoint.
+
+    A call that was stopped continues when it is repeated, from a state of at most a minute before.
+
+    Args:
+        method: a name in `trainers.methods.table.METHODS`.
+        data: images, from anything that `curate.score` reads; None with ``cached``.
+        out: the checkpoint, ``NAME.safetensors``.
+        cached: folder that `curate.cache` wrote, whose features are trained on.
+        backbone: where training starts: ``timm:NAME``, a checkpoint, a shipped model, or a timm name for random
+            weights; None for resnet18.
+        freeze: train the head alone.
+        freeze_batchnorm: hold the batch statistics of the backbone.
+        label: column of the classes, for methods that read them.
+        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
+        key: of the source.
+        path_column: of the source.
+        image_column: of the source.
+        root: of the source.
+        size: side of a view in pixels; None for that of the backbone, or 224.
+        epochs: passes over the images; None for the method's own number, as with all options down to ``damage``.
+        batch_size: images a step.
+        optimizer: ``sgd`` or ``adamw``.
+        lr: learning rate.
+        schedule: ``constant`` or ``cosine``.
+        warmup: share of all steps over which the rate rises.
+        weight_decay: of the optimizer.
+        trunk_lr: rate of the backbone as a share of ``lr``.
+        set: settings of the method by name.
+        scale: least share of the area in a standard view.
+        jitter: probability of colour jitter on a view.
+        gray: probability of a grey view.
+        blur: probability of blur on a view.
+        blur_sigma: most blur, in pixels on a side of 224.
+        corrupt: probability of noise, and of a grey box, on a view.
+        damage: probability that little is left of a view.
+        seed: of all draws.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        precision: ``auto``, ``fp32`` or ``bf16``.
+        compile: compile the network; None on a GPU alone.
+        half: store the weights as float16.
+        licence: of the training data, for the model card.
+        note: a sentence for the model card.
+        limit: only the first N images.
+        white: value of 16-bit images that is white; None finds it in a sample of them.
+        overwrite: replace a checkpoint that is there.
+        report: called after every step.
+        announce: called with what the user should know, in words.
+
+    Raises:
+        InputError: for an option, image or place that cannot be used.
+    """
+    typed: dict[str, Any] = dict(locals())
+    if (data is None) == (cached is None):
+        raise InputError("expected images to train on, or a cache of features, got both or neither; give one of them")
+    from scoring.atomic import refuse_existing
+    from trainers.work import TrainingFolder, sweep_finished
+
+    typed |= {"out": Path(out), "cached": None if cached is None else Path(cached), "set_": typed_settings(set)}
+    typed["data"] = (
+        None if data is None else [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+    )
+    if typed["out"].is_file() and not overwrite:
+        sweep_finished(typed["out"])
+    check_out(typed["out"], overwrite)
+    with TrainingFolder(typed["out"]) as work:
+        refuse_existing(typed["out"], overwrite=overwrite)  # another process may have been at its end
+        return _trained(typed, work, announce)
+
+
+def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
+    """Train as requested, and write the checkpoint."""
+    from curate.training.amount import fitted
+    from scoring.marks import Marks
+    from scoring.runner import select_device, select_precision
+    from trainers.build import build
+    from trainers.loop import train as fit
+
+    where = select_device(typed["device"])
+    cache, start = _start(typed["cached"], typed["backbone"], typed["size"])
+    config = recipe_of(typed, start, cache, precision=select_precision(typed["precision"], where))
+    _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
+    fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
+    if cache is None and asks.n_small and asks.small_size > config.size:
+        line(
+            f"the low-resolution views, of {asks.small_size} pixels, are larger than the others, of {config.size}, and "
+            f"cost more: --set small_size={max(1, config.size // 2)}, or --set n_small=0"
+        )
+    _say_heads(config, start, fresh, line)
+    with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
+        inputs = _inputs(config, typed, cache, fresh, marks, line)
+        config = fitted(config, inputs.data.n, typed, line)
+        if work.state.exists():
+            line(f"going on from {work.state}")
+        model, measures = fit(
+            config,
+            inputs.data,
+            state=work.state,
+            device=where,
+            start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
+            origin={"data": inputs.digest, "start": start.about.get("digest", start.about)},
+            compiled=where.type == "cuda" if typed["compile"] is None else typed["compile"],
+            report=typed["report"],
+        )
+    made_of = _made_of(config, inputs, start, cache=cache is not None) | {"note": typed["note"]}
+    card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
+    exact = exact_parts(config, model) if typed["half"] else None
+    digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)
+    work.finish()
+    return TrainResult(work.out, digest, config.method, inputs.data.n, dict(measures))
+
+
+def _inputs(
+    config: "TrainConfig",
+    typed: dict[str, Any],
+    cache: "CachedFeatures | None",
+    fresh: "ScoringModel",
+    marks: "Marks",
+    line: Line,
+) -> "Inputs":
+    """Return what the run is trained on: images, decoded as the model is to see them, or features of a cache."""
+    from curate.training.dataset import cached_inputs, image_inputs
+
+    if cache is not None:
+        return cached_inputs(config, cache, line)
+    return image_inputs(config, typed, fresh.spec.preprocessing, line, marks)
+
+
+def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
+    """Say what makes a run slow, or of little use, before it begins."""
+    if slow:
+        line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
+    if start.model is None and config.freeze == "trunk":
+        line(f"{start.backbone} has random weights, and --freeze keeps them: a head on it learns little (--backbone)")
+
+
+def _made_of(config: "TrainConfig", inputs: "Inputs", start: "Start", *, cache: bool) -> dict[str, Any]:
+    """Return what a model is trained from, for its card."""
+    of_cache = {"cache": inputs.digest} if cache else {}
+    return {
+        "data": inputs.description,
+        "images": inputs.data.n,
+        "recipe": config.to_json(),
+        "start": start.about,
+        **of_cache,
+    }
+
+
+def _save(
+    work: "TrainingFolder",
+    model: "ScoringModel",
+    card: dict[str, Any],
+    *,
+    exact: list[str] | None,
+    overwrite: bool,
+    line: Line,
+) -> str:
+    """Write the checkpoint, as float16 but for the weights that begin with ``exact`` where that is a list."""
+    import torch
+
+    from scoring.checkpoint import save_checkpoint
+    from scoring.stored import stored_names
+
+    stored = stored_names(model)
+    trunk = [value for name, value in model.named_parameters() if name in stored and name.startswith("backbone.")]
+    if exact and not all(torch.equal(v.half().float(), v.float()) for v in trunk):
+        line("the backbone is stored as float32: as float16 it would give other embeddings")
+    dtype = torch.float32 if exact is None else torch.float16
+    kept = exact or []
+    return save_checkpoint(work.out, model, card, dtype=dtype, exact=kept, foretell=work.foretell, overwrite=overwrite)
+
+
+def _start(cached: Path | None, backbone: str | None, size: int | None) -> "tuple[CachedFeatures | None, Start]":
+    """Return the cache, if there is one, and where the run starts; of a cache that must be the model it was made by."""
+    from trainers.cache import open_cache
+    from trainers.start import find_start, start_of
+
+    if cached is None:
+        return None, find_start(backbone, size=size)
+    cache = open_cache(cached)
+    return cache, start_of(cache, backbone)
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Raise ``InputError`` unless a checkpoint can be written there."""
+    from scoring.atomic import refuse_existing, require_folder
+
+    refuse_existing(out, overwrite=overwrite)
+    if out.suffix != ".safetensors":
+        raise InputError(f"expected a checkpoint name that ends in .safetensors, got {out}")
+    require_folder(out)
+
+
+def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
+    """Return the prefixes of the weights that must be stored without loss: those that were not to change."""
+    if config.freeze != "trunk":
+        return []
+    return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
+
+
+def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:
+    """Say which heads of the start stay and which do not."""
+    before = [] if start.model is None else list(start.model.spec.heads)
+    kept = [name for name in before if name in model.heads and name != config.method]
+    if kept:
+        line(f"kept as they are: {', '.join(kept)}")
+    if config.freeze == "trunk" and config.method in before:
+        line(f"the head {config.method} is trained anew")
+    gone = [name for name in before if name not in kept and name != config.method]
+    if gone:
+        line(f"left behind, since the backbone moves: {', '.join(gone)}; --freeze keeps them")

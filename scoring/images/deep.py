@@ -1,0 +1,146 @@
+"""Pixels of 9 to 16 bits a channel: which value is white, and the bits of colours that Pillow leaves out.
+
+Cameras and scanners store 10, 12 or 14 bits in files of 16. The file does not say so: read by the white of 16 bits,
+all of it is nearly black. So the caller states the white, which ``curate score`` finds for a whole dataset.
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile
+
+from scoring.images.outcome import DecodeError
+from scoring.images.sniff import sniff
+
+WHITE = 65535  # of 16 bits
+LEAST_WHITE = 255  # 8 bits of data in a file of 16
+WHITES = tuple((1 << bits) - 1 for bits in (8, 10, 12, 14, 16))  # of the depths in which sensors deliver
+_BAND = 2_000_000  # pixels at a time
+_OTHER_END = {";16B": ";16L", ";16L": ";16B", ";16N": ";16B" if sys.byteorder == "little" else ";16L"}
+_GREY_ALPHA = "LA;16B"  # of PNG: 4 bytes a pixel, which are as many as those of RGBA
+
+
+def check_white(white: int) -> None:
+    """Raise ValueError unless a value can be the white of 16 bits."""
+    if not LEAST_WHITE <= white <= WHITE:
+        raise ValueError(f"white must be {LEAST_WHITE} to {WHITE}, got {white}")
+
+
+def white_for(highest: int) -> int:
+    """Return the lowest white of a sensor's depth that holds a value.
+
+    >>> white_for(4080), white_for(4096), white_for(200)
+    (4095, 16383, 255)
+    """
+    return next(white for white in WHITES if highest <= white)
+
+
+def may_be_deep(data: bytes) -> bool:
+    """Return whether an encoded image may hold 16 bits a channel: a PNG that says so, or any TIFF."""
+    name = sniff(data)
+    return name == "tiff" or (name == "png" and data[24:25] == b"\x10")  # the depth in IHDR, which comes first
+
+
+def to_eight_bits(values: NDArray[np.uint16], white: int) -> NDArray[np.uint8]:
+    """Return v x 255 / white, rounded; what is above white is white.
+
+    >>> to_eight_bits(np.array([0, 2047, 4095, 5000], np.uint16), 4095)
+    array([  0, 127, 255, 255], dtype=uint8)
+    """
+    return _table(white)[values]
+
+
+@cache
+def _table(white: int) -> NDArray[np.uint8]:
+    levels = np.minimum(np.arange(WHITE + 1, dtype=np.uint32), white)
+    table: NDArray[np.uint8] = ((levels * 255 + white // 2) // white).astype(np.uint8)
+    return table
+
+
+def is_deep_grey(picture: Image.Image) -> bool:
+    """Return whether Pillow keeps all bits of a picture's grey."""
+    return picture.mode.startswith("I;16")
+
+
+def highest_grey(picture: Image.Image) -> int:
+    """Return the largest value of a loaded picture of deep grey."""
+    return int(np.asarray(picture).max())
+
+
+def highest_colour(picture: Image.Image) -> int:
+    """Return a bound on the largest value of 16-bit colour, from the high bytes; alpha does not count."""
+    bands = [picture.getchannel(band) for band in picture.getbands() if band != "A"]
+    return max(int(np.asarray(band).max()) for band in bands) << 8 | 255
+
+
+def low_bytes(picture: ImageFile.ImageFile) -> None:
+    """Let a picture of 16-bit colour that is not loaded yet give the low byte of each channel, not the high one.
+
+    A reader of the other byte order takes the other byte of each pair. Grey with alpha, for which there is no such
+    reader, is read as four channels: high and low byte of grey, then of alpha.
+
+    Raises:
+        DecodeError: for an arrangement of which Pillow cannot read these bytes (``unsupported``).
+    """
+    tiles = []
+    for tile in picture.tile:
+        mode, *rest = tile.args if isinstance(tile.args, tuple) else (tile.args,)
+        end = str(mode)[-4:]
+        if mode == _GREY_ALPHA:
+            other = "RGBA"
+        elif end in _OTHER_END:
+            other = str(mode).removesuffix(end) + _OTHER_END[end]
+        else:
+            raise DecodeError("unsupported", f"16-bit colour stored as {mode} is read by its high bytes, without white")
+        tiles.append(tile._replace(args=(other, *rest) if isinstance(tile.args, tuple) else other))
+    picture.tile = tiles
+
+
+def is_grey_with_alpha(picture: ImageFile.ImageFile) -> bool:
+    """Return whether a picture that is not loaded yet is 16-bit grey with alpha."""
+    return any(tile.args == _GREY_ALPHA for tile in picture.tile)
+
+
+def scaled_colour(
+    high: Image.Image, low: Image.Image, white: int, *, grey_alpha: bool = False
+) -> tuple[Image.Image, int]:
+    """Return 16-bit colour as a picture of 8 bits whose white is ``white``, and its largest value; alpha is kept.
+
+    Args:
+        high: loaded, the high byte of each channel.
+        low: loaded, what ``low_bytes`` gives.
+        white: the value that becomes 255.
+        grey_alpha: the picture is grey with alpha, and ``low`` holds both bytes of both.
+    """
+    channels = np.empty((high.height, high.width, len(high.getbands())), np.uint8)
+    alpha = high.getbands().index("A") if "A" in high.getbands() else None
+    highest = 0
+    for top, bottom in _bands(high):
+        values = _values(high, low, (0, top, high.width, bottom), grey_alpha=grey_alpha)
+        if alpha is not None:
+            channels[top:bottom, :, alpha] = values[..., alpha] >> 8
+        colours = [at for at in range(values.shape[2]) if at != alpha]
+        channels[top:bottom, :, colours] = to_eight_bits(values[..., colours], white)
+        highest = max(highest, int(values[..., colours].max()))
+    return Image.fromarray(channels, high.mode), highest
+
+
+def _values(
+    high: Image.Image, low: Image.Image, box: tuple[int, int, int, int], *, grey_alpha: bool
+) -> NDArray[np.uint16]:
+    """Return all bits of a band of rows, shape (H, W, channels)."""
+    above, below = np.asarray(high.crop(box)).astype(np.uint16), np.asarray(low.crop(box)).astype(np.uint16)
+    if grey_alpha:
+        grey, alpha = (below[..., at] << np.uint16(8) | below[..., at + 1] for at in (0, 2))
+        return np.stack([grey, grey, grey, alpha], axis=2)
+    both: NDArray[np.uint16] = above << np.uint16(8) | below
+    return both
+
+
+def _bands(picture: Image.Image) -> Iterator[tuple[int, int]]:
+    rows = max(1, _BAND // picture.width)
+    for top in range(0, picture.height, rows):
+        yield top, min(picture.height, top + rows)
