@@ -13,6 +13,7 @@ WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.
 TAUGHT_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
 PICTURE = 0.5  # the most that a row gets that is surely no junk
 WORSE_BY, BY_ODDS = 0.05, 2.0  # the most that a worse version lies above what it was made from; the odds it takes
+SUSPECT = -2.2  # log odds of junk (a chance of 0.1) below which differences tell of content, not of quality
 
 
 def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> Floats:
@@ -47,7 +48,8 @@ def lifted(
 
     A worse version of an image lies close to it, and its place would call it clear. By the data processing inequality
     it cannot show more than what it was made from. It lies above that by .05 (1 - exp(-d / 2)), d being how far its log
-    odds of junk lie above: the worse of two versions of one picture is the less clear.
+    odds of junk lie above: the worse of two versions of one picture is the less clear. Of a row that is surely no junk
+    they say nothing.
 
     Args:
         share: how ambiguous rows are, shape (N,).
@@ -58,4 +60,4 @@ def lifted(
     at = nearest.clip(0)
     above = level - of_others[1][at]
     raised = of_others[0][at] - WORSE_BY * np.expm1(-np.maximum(above, 0) / BY_ODDS)
-    return np.where((nearest >= 0) & (above > 0), np.maximum(share, np.minimum(raised, 1)), share)
+    return np.where((nearest >= 0) & (above > 0) & (level > SUSPECT), np.maximum(share, np.minimum(raised, 1)), share)

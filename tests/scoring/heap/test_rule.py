@@ -42,6 +42,8 @@ def test_a_worse_version_is_less_clear_than_what_it_was_made_from():
     assert lifted(share, level, nearest, (share, level)) == pytest.approx([first, 0.8, 0.3, 0.2])
     worse = lifted(share, level + np.array([1, 0, 0, 0]), nearest, (share, level))
     assert first < worse[0] < 0.85  # the worse of two versions is the less clear
+    sure = level - 9.0  # surely no junk, any of them
+    assert lifted(share, sure, nearest, (share, sure)).tolist() == share.tolist()
     nothing = np.zeros(4)
     assert lifted(share, nothing, nearest, (share, nothing)).tolist() == share.tolist()
 

@@ -75,7 +75,7 @@ def test_junk_is_found_among_images_that_nothing_was_tuned_on(scored):
 def test_a_table_says_how_well_it_works_there(scored):
     about = open_table(scored[1]).metadata["fit"]["junk"]
     assert about["applies"] is True
-    assert about["auroc"]["low"] > 0.97
+    assert about["auroc"][1] > 0.97  # the low end of the interval
     assert set(about["by_kind"]) == set(KINDS)
     note = next(each for each in scored[0].notes if "p_junk" in each)
     assert f"{(pl.read_parquet(scored[1])['p_junk'] > 0.5).sum()} of {N + N_JUNK}" in note
@@ -127,11 +127,12 @@ def test_without_its_images_a_table_is_fitted_without(crawl, tiny_checkpoint, tm
     moved.rename(tmp_path / "elsewhere")
     found = curate.fit(tmp_path / "s.parquet", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
     assert any("could be read again" in note for note in found.notes)
-    assert "p_junk" not in open_table(tmp_path / "a.parquet").schema.names
+    frame = pl.read_parquet(tmp_path / "a.parquet")
+    assert "p_junk" not in frame.columns or frame["p_junk"].is_null().all()
     again = curate.fit(
         tmp_path / "s.parquet", apply=tmp_path / "b.parquet", model=tiny_checkpoint, source=str(tmp_path / "elsewhere")
     )
-    assert "p_junk" in open_table(tmp_path / "b.parquet").schema.names
+    assert pl.read_parquet(tmp_path / "b.parquet")["p_junk"].is_not_null().any()
     assert any("held-out AUROC" in note for note in again.notes)
 
 
@@ -143,7 +144,8 @@ def test_a_dataset_of_junk_is_none_that_it_applies_to(tiny_checkpoint, tmp_path)
         Image.fromarray(draw.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(folder / f"{number}.png")
     found = score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
     assert any("p_junk does not apply" in note for note in found.notes)
-    assert pl.read_parquet(tmp_path / "s.parquet")["p_junk"].is_null().all()
+    frame = pl.read_parquet(tmp_path / "s.parquet")
+    assert "p_junk" not in frame.columns or frame["p_junk"].is_null().all()
     assert curate.issues(tmp_path / "s.parquet").kinds.get("junk", {"n": 0})["n"] == 0
 
 
