@@ -12,6 +12,8 @@ from curate.commands.printing import emit, show, show_table
 if TYPE_CHECKING:
     from curate.description import Description
 
+MOST_SHOWN = 400  # characters of a nested fact
+
 
 def run(
     file: Annotated[
@@ -82,7 +84,11 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def _short(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    """Return a fact as one line; of long nested ones, such as a classifier, the beginning."""
+    if not isinstance(value, dict | list):
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... (--json shows all)"
 
 
 def rule_lines(policy: Any) -> list[str]:

@@ -64,7 +64,7 @@ def import_labels(
     annotator: str | None = None,
     skip_rest: bool = False,
 ) -> ImportResult:
-    """Take labels back.
+    """Read labels of annotators, check them, and keep them with the round.
 
     A label of an annotator for a key takes the place of what the same annotator said of it in an earlier import; the
     earlier file stays. Labels of earlier rounds' images are taken too.

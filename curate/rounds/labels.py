@@ -31,7 +31,7 @@ def votes_in(folder: str | Path) -> list[tuple[str, str, str]]:
 
 
 def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:
-    """Write one row a key that came back: label, state, number of labels, their entropy, round, and arm.
+    """Write the label of every key that came back, its state, number of labels, their entropy, round, and arm.
 
     Args:
         folder: of `curate round init`.

@@ -16,7 +16,7 @@ from curate.exchange.batches import write_batch
 from curate.exchange.plan import ExportOptions, ImageReader
 from curate.exchange.table import TOOLS
 from curate.policies.receipts import environment
-from curate.policies.select.copies import find_copies
+from curate.policies.select.copies import find_picked_copies
 from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
@@ -143,7 +143,7 @@ def _write(
 def _copies(scored: TableRows, standing: Standing, picked: BatchRows) -> list[str]:
     """Return a caution where the batch holds copies of one another, or of rows that have been asked for."""
     places = scored.rows.place
-    found = find_copies(scored.table, places[picked.rows], places[standing.away])
+    found = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
     return found.words() if found else []
 
 

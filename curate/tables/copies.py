@@ -1,5 +1,6 @@
-"""Which rows of a table show the same image: equal bytes, or nearly equal looks."""
+"""Which rows of a table show the same image: equal bytes, or nearly equal to the eye and to the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,10 +9,11 @@ from numpy.typing import NDArray
 
 from curate.tables.needs import PHASH, SHA256
 from curate.tables.rows import Rows
+from scoring.heap.neighbours import COPY
 from scoring.search.hamming import HammingIndex
 
 NEAR_BITS = 3  # of the perceptual hash, in which near copies may differ,
-NEAR_COSINE = 0.98  # and the cosine of their signatures
+NEAR_COSINE = 0.98  # and the least cosine of their signatures; neither of the two sees noise or mild blur
 BLOCK = 65_536
 LEAST_NAMED = 2  # copies of one image from which a group is reported
 FEWEST_SHARE = 0.01  # of rows that are copies, below which nothing is reported
@@ -62,10 +64,13 @@ def columns_for_copies(names: list[str]) -> frozenset[str]:
 
 
 def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
-    """Return the groups of rows that show the same image: equal digests, then nearly equal hashes and signatures.
+    """Return the groups of rows that show the same image: equal digests, then nearly equal looks.
+
+    Near copies have close hashes, confirmed by signatures and by embeddings: a blurred or noisy version of an image
+    looks the same at 32 pixels, but not to the model, and is an image of its own quality.
 
     Args:
-        rows: with what ``columns_for_copies`` names.
+        rows: with embeddings and what ``columns_for_copies`` names.
         at: which rows to group, shape (M,), ascending; positions in the result count among them.
     """
     first = np.arange(len(at))
@@ -73,8 +78,8 @@ def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
         first = _first_equal(rows.texts[SHA256].take(pa.array(at)))
     if rows.phash is not None and rows.has_phash is not None and rows.signature is not None:
         some = np.flatnonzero((first == np.arange(len(at))) & rows.has_phash[at])
-        near = _first_near(rows.phash[at[some]], rows.signature, at[some])
-        first[some] = some[near]
+        looks = [(rows.signature, NEAR_COSINE), *([] if rows.embedding is None else [(rows.embedding, COPY)])]
+        first[some] = some[_first_near(rows.phash[at[some]], looks, at[some])]
         first = _roots(first)
     return Copies.of(first)
 
@@ -90,12 +95,14 @@ def _first_equal(values: pa.ChunkedArray) -> NDArray[np.int64]:
     return first
 
 
-def _first_near(phash: NDArray[np.uint64], signature: NDArray[np.int8], at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each of S rows, the first that looks nearly the same: close hashes, confirmed by signatures.
+def _first_near(
+    phash: NDArray[np.uint64], looks: Sequence[tuple[NDArray, float]], at: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return, for each of S rows, the first that looks nearly the same: close hashes, confirmed by vectors.
 
     Args:
         phash: shape (S,).
-        signature: of all rows of the table, shape (N, 255).
+        looks: vectors of all rows of the table, shape (N, D), and the least cosine of copies.
         at: which of them these are, shape (S,).
     """
     first = np.arange(len(phash))
@@ -106,12 +113,16 @@ def _first_near(phash: NDArray[np.uint64], signature: NDArray[np.int8], at: NDAr
     candidate[links.row] = np.minimum(links.query, links.row)
     for start in range(0, len(first), BLOCK):
         here = slice(start, start + BLOCK)
-        ours = signature[at[here]].astype(np.float32)
-        theirs = signature[at[candidate[here]]].astype(np.float32)
-        length = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
-        cosine = np.divide((ours * theirs).sum(1), length, out=np.zeros(len(ours), np.float32), where=length > 0)
-        first[here] = np.where(cosine >= NEAR_COSINE, candidate[here], first[here])
+        near = np.logical_and.reduce([_cosine(of, at[here], at[candidate[here]]) >= least for of, least in looks])
+        first[here] = np.where(near, candidate[here], first[here])
     return first
+
+
+def _cosine(vectors: NDArray, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the cosine of each row's vector to that of the other; 0 where either has no length."""
+    ours, theirs = vectors[rows].astype(np.float32), vectors[others].astype(np.float32)
+    length = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
+    return np.divide((ours * theirs).sum(1), length, out=np.zeros(len(ours), np.float32), where=length > 0)
 
 
 def _roots(first: NDArray[np.int64]) -> NDArray[np.int64]:

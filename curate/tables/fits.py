@@ -12,13 +12,8 @@ from curate.tables.table import Table, noted_in
 from scoring.heap.columns import CLASS
 from scoring.heap.columns import COLUMNS as RELATIVE
 
-OF_SCORING = {
-    "rows",
-    "images",
-    "digest",
-    "groups",
-    "junk",
-}  # what ``curate score`` notes of a fit; others may be applied to more rows
+# What ``curate score`` notes of a fit; a fit that notes more may have been applied to other rows.
+OF_SCORING = {"rows", "images", "digest", "groups", "junk"}
 
 
 @dataclass(frozen=True)

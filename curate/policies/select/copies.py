@@ -19,7 +19,7 @@ ALIKE = FINDERS["signature"].threshold or 1.0  # what ``curate dedup`` calls the
 
 
 @dataclass(frozen=True)
-class Copies:
+class PickedCopies:
     """Picks that show what an earlier pick or a labelled row shows.
 
     Attributes:
@@ -45,7 +45,7 @@ class Copies:
         ]
 
 
-def find_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray[np.int64]) -> Copies | None:
+def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray[np.int64]) -> PickedCopies | None:
     """Return how many picks are copies, as ``curate dedup`` finds them by default.
 
     Args:
@@ -72,9 +72,9 @@ def find_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray[np.int
     owner[: len(labelled)] = -1
     copies = np.flatnonzero(owner >= 0)
     if not len(copies):
-        return Copies(0, len(picks))
+        return PickedCopies(0, len(picks))
     key, earlier = keys_at(table, rows[[copies[0], owner[copies[0]]]]).tolist()
-    return Copies(len(copies), len(picks), key, earlier)
+    return PickedCopies(len(copies), len(picks), key, earlier)
 
 
 def _by_signature(signatures: NDArray[np.int8], start: int) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from curate.policies.compare_arranged import compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.outputs import Files
 from curate.policies.result import Result
-from curate.policies.select.copies import Copies, find_copies
+from curate.policies.select.copies import PickedCopies, find_picked_copies
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import refuse_unused_score, settings_of
@@ -54,7 +54,7 @@ class SelectResult(Result):
     model: dict[str, Any] = field(default_factory=dict)
     strategy: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
-    copies: Copies | None = None
+    copies: PickedCopies | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says beside the counts, as plain JSON."""
@@ -144,7 +144,7 @@ class Select:
                 *picked.notes,
                 *(apart.words() for apart in fitted_apart(table, self.request.signals(table).columns)),
             ],
-            copies=find_copies(table, picked.picks, picked.labelled()),
+            copies=find_picked_copies(table, picked.picks, picked.labelled()),
         )
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.policies.dedup.finders.table import FINDERS
-from curate.policies.select.copies import ALIKE, find_copies
+from curate.policies.select.copies import ALIKE, find_picked_copies
 from curate.policies.select.policy import select
 from curate.tables.signatures import signature_array
 from curate.tables.table import open_table
@@ -59,23 +59,23 @@ def test_copies_are_what_dedup_calls_the_same():
 
 
 def test_copies_of_earlier_picks_and_of_labelled_rows_are_counted(table):
-    assert find_copies(table, rows(0, 5, 6), rows()).n == 0
-    found = find_copies(table, rows(5, 2, 0, 1), rows())
+    assert find_picked_copies(table, rows(0, 5, 6), rows()).n == 0
+    found = find_picked_copies(table, rows(5, 2, 0, 1), rows())
     assert (found.n, found.of, found.key, found.earlier) == (2, 4, "k0", "k2")
-    assert find_copies(table, rows(5, 2), rows(1)).n == 1
-    assert find_copies(table, rows(5, 6), rows(0, 1, 2)).n == 0  # labelled copies of one another do not count
+    assert find_picked_copies(table, rows(5, 2), rows(1)).n == 1
+    assert find_picked_copies(table, rows(5, 6), rows(0, 1, 2)).n == 0  # labelled copies of one another do not count
 
 
 def test_equal_files_count_though_they_have_no_signature_and_flat_ones_are_not_alike(table):
-    found = find_copies(table, rows(3, 4), rows())
+    found = find_picked_copies(table, rows(3, 4), rows())
     assert (found.n, found.key, found.earlier) == (1, "k4", "k3")
 
 
 def test_nothing_is_said_where_the_table_tells_nothing(table, tmp_path, monkeypatch):
     pq.write_table(table.read(["key", "embedding"]), tmp_path / "bare.parquet")
-    assert find_copies(open_table(tmp_path / "bare.parquet"), rows(0, 1), rows()) is None
+    assert find_picked_copies(open_table(tmp_path / "bare.parquet"), rows(0, 1), rows()) is None
     monkeypatch.setattr("curate.policies.select.copies.MOST", 2)
-    assert find_copies(table, rows(0, 1, 2), rows()) is None
+    assert find_picked_copies(table, rows(0, 1, 2), rows()) is None
 
 
 @pytest.mark.parametrize("strategy", ["auto", "k-center", "random"])
