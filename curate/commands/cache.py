@@ -40,7 +40,7 @@ def run(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     limit: options.Limit = None,
-    white: options.White = "auto",
+    white: options.White = None,
     workers: options.Workers = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,

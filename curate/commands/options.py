@@ -139,9 +139,9 @@ def _place(text: str, parse: Callable[[str], Any]) -> Any:
         raise typer.BadParameter(str(error)) from None
 
 
-def given_white(text: str) -> int | None:
+def given_white(text: str | None) -> int | None:
     """Return the white of 16-bit images as typed; None for auto."""
-    if text == "auto":
+    if text is None or text == "auto":
         return None
     try:
         return int(text)
@@ -239,7 +239,7 @@ Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
 Seed = Annotated[int, shared("--seed", show_default=True)]
 Device = Annotated[str, shared("--device", show_default=True)]
 Precision = Annotated[str, shared("--precision", show_default=True)]
-White = Annotated[str, shared("--white", metavar="auto|N", show_default=True)]
+White = Annotated[str | None, shared("--white", metavar="auto|N", show_default=True)]
 Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
 
 Engine = Annotated[str, shared("--engine", metavar="NAME", show_default=True)]

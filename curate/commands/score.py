@@ -111,7 +111,7 @@ def run(
     allow_truncated: Annotated[
         bool, typer.Option("--allow-truncated", help="Score what there is of a truncated image, with a warning.")
     ] = False,
-    white: options.White = "auto",
+    white: options.White = None,
     engine: Annotated[
         str,
         options.shared("--engine", f"; there are: {', '.join(ENGINES)}", metavar="NAME", show_default=True),

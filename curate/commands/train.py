@@ -77,7 +77,7 @@ def run(
     licence: options.Licence = "not stated",
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",
     limit: options.Limit = None,
-    white: options.White = "auto",
+    white: options.White = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     json_: options.Json = False,

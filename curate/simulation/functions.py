@@ -10,7 +10,7 @@ from curate.manifest import SourceOptions
 from curate.policies.audit.request import parse_share
 from curate.rounds.files.folder import Folder
 from curate.rounds.files.settings import Guard, class_names
-from curate.rounds.import_labels import import_labels
+from curate.rounds.import_labels import ImportResult, import_labels
 from curate.rounds.init import start
 from curate.rounds.labels import write_consensus
 from curate.rounds.next import NextResult, next_round
@@ -20,8 +20,6 @@ from curate.simulation.plot import plot_replay
 from curate.simulation.run import Simulation, check_outputs, simulate, typed_budgets, write_simulation
 from curate.tables.classes import read_classes
 from curate.tables.images import images_by_key
-
-round_import, round_labels = import_labels, write_consensus
 
 
 def round_init(
@@ -138,6 +136,31 @@ def round_next(
     return next_round(folder, partial=partial, table=table, images=images)
 
 
+def round_import(
+    folder: str | Path,
+    file: str | Path,
+    *,
+    format: str | None = None,
+    name: str | None = None,
+    annotator: str | None = None,
+    skip_rest: bool = False,
+) -> ImportResult:
+    """Read labels of annotators, check them, and keep them with the round.
+
+    Args:
+        folder: of `curate.round_init`.
+        file: what the annotation tool exported: a file or a folder.
+        format: of it; None for that of the folder.
+        name: column or field of the labels, where there are several.
+        annotator: of labels that name nobody.
+        skip_rest: images of the last batch that have no label count as skipped.
+
+    Raises:
+        InputError: for a file in which nothing can be used, or a folder that was changed.
+    """
+    return import_labels(folder, file, format=format, name=name, annotator=annotator, skip_rest=skip_rest)
+
+
 def round_status(
     folder: str | Path, *, table: str | Path | None = None, no_lift: bool = False, stop: Sequence[str] | None = None
 ) -> Status:
@@ -153,6 +176,20 @@ def round_status(
         InputError: for a rule that is none, or a folder or table that was changed.
     """
     return status(folder, table=table, lift=not no_lift, stop=stop or ())
+
+
+def round_labels(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:
+    """Write the label of every image, and how far annotators differ; return the rows of each state.
+
+    Args:
+        folder: of `curate.round_init`.
+        out: a table, ``NAME.parquet``.
+        overwrite: replace a table that is there.
+
+    Raises:
+        InputError: if no label came back yet, the folder was changed, or the place refuses.
+    """
+    return write_consensus(folder, out, overwrite=overwrite)
 
 
 def round_plot(

@@ -332,10 +332,13 @@ def issues(
         InputError: for a table, kind or output that cannot be used; nothing is written then.
     """
     cuts = {name: _number(name, value) for name, value in (set or {}).items()}
+    dropped = tuple(each.strip() for text in _listed(drop) for each in text.split(",") if each.strip())
+    if _listed(drop) and not dropped:
+        raise InputError("--drop: expected kinds of issues such as dark,blurry, or unusable, or all, got none")
     policy = Issues(
         tuple(only or ()),
         tuple(without or ()),
-        tuple(each.strip() for text in _listed(drop) for each in text.split(",") if each.strip()),
+        dropped,
         tuple(force or ()),
         tuple(int(number) for number in drop_group or ()),
         cuts,

@@ -220,6 +220,7 @@ def test_set_says_where_a_kind_begins(tmp_path):
     [
         ({"only": ["drak"]}, "unknown kind of issue 'drak'; did you mean 'dark'"),
         ({"drop": "drak"}, "unknown kind of issue 'drak'; did you mean 'dark'"),
+        ({"drop": " , "}, "--drop: expected"),
         ({"drop": "unusabel"}, "did you mean 'unusable'"),
         ({"force": ["blury"]}, "did you mean 'blurry'"),
         ({"set": {"dark": "low"}}, "--set dark: expected a number, such as 0.1, got 'low'"),
