@@ -20,7 +20,9 @@ def run(
         Path | None, options.shared("--labelled", ", or a folder of rounds: in place of a column of the table")
     ] = None,
     out: Annotated[Path | None, options.written_to("--out", ": the table with what is thought, NAME.parquet")] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="Leave out the rows whose label is suspected.")] = False,
+    drop_suspected: Annotated[
+        bool, typer.Option("--drop-suspected", help="Drop the rows whose label is suspected.")
+    ] = False,
     relabel: Annotated[
         str | None,
         typer.Option(
@@ -56,7 +58,7 @@ def run(
     \b
         curate labels scores.parquet --label label
         curate labels scores.parquet --label label --relabel checked -o checked.parquet
-        curate labels scores.parquet --label label --drop --review 200 -o clean.parquet
+        curate labels scores.parquet --label label --drop-suspected --review 200 -o clean.parquet
         curate labels scores.parquet --verdicts clean.review.csv
         curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
         curate labels scores.parquet --labelled rounds/ -o checked.parquet
@@ -84,7 +86,9 @@ def run(
         from curate.display.label_sheet import check_sheet
         from curate.policies.labels.request import LabelsRequest
 
-        asked = LabelsRequest(tuple(label or ()), drop, relabel, below, seed, str(labelled) if labelled else None)
+        asked = LabelsRequest(
+            tuple(label or ()), drop_suspected, relabel, below, seed, str(labelled) if labelled else None
+        )
         asked.check(open_table(table, require=["key"], embedding=embedding))
         check_sheet(sheet, table, source, overwrite=overwrite)
     result = labels(
@@ -92,7 +96,7 @@ def run(
         out,
         label,
         labelled=labelled,
-        drop=drop,
+        drop_suspected=drop_suspected,
         relabel=relabel,
         below=below,
         review=review,

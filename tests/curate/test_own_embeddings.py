@@ -72,7 +72,7 @@ POLICIES = {
     "dedup": lambda table, out, **how: curate.dedup(table, out, "embedding", **how),
     "select": lambda table, out, **how: curate.select(table, out, "k-center", 20, **how),
     "balance": lambda table, out, **how: curate.balance(table, out, per="clusters", clusters=4, rows=80, **how),
-    "labels": lambda table, out, **how: curate.labels(table, out, "label", drop=True, **how),
+    "labels": lambda table, out, **how: curate.labels(table, out, "label", drop_suspected=True, **how),
     "filter like": lambda table, out, **how: curate.filter(table, out, like="img/004.jpg", **how),
     "filter unlike": lambda table, out, **how: curate.filter(table, out, unlike="img/004.jpg=0.9", **how),
     "split": lambda table, out, **how: curate.split(table, out, train=0.7, test=0.3, finder="embedding", **how),

@@ -94,7 +94,7 @@ def test_a_fit_prints_as_its_command(tmp_path, asked):
     shown = run("fit", path, "--apply", applied, "--overwrite", *words)
     assert shown.exit_code == 0, shown.output
     about, *lines = shown.stderr.splitlines()  # the first says what is about to be done
-    assert about.startswith("fitting to 150 rows")
+    assert about.startswith("fitting to 150 images")
     assert str(found).splitlines() == lines
     assert lines[-1] == f"table: {applied}"
     assert is_safe(found)

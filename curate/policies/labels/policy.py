@@ -120,7 +120,7 @@ def labels(
     label: str | Sequence[str] | None = None,
     *,
     labelled: str | Path | None = None,
-    drop: bool = False,
+    drop_suspected: bool = False,
     relabel: str | None = None,
     below: float = 0.5,
     review: int | None = None,
@@ -144,7 +144,7 @@ def labels(
         out: table to write, a name ending in ``.parquet``; None only examines.
         label: column of labels, or those of several annotators; of ``labelled`` where that is given.
         labelled: file of keys, labels and perhaps annotators, or a folder of rounds, in place of a column of the table.
-        drop: leave out the rows whose label is suspected.
+        drop_suspected: drop the rows whose label is suspected.
         relabel: name of a column to add, with the suggested label in place of a suspected one.
         below: a label is suspected whose quality is below this, in (0, 1].
         review: also write this many rows for a person to judge; see ``read_verdicts``.
@@ -166,7 +166,7 @@ def labels(
     """
     opened = open_table(table, require=[KEY], embedding=embedding)
     named = (label,) if isinstance(label, str) else tuple(label or ())
-    request = LabelsRequest(named, drop, relabel, below, seed, None if labelled is None else str(labelled))
+    request = LabelsRequest(named, drop_suspected, relabel, below, seed, None if labelled is None else str(labelled))
     where = SourceOptions(
         root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
     )

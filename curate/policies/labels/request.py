@@ -59,7 +59,7 @@ class LabelsRequest:
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
         if self.drop and self.relabel is not None:
-            raise InputError("--drop leaves out the rows that --relabel would correct; choose one of them")
+            raise InputError("--drop-suspected drops the rows that --relabel would correct; choose one of them")
         if self.relabel is not None and not self.relabel.strip():
             raise InputError("--relabel takes the name of a new column, got an empty text; name one")
 

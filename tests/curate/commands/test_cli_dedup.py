@@ -152,7 +152,7 @@ def odd(folder):
         (["scores.parquet", "--similarity", "elk2"], "did you mean 'elk'"),
         (["scores.parquet", "--kappa", "kappa_a"], "is for --similarity elk"),
         (["scores.parquet", "--similarity", "elk", "--kappa", "kappa_z"], "did you mean 'kappa_a'"),
-        (["scores.parquet", "--keep", " , "], "--keep takes certain, largest"),
+        (["scores.parquet", "--keep", " , "], "--keep takes"),
         (["scores.parquet", "--protect", " "], "--protect needs a condition, got none"),
         (
             ["scores.parquet", "--similarity", "elk", "--kappa", "unc_a"],

@@ -60,7 +60,7 @@ def folder(tmp_path_factory):
     curate.filter(table, folder / "kept.parquet", drop_bottom="25%", column="unc_losspred")
     curate.dedup(folder / "kept.parquet", folder / "alone.parquet", finder=["bytes"])
     curate.select(folder / "alone.parquet", folder / "picked.parquet", budget=20, strategy="random")
-    curate.labels(table, folder / "labels.parquet", "label", drop=True)
+    curate.labels(table, folder / "labels.parquet", "label", drop_suspected=True)
     curate.issues(table, folder / "issues.parquet")
     return folder
 

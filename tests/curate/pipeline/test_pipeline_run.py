@@ -270,7 +270,7 @@ def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
 def test_labels_balance_and_split_are_steps_and_what_is_drawn_twice_is_drawn_by_chance_twice(here):
     table(here / "s.parquet", n=400)
     (here / "curate.toml").write_text(
-        '[labels]\ntable = "s.parquet"\nlabel = "label"\ndrop = true\n[balance]\nrows = 150\n'
+        '[labels]\ntable = "s.parquet"\nlabel = "label"\ndrop_suspected = true\n[balance]\nrows = 150\n'
         '[split]\ntrain = "50%"\ntest = "50%"\nduplicates = false\n'
     )
     result = run("run", "curate.toml", "--json")

@@ -96,7 +96,7 @@ def test_planted_mistakes_are_suspected_and_corrected_in_a_new_column(table, tmp
 def test_suspected_rows_leave_by_drop_and_rows_without_a_label_are_undecided(table, tmp_path):
     given = pq.read_table(table)["label"].to_pylist()
     changed(table, label=[None if i < 4 else label for i, label in enumerate(given)])
-    result = labels(table, tmp_path / "out.parquet", "label", drop=True)
+    result = labels(table, tmp_path / "out.parquet", "label", drop_suspected=True)
     assert result.dropped == result.suspected > 0
     assert result.undecided_by == {"no label": 4}
     decisions = {row["key"]: row for row in pq.read_table(result.decisions).to_pylist()}
@@ -147,7 +147,7 @@ def test_nan_is_no_label(table):
         (["--label", "empty"], "at least two classes in column 'empty'"),
         (["--label", "each"], "two rows or more"),
         (["--label", "label", "--relabel", "clean"], "never written over"),
-        (["--label", "label", "--relabel", "x", "--drop"], "choose one"),
+        (["--label", "label", "--relabel", "x", "--drop-suspected"], "choose one"),
         (["--label", "label", "--label", "label"], "each column of labels once"),
         (["--label", "label", "--below", "0"], "(0, 1]"),
         (["--label", "label", "--review", "50"], "--out"),
@@ -178,7 +178,7 @@ def test_a_class_of_one_row_is_not_judged_and_stays(table, tmp_path):
     out = {row["key"]: row for row in pq.read_table(result.subset).to_pylist()}
     assert out["k0007"]["label_quality"] is None
     assert out["k0007"]["label"] == "yeti"
-    dropped = labels(table, tmp_path / "drop.parquet", "label", drop=True)
+    dropped = labels(table, tmp_path / "drop.parquet", "label", drop_suspected=True)
     assert dropped.undecided_by == {"no other row of its class": 1}
 
 
@@ -232,8 +232,8 @@ def test_a_file_of_labels_decides_as_the_column_that_it_was_taken_from(table, tm
     file = sheet(tmp_path / "labels.csv", [(row["key"], row["label"]) for row in rows], ("key", "label"))
     bare = tmp_path / "bare.parquet"
     pq.write_table(pq.read_table(table).drop_columns(["label"]), bare)
-    by_file = labels(bare, tmp_path / "file.parquet", labelled=file, drop=True)
-    by_column = labels(table, tmp_path / "column.parquet", "label", drop=True)
+    by_file = labels(bare, tmp_path / "file.parquet", labelled=file, drop_suspected=True)
+    by_column = labels(table, tmp_path / "column.parquet", "label", drop_suspected=True)
     assert told(by_file.decisions) == told(by_column.decisions)
     assert by_file.dropped == by_column.dropped > 0
     assert by_file.annotators == [] == by_column.annotators
