@@ -18,7 +18,7 @@ def fitted(heap: Heap) -> Scores:
     """Return the columns that a fit without labels gives the heap that it was fitted to, shape (N,) each."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "fitted.parquet"
-        curate.fit(heap.path, apply=out)
+        curate.fit(heap.path, apply=out, source=images_of(heap))
         return new_columns(heap.path, out)
 
 
@@ -33,7 +33,7 @@ def fitted_with(heap: Heap, given: np.ndarray) -> Scores:
         people, out = Path(folder) / "people.parquet", Path(folder) / "fitted.parquet"
         keys = pq.read_table(heap.path, columns=["key"])["key"].take(given)
         pq.write_table(pa.table({"key": keys, "class": [str(heap.label[row].item()) for row in given]}), people)
-        curate.fit(heap.path, apply=out, labelled=people, label="class")
+        curate.fit(heap.path, apply=out, labelled=people, label="class", source=images_of(heap))
         return new_columns(heap.path, out)
 
 
@@ -41,12 +41,18 @@ def fitted_to(heap: Heap, others: Heap, scored: Scored) -> Scores:
     """Return what a fit without labels to one heap says of the rows of another, shape (M,) each."""
     with tempfile.TemporaryDirectory() as folder:
         model, out = Path(folder) / "fitted.safetensors", Path(folder) / "fitted.parquet"
-        curate.fit(heap.path, model, model=scored.model)
+        curate.fit(heap.path, model, model=scored.model, source=images_of(heap))
         curate.fit(others.path, fitted=model, apply=out)
         return new_columns(others.path, out)
 
 
+def images_of(heap: Heap) -> str | None:
+    """Return the images that were scored if they were kept; without them there is no ``p_junk``."""
+    return str(heap.source) if heap.source.exists() else None
+
+
 def new_columns(before: Path, after: Path) -> Scores:
     """Return the uncertainties that a table has more than another one."""
-    names = sorted(set(pq.read_schema(after).names) - set(pq.read_schema(before).names))
+    added = set(pq.read_schema(after).names) - set(pq.read_schema(before).names)
+    names = sorted(name for name in added if name.startswith("unc_"))
     return {name: pq.read_table(after, columns=[name])[name].to_numpy().astype(float) for name in names}
