@@ -18,7 +18,7 @@ from scoring.lookup import closest, told
 
 KEY_NAMES = (KEY, "id")  # of the file that is joined; the first that is there
 MOST_CSV_BYTES = 1 << 30
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
+SUFFIXES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def open_labelled(path: str | Path | None) -> Labelled | None:
     if path is None:
         return None
     path = Path(path)
-    if path.suffix.lower() not in SEPARATORS:
+    if path.suffix.lower() not in SUFFIXES:
         opened = open_table(path)
         return Labelled(path, opened.schema.names, opened.read)
     try:
@@ -55,7 +55,7 @@ def open_labelled(path: str | Path | None) -> Labelled | None:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"--labelled: {path} cannot be read: {error.strerror}; check the path") from None
-    found = read_csv(data, str(path), delimiter=SEPARATORS[path.suffix.lower()], names_only=KEY_NAMES)
+    found = read_csv(data, str(path), expects=KEY_NAMES, names_only=KEY_NAMES)
     return Labelled(path, found.column_names, found.select)
 
 

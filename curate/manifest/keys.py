@@ -1,6 +1,8 @@
 """Keys are there, are text and are unique, or the user hears which are not."""
 
+import base64
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +10,11 @@ import pyarrow.compute as pc
 
 from curate.manifest.contract import MAX_PATH_BYTES, NUMBERED
 from scoring.errors import InputError
+from scoring.images.sniff import sniff
 
 _CONFIRM = 10_000  # rows that share a hash with another are compared as text up to this many
 _SHOWN = 3
+_LEAST_BASE64 = 64  # letters that are decoded, to see how an image begins
 
 
 def other_key(where: str) -> str:
@@ -58,6 +62,38 @@ def check_text(texts: pa.Array, first_row: int, column: str, where: str) -> None
             f"expected keys and paths of at most {MAX_PATH_BYTES} bytes in column {column!r} of {where}, got "
             f"{len(texts[row].as_py().encode()):,} bytes in row {first_row + row} (from 0); shorten it"
         )
+
+
+def check_paths(paths: pa.Array, root: str, column: str, where: str) -> None:
+    """Refuse what is no path by its looks: images as base64 text, and paths of Windows that only `/` would find.
+
+    The first text of the piece is looked at.
+
+    Raises:
+        InputError: with the way to what was meant.
+    """
+    filled = paths.filter(pc.fill_null(pc.greater(pc.binary_length(paths), 0), False))
+    first = str(filled[0].as_py()) if len(filled) else ""
+    if _is_base64(first):
+        raise InputError(
+            f"expected paths, URLs or bytes in column {column!r} of {where}, got images as base64 text; write a "
+            "Parquet file with the decoded bytes in a column 'image'"
+        )
+    turned = first.replace("\\", "/")
+    if turned != first and not Path(root, first).exists() and Path(root, turned).exists():
+        raise InputError(
+            f"expected paths with '/' in column {column!r} of {where}, got {first!r}; replace each backslash by '/'"
+        )
+
+
+def _is_base64(text: str) -> bool:
+    start = text.partition(";base64,")[2] if text.startswith("data:") else text
+    if len(start) < _LEAST_BASE64:
+        return False
+    try:
+        return sniff(base64.b64decode(start[:_LEAST_BASE64], validate=True)) is not None
+    except ValueError:
+        return False
 
 
 def first_true(mask: pa.Array) -> int | None:

@@ -28,7 +28,9 @@ PATH_NAMES = (
     "image",
     "img",
 )
-IMAGE_NAMES = ("image", "img", "bytes", "image_bytes", "img_bytes", "image_data", "jpg", "jpeg", "png", "webp", "data")
+# Columns of bytes that are images by their names; the last two only where no column is named like a path.
+IMAGE_NAMES = ("image", "img", "image_bytes", "img_bytes", "image_data", "jpg", "jpeg", "png", "webp", "bytes", "data")
+_WEAK_NAMES = frozenset({"bytes", "data"})
 _KEY_NAMES = (KEY, "__key__")
 
 
@@ -121,15 +123,20 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
     if options.path_column is not None:
         return None
     candidates = [field.name for field in schema if _holds_bytes(field.type) and field.name != SIGNATURE]
-    for wanted in IMAGE_NAMES:
-        for name in candidates:
-            if name.lower() == wanted:
-                return name
-    if len(candidates) > 1:
+    named = [name for name in candidates if name.lower() in IMAGE_NAMES]
+    path = _path_column(schema, options, where, None)
+    sure = [name for name in named if name.lower() not in _WEAK_NAMES or path is None]
+    if not sure and path is None:  # images of Hugging Face's `datasets`, whatever the name
+        sure = [name for name in candidates if pa.types.is_struct(schema.field(name).type)]
+    if len(sure) == 1:
+        return sure[0]
+    if sure or named or (candidates and path is None):
+        paths = f", or --path-column {path} for the paths" if path else ""
         raise InputError(
-            f"expected one column with image bytes in {where}, got {', '.join(candidates)}; name it with --image-column"
+            f"expected one column that is named like an image in {where}, got "
+            f"{', '.join(sure or named or candidates)}; name it with --image-column{paths}"
         )
-    return candidates[0] if candidates else None
+    return None
 
 
 def _path_column(schema: pa.Schema, options: SourceOptions, where: str, image: str | None) -> str | None:

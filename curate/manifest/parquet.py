@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from curate.manifest.classes import named, with_text
 from curate.manifest.contract import Reader, SourceOptions, check_range
-from curate.manifest.keys import UniqueCheck, check_keys, check_text
+from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
 from curate.manifest.local import fail
 from curate.manifest.memory import RowDigest, version_of
@@ -242,6 +242,8 @@ class ParquetManifest:
         layout = self._layout
         if layout.path is not None:
             paths = text_of(_leaf(table, layout.path))
+            if not row and layout.image is None:
+                check_paths(paths, self._root, layout.path, self._where)
             check_text(paths, row, layout.path, self._where)
             if layout.image is None:
                 for url in schemes_in(resolve(paths, self._root)):

@@ -195,9 +195,9 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: 
         lines = parse_list(data, first.name)
         return open_list(lines, options, root=root, where=first.name, identity=identity, reach=reach)
     if kind == "csv":
-        names = {name for name in (options.key, options.path_column) if name} | _NAMES_ONLY
-        delimiter = "\t" if suffix_of(first.name) == "tsv" else ","
-        table = read_csv(data, first.name, delimiter=delimiter, names_only=names)
+        named = {name for name in (options.key, options.path_column) if name}
+        expects = {name.lower() for name in named} or _NAMES_ONLY
+        table = read_csv(data, first.name, expects=expects, names_only=named | _NAMES_ONLY)
     else:
         table = read_jsonl(data, first.name)
     return open_text_table(table, options, root=root, name=first.name, identity=identity, reach=reach)

@@ -29,13 +29,18 @@ def read_text(path: Path, *, what: str) -> str:
     Raises:
         InputError: if it is not there, no regular file, too large, or in another encoding.
     """
-    data = read_bytes(path, what=what)
+    return decoded(read_bytes(path, what=what), what=what, where=str(path))
+
+
+def decoded(data: bytes, *, what: str, where: str) -> str:
+    """Return bytes as text: UTF-8, or UTF-16 if a byte order mark says so, without the mark; raises as `read_text`."""
     mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
     try:
         return data[len(mark) :].decode(_MARKS.get(mark, "utf-8"))
     except UnicodeDecodeError as error:
         raise InputError(
-            f"expected {what} in UTF-8, got other bytes at byte {len(mark) + error.start:,} of {path}; save it as UTF-8"
+            f"expected {what} in UTF-8, got other bytes at byte {len(mark) + error.start:,} of {where}; "
+            "save it as UTF-8"
         ) from None
 
 

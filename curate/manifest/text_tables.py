@@ -1,5 +1,6 @@
 """CSV and JSON lines -> an Arrow table, with no value changed on the way."""
 
+import re
 from collections.abc import Collection
 from contextlib import suppress
 
@@ -10,16 +11,18 @@ import pyarrow.csv
 import pyarrow.json
 
 from curate.manifest.contract import SourceOptions
-from curate.manifest.keys import check_keys, check_text
+from curate.manifest.keys import check_keys, check_paths, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import one_line, some
+from curate.manifest.names import one_line, some, suffix_of
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import check_scheme
+from curate.manifest.text import decoded
 from scoring.errors import InputError
 from scoring.lookup import told
 
 MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
+_SEPARATOR = re.compile("sep=([,;\t])")  # a first line that Excel reads and writes
 _MAX_LINE = 64 << 20
 _MAX_DEPTH = 200  # levels; Arrow's reader takes some thousands
 _DEPTH_BLOCK = 16 << 20
@@ -32,22 +35,27 @@ _WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
 _DECIMAL = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
-def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Collection[str] = ()) -> pa.Table:
-    """Parse CSV with a header.
+def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_only: Collection[str] = ()) -> pa.Table:
+    """Parse CSV with a header, as programs and spreadsheets write it.
 
+    The text is UTF-8, or UTF-16 with a byte order mark. Cells are separated by commas, semicolons or tabs: what the
+    first line `sep=;` says, else what gives a column that is expected, else what the header holds.
     A column is int64 if every cell that is not empty is a whole number in its usual form (so `007` stays
     text), float64 if every such cell is a decimal number, bool if all are `true` or `false`, and text
-    otherwise. Empty cells are null, except in a column of text, where they are empty text.
+    otherwise. Empty cells are null.
 
     Args:
         data: the file.
         where: its name, for messages.
-        delimiter: between cells.
+        expects: names of columns, in lower case, one of which the file should have.
         names_only: columns that hold names, which are never taken for decimals or truth values.
 
     Raises:
         InputError: if the text cannot be parsed; holds the parser's reason.
     """
+    text = decoded(data, what="CSV with a header", where=where)
+    delimiter, text = _delimited(text, where, expects)
+    data = text.encode()
     parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     reading = pa.csv.ReadOptions(block_size=_MAX_LINE, use_threads=False)
     try:
@@ -60,6 +68,18 @@ def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Colle
         _narrow(column, name in names_only) for name, column in zip(table.column_names, table.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def _delimited(text: str, where: str, expects: Collection[str]) -> tuple[str, str]:
+    """Return what separates the cells of a sheet, and the text from its header on."""
+    usual = "\t" if suffix_of(where) == "tsv" else ","
+    header, _, rest = text.partition("\n")
+    if said := _SEPARATOR.fullmatch(header.strip()):
+        return said[1], rest
+    order = (usual, *(each for each in ",;\t" if each != usual))
+    names = {each: [name.strip().strip('"').lower() for name in header.split(each)] for each in order}
+    fits = [each for each in order if set(expects) & set(names[each])]
+    return next(iter(fits or [each for each in order if each in header]), usual), text
 
 
 def _names(data: bytes, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOptions) -> list[str]:
@@ -84,8 +104,8 @@ def _narrow(text: pa.ChunkedArray, is_name: bool) -> pa.ChunkedArray:
             try:
                 return pc.if_else(empty, pa.scalar(None, pa.string()), text).cast(kind)
             except pa.ArrowInvalid:  # does not fit into 64 bits: stays text
-                return text
-    return text
+                break
+    return pc.if_else(empty, pa.scalar(None, pa.string()), text)
 
 
 def read_jsonl(data: bytes, where: str) -> pa.Table:
@@ -173,6 +193,7 @@ def open_text_table(
     if table.num_rows == 0:
         raise InputError(f"expected at least one row in {name}, got the header only; add rows")
     paths = text_of(table[layout.path])
+    check_paths(paths, root, layout.path, name)
     check_text(paths, 0, layout.path, name)
     uris = resolve(paths, root)
     for url in schemes_in(uris):

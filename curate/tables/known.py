@@ -11,9 +11,10 @@ from curate.columns import KEY
 from curate.counted import counted
 from curate.manifest.store_here import copied_here
 from curate.manifest.store_path import AnyPath, path_to_read
-from curate.manifest.text import read_text, unguarded
+from curate.manifest.text import decoded, read_bytes, unguarded
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl
-from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
+from curate.tables.arrays import texts
+from curate.tables.digests import RowDigest, key_bytes, tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -53,7 +54,7 @@ class Known:
 
 
 def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = True) -> Known:
-    """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``.
+    """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``; rows with a blank label are left out.
 
     Args:
         path: of the file, or a folder of ``part-*.parquet``; here or in a store.
@@ -65,7 +66,11 @@ def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = 
     """
     column = label or LABEL
     keys, columns = read_columns(path, [column] if labels else [])
-    return _known(str(path), keys, columns.get(column) if labels else None)
+    values = columns.get(column) if labels else None
+    if values is None:
+        return _known(str(path), keys)
+    labelled = [at for at, value in enumerate(values) if value is not None]
+    return _known(str(path), [keys[at] for at in labelled], [values[at] for at in labelled])
 
 
 def read_columns(path: str | AnyPath, wanted: Sequence[str]) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
@@ -109,18 +114,10 @@ def _read_text(path: AnyPath) -> pa.Table:
     if path.stat().st_size > MAX_TABLE_BYTES:
         raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; make it Parquet")
     with copied_here(path) as local:
-        text = read_text(local, what="text with keys")  # a spreadsheet may have written UTF-16, or semicolons
+        data = read_bytes(local, what="text with keys")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        return read_jsonl(text.encode(), str(path))
-    return read_csv(text.encode(), str(path), delimiter=_delimiter(text, path), names_only={KEY})
-
-
-def _delimiter(text: str, path: AnyPath) -> str:
-    """Return what separates the cells of a sheet: where the usual one does not give a column of keys, what does."""
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    header = text.split("\n", 1)[0].rstrip("\r")
-    fits = [each for each in (usual, ";", "\t", ",") if KEY in [name.strip('"') for name in header.split(each)]]
-    return fits[0] if fits else usual
+        return read_jsonl(decoded(data, what="text with keys", where=str(path)).encode(), str(path))
+    return read_csv(data, str(path), expects={KEY}, names_only={KEY})
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -130,11 +127,10 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
         raise InputError(f"expected labels as names or numbers in {path}, got {column.type}; name another column")
-    values = plain(_whole(column)).cast(pa.large_string()).to_pylist()
-    return [value or None for value in values]
+    return list(texts(_whole(column)).to_pylist())
 
 
-def _known(path: str, keys: list[bytes], labels: list[str | None] | None) -> Known:
+def _known(path: str, keys: list[bytes], labels: list[str | None] | None = None) -> Known:
     seen: dict[bytes, str | None] = {}
     for at, key in enumerate(keys):
         label = labels[at] if labels else None

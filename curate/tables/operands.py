@@ -1,7 +1,7 @@
 """What conditions compare: columns, literals, and what is computed of them row by row, evaluated with Arrow.
 
-Arithmetic and functions of numbers are in double precision. A row without a value (null or NaN) in any part has none in
-the whole, nor has a division by zero.
+Arithmetic and functions of numbers are in double precision. A row without a value (null, NaN or blank text)
+in any part has none in the whole, nor has a division by zero.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from curate.tables.arrays import has_value
+from curate.tables.digests import is_text
 
 NUMBER, TEXT, BOOL, TIME, OTHER = "number", "text", "bool", "time", "other"
 KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
@@ -92,7 +95,11 @@ def _values(column: pa.Array) -> pa.Array:
         column = column.cast(column.type.value_type)
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
-    return _without_nan(column) if pa.types.is_floating(column.type) else column
+    if pa.types.is_floating(column.type):
+        return _without_nan(column)
+    if is_text(column.type):  # an empty cell is no value, as everywhere
+        return pc.if_else(has_value(column), column, pa.scalar(None, column.type))
+    return column
 
 
 def _without_nan(values: Any) -> Any:

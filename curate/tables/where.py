@@ -1,7 +1,7 @@
 """Conditions on columns as people write them: ``label == "cat" and width * height >= 40000``.
 
 A condition is parsed into a small tree and evaluated with Arrow; no text of it is ever run as code.
-Logic is SQL's, with three values: where a column has no value (null or NaN) a comparison has none either.
+Logic is SQL's, with three values: where a column has no value (null, NaN or blank text) a comparison has none either.
 """
 
 import re
@@ -119,6 +119,8 @@ class _Parser:
         while at < end:
             match = TOKEN.match(self.text, at)
             if match is None:
+                if (sign := self.text[at:].lstrip()[:2]) in ("&&", "||"):
+                    raise self._fail(f"{sign!r} is no operator here: write {'and' if sign == '&&' else 'or'!r}")
                 raise self._fail(f"unexpected {self.text[at:].strip()[:20]!r} at character {at + 1}")
             kind = str(match.lastgroup)
             word = match.group(kind)
@@ -289,6 +291,8 @@ class _Parser:
             number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,19}", word) else float(word)
             return Operand(NUMBER, word, value=number)
         if kind == "text":
+            if not word[1:-1].strip():
+                raise self._fail("blank text counts as no value; write 'is null' or 'is not null'")
             return Operand(TEXT, word, value=re.sub(r"\\(.)", r"\1", word[1:-1]))
         if kind == "keyword" and word in ("true", "false"):
             return Operand(BOOL, word, value=word == "true")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.manifest.store_path import path_here
-from curate.manifest.text import read_text
+from curate.manifest.text import decoded, read_bytes
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
 from scoring.errors import InputError
 from scoring.lookup import closest, told
@@ -101,18 +101,18 @@ def _read(path: Path) -> dict[str, float]:
         raise InputError(f"{path} does not exist; --to takes {HOW}")
     if path.stat().st_size > MAX_TABLE_BYTES:
         raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; name fewer classes")
-    text = read_text(path, what="text with shares")
+    data = read_bytes(path, what="text with shares")
     pairs: list[tuple[str, str]]
     if path.suffix.lower() == ".json":
         try:
-            read = json.loads(text)
+            read = json.loads(decoded(data, what="text with shares", where=str(path)))
         except (ValueError, RecursionError):
             raise InputError(f'{path} is not JSON; write shares like {{"cat": 0.3, "dog": 0.7}}') from None
         if not isinstance(read, dict):
             raise InputError(f'{path} is no JSON object; write shares like {{"cat": 0.3, "dog": 0.7}}')
         pairs = [(str(name), str(share)) for name, share in read.items()]
     else:
-        table = read_csv(text.encode(), str(path))
+        table = read_csv(data, str(path), expects={SHARE})
         names = [name for name in table.schema.names if name != SHARE]
         if SHARE not in table.schema.names or len(names) != 1:
             raise InputError(
@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, float]:
                 "others out"
             )
         columns = table.column(names[0]).to_pylist(), table.column(SHARE).to_pylist()
-        pairs = [(str(name), str(share)) for name, share in zip(*columns, strict=True)]
+        pairs = [(str("" if name is None else name), str(share)) for name, share in zip(*columns, strict=True)]
     found: dict[str, float] = {}
     for name, share in pairs:
         if name in found:

@@ -10,6 +10,7 @@ from reading import keys, read_all
 
 from curate.manifest import SourceOptions, open_manifest
 from curate.manifest import parquet_stream as stream
+from curate.manifest.layout import find_layout
 from curate.manifest.places import find_place
 from scoring.errors import InputError
 
@@ -340,3 +341,28 @@ def test_the_odd_files_of_a_decoders_own_tests_come_out_as_they_were_stored():
     for name in stored.column_names:
         if name != "bytes":
             assert rows[manifest.renamed.get(name, name)].to_pylist() == stored[name].to_pylist()[150:450]
+
+
+def layout_of(options=None, **columns):
+    kinds = {
+        "text": pa.string(),
+        "bytes": pa.binary(),
+        "struct": pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
+    }
+    schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
+    found = find_layout(schema, options or SourceOptions(), "t")
+    return found.path, found.image
+
+
+def test_a_column_of_bytes_is_the_image_only_by_its_name():
+    assert layout_of(file_name="text", mask="bytes") == ("file_name", None)
+    assert layout_of(file_name="text", data="bytes", options=SourceOptions(path_column="file_name")) == (
+        "file_name",
+        None,
+    )
+    assert layout_of(path="text", image="bytes") == ("path", "image")  # bytes, or the path where they are null
+    assert layout_of(photo="struct") == ("photo.path", "photo")
+    assert layout_of(data="bytes") == (None, "data")
+    for columns in ({"mask": "bytes"}, {"file_name": "text", "data": "bytes"}, {"image": "bytes", "png": "bytes"}):
+        with pytest.raises(InputError, match="--image-column"):
+            layout_of(**columns)

@@ -1,5 +1,6 @@
 """Lists, CSV and JSON lines as sources."""
 
+import base64
 import json
 import os
 import subprocess
@@ -111,10 +112,10 @@ def test_csv_numbers_are_numbers_only_where_nothing_is_lost():
         "i": [1, -2, None],
         "zip": ["007", "12", "3"],
         "f": [1.5, 2.0, 0.001],
-        "mixed": ["1", "x", ""],
+        "mixed": ["1", "x", None],
         "big": ["99999999999999999999", "1", "2"],
         "t": [True, False, None],
-        "e": ["", "", ""],
+        "e": [None, None, None],
         "sign": ["+1", "2", "3"],
     }
 
@@ -336,3 +337,31 @@ def test_brackets_in_the_text_of_json_lines_are_no_nesting(monkeypatch):
         monkeypatch.setattr("curate.manifest.text_tables._DEPTH_BLOCK", block)
         assert read_jsonl(data, "x.jsonl").column("path").to_pylist() == texts
     assert read_jsonl(nested(150), "x.jsonl").num_rows == 1
+
+
+SHEETS = [
+    "file_name;label\r\na.jpg;x\r\n",
+    "sep=;\nfile_name;label\na.jpg;x\n",
+    "file_name\tlabel\na.jpg\tx\n",
+]
+
+
+@pytest.mark.parametrize("text", SHEETS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_manifest_as_spreadsheets_save_it_is_read(text, encoding):
+    found = read_csv(text.encode(encoding), "t.csv", expects={"file_name"})
+    assert found.to_pydict() == {"file_name": ["a.jpg"], "label": ["x"]}
+
+
+def test_images_as_base64_and_paths_of_windows_are_named(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"x")
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(100)).decode()
+    cases = {
+        "b.csv": (png, "base64"),
+        "c.csv": (f"data:image/png;base64,{png}", "base64"),
+        "w.csv": (".\\a.jpg", "backslash"),
+    }
+    for name, (first, word) in cases.items():
+        (tmp_path / name).write_text(f"image,label\n{first},x\n")
+        with pytest.raises(InputError, match=word):
+            open_manifest(str(tmp_path / name))

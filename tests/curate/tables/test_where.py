@@ -188,3 +188,21 @@ def test_what_cannot_be_understood_is_said_in_one_line(text, words):
     with pytest.raises(InputError, match=words) as caught:
         parse_condition(text, ROWS.schema)
     assert "\n" not in str(caught.value)
+
+
+def test_blank_text_is_no_value():
+    batch = pa.RecordBatch.from_pydict({"label": ["cat", "", "  ", None]})
+
+    def truths(text):
+        return parse_condition(text, batch.schema)(batch).to_pylist()
+
+    assert truths("label is not null") == [True, False, False, False]
+    assert truths("label != 'dog'") == [True, None, None, None]
+    with pytest.raises(InputError, match="is null"):
+        parse_condition("label == ''", batch.schema)
+
+
+@pytest.mark.parametrize(("text", "word"), [("width > 1 && height > 1", "and"), ("width > 1 || height > 1", "or")])
+def test_operators_of_other_languages_name_the_word_to_write(text, word):
+    with pytest.raises(InputError, match=f"write '{word}'"):
+        parse_condition(text, pa.schema([("width", pa.int64()), ("height", pa.int64())]))
