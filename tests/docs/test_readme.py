@@ -158,6 +158,11 @@ def comparable(text):
     text = re.sub(r"in [0-9.]+ s \([0-9,]+ images/s\)", "in S s (R images/s)", text)
     text = re.sub(r"on cpu in (fp32|bf16)", "on cpu in P", text)  # bf16 where the CPU has it
     text = re.sub(r"(?m)^[0-9]+ of 70 images.*\n", "", text)  # of a slow machine
+    # images near the threshold of p_junk, which bf16 moves
+    text = re.sub(r"(p_junk above [0-9.]+:) [0-9]+ of", r"\1 N of", text)
+    text = re.sub(r": [0-9]+ of ([0-9]+) that were scored with an issue.*", r": N of \1 with an issue", text)
+    text = re.sub(r"(?m)^(junk) +[0-9]+ +.*$", r"\1 N", text)
+    text = re.sub(r"(?m)^(most junk): .*$", r"\1: KEYS", text)
     text = re.sub(r"(?m)^(.*junk.*)$", lambda line: re.sub(r"[0-9]*\.[0-9]+", "X", line[0]), text)  # of its last digits
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
