@@ -4,8 +4,8 @@
     python benchmarks/audit.py --plant ../data --set 'PACS photo' --share 0.1 --folder heaps/
 
 The truth of every row is known here, so each resample draws rows as ``curate audit plan`` does, answers by the truth,
-cuts as ``curate filter --max-bad-rate`` does, and looks whether the kept rows hold more bad ones than promised. Beside
-each column stands one of chance, and the most rows that any cut of the column could keep at that rate.
+cuts as ``curate filter --max-bad-rate`` does, and looks whether the kept rows hold more bad ones than promised. Next to
+each column stands one of probability, and the most rows that any cut of the column could keep at that rate.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def plant(data: Path, name: str, share: float, folder: Path) -> Path:
     """Return the scored table of a set with junk among it, made once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from transfer_heaps import development
+    from transfer_datasets import development
     from transfer_junk import DOMAIN, planted
 
     stem = f"{name.replace(' ', '_')}_{share:g}"

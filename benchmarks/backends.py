@@ -110,7 +110,7 @@ def openvinos(given: Subject, precision: str) -> Features:
 
 
 class Exported(nn.Module):
-    """A trunk run by a function of NumPy arrays of one size, (B, 3, S, S) -> (B, D)."""
+    """A backbone run by a function of NumPy arrays of one size, (B, 3, S, S) -> (B, D)."""
 
     def __init__(self, function: Callable[[np.ndarray], np.ndarray], group: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Exported(nn.Module):
 
 
 def inputs_of(given: Subject, at: int, group: int) -> list[np.ndarray]:
-    """Return what a trunk reads of the images for calibration, in groups."""
+    """Return what a backbone reads of the images for calibration, in groups."""
     inputs = QuickTrunks(given.model, [one.trunk for one in given.model.trunks()]).inputs
     return [inputs(part)[at].contiguous().numpy() for part in given.calibration.split(group) if len(part) == group]
 

@@ -1,4 +1,4 @@
-"""What a way to run a network does to its scores: embeddings, columns and what is done with them, beside float32."""
+"""What a way to run a network does to its scores: embeddings, columns and what is done with them, next to float32."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,7 +53,9 @@ def scores(model: ScoringModel, exactly: Features, ways: dict[str, Features], im
     """Print how far embeddings and columns lie from those of eager float32, and what is done with them."""
     exact, columns = scored(model, exactly, images.pixels)
     n = len(exact)
-    print(f"{n:,} images, beside eager fp32: cosine of the two embeddings; the nearest other image the same; 5 nearest")
+    print(
+        f"{n:,} images, next to eager fp32: cosine of the two embeddings; the nearest other image the same; 5 nearest"
+    )
     print("vote for the right folder; pairs with a cosine of .95, and the share of either's that both have; Spearman's")
     print("rho of each column, and what is common to its worst 5 %")
     for name, way in {"eager fp32": exactly, **ways}.items():

@@ -1,11 +1,11 @@
-"""What balancing is worth on a long-tailed heap whose labels are known: who is found, and what a probe learns.
+"""How good balancing is on a long-tailed dataset whose labels are known: who is found, and what a probe learns.
 
     curate score ../shared/data/tinyimagenet_train_{a,b}.parquet --key id --no-fit -o train.parquet
     curate score ../shared/data/tinyimagenet_val.parquet --key id --no-fit -o test.parquet
     python benchmarks/balance.py train.parquet test.parquet [--seeds 5] [--imbalance 100] [--budgets 500,1000,2000]
 
 For each seed the classes are put in a random order, and the first gives all its rows, the last a hundredth of them,
-those between in a geometric row: a heap. Strategies see its embeddings alone; ``balance --per label`` knows labels.
+those between in a geometric row: a dataset. Strategies see its embeddings alone; ``balance --per label`` knows labels.
 Of the picks: the share of the classes of the last third (the tail) that are there at all, the share of picks in the
 tail, the divergence of the classes of the picks from uniform, and the accuracy of a linear probe that learned from the
 picks on the balanced test, in all and in the tail. Below, the difference to random of the same seed, mean and 95 %
@@ -56,11 +56,11 @@ def main() -> int:
     found: dict[tuple[str, int], list[list[float]]] = {}
     for seed in range(given.seeds):
         rows, tail = long_tailed(train[1], given.imbalance, seed)
-        heap = train[0][rows], train[1][rows]
-        print(f"seed {seed}: {len(rows):,} rows of {len(np.unique(heap[1]))} classes", flush=True)
+        dataset = train[0][rows], train[1][rows]
+        print(f"seed {seed}: {len(rows):,} rows of {len(np.unique(dataset[1]))} classes", flush=True)
         for name in [*STRATEGIES, ORACLE]:
-            for budget, picks in picked(heap, name, budgets, seed).items():
-                found.setdefault((name, budget), []).append(measured(heap, picks, test, tail))
+            for budget, picks in picked(dataset, name, budgets, seed).items():
+                found.setdefault((name, budget), []).append(measured(dataset, picks, test, tail))
             print(f"  {name}", flush=True)
     report(found)
     return 0
@@ -75,7 +75,7 @@ def read(path: Path) -> Arrays:
 
 
 def long_tailed(labels: np.ndarray, imbalance: float, seed: int) -> Arrays:
-    """Return rows of a heap whose classes fall off in a geometric row, and the classes of its tail, the last third."""
+    """Return rows with geometrically falling class sizes, and the classes of the tail, the last third."""
     generator = np.random.default_rng(seed)
     classes, sizes = np.unique(labels, return_counts=True)
     order = generator.permutation(classes)
@@ -84,9 +84,9 @@ def long_tailed(labels: np.ndarray, imbalance: float, seed: int) -> Arrays:
     return np.sort(np.concatenate(rows)), order[-(len(classes) // 3) :]
 
 
-def picked(heap: Arrays, name: str, budgets: Sequence[int], seed: int) -> dict[int, np.ndarray]:
+def picked(dataset: Arrays, name: str, budgets: Sequence[int], seed: int) -> dict[int, np.ndarray]:
     """Return the picks of each budget, by a strategy or of each class at random, as ``curate balance`` counts them."""
-    vectors, labels = heap
+    vectors, labels = dataset
     if name == ORACLE:
         return {budget: of_each_class(labels, budget, seed) for budget in budgets}
     strategy, settings = STRATEGIES[name]
@@ -107,9 +107,9 @@ def of_each_class(labels: np.ndarray, budget: int, seed: int) -> np.ndarray:
     )
 
 
-def measured(heap: Arrays, picks: np.ndarray, test: Arrays, tail: np.ndarray) -> list[float]:
+def measured(dataset: Arrays, picks: np.ndarray, test: Arrays, tail: np.ndarray) -> list[float]:
     """Return the measures of some picks, in the order of ``MEASURES``; all but the divergence in per cent."""
-    vectors, labels = heap[0][picks], heap[1][picks]
+    vectors, labels = dataset[0][picks], dataset[1][picks]
     n_classes = int(test[1].max()) + 1
     counts = np.bincount(labels, minlength=n_classes)
     shares = counts[counts > 0] / counts.sum()

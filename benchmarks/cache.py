@@ -7,7 +7,7 @@ The head is losspred's, with its five classifiers; the training is the product's
 decodes each image in each epoch, as a data loader does; "from images" decodes them once and holds the pixels, as
 `curate train` does; "from the cache" reads features, as `curate train --cached` does, and its time holds the reading
 of every epoch. A backbone that is no checkpoint has random weights: they are as fast as others. Fewer images than --n
-are repeated, and labels that are not there are made up. Rates of one run can be compared with one another, and with
+are repeated, and labels that are missing are made up. Rates of one run can be compared with one another, and with
 nothing else.
 """
 

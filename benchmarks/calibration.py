@@ -1,9 +1,9 @@
-"""Are chances of being bad right on rows that they were not fitted on: fitted on half of a table, judged on the other.
+"""Are probabilities of being bad right on other rows: fitted on half of a table, tested on the other.
 
     python benchmarks/calibration.py checked.parquet --column label_quality --bad 'aggre_label != clean_label'
     python benchmarks/calibration.py heaps/*.parquet --column unc_fitted --bad "kind != 'clean'"
 
-The truth of every row is known. Halves are drawn by a hash of the keys, each with its share of bad rows. Beside the
+The truth of every row is known. Halves are drawn by a hash of the keys, each with its share of bad rows. Next to the
 maps stand a constant, the share of bad rows in the first half, and the score as it is where it lies between 0 and 1.
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    print("fitted on; map: ECE (by chance, up to) | debiased RMS | Brier | below the constant; 95 % intervals")
+    print("fitted on; map: ECE (at random, up to) | debiased RMS | Brier | below the constant; 95 % intervals")
     for table in given.table:
         for column in given.column:
             rows = judged_rows(open_table(table), column, Truth(bad=given.bad))

@@ -1,8 +1,8 @@
-"""Does kappa know where people disagree? CIFAR-10H as in tables 4 and 5 of MCInfoNCE (Kirchhof et al. 2023).
+"""Does kappa know where annotators disagree? CIFAR-10H as in tables 4 and 5 of MCInfoNCE (Kirchhof et al. 2023).
 
     python benchmarks/cifar10h.py --data ../shared/data --cache SCRATCH [--only soft clean ...] [--json FILE]
 
-Heads are trained on the frozen trunk of the model that ships (or on the same network with random weights), from
+Heads are trained on the frozen backbone of the model that ships (or on the same network with random weights), from
 features that are computed once into the folder --cache (500 MB; a few minutes on two cores). Positives are images of
 one class: drawn from the votes of CIFAR-10N ("soft"), from the labels ("clean") or from CIFAR-10N's majority
 ("aggregate"); or from the votes, or their majority, of CIFAR-10H in five folds of 400 images ("folds-soft",
@@ -64,8 +64,8 @@ EXPERIMENTS = {
     "folds-soft": "positives from CIFAR-10H's votes, five folds",
     "folds-hard": "positives from CIFAR-10H's majority label, five folds",
     "plain-soft": "as soft, but heads learn from whole images and see no crop",
-    "random-soft": "as soft, on a trunk with random weights",
-    "random-clean": "as clean, on a trunk with random weights",
+    "random-soft": "as soft, on a backbone with random weights",
+    "random-clean": "as clean, on a backbone with random weights",
 }
 MEASURES = {
     "entropy": "Spearman, CIFAR-10H entropy",
@@ -73,7 +73,7 @@ MEASURES = {
     "crop": "Spearman, crop size",
     "10N": "Spearman, CIFAR-10N entropy",
     "R@1": "Recall@1",
-    "R@1 half": "Recall@1 of the surer half",
+    "R@1 half": "Recall@1 of the more certain half",
     "R-AUROC": "R-AUROC",
 }
 

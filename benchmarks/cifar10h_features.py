@@ -1,4 +1,4 @@
-"""Images, human votes and frozen features for `cifar10h.py`: computed once, kept in one safetensors file a trunk."""
+"""Images, human votes and frozen features for `cifar10h.py`: computed once, kept in one safetensors file a backbone."""
 
 import json
 from dataclasses import dataclass
@@ -23,19 +23,19 @@ from trainers.start import trunk_digest
 CLASSES = 10
 LEAST_CROP = 0.25  # share of width and height that a test crop keeps at least; of the area, in training views
 BATCH = 100  # 25 % faster on a CPU than 500
-FIRST = 25_000  # the trunk learned from the labels of the CIFAR-10 train images before this one; they are left out
+FIRST = 25_000  # the backbone learned from the labels of the CIFAR-10 train images before this one; they are left out
 FORMAT = "3"
 
 
 @dataclass(frozen=True)
 class Votes:
-    """What people said of the images.
+    """The verdicts on the images.
 
     Attributes:
-        train: CIFAR-10N, counts of three people, shape (25000, 10), of train images 25000-49999.
+        train: CIFAR-10N, counts of three annotators, shape (25000, 10), of train images 25000-49999.
         clean: their labels, shape (25000,), int64.
         aggregate: CIFAR-10N's own majority label, shape (25000,), int64.
-        test: CIFAR-10H, counts of about 51 people, shape (2000, 10), of test images 0-1999.
+        test: CIFAR-10H, counts of about 51 annotators, shape (2000, 10), of test images 0-1999.
         test_labels: of CIFAR-10 test, shape (10000,), int64.
     """
 
@@ -48,7 +48,7 @@ class Votes:
 
 @dataclass(frozen=True)
 class Features:
-    """Pooled features of one frozen trunk, float32, all divided by the root mean square of the plain training ones.
+    """Pooled features of one frozen backbone, float32, all divided by the root mean square of the plain training ones.
 
     Attributes:
         train: view 0 is the plain image, the others are random crops: shape (V, 25000, D).
@@ -116,16 +116,16 @@ def square_crops(images: Tensor, shares: np.ndarray, generator: torch.Generator,
 
 
 def open_features(data: Path, cache: Path, trunk: str, *, n_crops: int) -> Features:
-    """Return the features of a trunk, from the cache folder, where they are put first if need be.
+    """Return the features of a backbone, from the cache folder, where they are put first if need be.
 
     Args:
         data: folder of the images.
-        cache: folder for the features, outside the repository: 26 MB a view and trunk.
+        cache: folder for the features, outside the repository: 26 MB a view and backbone.
         trunk: "trained" for the model that ships, "random" for the same network with random weights.
         n_crops: random crops of each training image.
 
     Raises:
-        InputError: if the file there is of another trunk or of fewer crops.
+        InputError: if the file there is of another backbone or of fewer crops.
     """
     model, _ = load_model("trio")
     if trunk == "random":
@@ -180,7 +180,7 @@ def _pixels(path: Path) -> Tensor:
 
 @torch.inference_mode()
 def _features(model: ScoringModel, pixels: Tensor, *, draw: Draw | None = None) -> Tensor:
-    """Return features (N, D), float16, of images; with ``draw``, of a random crop of each, mirrored by chance."""
+    """Return features (N, D), float16, of images; with ``draw``, of a random crop of each, mirrored at random."""
     side, out = model.spec.preprocessing.size, []
     for part in pixels.split(BATCH):
         images = resize(part, side).round()

@@ -46,7 +46,7 @@ def spearman_number(replicates: list[Replicate], n: int) -> Number:
 
 
 def retrieval_numbers(replicates: list[Replicate], n: int) -> tuple[Number, Number, Number]:
-    """Return Recall@1, that of the surer half and R-AUROC; the target is whether the nearest neighbour is right."""
+    """Return Recall@1, also of the more certain half, and R-AUROC; right: the nearest is of the same class."""
     orders = [(one.rows, order := RankOrder(one.score), order.sort(one.target[:, None])) for one in replicates]
 
     def mean(counts: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
     python benchmarks/compare.py [--data ../shared/data] [--work compare-work] [--trials 200]
 
 False alarms: two random parts of one set, apart, overlapping, and one a part of the other. Power: photographs of which
-a share is replaced by sketches or paintings, beside a classifier two-sample test by halves (a logistic regression
+a share is replaced by sketches or paintings, next to a classifier two-sample test by halves (a logistic regression
 fitted on one half, tested by a permutation test on the other). Every set is scored once, into --work.
 """
 
@@ -29,7 +29,7 @@ TINY = 10_000
 
 
 def scored(data: Path, work: Path) -> dict[str, Path]:
-    """Return the scored tables, made where they are not there."""
+    """Return the scored tables, made where they are missing."""
     work.mkdir(parents=True, exist_ok=True)
     drawn = work / "tiny_images.parquet"
     if not drawn.exists():
@@ -45,7 +45,7 @@ def scored(data: Path, work: Path) -> dict[str, Path]:
 
 
 def part(table: Path, out: Path, domain: str) -> Path:
-    """Write the rows of one domain, with what the file says of itself."""
+    """Write the rows of one domain, with what the file reports for itself."""
     rows = pq.read_table(table)
     pq.write_table(rows.filter(pc.equal(rows["domain"], domain)), out)
     return out
@@ -73,7 +73,7 @@ def by_halves(rows: np.ndarray, is_b: np.ndarray, seed: int) -> float:
 
 
 def alarms(rows: np.ndarray, trials: int) -> None:
-    """Print how often parts of one set are told apart."""
+    """Print how often parts of one set are separated."""
     for kind in ("apart", "overlapping", "a part of the other"):
         found: dict[str, list[float]] = {"classifier": [], "MMD": []}
         for trial in range(trials):
@@ -145,7 +145,7 @@ def main() -> None:
         "photographs and sketches": (tables["photo"], tables["sketch"]),
         "photographs and paintings": (tables["photo"], tables["art_painting"]),
         "tiny-imagenet, training and validation": (tables["tiny_train"], tables["tinyimagenet_val"]),
-        "Caltech and the surest 90 % of it": (caltech, kept),
+        "Caltech and the most certain 90 % of it": (caltech, kept),
         "Caltech and 90 % of it at random": (caltech, random_part(caltech, a.work / "random.parquet", 0.9)),
     }
     for name, pair in pairs.items():

@@ -3,7 +3,8 @@
     python benchmarks/decode.py                  photographs drawn here: 500 x 375 and 4000 x 3000
     python benchmarks/decode.py FOLDER           your own JPEGs, as they are and grouped by size
     python benchmarks/decode.py --parquet FILE   photographs from a table's `image` column, enlarged to both sizes
-    python benchmarks/decode.py --supervised     what it costs to tell plain files from others, and to read those apart
+    python benchmarks/decode.py --supervised     what it costs to separate plain files from others, and to read those
+    apart
 
 Times are CPU time of the thread (`time.thread_time`), so a busy machine disturbs them little; ratios are of the two
 roads run in turns on the same files. Pillow: open, convert, resize (bicubic), crop, to an array. Ours: `decode_rgb`
@@ -49,7 +50,7 @@ def with_hashes(data: bytes, side: int) -> object:
 
 
 def drawn(width: int, height: int, seed: int) -> bytes:
-    """A picture with edges at every scale, in the spectrum of natural ones, and a sensor's noise."""
+    """An image with edges at every scale, in the spectrum of natural ones, and a sensor's noise."""
     rng = np.random.default_rng(seed)
     total = np.zeros((height, width, 3), dtype=np.float32)
     for octave in range(1, 9):

@@ -3,7 +3,7 @@
     python benchmarks/decode_device.py SOURCE...                  on the CPU: how far two decoders are apart
     python benchmarks/decode_device.py SOURCE... --device cuda    on a GPU, which nobody has run yet
 
-A source is what `curate score` reads. Pixels and scores are those of a model, in float32. Times: what each JPEG costs
+A source is what `curate score` reads. Pixels and scores are a model's, in float32. Times: what each JPEG costs
 the CPU on either road (`time.thread_time`, one thread; hashes included, reading and SHA-256 not), and by the clock how
 many a second the device decodes and reduces, in batches as the engine sends them.
 """

@@ -7,7 +7,7 @@ import numpy as np
 from scoring.metrics.resampling import percentiles, resamples
 
 REPEATS = 300
-WANTED = (0.999, 0.98, 0.9)  # precisions at which recall is told
+WANTED = (0.999, 0.98, 0.9)  # precisions at which recall is reported
 MOST = 200_000  # pairs looked at, the most alike first: no precision worth having lies beyond
 
 
@@ -21,7 +21,7 @@ class Pairs:
 
     @classmethod
     def of(cls, first: np.ndarray, second: np.ndarray, score: np.ndarray) -> "Pairs":
-        """Return pairs in any order and direction, each once with its best score; a row with itself is none."""
+        """Return pairs in any order and direction, each once with its best score; a row with itself is not one."""
         a, b = np.minimum(first, second), np.maximum(first, second)
         order = np.lexsort((-score, b, a))
         a, b, score = a[order], b[order], score[order]
@@ -40,7 +40,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Truth:
-    """What people said of N images: pairs (T, 2) that are the same, and pairs (U, 2) that count neither way; a < b."""
+    """The verdicts on N images: pairs (T, 2) that are the same, and pairs (U, 2) that count neither way; a < b."""
 
     n: int
     same: np.ndarray
@@ -66,7 +66,7 @@ class Measured:
 def measure(pairs: Pairs, truth: Truth, threshold: float | None = None) -> Measured:
     """Return recall at each wanted precision, and precision and recall at a threshold.
 
-    Recall at a precision is that of the loosest threshold that still has the precision, in each resample anew.
+    Recall at a precision is that of the loosest threshold that still has the precision, in each resample again.
     """
     a, b, score, right = _counted(pairs, truth)
     last = np.r_[score[1:] != score[:-1], True] if len(score) else np.zeros(0, bool)
@@ -94,7 +94,7 @@ def measure(pairs: Pairs, truth: Truth, threshold: float | None = None) -> Measu
 def gain(pairs: Pairs, baseline: Pairs, truth: Truth) -> np.ndarray:
     """Return by how much the average precision is higher than that of other pairs: value, low, high.
 
-    Both see the same resamples, so the interval is that of the difference.
+    Both see the same resamples, so the interval is the difference's.
     """
     sorted_ = [_counted(each, truth) for each in (pairs, baseline)]
 

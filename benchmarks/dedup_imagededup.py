@@ -1,4 +1,4 @@
-"""What `imagededup` finds, in the Python that has it; `dedup_quality.py` starts this, and needs no package of its own.
+"""What `imagededup` finds, in the Python that has it; `dedup_quality.py` starts this, and needs no package.
 
     PYTHON dedup_imagededup.py IN.npz OUT.npz
 
@@ -19,7 +19,7 @@ LEAST = 0.8  # cosine
 
 
 def pairs_of(found: dict[str, list]) -> np.ndarray:
-    """Return (P, 3): row, row, what it says of the two."""
+    """Return (P, 3): row, row, what it reports for the two."""
     listed = [(int(a), int(b), float(value)) for a, others in found.items() for b, value in others]
     return np.array(listed).reshape(-1, 3)
 

@@ -1,14 +1,14 @@
-"""How many duplicates each finder finds and how many it invents, beside `imagededup` on the same bytes in the same run.
+"""How many duplicates each finder finds and invents, compared with `imagededup` on the same bytes.
 
     python benchmarks/dedup_quality.py --data ../shared/data [--imagededup-python VENV/bin/python] [--rows 50000]
 
-Sets that people have judged: Caltech-101 (2,663 images; 156 pairs are the same, 100 of them mirrored; 514 uncertain
+Sets that annotators have judged: Caltech-101 (2,663 images; 156 pairs are the same, 100 of them mirrored; 514 uncertain
 pairs count neither way, all others are different), the same with the mirrored pairs left out, for finders that do not
-look for them, and 29 photographs and edits whose names tell what belongs together (73 pairs; 8 more rows are broken,
+look for them, and 29 photographs and edits whose names report what belongs together (73 pairs; 8 more rows are broken,
 no images, or of formats that are not read). For every finder: recall at a precision, and precision and recall at its
 own threshold, with 95 % intervals from a bootstrap over images; then what `curate dedup` does: pairs in one group.
 
-`imagededup` runs in a Python of its own: its pHash as it is, and its CNN search with this project's embeddings. With
+`imagededup` runs in its own Python: its pHash as it is, and its CNN search with this project's embeddings. With
 it, speed is measured too: all pairs of --rows vectors and hashes, one core each.
 """
 
@@ -65,7 +65,7 @@ AS_RUN: dict[str, dict] = {
 
 @dataclass(frozen=True)
 class Judged:
-    """A set of images that people have judged: encoded images, their keys, and what is the same; ``file`` is scored."""
+    """Images with verdicts of annotators: encoded images, keys, and which are the same; ``file`` is scored."""
 
     name: str
     file: str
@@ -141,7 +141,7 @@ def same_pixels(judged: Judged) -> Pairs:
 
 
 def mirrored_hashes(judged: Judged, rows: Rows) -> Pairs:
-    """Return pairs by the bits between the hash of one and that of the other or its mirror image."""
+    """Return pairs by the bits between the hash of one and the other's or its mirror image."""
     there = np.flatnonzero(rows.ok)
     pictures = [resize(decode_rgb(judged.images[row]), 32, 32, "bilinear") for row in there]
     mirrors = np.array([perceptual_hash(np.ascontiguousarray(picture[:, ::-1])) for picture in pictures], np.uint64)
@@ -191,7 +191,7 @@ def imagededup(python: str, judged: Judged, rows: Rows, folder: Path) -> Iterato
     images = folder / f"{judged.file}.images"
     images.mkdir(exist_ok=True)
     for row, data in enumerate(judged.images):
-        (images / f"{row}.jpg").write_bytes(data)  # it goes by the name, then by the bytes
+        (images / f"{row}.jpg").write_bytes(data)  # it uses the name, then by the bytes
     there = np.flatnonzero(rows.ok)
     given = {"folder": str(images), "rows": there, "embedding": rows.embedding[there].astype(np.float32)}
     found = other_python(python, given, folder)
@@ -237,11 +237,11 @@ def quality(judged: Judged, folder: Path, python: str | None) -> None:
 
 
 def show_gains(embedding: dict[str, Pairs], truth: Truth) -> None:
-    """Print what the radius that follows kappa is worth: average precision, minus that of the cosine."""
+    """Print what the radius that follows kappa is worth: average precision, minus the cosine's."""
     for name, pairs in embedding.items():
         if name != "embedding":
             value, low, high = gain(pairs, embedding["embedding"], truth)
-            print(f"{name}: average precision {value:+.3f} [{low:+.3f}, {high:+.3f}] beside the cosine", flush=True)
+            print(f"{name}: average precision {value:+.3f} [{low:+.3f}, {high:+.3f}] next to the cosine", flush=True)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the engine `ray` costs beside the engine `local` on the same cores, and what a second node brings.
+"""What the engine `ray` costs next to the engine `local` on the same cores, and what a second node brings.
 
     python benchmarks/engines.py [--images 1024] [--pairs 3]
     python benchmarks/engines.py --searches 1000000 [--pairs 3]
@@ -6,7 +6,7 @@
 
 The first scores the same photographs by both engines in turn, with one actor that has all cores. Rates are taken from
 the first committed shard to the last but a few, which leaves out starts, the finishing pass, and shards that were
-begun before the first was done; starts are printed apart. Beside the rates stand the
+begun before the first was done; starts are printed apart. Next to the rates stand the
 processor's milliseconds an image, of all processes, Ray's own included, which other work on the machine changes less.
 
 The second deduplicates the same rows by embedding by both engines in turn, and compares the processor's seconds of all
@@ -202,13 +202,13 @@ def nodes(images: int, pairs: int) -> None:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure what was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=1024)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--model", default="world")
-    parser.add_argument("--nodes", action="store_true", help="one node and two, in place of the engines")
-    parser.add_argument("--searches", type=int, metavar="ROWS", help="a search among so many rows, in place of scoring")
+    parser.add_argument("--nodes", action="store_true", help="one node and two, instead of the engines")
+    parser.add_argument("--searches", type=int, metavar="ROWS", help="a search among so many rows, instead of scoring")
     asked = parser.parse_args()
     if asked.nodes:
         nodes(asked.images, asked.pairs)

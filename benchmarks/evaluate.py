@@ -2,8 +2,8 @@
 
     python benchmarks/evaluate.py [--rows 200000] [--width 512] [--classes 100] [--columns 3] [--repeats 1000] [--all]
 
-Makes embeddings of clusters, measures neighbours (beside the bare matrix products that they need at least), linear
-classifiers, and intervals: the weighted bootstrap beside one that sorts every resample again.
+Makes embeddings of clusters, measures neighbours (next to the bare matrix products that they need at least), linear
+classifiers, and intervals: the weighted bootstrap next to one that sorts every resample again.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (("rows", 200_000), ("width", 512), ("classes", 100), ("columns", 3), ("repeats", 1000)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--all", action="store_true", help="search for every row, in place of a projection")
+    parser.add_argument("--all", action="store_true", help="search for every row, instead of a projection")
     a = parser.parse_args()
     (rows, labels), _ = timed(f"make {a.rows:,} x {a.width}", lambda: clusters(a.rows, a.width, a.classes))
     probe = a.rows if a.all else min(a.rows, PROBE * QUERIES)

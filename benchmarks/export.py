@@ -1,4 +1,4 @@
-"""How fast exports are, beside a plain copy of the same files in the same run.
+"""How fast exports are, next to a plain copy of the same files in the same run.
 
     python benchmarks/export.py --data ../shared/data --images 8000
 
@@ -57,7 +57,7 @@ def photographs(data: Path, n: int, folder: Path) -> Path:
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, float]:
-    """Return the seconds that a call takes, until what it wrote is on the disk, and those of the processor."""
+    """Return the seconds that a call takes, until what it wrote is on the disk, and the processor's."""
     os.sync()
     start, used = time.perf_counter(), time.process_time()
     call()

@@ -63,7 +63,7 @@ def measure(folder: Path, rows: int, width: int) -> int:
 
 
 def run_filter(table: Path, subset: Path, rules: list[str]) -> tuple[float, float]:
-    """Run the command in a process that reports the peak of its own children: seconds, MB."""
+    """Run the command in a process that reports the its own peak children: seconds, MB."""
     command = [sys.executable, "-c", "from curate.cli import main; main()", "filter", str(table), "-o", str(subset)]
     watch = (
         "import resource, subprocess, sys\n"

@@ -9,7 +9,7 @@ mixes photographs with cartoons 92 : 8. Every table is scored by `curate score` 
   keeps of --keep-top 80% and 50%, with classes known and unknown, and what a probe learns from the subset.
 - truth: R-AUROC of unc_fitted against what it is made of, without labels and with 5 % of them.
 - planted: junk of ten kinds at 1, 10 and 30 % of the rows: AUROC, recall and false alarms of p_junk at its threshold.
-- groups: another domain mixed in at 5 and 10 %: the share of it that lies in listed groups.
+- groups: another domain mixed in at 5 and 10 %: the share of it that is in listed groups.
 - crawl: 310 copies of three placeholder tiles among 697 images.
 
 Intervals are 95 %: Wilson's for shares, a bootstrap over rows for AUROC, Student's t over splits for probes.
@@ -27,7 +27,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from harm_sets import CLEAN, KINDS, PAIRS, PLANTED, SETS, UNSEEN, clean_images, crawl, mixed, planted
-from transfer_heaps import Images
+from transfer_datasets import Images
 
 import curate
 from scoring.checkpoint import DEFAULT, find_checkpoint, read_header
@@ -206,7 +206,7 @@ def found_of(path: Path) -> dict[str, Any]:
 
 
 def in_groups(path: Path) -> dict[str, Any]:
-    """Return the share of the mixed-in images that lies in listed groups, and how many groups are listed."""
+    """Return the share of the mixed-in images that is in listed groups, and how many groups are listed."""
     frame = pl.read_parquet(path, columns=["unlike_group", "kind"])
     other = frame["kind"].to_numpy() != CLEAN
     listed = frame["unlike_group"].is_not_null().to_numpy()

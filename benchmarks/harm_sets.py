@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image, ImageDraw, ImageFont
-from transfer_heaps import Images, images_of, png
+from transfer_datasets import Images, images_of, png
 from transfer_junk import MADE, jpeg
 
 from scoring.images import decode_rgb
@@ -70,7 +70,7 @@ def clean_images(data: Path, name: str) -> Images:
 
 
 def mixed(base: Images, other: Images, share: float, kind: str = CLEAN, seed: int = 0) -> Images:
-    """Return a dataset of which a share are images of another one, under classes of their own."""
+    """Return a dataset of which a share are images of another one, under their own classes."""
     count = round(len(base.data) * share / (1 - share))
     rows = np.random.default_rng(seed).permutation(len(other.data))[:count]
     some = other.take(rows)

@@ -156,7 +156,7 @@ def peak() -> float:
 
 
 def peak_of(pid: int) -> float:
-    """Of another process; what `getrusage` tells of children begins with what their parent had."""
+    """Of another process; what `getrusage` reports for children begins with what their parent had."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

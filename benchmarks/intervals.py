@@ -1,4 +1,4 @@
-"""What intervals over views hold, and what they are worth: coverage, decisions that flip, and being wrong.
+"""What intervals over views hold, and how good they are: coverage, decisions that flip, and being wrong.
 
     python benchmarks/intervals.py IMAGES.parquet [--images 1500] [--label label] [--model world]
 
@@ -126,7 +126,7 @@ def flips(name: str, scores: np.ndarray, n: int = 8) -> None:
 
 
 def worth(name: str, scores: np.ndarray, wrong: np.ndarray, n: int = 8) -> None:
-    """Print how well an image whose nearest is of another class is told by score, strict end and width."""
+    """Print how well an image whose nearest is of another class is determined by score, strict end and width."""
     sign = -1 if name.startswith("kappa_") else 1
     seen = scores[:, : 1 + n]
     strict = seen.min(1) if sign < 0 else seen.max(1)

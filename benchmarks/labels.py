@@ -1,4 +1,4 @@
-"""How well `curate labels` finds wrong labels, beside cleanlab on the same embeddings and the same chances.
+"""How well `curate labels` finds wrong labels, next to cleanlab on the same embeddings and the same probabilities.
 
     python benchmarks/labels.py --data DATA --scores SCORES [--cleanlab SITE] [--json FILE]
 
@@ -6,7 +6,7 @@ DATA holds the labelled sets and CIFAR-10N as Parquet; SCORES is a folder with w
 the shipped model (NAME.parquet), scored here where it is missing: 50,000 images of CIFAR-10 take half an hour on a busy
 machine. SITE is where `pip install --target SITE cleanlab` put cleanlab; without it its rows are left out, and that is
 said. Planted: symmetric mistakes; asymmetric ones, to the class with the nearest mean; and instance-dependent ones (Xia
-et al. 2020, arXiv:2006.07836, algorithm 2). CIFAR-10N: rows 25,000 on, whose right labels the trunk was not taught.
+et al. 2020, arXiv:2006.07836, algorithm 2). CIFAR-10N: rows 25,000 on, whose right labels the backbone was not taught.
 """
 
 import argparse
@@ -38,7 +38,7 @@ RATES = (0.1, 0.4)
 KINDS = ("symmetric", "asymmetric", "instance")
 CIFAR, PEOPLE = "cifar10_train", "cifar10n_train"
 VOTES = ("worse_label", "aggre_label", "random_label2", "random_label1", "random_label3")
-FIRST = 25_000  # the trunk learned from the right labels of the rows before
+FIRST = 25_000  # the backbone learned from the right labels of the rows before
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 RESAMPLES = 200
 MOST_NUMBERS = 120_000  # rows times classes beyond which scikit-learn's regression takes too long here
@@ -119,7 +119,7 @@ def cases(data: Path, scores: Path, sets: list[str], rates: list[float], seeds: 
 
 
 def people(table: pa.Table, vectors: NDArray, columns: dict[str, NDArray], data: Path) -> Iterator[Case]:
-    """Yield CIFAR-10 with the labels that people gave."""
+    """Yield CIFAR-10 with the labels that annotators gave."""
     noisy = pq.read_table(data / f"{PEOPLE}.parquet")
     order = np.argsort(noisy["id"].to_numpy())
     ids = table["id"].to_numpy()
@@ -133,7 +133,7 @@ def people(table: pa.Table, vectors: NDArray, columns: dict[str, NDArray], data:
 
 
 def whole(evidence: Evidence, given: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    """Return chances of all classes: what is kept of each row, and the rest of 1 spread over the other classes."""
+    """Return probabilities of all classes: what is kept of each row; the rest of 1 spread over the others."""
     kept = evidence.chances
     n, k = kept.index.shape
     found = np.full((n, n_classes), -1.0)
@@ -145,7 +145,7 @@ def whole(evidence: Evidence, given: NDArray[np.int64], n_classes: int) -> NDArr
 
 
 def logistic(vectors: NDArray, given: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return out-of-fold chances of a logistic regression of scikit-learn, as the guide of cleanlab has it."""
+    """Return out-of-fold probabilities of a logistic regression of scikit-learn, as the guide of cleanlab has it."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
 
@@ -223,7 +223,7 @@ def run(case: Case, cleanlab: Any) -> dict[str, Any]:
     scores = {"curate": 1 - judged.quality.astype(np.float64)}
     flagged = {"curate": suspected}
     if cleanlab is not None:
-        inputs = {"same chances": whole(evidence, case.given, n_classes)}
+        inputs = {"same probabilities": whole(evidence, case.given, n_classes)}
         if len(wrong) * n_classes <= MOST_NUMBERS:
             inputs["its logistic regression"] = logistic(case.vectors, case.given)
         for what, chances in inputs.items():
@@ -235,7 +235,7 @@ def run(case: Case, cleanlab: Any) -> dict[str, Any]:
     found["scores"] = {name: measured(doubt, wrong) for name, doubt in scores.items()}
     found["sets"] = {name: sets_of(np.asarray(each), wrong) for name, each in flagged.items()}
     found["corrected"] = float((judged.suggested == case.right)[suspected & wrong].mean()) if suspected.any() else 0.0
-    theirs = {name: each for name, each in found["scores"].items() if "same chances" in name}
+    theirs = {name: each for name, each in found["scores"].items() if "same probabilities" in name}
     if theirs:
         best = max(theirs, key=lambda name: theirs[name]["ap"])
         found["best"] = best
@@ -247,7 +247,7 @@ def line(found: dict[str, Any]) -> str:
     """Return a case in one line."""
     low, high = 100 * found["share"][1], 100 * found["share"][2]
     text = f"{found['set']} {found['noise']} {found['rate']:.2f}: {100 * found['wrong']:.1f} % wrong"
-    text += f", told {100 * found['share'][0]:.1f} ({low:.1f} to {high:.1f}), {found['seconds']:.0f} s"
+    text += f", reported {100 * found['share'][0]:.1f} ({low:.1f} to {high:.1f}), {found['seconds']:.0f} s"
     for name, each in found.get("scores", {}).items():
         if not name.startswith("unc_"):
             text += f"\n    {name}: AUROC {each['auroc']:.4f} AP {each['ap']:.4f} at k {each['at_k']:.3f}"

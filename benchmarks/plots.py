@@ -1,4 +1,4 @@
-"""Every kind of `curate plot` on real images: the pictures of docs/plots.md.
+"""Every kind of `curate plot` on real images: the images of docs/plots.md.
 
     python benchmarks/plots.py [--data ../shared/data] [--work plots-work] [--out docs/plots]
 
@@ -35,7 +35,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 def prepare(data: Path, work: Path) -> dict[str, Path]:
-    """Return the table, the batch and the evaluation, made where they are not there."""
+    """Return the table, the batch and the evaluation, made where they are missing."""
     work.mkdir(parents=True, exist_ok=True)
     source = data / "caltech_subset.parquet"
     made = {name: work / f"{name}.parquet" for name in ("images", "table", "kept", "unique", "batch")}

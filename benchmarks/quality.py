@@ -1,11 +1,12 @@
-"""Picture quality: problems planted in clean photographs, found by `curate issues` and by CleanVision in one run.
+"""Image quality: problems planted in clean photographs, found by `curate issues` and by CleanVision in one run.
 
     python benchmarks/quality.py --data ../shared/data [--cleanvision FOLDER] [--clean 300] [--each 25] [--json FILE]
 
-From each set some photographs are taken as they are, and others each get one problem; all lie in one folder, as a heap
-does. `curate score` and `curate issues` with their defaults see it, and so does CleanVision with its own. A problem is
-found where a row has a kind that stands for it. A false find is a photograph as it is with a kind that drops rows (the
-kinds that are no harm by themselves are counted beside), for CleanVision with dark, light, low information or blurry.
+From each set some photographs are taken as they are, and others each get one problem; all are in one folder, as a
+dataset does. `curate score` and `curate issues` with their defaults see it, and so does CleanVision with its own. A
+problem is found where a row has a kind that represents it. A false find is a photograph as it is with a kind that drops
+rows (the kinds that are no harm on their own are counted next to), for CleanVision with dark, light, low information or
+blurry.
 
 CleanVision is no dependency: `pip install --target FOLDER cleanvision`, and name the folder; without it that half is
 left out. Seconds are of the whole commands on one core: CleanVision's read and find, ours also embed and hash.
@@ -101,7 +102,7 @@ def _picture(values: np.ndarray) -> Picture:
     return Image.fromarray(values.clip(0, 255).round().astype(np.uint8))
 
 
-# problem -> what makes it, how it is saved, and the kinds of ours and of CleanVision that stand for it
+# problem -> what makes it, how it is saved, and the kinds of ours and of CleanVision that represent it
 SAVED_JPEG = {"heavy JPEG 5": 5, "heavy JPEG 10": 10, "noise 30, saved as JPEG": 90}
 PROBLEMS: dict[str, tuple[Plant, set[str], set[str]]] = {
     "dark, a fifth": (linear(0.2, 0), {"dark"}, {"dark"}),
@@ -147,7 +148,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--cleanvision", type=Path, help="folder of pip install --target FOLDER cleanvision")
     parser.add_argument("--clean", type=int, default=300, help="photographs as they are, of each set")
-    parser.add_argument("--each", type=int, default=25, help="pictures with each problem, of each set")
+    parser.add_argument("--each", type=int, default=25, help="images with each problem, of each set")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -156,14 +157,14 @@ def main() -> int:
         file, rows = SETS[name]
         path = given.data / f"{file}.parquet"
         if not path.is_file():
-            print(f"{name}: left out, for {path} is not there")
+            print(f"{name}: left out, for {path} is missing")
             continue
         with tempfile.TemporaryDirectory() as folder:
-            heap = Path(folder) / "heap"
-            heap.mkdir()
-            planted = make(path, rows, heap, given.clean, given.each, seed=number)
-            ours = of_curate(heap, Path(folder) / "scores.parquet")
-            theirs = of_cleanvision(heap, given.cleanvision) if given.cleanvision else None
+            dataset = Path(folder) / "heap"
+            dataset.mkdir()
+            planted = make(path, rows, dataset, given.clean, given.each, seed=number)
+            ours = of_curate(dataset, Path(folder) / "scores.parquet")
+            theirs = of_cleanvision(dataset, given.cleanvision) if given.cleanvision else None
             results[name] = {"planted": planted, "curate": ours, "cleanvision": theirs}
         print(
             f"{name}: curate {ours['seconds']:.1f} s", theirs and f"CleanVision {theirs['seconds']:.1f} s", flush=True
@@ -176,8 +177,8 @@ def main() -> int:
     return 0
 
 
-def make(path: Path, rows: tuple[str, str] | None, heap: Path, n: int, each: int, *, seed: int) -> dict[str, str]:
-    """Write a heap, and return each file's problem; the empty text for none."""
+def make(path: Path, rows: tuple[str, str] | None, dataset: Path, n: int, each: int, *, seed: int) -> dict[str, str]:
+    """Write a dataset, and return each file's problem; the empty text for none."""
     table = pq.read_table(path)
     if rows is not None:
         table = table.filter(pc.equal(table[rows[0]], rows[1]))
@@ -186,7 +187,7 @@ def make(path: Path, rows: tuple[str, str] | None, heap: Path, n: int, each: int
     n = min(n, len(images) // 2)
     planted: dict[str, str] = {}
     for i, data in enumerate(images[:n]):
-        (heap / f"clean-{i:04}.jpg").write_bytes(data)
+        (dataset / f"clean-{i:04}.jpg").write_bytes(data)
         planted[f"clean-{i:04}.jpg"] = ""
     names = [name for name in PROBLEMS for _ in range(each)]
     for i, name in enumerate(names):
@@ -194,14 +195,14 @@ def make(path: Path, rows: tuple[str, str] | None, heap: Path, n: int, each: int
         problem = PROBLEMS[name][0](picture, rng)
         quality = SAVED_JPEG.get(name)
         file = f"bad-{i:04}.{'jpg' if quality else 'png'}"
-        problem.save(heap / file, **({"quality": quality} if quality else {"compress_level": 1}))
+        problem.save(dataset / file, **({"quality": quality} if quality else {"compress_level": 1}))
         planted[file] = name
     return planted
 
 
-def of_curate(heap: Path, out: Path) -> dict[str, object]:
+def of_curate(dataset: Path, out: Path) -> dict[str, object]:
     started = time.monotonic()
-    curate.score(str(heap), out, workers=1)
+    curate.score(str(dataset), out, workers=1)
     result = curate.issues(out, out.with_name("clean.parquet"))
     seconds = time.monotonic() - started
     rows = pq.read_table(result.decisions, columns=["key", "kinds"]).to_pylist()
@@ -212,9 +213,9 @@ def of_curate(heap: Path, out: Path) -> dict[str, object]:
     return {"seconds": seconds, "found": found, "begins": {k: v["begins"] for k, v in result.kinds.items()}}
 
 
-def of_cleanvision(heap: Path, site: Path) -> dict[str, object]:
+def of_cleanvision(dataset: Path, site: Path) -> dict[str, object]:
     environment = {**os.environ, "PYTHONPATH": str(site.resolve()), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", CLEANVISION, str(heap), json.dumps(CV_KINDS)]
+    command = [sys.executable, "-c", CLEANVISION, str(dataset), json.dumps(CV_KINDS)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     line = next(line for line in done.stdout.splitlines() if line.startswith("FOUND "))
     return dict(json.loads(line.removeprefix("FOUND ")))

@@ -3,7 +3,7 @@
     python benchmarks/report.py [--rows 1000000] [--folder DIR] [--data ../shared/data]
 
 The table has 384-wide float16 embeddings, 5 scores, 11 measures of quality and 100 classes; it is filtered and
-deduplicated by bytes first. ``curate report --json`` runs in a process of its own, whose peak resident memory counts.
+deduplicated by bytes first. ``curate report --json`` runs in its own process, whose peak resident memory counts.
 """
 
 import argparse
@@ -110,7 +110,7 @@ def table_rows(table: Path) -> int:
 
 
 def run(words: list[str]) -> tuple[float, float, float, int]:
-    """Seconds, those of processors, peak memory in MB and bytes on stdout of a command in a process of its own."""
+    """Seconds, those of processors, peak memory in MB and bytes on stdout of a command in its own process."""
     code = (
         "import resource, subprocess, sys, time; began = time.perf_counter();"
         "done = subprocess.run([sys.executable, '-m', 'curate', *sys.argv[1:]], capture_output=True);"

@@ -1,4 +1,4 @@
-"""What `curate retrieve` is worth on labelled images: safe retrieval, regions of a stated chance, and its speed.
+"""What `curate retrieve` is worth on labelled images: safe retrieval, regions of a stated probability, and its speed.
 
     python benchmarks/retrieval.py safe WORK/*.parquet
     python benchmarks/retrieval.py coverage WORK/*.parquet
@@ -7,13 +7,13 @@
 
 ``safe`` repeats Table 1 of Kirchhof et al. 2024 ("Pretrained Visual Uncertainties"): the error of the nearest row, of
 all rows as queries among all others; without the least certain 10 % of the queries; without the least certain 10 % of
-the database; and without both; the tenth by class, as there, or of all. Beside each score stand random tenths, the mean
-of 200 draws. Intervals are 95 %, of 1,000 resamples of rows, paired, of the difference to the error of all.
+the database; and without both; the tenth by class, as there, or of all. Next to each score stand random tenths, the
+mean of 200 draws. Intervals are 95 %, of 1,000 resamples of rows, paired, of the difference to the error of all.
 
-``coverage`` halves a table by chance, 20 times: one half calibrates regions, the other one asks; all rows are searched.
-It tells how often the nearest row of the query's class lies inside, and how many rows do. ``known`` does the same where
-latents are drawn from a von Mises-Fisher distribution around each query, whose concentration is known: how often the
-latent itself lies in the region, and how often the image of a match does, which is drawn around the same latent.
+``coverage`` halves a table at random, 20 times: one half calibrates regions, the other one asks; all rows are searched.
+It reports how often the nearest row of the query's class lies inside, and how many rows do. ``known`` does the same
+where latents are drawn from a von Mises-Fisher distribution around each query, whose concentration is known: how often
+the latent itself is in the region, and how often the image of a match does, which is drawn around the same latent.
 
 Tables are those that `curate score` wrote, with a column of classes (``--label``).
 """
@@ -47,7 +47,7 @@ SCORES = ("unc_losspred", "kappa_mcinfonce", "kappa_visimsiam", "unc_junk", "unc
 Floats = NDArray[np.float64]
 
 
-class Heap:
+class Dataset:
     """Rows of a table with a class: cosines of all pairs, and how certain each column is."""
 
     def __init__(self, path: Path, label: str) -> None:
@@ -78,33 +78,33 @@ def least(certainty: Floats, label: NDArray[np.int64] | None) -> NDArray[np.bool
     return keep
 
 
-def wrong(heap: Heap, found: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def wrong(dataset: Dataset, found: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return whether the nearest row that may be found is of another class, for every row."""
-    best = np.where(found[None], heap.cosine, -9).argmax(1)
-    return heap.label[best] != heap.label
+    best = np.where(found[None], dataset.cosine, -9).argmax(1)
+    return dataset.label[best] != dataset.label
 
 
-def safe(heaps: list[Heap]) -> None:
+def safe(datasets: list[Dataset]) -> None:
     """Print the error of the nearest row in each setting."""
     for by_class in (True, False):
         print(f"\n### The least certain tenth {'of each class' if by_class else 'of all'}\n")
-        print("| heap | score | all | surer queries | surer database | both |")
+        print("| dataset | score | all | more certain queries | more certain database | both |")
         print("| --- | --- | --- | --- | --- | --- |")
-        for heap in heaps:
-            every = wrong(heap, np.ones(len(heap), bool))
-            label = heap.label if by_class else None
+        for dataset in datasets:
+            every = wrong(dataset, np.ones(len(dataset), bool))
+            label = dataset.label if by_class else None
             draw = np.random.default_rng(0)
             chance = []
             for _ in range(DRAWS):
-                keep = least(draw.random(len(heap)), label)
-                clean = wrong(heap, keep)
+                keep = least(draw.random(len(dataset)), label)
+                clean = wrong(dataset, keep)
                 chance.append((every[keep].mean(), clean.mean(), clean[keep].mean()))
             random = " | ".join(f"{value:.4f}" for value in np.mean(chance, 0))
-            print(f"| {heap.name} | a random tenth | {every.mean():.4f} | {random} |")
-            for name, certainty in heap.certainty.items():
+            print(f"| {dataset.name} | a random tenth | {every.mean():.4f} | {random} |")
+            for name, certainty in dataset.certainty.items():
                 keep = least(certainty, label)
-                clean = wrong(heap, keep)
-                print(f"| {heap.name} | {name} | | {' | '.join(_cells(every, keep, clean))} |")
+                clean = wrong(dataset, keep)
+                print(f"| {dataset.name} | {name} | | {' | '.join(_cells(every, keep, clean))} |")
 
 
 def _cells(every: NDArray[np.bool_], keep: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Iterator[str]:
@@ -120,25 +120,27 @@ def _cells(every: NDArray[np.bool_], keep: NDArray[np.bool_], clean: NDArray[np.
         yield f"{bad.sum() / of.sum():.4f} [{low[at]:+.4f}, {high[at]:+.4f}]"
 
 
-def coverage(heaps: list[Heap]) -> None:
+def coverage(datasets: list[Dataset]) -> None:
     """Print how often regions hold the nearest row of the class, and how many rows."""
-    print("| heap | score | chance | inside | rows: median | of the surest tenth | of the least sure |")
+    print(
+        "| dataset | score | probability | inside | rows: median | of the most certain tenth | of the least certain |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for heap in heaps:
-        match = np.where(heap.label[:, None] == heap.label, heap.cosine, -1).max(1).astype(np.float64)
-        ordered = np.sort(heap.cosine, 1)
-        for name, certainty in heap.certainty.items():
+    for dataset in datasets:
+        match = np.where(dataset.label[:, None] == dataset.label, dataset.cosine, -1).max(1).astype(np.float64)
+        ordered = np.sort(dataset.cosine, 1)
+        for name, certainty in dataset.certainty.items():
             rank = share_below(np.sort(certainty), certainty)
-            found = np.array([_split(match, rank, ordered, seed) for seed in range(SPLITS)])  # (S, chances, 4)
+            found = np.array([_split(match, rank, ordered, seed) for seed in range(SPLITS)])  # (S, probabilities, 4)
             for at, chance in enumerate(CHANCES):
                 inside, *sizes = found[:, at].mean(0)
                 spread = found[:, at, 0].std(ddof=1)
                 cells = " | ".join(f"{size:.0f}" for size in sizes)
-                print(f"| {heap.name} | {name} | {chance} | {inside:.3f} ±{1.96 * spread:.3f} | {cells} |")
+                print(f"| {dataset.name} | {name} | {chance} | {inside:.3f} ±{1.96 * spread:.3f} | {cells} |")
 
 
 def _split(match: Floats, rank: Floats, ordered: NDArray[np.float32], seed: int) -> list[tuple[float, ...]]:
-    """Return for each chance how often regions hold a match, and sizes of regions."""
+    """Return for each probability how often regions hold a match, and sizes of regions."""
     order = np.random.default_rng(seed).permutation(len(match))
     known, asking = order[: len(order) // 2], order[len(order) // 2 :]
     model = calibrate(match[known], rank[known], np.arange(len(known)) % 2 == 0)
@@ -154,7 +156,8 @@ def _split(match: Floats, rank: Floats, ordered: NDArray[np.float32], seed: int)
 def known(n: int = 20_000) -> None:
     """Print how often the latent lies inside, and how often the image of a match, where concentrations are known."""
     print(
-        "| dimensions | concentrations | chance | the latent inside | a match inside |\n| --- | --- | --- | --- | --- |"
+        "| dimensions | concentrations | probability | the latent inside | a match inside |\n| --- | --- | --- | "
+        "--- | --- |"
     )
     generator = torch.Generator().manual_seed(0)
     for dim, low, high in ((16, 16, 128), (128, 64, 1024), (512, 256, 8192)):
@@ -212,7 +215,7 @@ def _write(path: Path, n: int, width: int, seed: int) -> None:
 
 
 def main() -> None:
-    """Print what was asked for."""
+    """Print what was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["safe", "coverage", "known", "speed"])
     parser.add_argument("tables", type=Path, nargs="*")
@@ -226,7 +229,7 @@ def main() -> None:
     elif a.what == "speed":
         speed(a.rows, a.width, a.queries)
     else:
-        {"safe": safe, "coverage": coverage}[a.what]([Heap(path, a.label) for path in a.tables])
+        {"safe": safe, "coverage": coverage}[a.what]([Dataset(path, a.label) for path in a.tables])
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@
 
     python benchmarks/score.py --device cuda --images 20000 --backend compile   # and the same by what torch compiled
 
-*decoding*: from files to pixels in memory, hashes and picture quality too. *model*: pixels in memory to scores in
+*decoding*: from files to pixels in memory, hashes and image quality too. *model*: pixels in memory to scores in
 memory. *resident*: the model alone, on pixels that are on its device already. *arithmetic*: what the device would do if
 all of the network's multiplications went as fast as one large product of matrices does in that precision, measured
 here. *whole*: `curate score`.
 
 Without --source it writes JPEGs of about 500 x 375, made from the photographs in examples/. On a GPU decoding and
-model run beside one another, and the ceiling is the slower of the two. On a CPU they share the cores: what can be
+model run next to one another, and the ceiling is the slower of the two. On a CPU they share the cores: what can be
 reached at all is 1 / (1/decoding + 1/model), and the share of that is what the engine loses. Where other programs use
 the machine, only the images for each second of processor time (of all threads together) can be compared.
 """
@@ -134,7 +134,7 @@ def measure(model: str | Path, source: str, scratch: Path, asked: argparse.Names
     n = manifest.n_rows
     pixels = np.stack(decode_all(manifest, runner, asked.workers, batch_size))
     batches = [pixels[at : at + batch_size] for at in range(0, len(pixels) - batch_size + 1, batch_size)] or [pixels]
-    of_batches = sum(map(len, batches))  # whole ones, so that each picture costs the same
+    of_batches = sum(map(len, batches))  # whole ones, so that each image costs the same
     resident_alone = resident(runner, batches)
     resident_alone()
     runner.submit(batches[0]).result()  # warm up

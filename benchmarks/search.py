@@ -1,9 +1,9 @@
-"""Near-duplicate search: seconds, recall and memory of the cosine index beside faiss, and of the Hamming index.
+"""Near-duplicate search: seconds, recall and memory of the cosine index next to faiss, and of the Hamming index.
 
     python benchmarks/search.py [--rows 10000 50000 100000] [--width 384] [--table SCORED.parquet]
 
-Synthetic rows lie in clusters, and about 6 % of them are copies of another row, moved by 0.05 to 0.4 of its length.
-With ``--table`` the embeddings of a scored table are searched instead. Every method runs in a process of its own, which
+Synthetic rows are in clusters, and about 6 % of them are copies of another row, moved by 0.05 to 0.4 of its length.
+With ``--table`` the embeddings of a scored table are searched instead. Every method runs in its own process, which
 reports the seconds to build and to search, with all rows as queries, and its peak memory, which has the rows in it:
 float16 for the index, float32 for faiss. Recall is over the true pairs of 2,000 rows drawn at random, found by float32
 products. faiss is measured where it is installed; it does not come with this package. Set OMP_NUM_THREADS=1 to

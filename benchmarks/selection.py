@@ -1,9 +1,9 @@
-"""Time and peak memory of the selectors, beside packages that people use, in one run.
+"""Time and peak memory of the selectors, next to packages that annotators use, in one run.
 
     python benchmarks/selection.py [--rows 50000] [--million] [--only k-center,auto] [--budget 10000] [--limit 3600]
                                    [--beside PYTHON]
 
-Every entry runs in a process of its own on the same float16 rows, 512 wide: 200 groups with a decaying spectrum. The
+Every entry runs in its own process on the same float16 rows, 512 wide: 200 groups with a decaying spectrum. The
 time is that of picking, ``busy`` what all threads of the process spent on it; the peak is the
 resident memory of the whole process, rows and interpreter included.
 ``--million`` measures a million rows (1 GB on disk). Without ``--budget`` each entry has its own number of picks. One
@@ -30,7 +30,7 @@ from curate.selectors.table import SELECTORS
 folder, name, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
 vectors = np.load(folder + "/vectors.npy")
 needs = SELECTORS[name].needs
-chances = np.load(folder + "/chances.npy") if "probabilities" in needs or name == "auto" else None
+probabilities = np.load(folder + "/chances.npy") if "probabilities" in needs or name == "auto" else None
 pool = Pool(np.arange(len(vectors)), vectors=vectors, probabilities=chances)
 start, busy = time.perf_counter(), time.process_time()
 found = SELECTORS[name]()(pool, budget)
@@ -91,10 +91,12 @@ BESIDE = {  # package -> picks, and the most rows that it is given: their memory
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--million", action="store_true", help="a million rows in place of --rows")
+    parser.add_argument("--million", action="store_true", help="a million rows instead of --rows")
     parser.add_argument("--only", default=",".join([*PICKS, *BESIDE]), help="entries, separated by commas")
     parser.add_argument("--beside", type=Path, default=None, help="an interpreter with the other packages")
-    parser.add_argument("--folder", type=Path, default=None, help="where the rows go; default a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="where the rows are dropped; default a temporary folder"
+    )
     parser.add_argument("--budget", type=int, default=None, help="picks of every entry; default each entry's own")
     parser.add_argument(
         "--limit", type=float, default=None, help="seconds after which an entry is killed; default none"
@@ -140,7 +142,7 @@ Measured = tuple[float, float, float, list[str]]
 
 
 def measure(command: list[str], limit: float | None) -> Measured | str:
-    """Run an entry in a process of its own: seconds, busy, peak MB, notes; or why there is nothing to tell."""
+    """Run an entry in its own process: seconds, busy, peak MB, notes; or why there is nothing to determine."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     except subprocess.TimeoutExpired:  # the process is killed

@@ -25,7 +25,7 @@ from curate.tables.writer import ROW_GROUP_ROWS, TableWriter
 
 SCORES = ("kappa_made_up", "unc_made_up", "unc_fitted")
 BATCH = 4096  # rows that a shard of `curate score` brings
-OTHERS: dict[str, dict[str, Any]] = {  # layouts beside our own: as pyarrow writes them
+OTHERS: dict[str, dict[str, Any]] = {  # layouts next to our own: as pyarrow writes them
     "list, zstd and byte-stream split": {"compression": "zstd", "use_byte_stream_split": ["embedding.list.element"]},
     "list, zstd": {"compression": "zstd"},
     "list, nothing, a dictionary": {"compression": "none", "use_dictionary": True},

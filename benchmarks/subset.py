@@ -3,9 +3,9 @@
     python benchmarks/subset.py null scores.parquet --label label --test split=test [--trials 100]
     python benchmarks/subset.py cost [--rows 50000] [--width 384] [--classes 10] [--kept 0.5]
 
-`null` draws random subsets of a scored table, which cannot help, and counts what is said of them: 2.5 in 100 may help
-by chance, and 2.5 hurt. `cost` makes embeddings with a third of the labels wrong, keeps a part of the rows, and times
-the whole command with its peak memory.
+`null` draws random subsets of a scored table, which cannot help, and counts what is reported on them: 2.5 in 100 may
+help at random, and 2.5 hurt. `cost` makes embeddings with a third of the labels wrong, keeps a part of the rows, and
+times the whole command with its peak memory.
 """
 
 import argparse
@@ -37,9 +37,9 @@ FEW = 15  # draws by class of the same rows
 
 
 def null(arguments: argparse.Namespace) -> None:
-    """Count what the models say of random subsets.
+    """Count what the models report for random subsets.
 
-    Rows to train and to test on are drawn anew for every 30 subsets, which share random draws to be compared with.
+    Rows to train and to test on are drawn again for every 30 subsets, which share random draws to be compared with.
     """
     table = open_table(arguments.table)
     side = parse_test(arguments.test, table)

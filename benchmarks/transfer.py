@@ -1,4 +1,4 @@
-"""What scores are worth on images that nothing was trained on, beside baselines and luck, in one run.
+"""How good scores are on images that nothing was trained on, next to baselines and chance level, in one run.
 
     python benchmarks/transfer.py --data DATA [--model NAME|FILE] [--work FOLDER] [--only SECTION ...] [--json OUT]
 
@@ -6,16 +6,17 @@ Reads the development sets as Parquet (columns `image`, `label`; PACS also `doma
 rsscn7_160 and the four domains of pacs_160; cifar10_test with cifar10h_test_0-1999, tinyimagenet_val, and
 caltech_subset with caltech_subset_pairs.csv. Tables are scored by the package, and kept in --work for reruns.
 
-- truth: Recall@1, and R-AUROC: does an uncertainty tell which rows' nearest other row is of another class?
+- truth: Recall@1, and R-AUROC: does an uncertainty report which rows' nearest other row is of another class?
 - in-domain: the same on classes that the shipped heads were trained on.
-- people: votes of people on CIFAR-10 test images, and how pictures of 32 pixels fare.
-- worse: is a worse copy, made at the original size, less certain?
-- pairs: average precision on near-duplicates that people have judged, over all pairs of 2,663 photographs.
-- junk: heaps with 10 and 30 % of junk in crowds: AUROC of each kind, and what keeping the surest removes.
-- keep: what a classifier that learns from the surest rows is worth, beside one that learns from as many at random.
+- annotators: votes of annotators on CIFAR-10 test images, and how images of 32 pixels fare.
+- worse: is a corrupted copy, made at the original size, less certain?
+- pairs: average precision on near-duplicates that annotators have judged, over all pairs of 2,663 photographs.
+- junk: datasets with 10 and 30 % of junk in crowds: AUROC of each kind, and what keeping the most certain removes.
+- keep: what a classifier that learns from the most certain rows is worth, next to one that learns from as many at
+  random.
 
 Every number has a 95 % interval: a bootstrap over images, for means over sets and images. `p` is the share of 999
-shuffles of the target that do as well; it is printed above .01, where luck would do.
+shuffles of the target that do as well; it is printed above .01, where chance level would do.
 """
 
 import argparse
@@ -32,10 +33,10 @@ import transfer_pairs
 import transfer_people
 import transfer_truth
 import transfer_worse
+from transfer_datasets import DEVELOPMENT, Dataset, Scored, development
 from transfer_fit import FITTED, LOCAL, fitted, fitted_to, fitted_with
-from transfer_heaps import DEVELOPMENT, Heap, Scored, development
 from transfer_numbers import aurocs
-from transfer_scores import centred, heap_scores
+from transfer_scores import centred, dataset_scores
 from transfer_tables import Column, Table
 
 from scoring.checkpoint import DEFAULT
@@ -50,22 +51,22 @@ class Run:
     random: Scored
     limit: int | None
 
-    def heaps(self) -> Iterator[Heap]:
+    def datasets(self) -> Iterator[Dataset]:
         """Yield the development sets, scored."""
         for name in DEVELOPMENT:
-            yield self.scored.heap(name, *development(self.data, name))
+            yield self.scored.dataset(name, *development(self.data, name))
 
 
 def truth(run: Run) -> Iterator[Table]:
     """Recall@1, and R-AUROC against the nearest row before and after centring."""
     recalls, raw, middle = {}, {}, {}
-    for heap in run.heaps():
-        random = run.random.heap(heap.name, *development(run.data, heap.name))
-        recalls[heap.name] = transfer_truth.recalls(heap, random)
-        scores, given = transfer_truth.without_labels(heap, random), transfer_truth.with_labels(heap)
-        for found, rows in ((raw, heap.embedding), (middle, centred(heap.embedding))):
-            target = transfer_truth.mistaken(rows, heap.label)
-            found[heap.name] = transfer_truth.r_aurocs(heap, target, scores, given)
+    for dataset in run.datasets():
+        random = run.random.dataset(dataset.name, *development(run.data, dataset.name))
+        recalls[dataset.name] = transfer_truth.recalls(dataset, random)
+        scores, given = transfer_truth.without_labels(dataset, random), transfer_truth.with_labels(dataset)
+        for found, rows in ((raw, dataset.embedding), (middle, centred(dataset.embedding))):
+            target = transfer_truth.mistaken(rows, dataset.label)
+            found[dataset.name] = transfer_truth.r_aurocs(dataset, target, scores, given)
     yield Table("Recall@1", recalls)
     yield Table("R-AUROC", raw)
     yield Table(f"R-AUROC of {FITTED}", {name: transfer_truth.ahead(found) for name, found in raw.items()})
@@ -76,57 +77,57 @@ def in_domain(run: Run) -> Iterator[Table]:
     """Recall@1 and R-AUROC where the classes were seen in training."""
     recalls, found = {}, {}
     for name in transfer_people.IN_DOMAIN:
-        heap = transfer_people.in_domain(run.data, name, run.scored, run.limit)
-        recalls[name] = transfer_truth.recalls(heap, None)
-        target = transfer_truth.mistaken(heap.embedding, heap.label)
-        found[name] = aurocs(transfer_truth.without_labels(heap, None), target)
+        dataset = transfer_people.in_domain(run.data, name, run.scored, run.limit)
+        recalls[name] = transfer_truth.recalls(dataset, None)
+        target = transfer_truth.mistaken(dataset.embedding, dataset.label)
+        found[name] = aurocs(transfer_truth.without_labels(dataset, None), target)
     yield Table("Recall@1, classes seen in training", recalls, of_sets=False)
     yield Table("R-AUROC, classes seen in training", found, of_sets=False)
 
 
 def people(run: Run) -> Iterator[Table]:
-    """Votes of people, and neighbours, on pictures of 32 pixels."""
-    heap = transfer_people.in_domain(run.data, "CIFAR-10 test", run.scored, run.limit)
-    yield Table("CIFAR-10, 20 neighbours", {"accuracy": transfer_people.neighbour_accuracy(heap)}, of_sets=False)
-    found = transfer_people.votes(run.data, transfer_truth.without_labels(heap, None))
+    """Votes of annotators, and neighbours, on images of 32 pixels."""
+    dataset = transfer_people.in_domain(run.data, "CIFAR-10 test", run.scored, run.limit)
+    yield Table("CIFAR-10, 20 neighbours", {"accuracy": transfer_people.neighbour_accuracy(dataset)}, of_sets=False)
+    found = transfer_people.votes(run.data, transfer_truth.without_labels(dataset, None))
     yield Table("CIFAR-10H, vote entropy", {"Spearman": found}, of_sets=False)
 
 
 def worse(run: Run) -> Iterator[Table]:
-    """Share of worse copies that are less certain."""
+    """Share of corrupted copies that are less certain."""
     found: dict[str, dict[str, Column]] = {}
-    for heap in [*run.heaps(), transfer_pairs.scored_photos(run.data, run.scored)]:
-        copies = transfer_worse.scored_copies(run.data, heap.name, run.scored)
-        scores = fitted_to(heap, copies, run.scored) | transfer_worse.near_originals(heap, copies)
+    for dataset in [*run.datasets(), transfer_pairs.scored_photos(run.data, run.scored)]:
+        copies = transfer_worse.scored_copies(run.data, dataset.name, run.scored)
+        scores = fitted_to(dataset, copies, run.scored) | transfer_worse.near_originals(dataset, copies)
         for kind, numbers in transfer_worse.seen(copies, scores).items():
-            found.setdefault(kind, {})[heap.name] = numbers
+            found.setdefault(kind, {})[dataset.name] = numbers
     for kind, sets in found.items():
         yield Table(f"less certain: {kind}", sets)
 
 
 def pairs(run: Run) -> Iterator[Table]:
     """Average precision on near-duplicates."""
-    heap, truths = transfer_pairs.scored_photos(run.data, run.scored), transfer_pairs.judged(run.data)
+    dataset, truths = transfer_pairs.scored_photos(run.data, run.scored), transfer_pairs.judged(run.data)
     found: dict[str, Column] = {name: {} for name in truths}
-    for likeness, alike in transfer_pairs.likenesses(heap):
+    for likeness, alike in transfer_pairs.likenesses(dataset):
         for name, truth_ in truths.items():
             found[name][likeness] = transfer_pairs.average_precision(alike, truth_)
     yield Table("average precision, near-duplicates", found, of_sets=False)
 
 
 def junk(run: Run) -> Iterator[Table]:
-    """Junk against clean rows, by kind, and what keeping the surest removes."""
+    """Junk against clean rows, by kind, and what keeping the most certain removes."""
     for part in transfer_junk.PLANTED:
         told: dict[str, dict[str, Column]] = {}
         removed = {}
         for name in DEVELOPMENT:
-            heap = transfer_junk.junk_heap(run.data, name, part, run.scored)
-            scores = transfer_truth.without_labels(heap, None)
-            given = transfer_junk.some_clean(heap)
-            scores[f"{FITTED}, {transfer_junk.LABELLED:.0%} labels"] = fitted_with(heap, given)[FITTED]
-            for kind, numbers in transfer_junk.told(heap, scores).items():
+            dataset = transfer_junk.junk_dataset(run.data, name, part, run.scored)
+            scores = transfer_truth.without_labels(dataset, None)
+            given = transfer_junk.some_clean(dataset)
+            scores[f"{FITTED}, {transfer_junk.LABELLED:.0%} labels"] = fitted_with(dataset, given)[FITTED]
+            for kind, numbers in transfer_junk.told(dataset, scores).items():
                 told.setdefault(kind, {})[name] = numbers
-            removed[name] = transfer_junk.removed(heap, scores)
+            removed[name] = transfer_junk.removed(dataset, scores)
         means = {kind: Table(kind, sets).whole()["mean"] for kind, sets in told.items()}
         yield Table(f"AUROC, {part:.0%} junk, mean of sets", means, of_sets=False)
         yield Table(f"AUROC, {part:.0%} junk", told["all"])
@@ -135,19 +136,19 @@ def junk(run: Run) -> Iterator[Table]:
 
 def keep(run: Run) -> Iterator[Table]:
     """Accuracy of a probe on what is kept, less that on as many rows at random."""
-    heaps: dict[str, Callable[[str], Heap]] = {
-        "clean": lambda name: run.scored.heap(name, *development(run.data, name)),
-        "30 % junk": lambda name: transfer_junk.junk_heap(run.data, name, 0.30, run.scored),
+    datasets: dict[str, Callable[[str], Dataset]] = {
+        "clean": lambda name: run.scored.dataset(name, *development(run.data, name)),
+        "30 % junk": lambda name: transfer_junk.junk_dataset(run.data, name, 0.30, run.scored),
     }
-    for kind, heap_of in heaps.items():
+    for kind, dataset_of in datasets.items():
         found: dict[str, dict[str, Column]] = {}
         for name in DEVELOPMENT:
-            heap = heap_of(name)
+            dataset = dataset_of(name)
             near = "nearest, centred"
-            fits = fitted(heap)
-            by = {FITTED: fits[FITTED], near: heap_scores(heap.embedding)[near]}
-            alone = heap.scores | {LOCAL: fits[LOCAL]}  # which is by neighbourhood already
-            for way, numbers in transfer_keep.differences(heap, alone, by).items():
+            fits = fitted(dataset)
+            by = {FITTED: fits[FITTED], near: dataset_scores(dataset.embedding)[near]}
+            alone = dataset.scores | {LOCAL: fits[LOCAL]}  # which is by neighbourhood already
+            for way, numbers in transfer_keep.differences(dataset, alone, by).items():
                 found.setdefault(way, {})[name] = numbers
         for way, sets in found.items():
             yield Table(f"{kind}, kept {way}", sets)

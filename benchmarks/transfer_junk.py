@@ -1,4 +1,4 @@
-"""Heaps with junk planted in crowds: is it told from the pictures, and does keeping the surest remove it."""
+"""Datasets with groups of planted junk: is it separated from the images, and does keep-top remove it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transfer_heaps import Heap, Images, Scored, development, jpeg
+from transfer_datasets import Dataset, Images, Scored, development, jpeg
 from transfer_numbers import Measured, aurocs, share
 
 from scoring.changes import gaussian_blur
@@ -31,12 +31,12 @@ Draw = np.random.Generator
 
 
 def dark(pixels: Pixels, draw: Draw) -> Pixels:
-    """Return the picture at 2 to 8 % of its light."""
+    """Return the image at 2 to 8 % of its light."""
     return pixels * draw.uniform(0.02, 0.08)
 
 
 def blurred(pixels: Pixels, draw: Draw) -> Pixels:
-    """Return the picture blurred by a Gaussian of 8 to 15 % of its short side."""
+    """Return the image blurred by a Gaussian of 8 to 15 % of its short side."""
     sigma = draw.uniform(0.08, 0.15) * min(pixels.shape[:2])
     image = torch.from_numpy(pixels).permute(2, 0, 1)[None].float()
     return gaussian_blur(image, torch.tensor([sigma]))[0].permute(1, 2, 0).numpy()
@@ -58,7 +58,7 @@ def noise(pixels: Pixels, draw: Draw) -> Pixels:
 
 
 def enlarged(pixels: Pixels, draw: Draw) -> Pixels:
-    """Return the picture as one of 12 pixels would look, enlarged to its size."""
+    """Return the image as one of 12 pixels would look, enlarged to its size."""
     height, width = pixels.shape[:2]
     scale = 12 / min(height, width)
     image = torch.from_numpy(pixels).permute(2, 0, 1)[None].float()
@@ -75,7 +75,7 @@ MADE: dict[str, Callable[[Pixels, Draw], Pixels]] = {
     "12 px enlarged": enlarged,
 }
 KINDS = (*MADE, OTHER)
-HAVE_A_CLASS = ("dark", "blur", "12 px enlarged")  # the others are given one by chance, as a crawl would
+HAVE_A_CLASS = ("dark", "blur", "12 px enlarged")  # the others are given one at random, as a crawl would
 
 
 def planted(images: Images, others: Images, part: float, seed: int = 0) -> Images:
@@ -104,32 +104,32 @@ def planted(images: Images, others: Images, part: float, seed: int = 0) -> Image
     return Images(data, np.array(label), kind)
 
 
-def junk_heap(data: Path, name: str, part: float, scored: Scored) -> Heap:
-    """Return a development set with junk planted in it, scored as one heap."""
+def junk_dataset(data: Path, name: str, part: float, scored: Scored) -> Dataset:
+    """Return a development set with junk planted in it, scored as one dataset."""
     recipe, images = development(data, name)
     other_recipe, others = development(data, DOMAIN[name])
     whole = f"{recipe} {other_recipe} junk {part} {SOURCES} as JPEG"
-    return scored.heap(f"{name} {part:.0%} junk".replace("%", ""), whole, lambda: planted(images(), others(), part))
+    return scored.dataset(f"{name} {part:.0%} junk".replace("%", ""), whole, lambda: planted(images(), others(), part))
 
 
-def some_clean(heap: Heap) -> np.ndarray:
+def some_clean(dataset: Dataset) -> np.ndarray:
     """Return clean rows that are given labels, a tenth as many as all rows, ascending."""
-    clean = np.flatnonzero(heap.kind == CLEAN)
-    return np.sort(np.random.default_rng(0).permutation(clean)[: round(LABELLED * len(heap.kind))])
+    clean = np.flatnonzero(dataset.kind == CLEAN)
+    return np.sort(np.random.default_rng(0).permutation(clean)[: round(LABELLED * len(dataset.kind))])
 
 
-def told(heap: Heap, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
+def told(dataset: Dataset, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
     """Return kind -> score -> AUROC of that kind of junk against the clean rows; ``all`` of every kind."""
-    clean = heap.kind == CLEAN
+    clean = dataset.kind == CLEAN
     found = {"all": aurocs(scores, ~clean)}
     for kind in KINDS:
-        found[kind] = aurocs(scores, heap.kind == kind, clean | (heap.kind == kind))
+        found[kind] = aurocs(scores, dataset.kind == kind, clean | (dataset.kind == kind))
     return found
 
 
-def removed(heap: Heap, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
-    """Return the share of the junk that goes when as many rows go as are junk, the least certain first."""
-    junk = heap.kind != CLEAN
+def removed(dataset: Dataset, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
+    """Return the share of the junk that goes when as many rows are dropped as are junk, the least certain first."""
+    junk = dataset.kind != CLEAN
     found = {}
     for name, score in scores.items():
         gone = np.zeros(len(junk), bool)

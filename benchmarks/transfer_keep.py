@@ -1,9 +1,9 @@
-"""What a classifier is worth that learns from the surest rows alone, beside one that learns from as many at random."""
+"""Accuracy of a classifier trained on the most certain rows, compared with as many random rows."""
 
 import numpy as np
 import torch
 from torch import Tensor
-from transfer_heaps import Heap, Scores
+from transfer_datasets import Dataset, Scores
 from transfer_junk import CLEAN
 from transfer_numbers import REPEATS, Measured
 from transfer_scores import STRENGTH, centred
@@ -19,19 +19,19 @@ CLUSTERS = 20
 OVERALL = "overall"
 
 
-def groups_of(heap: Heap) -> dict[str, np.ndarray]:
-    """Return within what the surest are kept: nothing, the classes, and clusters; shape (N,) each."""
-    rows = centred(heap.embedding).numpy()
+def groups_of(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Return within what the most certain are kept: nothing, the classes, and clusters; shape (N,) each."""
+    rows = centred(dataset.embedding).numpy()
     middle = spherical_kmeans(rows, min(CLUSTERS, len(rows)), seed=0, sample=len(rows))
     return {
         OVERALL: np.zeros(len(rows), int),
-        "per class": heap.label.numpy(),
+        "per class": dataset.label.numpy(),
         "per cluster": assign(rows, middle)[0][:, 0],
     }
 
 
 def keep(score: np.ndarray, group: np.ndarray, pool: np.ndarray, n: int) -> np.ndarray:
-    """Return the n surest rows of the pool: the same share of every group, the lowest ranks in them first."""
+    """Return the n most certain rows of the pool: the same share of every group, the lowest ranks in them first."""
     place = np.empty(len(pool))
     for each in np.unique(group[pool]):
         inside = np.flatnonzero(group[pool] == each)
@@ -45,18 +45,18 @@ def accuracy(rows: Tensor, label: Tensor, known: np.ndarray, test: np.ndarray) -
     return float((probe.logits(rows[test]).argmax(1) == label[test]).double().mean())
 
 
-def differences(heap: Heap, scores: Scores, in_groups: Scores) -> dict[str, dict[str, Measured]]:
+def differences(dataset: Dataset, scores: Scores, in_groups: Scores) -> dict[str, dict[str, Measured]]:
     """Return "kept, way" -> score -> accuracy less that of as many random rows, paired over splits.
 
     Args:
-        heap: N rows.
-        scores: by which the surest of all rows are kept, shape (N,) each.
-        in_groups: by which, besides, the same share of every class or cluster is kept.
+        dataset: N rows.
+        scores: by which the most certain of all rows are kept, shape (N,) each.
+        in_groups: by which, in addition to, the same share of every class or cluster is kept.
 
     Intervals are over splits, which share rows: somewhat narrow.
     """
-    rows, label, groups = shortened(centred(heap.embedding)), heap.label, groups_of(heap)
-    clean = np.flatnonzero(heap.kind == CLEAN) if CLEAN in heap.kind else np.arange(len(label))
+    rows, label, groups = shortened(centred(dataset.embedding)), dataset.label, groups_of(dataset)
+    clean = np.flatnonzero(dataset.kind == CLEAN) if CLEAN in dataset.kind else np.arange(len(label))
     found: dict[tuple[str, str], list[float]] = {}
     for split in range(SPLITS):
         draw = np.random.default_rng(split)

@@ -1,4 +1,4 @@
-"""Numbers with their intervals, and how often luck does as well: over images, and over sets for a mean."""
+"""Numbers with their intervals, and how often chance level does as well: over images, and over sets for a mean."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Measured:
     Attributes:
         value: on all rows.
         resampled: shape (R,).
-        shuffled: shape (M,); empty where luck is no question.
+        shuffled: shape (M,); empty where chance level is no question.
     """
 
     value: float
@@ -57,7 +57,7 @@ def average(measured: Sequence[Measured]) -> Measured:
 
 
 def aurocs(scores: Mapping[str, np.ndarray], target: np.ndarray, rows: np.ndarray | None = None) -> dict[str, Measured]:
-    """Return for each score the chance that it is higher where the target is true; all see the same resamples.
+    """Return for each score the probability that it is higher where the target is true; all see the same resamples.
 
     Args:
         scores: name -> shape (N,).
@@ -74,8 +74,8 @@ def aurocs(scores: Mapping[str, np.ndarray], target: np.ndarray, rows: np.ndarra
         lines = order.sort(target[:, None])
         value = float(order.auroc(order.ones() * counted, lines)[0])
         draws = resample(lambda n, o=order, t=lines: o.auroc(n * counted, t), len(target), repeats=REPEATS)[:, 0]
-        luck = (shuffled @ ranks(score[counted]) - n_true * (n_true + 1) / 2) / max(n_true * n_false, 1)
-        found[name] = Measured(value, draws, luck)
+        chance_level = (shuffled @ ranks(score[counted]) - n_true * (n_true + 1) / 2) / max(n_true * n_false, 1)
+        found[name] = Measured(value, draws, chance_level)
     return found
 
 
@@ -88,9 +88,9 @@ def spearmans(scores: Mapping[str, np.ndarray], target: np.ndarray) -> dict[str,
     found = {}
     for name, score in scores.items():
         centred = ranks(score) - ranks(score).mean()
-        luck = shuffled @ centred / max(float(np.sqrt((centred @ centred) * (middle @ middle))), 1e-12)
+        chance_level = shuffled @ centred / max(float(np.sqrt((centred @ centred) * (middle @ middle))), 1e-12)
         resampled = np.array([spearman(score[at], target[at]) for at in drawn])
-        found[name] = Measured(spearman(score, target), resampled, luck)
+        found[name] = Measured(spearman(score, target), resampled, chance_level)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Near-duplicates that people have judged: average precision of what is alike, over all pairs of images."""
+"""Near-duplicates that annotators have judged: average precision of what is alike, over all pairs of images."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from dedup_curves import Truth
 from dedup_quality import caltech
-from transfer_heaps import Heap, Scored, images_of, stamp
+from transfer_datasets import Dataset, Scored, images_of, stamp
 from transfer_numbers import REPEATS, Measured
 from transfer_scores import centred
 
@@ -33,7 +33,7 @@ class Ranked:
     Attributes:
         a: the one row, shape (P,).
         b: the other.
-        same: whether people call them the same, shape (P,).
+        same: whether annotators call them the same, shape (P,).
         last: the last pair of those that are as alike, of each pair, shape (P,).
     """
 
@@ -48,15 +48,15 @@ def judged(data: Path) -> dict[str, Truth]:
     return {each.name: each.truth for each in caltech(data)}
 
 
-def scored_photos(data: Path, scored: Scored) -> Heap:
+def scored_photos(data: Path, scored: Scored) -> Dataset:
     """Return the photographs that the pairs are of, in the order of their file."""
     path = data / f"{FILE}.parquet"
-    return scored.heap(FILE, stamp(path), lambda: images_of(path))
+    return scored.dataset(FILE, stamp(path), lambda: images_of(path))
 
 
-def likenesses(heap: Heap) -> Iterator[tuple[str, np.ndarray]]:
+def likenesses(dataset: Dataset) -> Iterator[tuple[str, np.ndarray]]:
     """Yield how alike all pairs of N rows are, by name: shape (N, N), higher is more alike."""
-    table = pq.read_table(heap.path, columns=["phash", "signature"])
+    table = pq.read_table(dataset.path, columns=["phash", "signature"])
     codes = table["phash"].to_numpy()
     bits = np.unpackbits(codes.view(np.uint8).reshape(-1, 8), axis=1).astype(np.float32) * 2 - 1
     yield "perceptual hash", bits @ bits.T
@@ -65,19 +65,19 @@ def likenesses(heap: Heap) -> Iterator[tuple[str, np.ndarray]]:
     either = np.maximum(signature, _units(stored) @ _units(reorient(stored, MIRRORED)).T)
     yield "signature", signature
     yield "signature, or of the mirror image", either
-    raw, middle = (rows.numpy() for rows in (heap.embedding, centred(heap.embedding)))
+    raw, middle = (rows.numpy() for rows in (dataset.embedding, centred(dataset.embedding)))
     embedding = middle @ middle.T
     yield "embedding, raw", raw @ raw.T
     yield "embedding, centred", embedding
     yield "1/2 embedding, centred + 1/2 signature", embedding + signature
     yield "1/2 embedding, centred + 1/2 signature, mirror too", embedding + either
     yield "3/4 embedding, centred + 1/4 signature, mirror too", 3 * embedding + either
-    yield "near-duplicate, a chance", _chances(heap)
+    yield "near-duplicate, a probability", _chances(dataset)
 
 
-def _chances(heap: Heap) -> np.ndarray:
-    """Return the chance of all pairs by the finder near-duplicate, (N, N); below all others those never verified."""
-    rows = read_rows(open_table(heap.path), Needs(representations=frozenset({"embedding", "signature"})))
+def _chances(dataset: Dataset) -> np.ndarray:
+    """Return the probability of all pairs by near-duplicate, (N, N); those never verified below all others."""
+    rows = read_rows(open_table(dataset.path), Needs(representations=frozenset({"embedding", "signature"})))
     finder = Verified(rows, 0.0, views(mirrored=True))
     found = finder.measure(*finder.candidates())
     chance = np.full((len(rows), len(rows)), -1, np.float32)

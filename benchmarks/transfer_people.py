@@ -1,10 +1,10 @@
-"""What people say of pictures of 32 pixels, and how the embedding serves them."""
+"""The verdicts on images of 32 pixels, and how the embedding serves them."""
 
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from transfer_heaps import Heap, Scored, images_of, stamp
+from transfer_datasets import Dataset, Scored, images_of, stamp
 from transfer_numbers import Measured, share, spearmans
 from transfer_scores import centred
 
@@ -14,24 +14,24 @@ IN_DOMAIN = {"CIFAR-10 test": "cifar10_test", "tiny-imagenet val": "tinyimagenet
 VOTES = "cifar10h_test_0-1999"
 
 
-def in_domain(data: Path, name: str, scored: Scored, limit: int | None) -> Heap:
+def in_domain(data: Path, name: str, scored: Scored, limit: int | None) -> Dataset:
     """Return a set whose classes the shipped heads were trained on; its images are new to them."""
     path = data / f"{IN_DOMAIN[name]}.parquet"
-    return scored.heap(name, f"{stamp(path)} {limit}", lambda: images_of(path, limit=limit))
+    return scored.dataset(name, f"{stamp(path)} {limit}", lambda: images_of(path, limit=limit))
 
 
-def neighbour_accuracy(heap: Heap) -> dict[str, Measured]:
+def neighbour_accuracy(dataset: Dataset) -> dict[str, Measured]:
     """Return the share of rows that their 20 nearest other rows vote right."""
-    found = {"raw": heap.embedding, "centred": centred(heap.embedding)}
-    k = min(20, len(heap.label) - 1)
+    found = {"raw": dataset.embedding, "centred": centred(dataset.embedding)}
+    k = min(20, len(dataset.label) - 1)
     return {
-        name: share((knn_predict(rows, rows, heap.label, k=k, same=True) == heap.label).numpy())
+        name: share((knn_predict(rows, rows, dataset.label, k=k, same=True) == dataset.label).numpy())
         for name, rows in found.items()
     }
 
 
 def votes(data: Path, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
-    """Return the rank correlation of uncertainties of the CIFAR-10 test images with the entropy of people's votes."""
+    """Return the rank correlation of uncertainties with the entropy of annotators' votes on CIFAR-10 test."""
     counts = pq.read_table(data / f"{VOTES}.parquet")
     rows = counts["id"].to_numpy()
     there = rows < len(next(iter(scores.values())))

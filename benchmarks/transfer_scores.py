@@ -1,13 +1,13 @@
-"""Uncertainties that need no training: baselines of the image, of the heap it lies in, and of a probe with labels."""
+"""Uncertainties that need no training: baselines of the image, of the dataset it is in, and of a probe with labels."""
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transfer_heaps import Scores
+from transfer_datasets import Scores
 
-from scoring.heap.learn import LEAST_LABELS
 from scoring.metrics import cross_validate, entropy, fit_linear, nearest
+from scoring.relative.learn import LEAST_LABELS
 from scoring.search import assign, spherical_kmeans
 
 CLUSTERS = range(4, 31)
@@ -17,12 +17,12 @@ STRENGTH = 10.0  # inverse penalty of probes: of 1, 10, 100 and 1,000 the best f
 
 
 def centred(embedding: Tensor, mean: Tensor | None = None) -> Tensor:
-    """Return unit vectors (N, D) less the mean of the heap, of unit length again."""
+    """Return unit vectors (N, D) less the mean of the dataset, of unit length again."""
     return F.normalize(embedding - (embedding.mean(0) if mean is None else mean), dim=1)
 
 
-def heap_scores(embedding: Tensor) -> Scores:
-    """Return what a row's place in the heap says: distance to the nearest row, and neighbours in other clusters."""
+def dataset_scores(embedding: Tensor) -> Scores:
+    """Return what a row's place in the dataset says: distance to the nearest row, and neighbours in other clusters."""
     middle = centred(embedding)
     near = {"nearest, raw": embedding, "nearest, centred": middle}
     found = {name: 1 - nearest(rows, rows, 1, same=True)[0][:, 0].double().numpy() for name, rows in near.items()}
@@ -30,7 +30,7 @@ def heap_scores(embedding: Tensor) -> Scores:
 
 
 def other_clusters(embedding: Tensor) -> np.ndarray:
-    """Return the share of a row's 20 neighbours that lie in another cluster, mean over 4 to 30 clusters; (N,)."""
+    """Return the share of a row's 20 neighbours that are in another cluster, mean over 4 to 30 clusters; (N,)."""
     k = min(NEIGHBOURS, len(embedding) - 1)
     index = nearest(embedding, embedding, k, same=True)[1].numpy()
     rows = embedding.numpy()

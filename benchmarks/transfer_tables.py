@@ -37,7 +37,7 @@ class Table:
 
 
 def shown(numbers: list[float | None] | None) -> str:
-    """Return value, interval and, where luck would do, p as text."""
+    """Return value, interval and, where chance level would do, p as text."""
     if numbers is None or numbers[0] is None:
         return ""
     value, low, high = (f"{number:.3f}".replace("0.", ".", 1) for number in numbers[:3] if number is not None)

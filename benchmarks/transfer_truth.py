@@ -1,13 +1,13 @@
-"""Does an uncertainty tell which rows would be mistaken: R-AUROC of every column on every set."""
+"""Does an uncertainty report which rows would be mistaken: R-AUROC of every column on every set."""
 
 from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor
+from transfer_datasets import Dataset, Scores
 from transfer_fit import FITTED, fitted, fitted_with
-from transfer_heaps import Heap, Scores
 from transfer_numbers import Measured, aurocs, average, share
-from transfer_scores import centred, cross_entropy, draw, heap_scores, probe_entropy
+from transfer_scores import centred, cross_entropy, dataset_scores, draw, probe_entropy
 
 from scoring.metrics import recall_at_1
 
@@ -18,17 +18,17 @@ Draws = list[tuple[np.ndarray, Scores]]  # rows that are given labels, and uncer
 Given = dict[float, Draws]  # share of labels -> draws
 
 
-def recalls(heap: Heap, random: Heap | None) -> Numbers:
+def recalls(dataset: Dataset, random: Dataset | None) -> Numbers:
     """Return the share of rows whose nearest other row has their label, by embedding."""
-    found = {"raw": heap.embedding, "centred": centred(heap.embedding)}
+    found = {"raw": dataset.embedding, "centred": centred(dataset.embedding)}
     if random is not None:
         found |= {"random weights, raw": random.embedding, "random weights, centred": centred(random.embedding)}
-    return {name: share(recall_at_1(rows, heap.label)) for name, rows in found.items()}
+    return {name: share(recall_at_1(rows, dataset.label)) for name, rows in found.items()}
 
 
-def without_labels(heap: Heap, random: Heap | None) -> Scores:
+def without_labels(dataset: Dataset, random: Dataset | None) -> Scores:
     """Return every uncertainty that is there before a label is: shape (N,) each."""
-    found = heap.scores | fitted(heap) | heap_scores(heap.embedding) | heap.baselines
+    found = dataset.scores | fitted(dataset) | dataset_scores(dataset.embedding) | dataset.baselines
     if random is not None:
         found |= {f"random weights, {name}": score for name, score in random.scores.items()}
     return found
@@ -39,11 +39,11 @@ def mistaken(embedding: Tensor, label: Tensor) -> np.ndarray:
     return ~recall_at_1(embedding, label)
 
 
-def r_aurocs(heap: Heap, target: np.ndarray, scores: Mapping[str, np.ndarray], given: Given) -> Numbers:
+def r_aurocs(dataset: Dataset, target: np.ndarray, scores: Mapping[str, np.ndarray], given: Given) -> Numbers:
     """Return R-AUROC of scores without labels, of those with a few of them, and of a probe with nearly all.
 
     Args:
-        heap: N rows.
+        dataset: N rows.
         target: which rows are mistaken, shape (N,).
         scores: uncertainties without labels, shape (N,) each.
         given: what a few labels give, by share and draw.
@@ -51,18 +51,18 @@ def r_aurocs(heap: Heap, target: np.ndarray, scores: Mapping[str, np.ndarray], g
     found = aurocs(scores, target)
     for draws in given.values():
         found |= averaged(target, draws)
-    every = cross_entropy(heap.embedding, heap.label)
+    every = cross_entropy(dataset.embedding, dataset.label)
     return found | aurocs({"probe entropy, labels of the other folds": every}, target)
 
 
-def with_labels(heap: Heap) -> Given:
+def with_labels(dataset: Dataset) -> Given:
     """Return share of labels -> for each draw, the rows that are given and the uncertainties of every row."""
     found: Given = {}
     for part in SHARES:
         for seed in range(DRAWS):
-            rows = draw(len(heap.label), part, seed)
-            scores = {f"probe entropy, {part:.0%} labels": probe_entropy(heap.embedding, heap.label, rows)}
-            scores[f"{FITTED}, {part:.0%} labels"] = fitted_with(heap, rows)[FITTED]
+            rows = draw(len(dataset.label), part, seed)
+            scores = {f"probe entropy, {part:.0%} labels": probe_entropy(dataset.embedding, dataset.label, rows)}
+            scores[f"{FITTED}, {part:.0%} labels"] = fitted_with(dataset, rows)[FITTED]
             found.setdefault(part, []).append((rows, scores))
     return found
 

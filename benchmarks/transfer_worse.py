@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transfer_heaps import DEVELOPMENT, Heap, Images, Scored, development, images_of, png, square, stamp
+from transfer_datasets import DEVELOPMENT, Dataset, Images, Scored, development, images_of, png, square, stamp
 from transfer_numbers import Measured, share
 from transfer_scores import centred
 
@@ -26,7 +26,7 @@ def copies(images: Images) -> Images:
     return Images(found, np.tile(images.label, 1 + len(WORSE)), kinds)
 
 
-def scored_copies(data: Path, name: str, scored: Scored) -> Heap:
+def scored_copies(data: Path, name: str, scored: Scored) -> Dataset:
     """Return the copies of the first images of a set, spread over it; ``LARGE`` is a set, too."""
     path = data / f"{LARGE}.parquet"
     recipe, make = development(data, name) if name in DEVELOPMENT else (stamp(path), lambda: images_of(path))
@@ -35,7 +35,7 @@ def scored_copies(data: Path, name: str, scored: Scored) -> Heap:
         images = make()
         return copies(images.take(chosen(len(images.data))))
 
-    return scored.heap(f"{name} worse", f"{recipe} worse {ROWS}", made, keep_images=False)
+    return scored.dataset(f"{name} worse", f"{recipe} worse {ROWS}", made, keep_images=False)
 
 
 def chosen(n: int) -> np.ndarray:
@@ -43,15 +43,15 @@ def chosen(n: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).permutation(n)[:ROWS])
 
 
-def near_originals(heap: Heap, worse: Heap) -> dict[str, np.ndarray]:
-    """Return the distance of each copy to the nearest row of the heap other than its own original, (M,) each."""
-    rows = chosen(len(heap.label))
+def near_originals(dataset: Dataset, worse: Dataset) -> dict[str, np.ndarray]:
+    """Return the distance of each copy to the nearest row of the dataset other than its own original, (M,) each."""
+    rows = chosen(len(dataset.label))
     own = torch.from_numpy(np.tile(rows, len(worse.label) // len(rows)))
     found = {}
-    mean = heap.embedding.mean(0)
+    mean = dataset.embedding.mean(0)
     pairs = {
-        "nearest, raw": (worse.embedding, heap.embedding),
-        "nearest, centred": (centred(worse.embedding, mean), centred(heap.embedding)),
+        "nearest, raw": (worse.embedding, dataset.embedding),
+        "nearest, centred": (centred(worse.embedding, mean), centred(dataset.embedding)),
     }
     for name, (copy, original) in pairs.items():
         cosine = copy @ original.T
@@ -60,7 +60,7 @@ def near_originals(heap: Heap, worse: Heap) -> dict[str, np.ndarray]:
     return found
 
 
-def seen(worse: Heap, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
+def seen(worse: Dataset, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
     """Return kind -> score -> the share of copies with a strictly higher uncertainty than the clean one."""
     scores = {**worse.scores, **scores, "lower Laplacian": worse.baselines["lower Laplacian"]}
     clean = worse.kind == CLEAN

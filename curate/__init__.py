@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
     from curate.retrieval.run import retrieve
+    from curate.selftests.run import selftest
     from curate.simulation.functions import (
         round_import,
         round_init,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from curate.training.info import info
     from curate.training.models import models
     from curate.training.train import train
-    from curate.trial.run import selftest
     from scoring.errors import InputError
 
 _MODULES = {
@@ -84,7 +84,7 @@ _MODULES = {
     "plot": "curate.plots.plot",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
-    "selftest": "curate.trial.run",
+    "selftest": "curate.selftests.run",
     "verify": "curate.lineage.verify",
     "explain": "curate.lineage.explain",
     "diff": "curate.lineage.diff",

@@ -64,14 +64,14 @@ DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG}
 )
 
-# Headings of --help, in the order of a person's work.
+# Headings of --help, in the order of a reviewer's work.
 SCORE, CURATE, LOOK, TRAIN = "Score", "Curate", "Look", "Train"
 
 app = plain_app(
     add_completion=True,
     name="curate",
     cls=grouped(SCORE, CURATE, LOOK, TRAIN),
-    help="Turn a heap of images into the subset worth training on: score them, then filter, deduplicate, select.",
+    help="Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select.",
     no_args_is_help=True,
 )
 
@@ -135,7 +135,7 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Turn a heap of images into the subset worth training on: score them, then filter, deduplicate, select."""
+    """Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select."""
 
 
 # In the order that --help lists them.
@@ -182,7 +182,7 @@ def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Run the command line; the entry point of ``curate``."""
-    with suppress(ValueError):  # not in the main thread: whoever runs us minds the signals
+    with suppress(ValueError):  # not in the main thread: the caller that runs us minds the signals
         for name in ENDED:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from scoring.column import Column
-from scoring.heap.columns import CLASS, OF_CLASSES
-from scoring.heap.columns import COLUMNS as FITTED_COLUMNS
 from scoring.intervals import LOWER, UPPER, bounds_of
+from scoring.relative.columns import CLASS, OF_CLASSES
+from scoring.relative.columns import COLUMNS as FITTED_COLUMNS
 from scoring.scorers import METHOD, score_columns
 
 KEY = "key"
@@ -17,7 +17,7 @@ LABEL = "label"  # of the classes, unless the user names another
 FRAMES = "n_frames"
 SIGNATURE = "signature"
 EMBEDDING = "embedding"
-QUALITY = "quality_"  # what names of picture quality begin with
+QUALITY = "quality_"  # what names of image quality begin with
 OK = "ok"  # the status of a row whose image was scored
 
 # Measures of ``scoring.images.quality.Quality``, which imports more than names need.
@@ -36,7 +36,7 @@ QUALITY_COLUMNS: dict[str, Column] = {
     "quality_jpeg": Column("quality setting by the file's quantisation, 1 to 100", "1", "less compressed"),
 }
 
-CHANCE = "chance that the image is bad, or what else was calibrated, by the {} map of curate calibrate"
+CHANCE = "probability that the image is bad, or what else was calibrated, by the {} map of curate calibrate"
 ERROR_COLUMNS: dict[str, Column] = {  # of ``scoring.metrics.calibrators``, which imports more than names need
     f"p_error_{name}": Column(CHANCE.format(name), "1", "less certain") for name in ("isotonic", "logistic")
 }
@@ -48,10 +48,10 @@ COLUMNS: dict[str, Column] = {
     "height": Column("height as displayed (EXIF orientation applied)", "pixels"),
     "n_bytes": Column("size of the encoded image", "bytes"),
     "format": Column("image format, as found in the bytes"),
-    FRAMES: Column("pictures in the file, of which one is scored; null where they were not counted"),
+    FRAMES: Column("images in the file, of which one is scored; null where they were not counted"),
     "sha256": Column("hex digest of the encoded bytes"),
-    "phash": Column("64-bit perceptual hash of the whole picture"),
-    SIGNATURE: Column("255 numbers whose cosine says how alike two whole pictures are"),
+    "phash": Column("64-bit perceptual hash of the whole image"),
+    SIGNATURE: Column("255 numbers whose cosine says how alike two whole images are"),
     STATUS: Column("'ok', or the kind of failure"),
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
     **QUALITY_COLUMNS,

@@ -1,4 +1,4 @@
-"""Text for people: a number and its noun as one says it (1 image, 2 images), columns, lines that stay lines."""
+"""Text for display: a number and its noun as one says it (1 image, 2 images), columns, lines that stay lines."""
 
 import html
 from collections.abc import Container, Iterable, Sequence
@@ -25,7 +25,7 @@ def one_line(text: object) -> str:
 
 
 def aligned(rows: Iterable[Sequence[object]], *, right: Container[int] | None = None) -> str:
-    """Return rows as lines of columns for people: counts to the right with thousands separators, words to the left.
+    """Return rows as lines of columns for display: counts to the right with thousands separators, words to the left.
 
     Args:
         rows: each of as many values; control characters are spelled out.

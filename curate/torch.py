@@ -43,10 +43,10 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         label: column of the classes, text or numbers; None for `label` where there is one.
         classes: all classes in the order that numbers them; see ``read_classes``. None for the table's own list, which
             subsets of one table share.
-        transform: a picture -> what a batch is made of, such as a tensor.
+        transform: an image -> what a batch is made of, such as a tensor.
         source: what was scored, for tables that name no files; rows are found by key.
         options: how to read the source.
-        missing: `raise` for an image that cannot be had, when it is asked for; `skip` looks for local files, and for
+        missing: `raise` for an image that cannot be had, when it is requested; `skip` looks for local files, and for
             keys of the source, now, and leaves those rows out.
 
     Attributes:
@@ -193,7 +193,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
 
 
 def _is_gone(uri: str) -> bool:
-    """Return whether a local file is not there; what only reading would tell counts as there."""
+    """Return whether a local file is missing; what only reading would show counts as there."""
     scheme = scheme_of(uri)
     if ".tar::" in uri or scheme not in (None, "file"):
         return False

@@ -66,7 +66,7 @@ suppress_warnings = ["myst.xref_missing_download", "misc.highlighting_failure"]
 
 
 def main() -> None:
-    """Write the sources of the site beside it, and build it; a warning is an error."""
+    """Write the sources of the site next to it, and build it; a warning is an error."""
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site")
     source = out.with_name(out.name + "-source")
     shutil.rmtree(source, ignore_errors=True)
@@ -115,7 +115,7 @@ def command_pages() -> Iterator[tuple[str, str]]:
 
 
 def command_page(name: str, command: Any, level: int = 1) -> str:
-    """Return the page of a command, and of its own commands below it."""
+    """Return the page of a command, its own and commands below it."""
     parts = [f"{'#' * level} {name}", words(command.help or "")]
     shown = [param for param in command.params if not getattr(param, "hidden", False)]
     if shown:

@@ -48,13 +48,16 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
         "views of an image fall on the same prototypes, as a sharper, centred teacher says",
         "to compare its entropy with `kappa_visimsiam`",
     ),
-    "simclr": ("a view is told from those of all other images of the batch", "images without labels and large batches"),
+    "simclr": (
+        "a view is separated from those of all other images of the batch",
+        "images without labels and large batches",
+    ),
     "vicreg": (
         "views agree, while every number of the embedding keeps its spread and goes with no other",
         "images without labels, where the batch holds images of one kind: it has no negatives",
     ),
     "moco": (
-        "a view is told from a long queue of others by a slow copy of the network",
+        "a view is separated from a long queue of others by a slow copy of the network",
         "images without labels and small batches, embedding alone",
     ),
     "umm": (
@@ -66,7 +69,7 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
         "kappa for images whose labels or votes are ambiguous, best on a backbone that is frozen",
     ),
     "infonce": ("the same of points; without draws", "the baseline of `mcinfonce`"),
-    "hib": ("the chance that draws of two images match", "to compare with `mcinfonce`"),
+    "hib": ("the probability that draws of two images match", "to compare with `mcinfonce`"),
     "elk": ("the expected likelihood of two distributions, in closed form", "as `mcinfonce`, without draws"),
     "simvae": (
         "the views of an image decoded from posteriors around one centre, which is integrated out",
@@ -77,7 +80,7 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
     "crvae": ("the same of an image and its views, whose posteriors are held together", "to compare with `simvae`"),
     "proxynca": (
         "the classes as points on a sphere, a softmax of cosines to them",
-        "labels, and new classes to tell apart: the baseline of `nivmf`",
+        "labels, and new classes to separate: the baseline of `nivmf`",
     ),
     "proxyanchor": (
         "the same points, each pulling the hardest images of its class and pushing the hardest others",
@@ -88,8 +91,8 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
         "labels: an embedding for new classes whose norm is a kappa",
     ),
     "losspred": ("the order of a classifier's losses", "labels, and a backbone that you trust: the best single score"),
-    "junk": ("the chance that an image is no whole picture", "to find damaged images, on any backbone"),
-    "supervised": ("the classes", "labels, for a trunk to start the others from on a CPU"),
+    "junk": ("the probability that an image is no whole image", "to find damaged images, on any backbone"),
+    "supervised": ("the classes", "labels, for a backbone to start the others from on a CPU"),
     "ensemble": (
         "ten linear classifiers that learn as one mixture; where they differ is uncertainty",
         "labels, and the cheapest second opinion; to compare with `supervised`",
@@ -99,12 +102,12 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
         "labels; to compare with `ensemble`",
     ),
     "hetxl": (
-        "a classifier of features with noise, whose covariance each image has of its own",
+        "a classifier of features with noise, whose covariance each image its own has",
         "labels that are ambiguous in ways that repeat",
     ),
     "sngp": (
         "a Gaussian process by random features: an entropy that grows with distance from what was seen",
-        "labels, where images unlike all that was trained on are to be told",
+        "labels, where images unlike all that was trained on are to be reported",
     ),
 }
 
@@ -319,7 +322,7 @@ def engines() -> str:
 
 
 def plots() -> str:
-    """Return every kind of picture: what it shows, and what it needs."""
+    """Return every kind of image: what it shows, and what it needs."""
     from curate.plots.table import KINDS
 
     return table(
@@ -353,7 +356,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def renew(text: str) -> str:
-    """Return a text with the table between each pair of markers made anew."""
+    """Return a text with the table between each pair of markers made again."""
     return BLOCK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
 
 

@@ -4,12 +4,12 @@
     python examples/active_learning_cifar10.py DATA --noisy worse     # CIFAR-10N's labels as the annotator
     python examples/active_learning_cifar10.py DATA --junk            # a fifth of the pool is junk
 
-DATA holds cifar10_train.parquet, cifar10_test.parquet (`image`, `label`) and cifar10n_train.parquet. Pictures are
+DATA holds cifar10_train.parquet, cifar10_test.parquet (`image`, `label`) and cifar10n_train.parquet. Images are
 scored once, into FOLDER; every strategy and seed is a small file there, so a study that was cut off goes on, and
 several can run at once. Prints accuracy by number of labels with 95 % intervals, each strategy against random on the
 same pools, the area under the curve, and what follows from the numbers. `docs/active_learning.md` has ours.
 
-Each seed draws its own pool of 10,000 from the 25,000 training images whose labels the shipped model's trunk did not
+Each seed draws its own pool of 10,000 from the 25,000 training images whose labels the shipped model's backbone did not
 see; accuracy is on the 10,000 test images. Selectors look at whole embeddings, the probe learns from their first
 128 principal components (of the pool, without labels), which costs a third and no accuracy.
 
@@ -132,7 +132,7 @@ def draw_pool(pictures: Pictures, size: int, seed: int) -> tuple[Scored, NDArray
 
 
 def annotator(pool: Scored, noisy: str | None, seed: int) -> NDArray[np.int64] | None:
-    """Return the labels that are given when a row is asked for; None for the true ones."""
+    """Return the labels that are given when a row is requested; None for the true ones."""
     if noisy is None:
         return None
     given = np.stack([pool.columns[name] for name in NOISY[noisy]])  # (A, N)
@@ -262,7 +262,7 @@ def report(arguments: argparse.Namespace, pictures: Pictures, found: Mapping[str
 
 
 def draw(curves: Mapping[str, Curves], folder: Path, kind: str) -> None:
-    """Draw the low and the high regime, each a picture, of the strategies most spoken of."""
+    """Draw the low and the high regime, each an image, of the strategies most spoken of."""
     for regime, last in (("low", True), ("high", False)):
         lines = []
         for name in [name for name in DRAWN if name in curves] or list(curves)[:8]:

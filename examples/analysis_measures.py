@@ -1,4 +1,4 @@
-"""Analyses of a certainty by the pictures behind a table: by answer, augmentation, crop, and pairs of views."""
+"""Analyses of a certainty by the images behind a table: by answer, augmentation, crop, and pairs of views."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from trainers.methods.augmentation import Augmentation
 
 BINS = 20
 DRAWS = 5  # of each augmentation
-BLOCK = 256  # pictures that go through the network at a time
+BLOCK = 256  # images that go through the network at a time
 VIEWS: dict[str, Change] = {
     "plain": lambda images, generator: images,
     "blur": WORSE["blur"],
@@ -33,10 +33,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pictures:
-    """N labelled pictures.
+    """N labelled images.
 
     Attributes:
-        pixels: uint8, shape (N, 3, S, S); S is twice the model's side, so that a crop has pixels of its own.
+        pixels: uint8, shape (N, 3, S, S); S is twice the model's side, so that a crop has its own pixels.
         label: shape (N,), int64, from 0.
         n_classes: of the labels.
     """
@@ -62,7 +62,7 @@ class Eye:
 
     @torch.inference_mode()
     def look(self, pixels: Tensor, change: Callable[[Tensor], Tensor] = lambda images: images) -> tuple[Tensor, Floats]:
-        """Return embeddings, shape (N, E), and the column, shape (N,), of pictures that were changed first."""
+        """Return embeddings, shape (N, E), and the column, shape (N,), of images that were changed first."""
         side = self.model.spec.preprocessing.size
         embeddings, values = [], []
         for block in pixels.split(BLOCK):
@@ -73,7 +73,7 @@ class Eye:
 
 
 def probe_of(eye: Eye, pictures: Pictures) -> LinearProbe:
-    """Return a linear classifier of the embeddings of pictures as they are."""
+    """Return a linear classifier of the embeddings of images as they are."""
     rows, _ = eye.look(pictures.pixels)
     return fit_linear_probe(rows.numpy(), pictures.label, pictures.n_classes, calibrate=False)
 
@@ -85,7 +85,7 @@ def is_right(probe: LinearProbe, rows: Tensor, label: NDArray[np.int64]) -> NDAr
 
 @dataclass(frozen=True)
 class Histogram:
-    """A certainty beside being right.
+    """A certainty next to being right.
 
     Attributes:
         edges: of the bins, shape (B + 1,).
@@ -106,7 +106,7 @@ class Histogram:
     p: float
 
     def curve(self, x: Floats) -> Floats:
-        """Return the chance of being right by the regression."""
+        """Return the probability of being right by the regression."""
         return 1 / (1 + np.exp(-(self.coefficient * x + self.intercept)))
 
 
@@ -149,13 +149,13 @@ def by_view(eye: Eye, pictures: Pictures, right: NDArray[np.bool_], *, seed: int
 
 
 class Drawn:
-    """Draws one random view of every picture that passes, block after block; the same seed draws the same views."""
+    """Draws one random view of every image that passes, block after block; the same seed draws the same views."""
 
     def __init__(self, size: int, scale: tuple[float, float], recipe: Augmentation, seed: int) -> None:
         self.size, self.scale, self.recipe, self.seed, self.seen = size, scale, recipe, seed, 0
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return views, shape (B, 3, size, size), of the next B pictures."""
+        """Return views, shape (B, 3, size, size), of the next B images."""
         draw = Draw(len(images), images.device, self.seed * 1_000_003 + self.seen)
         self.seen += len(images)
         return view(images, self.size, self.scale, self.recipe, draw)
@@ -163,7 +163,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Crops:
-    """Accuracy and the mean of the column: of pictures as they are, of one random crop, and of the surest crop."""
+    """Accuracy and the mean of the column: of images as they are, of one random crop, and of the most certain crop."""
 
     plain: tuple[float, float]
     one: tuple[float, float]
@@ -173,14 +173,14 @@ class Crops:
 def best_crop(
     eye: Eye, probe: LinearProbe, pictures: Pictures, *, sign: float, n: int = 30, least: float = 0.2, seed: int = 0
 ) -> Crops:
-    """Return what taking the surest of n random crops of each picture does to a classifier's accuracy.
+    """Return what taking the most certain of n random crops of each image does to a classifier's accuracy.
 
     Args:
         eye: the model.
-        probe: fitted on other pictures as they are.
+        probe: fitted on other images as they are.
         pictures: to classify.
         sign: 1 where a higher column is more certain, -1 where it is less.
-        n: crops a picture.
+        n: crops an image.
         least: the smallest share of the area that a crop shows.
         seed: of the crops.
 
@@ -202,9 +202,9 @@ def best_crop(
 
 
 def cosines(eye: Eye, pictures: Pictures, *, n: int = 4, seed: int = 0) -> Floats:
-    """Return the mean cosine of the embeddings of n random views of each picture, in pairs, shape (N,).
+    """Return the mean cosine of the embeddings of n random views of each image, in pairs, shape (N,).
 
-    It is what SimSiam itself could say of a picture: views that agree.
+    It is what SimSiam itself could say of an image: views that agree.
 
     Source: Nakamura et al. 2023, appendix K; views as appendix B draws them.
     """
@@ -232,7 +232,7 @@ def few_labels(
         label: shape (N,).
         shares: of the labels of the half that is learned from.
         draws: how many times.
-        test: share of the rows that is asked.
+        test: share of the rows that is requested.
     """
     found: dict[str, dict[float, list[float]]] = {name: {share: [] for share in shares} for name in rows}
     n_classes = int(label.max()) + 1

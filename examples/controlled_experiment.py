@@ -4,7 +4,7 @@
 
 A generator with known mu(x) and kappa(x) makes pairs of observations; an encoder learns mu and kappa from the pairs
 alone; then both are compared on new x. Prints tables 1 and 3 and the numbers of figure 3 of Kirchhof et al. 2023,
-"Probabilistic Contrastive Learning Recovers the Correct Aleatoric Uncertainty of Ambiguous Inputs", beside ours.
+"Probabilistic Contrastive Learning Recovers the Correct Aleatoric Uncertainty of Ambiguous Inputs", next to ours.
 `docs/controlled.md` has what we measured, and in what we differ from the paper and why.
 """
 
@@ -54,7 +54,7 @@ class Setting:
         denominator: see ``mcinfonce``.
         clip: largest norm of the gradient.
         width: of the middle layers of the encoder.
-        start: range of the encoder's kappa before it learns; None for that of the generator, as the paper has it.
+        start: range of the encoder's kappa before it learns; None for the generator's, as the paper has it.
         calm: start the encoder from centred inputs and outputs that fill the sphere; else as torch does.
         pool: candidates for positives at a time.
         evaluate: new x on which kappa is compared.
@@ -125,7 +125,8 @@ def loss_of(setting: Setting, phase: str, encoder: Encoder, pairs: Pairs) -> Ten
         kappa = encoder.kappa(items)
     contrast = of_pairs(n, bank, negatives=negatives, device=device)
     if pairs.odds is not None and negatives == "batch":
-        # the authors draw negatives of an anchor with one minus the chance of a positive; other anchors are left out
+        # the authors draw negatives of an anchor with one minus the probability of a positive; other anchors are left
+        # out
         contrast = replace(contrast, weights=contrast.weights * F.pad(pairs.odds, (n, 0)))
     if setting.loss == "hib":
         return losses.hib(mu, kappa, contrast, a=1.0, b=0.0, samples=setting.samples)
@@ -284,7 +285,7 @@ def figure(base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tu
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
-    """Return what was asked for."""
+    """Return what was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--reduced", action="store_true", help="minutes on a CPU (the default)")
@@ -315,7 +316,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(words: list[str] | None = None) -> None:
-    """Run what was asked for and print it beside the paper's numbers."""
+    """Run what was requested and print it next to the paper's numbers."""
     arguments = parse(words)
     torch.set_num_threads(arguments.threads)
     changes = {name: getattr(arguments, name) for name in ("steps", "batch", "samples", "accept")}

@@ -20,7 +20,7 @@ from scoring.distributions import vmf
 
 SPREAD = 0.5  # some pair of 1000 mu must have a cosine below this, or the generator is drawn again
 SMOOTHING_STEPS = 5000
-LARGEST = 1e12  # kappa of an encoder: draws then spread by 3e-6, not far from what float32 can tell apart
+LARGEST = 1e12  # kappa of an encoder: draws then spread by 3e-6, not far from what float32 can separate
 TABLE_POINTS = 2**20  # of log C over kappa; the nearest is taken, which is good to 1e-4 up to kappa = 128
 
 
@@ -62,7 +62,7 @@ class Pairs:
     Attributes:
         x: shape (N, D).
         x_pos: shape (N, D).
-        odds: chance of each positive (column) to be a negative of each x (row), shape (N, N); None where it is 1.
+        odds: probability of each positive (column) to be a negative of each x (row), shape (N, N); None where it is 1.
         given_up: of the pairs, how many found no positive and took the likeliest candidate; always 0 with patience.
     """
 
@@ -76,13 +76,14 @@ class Generator(nn.Module):
     """The process: x uniform, and z given x as vMF(mu(x), kappa(x)).
 
     Args:
-        low: least kappa(x); inf for a process in which x tells z.
+        low: least kappa(x); inf for a process in which x shows z.
         high: largest kappa(x).
         dim: D, of x and of z.
-        kappa_pos: concentration of the latent of a positive around that of its anchor.
-        accept: "exact": a candidate is accepted with chance proportional to vMF(z+; z, kappa_pos), equation 3, averaged
-            over its posterior. "eq53": z+ is drawn and accepted with the chance of equation 53, as the paper has it;
-            then a negative is accepted with one minus that, as in the authors' code, which ``Pairs.odds`` holds.
+        kappa_pos: concentration of the latent of a positive around its anchor's.
+        accept: "exact": a candidate is accepted with probability proportional to vMF(z+; z, kappa_pos), equation 3,
+            averaged over its posterior. "eq53": z+ is drawn and accepted with the probability of equation 53, as the
+            paper has it; then a negative is accepted with one minus that, as in the authors' code, which ``Pairs.odds``
+            holds.
         smoothing: steps that spread mu over the sphere; 0 for the construction as the text has it.
     """
 
@@ -118,7 +119,7 @@ class Generator(nn.Module):
         return F.normalize(self.direction(x), dim=1), self.kappa(x)
 
     def log_chance(self, z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
-        """Return the log of the chance, at most 1, that a candidate is accepted: all pairs, shape (N, K).
+        """Return the log of the probability, at most 1, that a candidate is accepted: all pairs, shape (N, K).
 
         The average of e^{kappa_pos (z.z+ - 1)} over z+ from vMF(mu, kappa) is C(kappa) / C(|kappa mu + kappa_pos z|)
         up to a constant, and largest where mu is z and kappa at its top.

@@ -1,4 +1,4 @@
-"""What a run of the controlled experiment found, and how it is printed beside the paper's numbers."""
+"""What a run of the controlled experiment found, and how it is printed next to the paper's numbers."""
 
 import math
 import statistics

@@ -1,17 +1,17 @@
-"""What a model with a decoder draws: pictures again, pictures between them, and new ones.
+"""What a model with a decoder draws: images again, images between them, and new ones.
 
     curate train simvae photos.parquet -o simvae.safetensors --size 32 --epochs 40 --lr 1e-3 --set views=2
     python examples/decoded.py simvae.safetensors photos.parquet -o decoded.png
     python examples/decoded.py simvae.safetensors vae.safetensors held-out.parquet --distance 500
 
-Row by row: pictures; what the decoder makes of their mu; six steps from one mu to another, in pairs; and draws of z
-from the Gaussian of full covariance that is fitted to the mu of the pictures, as in Bizeul et al. 2024, appendix A.7.6,
-but of all classes at once. Of several models each gets a sheet of its own.
+Row by row: images; what the decoder makes of their mu; six steps from one mu to another, in pairs; and draws of z
+from the Gaussian of full covariance that is fitted to the mu of the images, as in Bizeul et al. 2024, appendix A.7.6,
+but of all classes at once. Of several models each gets its own sheet.
 
---distance says how far what is drawn is from real pictures: the Fréchet distance, which in the features of Inception
-is FID, here in the embedding of `world`, the model that ships. Give pictures that nothing was trained on: those that
-are drawn again and the reference are different ones. Other real pictures, the same without detail, their mean and noise
-are measured beside. The distance grows with fewer pictures, so compare at one number of them.
+--distance says how far what is drawn is from real images: the Fréchet distance, which in the features of Inception
+is FID, here in the embedding of `world`, the model that ships. Give images that nothing was trained on: those that
+are drawn again and the reference are different ones. Other real images, the same without detail, their mean and noise
+are measured next to. The distance grows with fewer images, so compare at one number of them.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from scoring.heads import PosteriorHeadSpec
 from scoring.model import ScoringModel
 from trainers.data import load_training_set
 
-COLUMNS, STEPS, FITTED = 12, 6, 1000  # tiles a row, tiles of a walk, and pictures that the Gaussian is fitted to
+COLUMNS, STEPS, FITTED = 12, 6, 1000  # tiles a row, tiles of a walk, and images that the Gaussian is fitted to
 ENLARGED, GAP = 64, 2  # pixels
 
 
@@ -52,7 +52,7 @@ def head_of(model: ScoringModel) -> Any:
 
 @torch.inference_mode()
 def means(model: ScoringModel, pixels: Tensor) -> Tensor:
-    """Return mu of each picture, shape (N, M)."""
+    """Return mu of each image, shape (N, M)."""
     head = head_of(model)
     return torch.cat([head.project(model.features(block)) for block in pixels.split(250)])
 
@@ -72,7 +72,7 @@ def draws(mu: Tensor, n: int, seed: int) -> Tensor:
 
 @torch.inference_mode()
 def sheet(model: ScoringModel, pixels: Tensor, seed: int) -> NDArray[np.uint8]:
-    """Return the picture of all rows, shape (H, W, 3)."""
+    """Return the image of all rows, shape (H, W, 3)."""
     decode, mu = head_of(model).decoder, means(model, pixels)
     shown = pixels[:COLUMNS].float() / 255
     between = walks(mu[: 4 * COLUMNS // STEPS], STEPS)
@@ -87,7 +87,7 @@ def sheet(model: ScoringModel, pixels: Tensor, seed: int) -> NDArray[np.uint8]:
 
 @torch.inference_mode()
 def drawn(model: ScoringModel, pixels: Tensor, again: Tensor, seed: int) -> dict[str, Tensor]:
-    """Return what a model makes of pictures, and as many of its own, each (N, 3, S, S) in [0, 1].
+    """Return what a model makes of images, and as its own many, each (N, 3, S, S) in [0, 1].
 
     Args:
         model: with a decoder.
@@ -101,15 +101,15 @@ def drawn(model: ScoringModel, pixels: Tensor, again: Tensor, seed: int) -> dict
 
 
 def distance_lines(models: Mapping[str, ScoringModel], pixels: Tensor, n: int, seed: int) -> list[str]:
-    """Return one line for each baseline, and for what each model draws: its distance to n real pictures.
+    """Return one line for each baseline, and for what each model draws: its distance to n real images.
 
     Raises:
-        InputError: for pictures of which not twice as many are left, beside those that the Gaussian is fitted to.
+        InputError: for images of which not twice as many are left, next to those that the Gaussian is fitted to.
     """
     known, held = pixels[:FITTED], pixels[FITTED:]
     if n < 2 or len(held) < 2 * n:
         raise InputError(
-            f"expected {FITTED} pictures to fit draws to and 2 x {n} held out, 2 or more each, got {len(pixels)} in "
+            f"expected {FITTED} images to fit draws to and 2 x {n} held out, 2 or more each, got {len(pixels)} in "
             "all; lower --distance, or give more"
         )
     network, _ = load_model(NETWORK)
@@ -119,12 +119,12 @@ def distance_lines(models: Mapping[str, ScoringModel], pixels: Tensor, n: int, s
     for name, model in models.items():
         sets = {f"{name}: {what}": made for what, made in drawn(model, known, other, seed).items()}
         found |= distances(sets, reference, network)
-    head = [f"| {n} pictures | distance in the embedding of {NETWORK} |", "| --- | --- |"]
+    head = [f"| {n} images | distance in the embedding of {NETWORK} |", "| --- | --- |"]
     return [*head, *(f"| {name} | {value:.3f} |" for name, value in found.items())]
 
 
 def tiled(rows: Sequence[Tensor]) -> NDArray[np.uint8]:
-    """Return rows of pictures, each (N, 3, S, S) in [0, 1], side by side and enlarged, on white."""
+    """Return rows of images, each (N, 3, S, S) in [0, 1], side by side and enlarged, on white."""
     across = ENLARGED + GAP
     out = np.full((len(rows) * across - GAP, COLUMNS * across - GAP, 3), 255, np.uint8)
     for top, row in enumerate(rows):
@@ -135,13 +135,13 @@ def tiled(rows: Sequence[Tensor]) -> NDArray[np.uint8]:
 
 
 def main(typed: Sequence[str] | None = None) -> None:
-    """Draw a model's pictures."""
+    """Draw a model's images."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, nargs="+", help="checkpoints of simvae, vae, betavae or crvae")
     parser.add_argument("data", type=Path, help="a Parquet file with a column of encoded images")
     parser.add_argument("-o", "--out", type=Path, default=Path("decoded.png"))
     parser.add_argument("--column", default="image")
-    parser.add_argument("--distance", type=int, default=0, metavar="N", help="measure it on N pictures")
+    parser.add_argument("--distance", type=int, default=0, metavar="N", help="measure it on N images")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(typed)
     try:
@@ -149,7 +149,7 @@ def main(typed: Sequence[str] | None = None) -> None:
         models = {path.stem: load_model(path)[0].eval() for path in given.model}
         reading = {(head_of(model), model.spec.preprocessing)[1] for model in models.values()}
         if len(models) < len(given.model) or len(reading) > 1:
-            raise InputError("expected models of different names that read pictures alike; give others, or one by one")
+            raise InputError("expected models of different names that read images alike; give others, or one by one")
         table = pq.read_table(given.data, columns=[given.column])
         stored = table.column(given.column).slice(0, FITTED + 2 * given.distance).to_pylist()
         readers = [lambda image=image: image for image in stored]

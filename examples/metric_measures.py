@@ -1,4 +1,4 @@
-"""What an embedding is worth on classes that it never saw, and what its length says of a picture."""
+"""How good an embedding is on classes that it never saw, and what its length says of an image."""
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from scoring.metrics import (
 from scoring.search.kmeans import assign, spherical_kmeans
 
 BLOCK = 1024
-FEWEST = 10  # pictures for a rank correlation
+FEWEST = 10  # images for a rank correlation
 
 
 def retrieval(vectors: Tensor, labels: Tensor, *, seed: int) -> dict[str, float]:
@@ -55,19 +55,19 @@ def euclidean_recall(vectors: Tensor, labels: Tensor) -> float:
 def certainty(
     vectors: Tensor, labels: Tensor, lengths: dict[str, Tensor], worse: Worse, rows: Tensor
 ) -> dict[str, float]:
-    """Return what the length of an embedding tells.
+    """Return what the length of an embedding shows.
 
     Args:
-        vectors: of the pictures held out, shape (N, E).
+        vectors: of the images held out, shape (N, E).
         labels: shape (N,).
-        lengths: "" -> of the pictures that have worse copies, and kind of copy -> of these, each of shape (W,).
+        lengths: "" -> of the images that have corrupted copies, and kind of copy -> of these, each of shape (W,).
         worse: the copies; of the rows in ``rows`` alone.
-        rows: which of the W pictures are held out, shape (W,), bool.
+        rows: which of the W images are held out, shape (W,), bool.
 
     Returns:
         ``R-AUROC``; for each kind of copy the rank correlation of its length with how much worse it is (-1 is best),
-        and how often it is shorter than that of its picture; for each measure of quality the rank correlation with the
-        lengths of the pictures.
+        and how often it is shorter than its image's; for each measure of quality the rank correlation with the
+        lengths of the images.
     """
     kept = rows.numpy()
     found = {"R-AUROC": r_auroc(vectors.norm(dim=1).double().numpy(), F.normalize(vectors, dim=1), labels)}

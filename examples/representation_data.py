@@ -1,4 +1,4 @@
-"""Labelled pictures for the study of methods: what is trained on, and what is held out."""
+"""Labelled images for the study of methods: what is trained on, and what is held out."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +16,14 @@ from trainers.data import TrainingSet, load_training_set, number_labels
 
 @dataclass(frozen=True)
 class Source:
-    """Where the pictures of a data set are.
+    """Where the images of a data set are.
 
     Attributes:
         train: files with columns ``image`` and ``label``.
-        test: the same; empty where the test pictures are some of the others, drawn once, and held out for all seeds.
+        test: the same; empty where the test images are some of the others, drawn once, and held out for all seeds.
         size: side in pixels.
-        style: the column of how a picture is drawn, whatever is on it; empty where nobody says.
-        split: the column that is "test" for the test pictures, where they are in one file with the others.
+        style: the column of how an image is drawn, whatever is on it; empty where nobody says.
+        split: the column that is "test" for the test images, where they are in one file with the others.
     """
 
     train: tuple[str, ...]
@@ -55,7 +55,7 @@ class Pictures:
     styles: tuple[Tensor, Tensor] | None = None
 
     def drawn(self, n: int, seed: int) -> "Pictures":
-        """Return the pictures of a seed: n of those to train on, and all of those to test on."""
+        """Return the images of a seed: n of those to train on, and all of those to test on."""
         rows = np.random.default_rng([seed, 7]).permutation(self.train.n)[:n]
         labels = self.train.labels
         some = replace(self.train, pixels=self.train.pixels[rows], labels=None if labels is None else labels[rows])
@@ -64,15 +64,15 @@ class Pictures:
 
 
 def load_pictures(folder: Path, name: str, *, pool: int, test: int, size: int | None = None) -> Pictures:
-    """Return pictures of a data set, decoded.
+    """Return images of a data set, decoded.
 
     Args:
         folder: holds its files.
         name: one of ``DATASETS``.
         pool: how many, from the first on, the seeds draw from.
-        test: how many are held out, from the first on; of a set that holds its test pictures in the same file, and does
+        test: how many are held out, from the first on; of a set that holds its test images in the same file, and does
             not say which, a third at most.
-        size: side in pixels; by default that of the pictures.
+        size: side in pixels; by default the images'.
     """
     source = DATASETS[name]
     reading = Preprocessing(size=size or source.size, resize=size or source.size)
@@ -102,7 +102,7 @@ def _table(folder: Path, files: tuple[str, ...], source: Source) -> pa.Table:
 
 
 def _by_the_same_classes(*parts: TrainingSet) -> tuple[TrainingSet, ...]:
-    """Return sets whose labels count by the classes of all of them: one of few pictures may lack some."""
+    """Return sets whose labels count by the classes of all of them: one of few images may lack some."""
     classes = sorted({name for part in parts for name in part.classes})
     found = []
     for part in parts:

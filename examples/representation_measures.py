@@ -1,4 +1,4 @@
-"""What a representation is worth on pictures that were held out: probes, neighbours, and its uncertainty columns."""
+"""How good a representation is on images that were held out: probes, neighbours, and its uncertainty columns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,10 +19,10 @@ from scoring.model import ScoringModel
 from trainers.data import TrainingSet
 
 NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo report it on CIFAR-10
-TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than a picture or two
+TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than an image or two
 HIDDEN, PASSES, BATCH, RATE = 256, 60, 256, 1e-3  # of the MLP probe
 MOST_DIMENSIONS, STARTS = 32, 5  # of the mixture of Gaussians: principal components, and fits to choose from
-BLOCK = 500  # pictures that go through the network at a time
+BLOCK = 500  # images that go through the network at a time
 
 
 @torch.inference_mode()
@@ -54,14 +54,14 @@ def measure(
     seed: int = 0,
     styles: tuple[Tensor, Tensor] | None = None,
 ) -> dict[str, Any]:
-    """Return what a model is worth, measured on ``test`` alone; probes and votes learn from ``train``.
+    """Return how good a model is, measured on ``test`` alone; probes and votes learn from ``train``.
 
     Returns:
         ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``, of
         a linear probe of the features, and ``inner knn``, of their vote, where the representation is the mu of a head;
         ``style``, of a linear probe for the styles, where those of both are given. For every main column that the
-        model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is luck, and
-        higher is better whatever the direction of the column. ``columns``: name -> value of each test picture.
+        model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is coincidence
+        level, and higher is better whatever the direction of the column. ``columns``: name -> value of each test image.
     """
     learned, _, learned_inside = read(model, train, device)
     features, columns, inside = read(model, test, device)
@@ -91,12 +91,12 @@ def measure(
 def worth(
     name: str, values: NDArray[np.float64], features: Tensor, labels: Tensor, right: Mapping[str, NDArray[np.bool_]]
 ) -> dict[str, float]:
-    """Return how well a column tells which pictures are right: of their nearest neighbour, the linear probe, the vote.
+    """Return how well a column reports which images are right: of their nearest neighbour, the linear probe, the vote.
 
     An infinite value is the highest there is; one that is not a number is refused, for it has no rank.
     """
     if np.isnan(values).any():
-        raise SystemExit(f"{name} is not a number on {int(np.isnan(values).sum())} of {len(values)} test pictures")
+        raise SystemExit(f"{name} is not a number on {int(np.isnan(values).sum())} of {len(values)} test images")
     sure = certainty(name, values)
     return {
         f"{name} R-AUROC": r_auroc(sure, F.normalize(features, dim=1), labels),
@@ -131,7 +131,7 @@ def linear_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes:
 
 
 def knn_answers(learned: Tensor, labels: Tensor, features: Tensor) -> Tensor:
-    """Return the class that the nearest pictures to learn from vote for, shape (N,); weights exp(cosine / 0.1)."""
+    """Return the class that the nearest images to learn from vote for, shape (N,); weights exp(cosine / 0.1)."""
     near, all_ = F.normalize(features, dim=1), F.normalize(learned, dim=1)
     return knn_predict(near, all_, labels, k=min(NEIGHBOURS, len(all_)), temperature=TEMPERATURE)
 

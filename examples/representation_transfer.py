@@ -1,4 +1,4 @@
-"""What a trunk is worth elsewhere, and with few labels: probes on other sets, and a share of the labels of its own."""
+"""How good a backbone is elsewhere, and with few labels: probes on other sets, and a share of the its own labels."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from trainers.build import build
 from trainers.data import TrainingSet
 from trainers.loop import train
 
-TUNED_BATCH, TUNED_VIEWS = 64, 5000  # of fine-tuning: pictures a step at most, and how many it sees in all
-RATE = 0.2 / 512  # of fine-tuning, a picture of a step: that of the package's own recipe for labels
+TUNED_BATCH, TUNED_VIEWS = 64, 5000  # of fine-tuning: images a step at most, and how many it sees in all
+RATE = 0.2 / 512  # of fine-tuning, an image of a step: that of the package's own recipe for labels
 
 
 def transfer(model: ScoringModel, others: Mapping[str, Pictures], device: torch.device) -> dict[str, float]:
-    """Return ``NAME linear`` and ``NAME knn``: accuracies on held-out pictures of sets that a model was not trained on.
+    """Return ``NAME linear`` and ``NAME knn``: accuracies on held-out images of sets that a model was not trained on.
 
-    Probe and vote learn from the labels of the other pictures of the set; the model stays as it is.
+    Probe and vote learn from the labels of the other images of the set; the model stays as it is.
 
     Source: Nakamura et al. 2023, arXiv:2203.11437, appendix G, who report the linear probe.
     """
@@ -47,9 +47,9 @@ def transfer(model: ScoringModel, others: Mapping[str, Pictures], device: torch.
 def few_labels(
     model: ScoringModel, pictures: Pictures, shares: Sequence[float], *, seed: int, device: torch.device
 ) -> dict[str, float]:
-    """Return ``P% linear`` and ``P% tuned``: accuracies with the labels of a share of the pictures alone.
+    """Return ``P% linear`` and ``P% tuned``: accuracies with the labels of a share of the images alone.
 
-    Linear is a probe of the representation; tuned is the whole trunk with a linear classifier, trained on from here.
+    Linear is a probe of the representation; tuned is the whole backbone with a linear classifier, trained on from here.
 
     Source: Nakamura et al. 2023, arXiv:2203.11437, appendix H, who tune for 200 epochs in batches of 128.
     """
@@ -101,7 +101,7 @@ def labelled(labels: NDArray[np.int64], share: float, seed: int) -> NDArray[np.i
 
 
 def tuned_answers(model: ScoringModel, some: TrainingSet, asked: Tensor, *, seed: int, device: torch.device) -> Tensor:
-    """Return the class of each picture asked, shape (N,), by a copy of a trunk that was trained on with labels."""
+    """Return the class of each image requested, shape (N,), by a copy of a backbone that was trained on with labels."""
     batch = min(TUNED_BATCH, some.n)
     shared: dict[str, Any] = {
         "backbone": model.spec.backbone,

@@ -9,13 +9,13 @@ DATA holds the files that `representation_data.py` names. A variant is a method 
 its settings (as --set of `curate train`), or what all methods share: lr, schedule, batch_size, optimizer, warmup,
 weight_decay, scale, jitter, gray, blur, blur_sigma. --set is for all of them, where a method has such a setting.
 
-Every seed draws its pictures and its weights. A variant trains on them by the package's own loop, without labels
-unless it is a supervised method; probes then learn from the labels of the same pictures, and answer for test pictures.
+Every seed draws its images and its weights. A variant trains on them by the package's own loop, without labels
+unless it is a supervised method; probes then learn from the labels of the same images, and answer for test images.
 `random` are the weights that all variants of a seed began with; `random METHOD ...` those of a method's own model, for
 one whose representation is the mu of a head.
 
---transfer probes the trunk on other sets as well, --labels probes it, and trains it on, with a share of the labels of
-its own: appendices G and H of VI-SimSiam's paper (`representation_transfer.py`).
+--transfer probes the backbone on other sets as well, --labels probes it, and trains it on, with a share of the labels
+of its own: appendices G and H of VI-SimSiam's paper (`representation_transfer.py`).
 
 What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
 at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048; of methods that decode 4 views, and 32
@@ -51,7 +51,7 @@ from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
 from trainers.methods.table import METHODS
 
-POOL = 20_000  # pictures that the seeds draw from
+POOL = 20_000  # images that the seeds draw from
 AT_MOST = {
     "batch_size": 128,
     "n_small": 0,
@@ -178,7 +178,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", required=True, help="variants: METHOD, or 'METHOD NAME=VALUE ...'")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="for all variants that have it")
     parser.add_argument("--dataset", choices=list(DATASETS), default="cifar10")
-    parser.add_argument("--images", type=int, default=4000, help="to train on, drawn anew for each seed")
+    parser.add_argument("--images", type=int, default=4000, help="to train on, drawn again for each seed")
     parser.add_argument("--test", type=int, default=2000, help="held out")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--at", type=int, nargs="+", default=[], help="epochs after which to measure as well")
@@ -186,7 +186,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--labels", type=float, nargs="+", default=[], help="shares of the labels to learn from")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--backbone", default="resnet10t", help="timm's name; random weights")
-    parser.add_argument("--size", type=int, help="side in pixels; that of the pictures by default")
+    parser.add_argument("--size", type=int, help="side in pixels; the images' by default")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--work", type=Path, default=Path("representations"), help="where results and states are kept")
     parser.add_argument("--out", type=Path, help="all results of these variants, as one JSON file")
@@ -207,7 +207,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     extra = [name for name in ("transfer", "labels") if getattr(study, name)]
     ledger = Ledger(study.work, {name: getattr(study, name) for name in (*names, *extra)})
     try:
-        for variant in study.methods[1:]:  # a slip of the finger is told before an hour of training
+        for variant in study.methods[1:]:  # a slip of the finger is reported before an hour of training
             build(config_of(trained(variant), study.set, study, 0), 2)
         if not study.print:
             run_all(study, ledger, seeds)
@@ -219,8 +219,8 @@ def main(typed: Sequence[str] | None = None) -> None:
         study.out.write_text(json.dumps(known, indent=1))
     found = {name: results for name, results in known.items() if name in study.methods}
     print(
-        f"\n{study.images} pictures of {study.dataset}, {study.size} pixels, {study.epochs} epochs, {study.backbone}; "
-        f"{study.test} test pictures; {study.seeds} seeds, ± half of the 95 % interval, in percent\n"
+        f"\n{study.images} images of {study.dataset}, {study.size} pixels, {study.epochs} epochs, {study.backbone}; "
+        f"{study.test} test images; {study.seeds} seeds, ± half of the 95 % interval, in percent\n"
     )
     asked = (study.at, curves(known, study)), (extra, elsewhere(found, study))
     for lines in (table(found), *(lines for given, lines in asked if given), correlations(found)):
@@ -229,7 +229,7 @@ def main(typed: Sequence[str] | None = None) -> None:
 
 
 def run_all(study: argparse.Namespace, ledger: Ledger, seeds: Sequence[int]) -> None:
-    """Run what is not there yet, seed by seed."""
+    """Run what is missing yet, seed by seed."""
     pictures = load_pictures(study.data, study.dataset, pool=POOL, test=study.test, size=study.size)
     others = {
         name: load_pictures(study.data, name, pool=study.images, test=study.test, size=study.size)

@@ -1,4 +1,4 @@
-"""The small network of ``curate evaluate --subset --network``, on encoded pictures and as an accuracy."""
+"""The small network of ``curate evaluate --subset --network``, on encoded images and as an accuracy."""
 
 import io
 
@@ -12,7 +12,7 @@ from curate.probes.network import SIDE, predicted, thumbnail, train_network
 
 
 def pixels(pictures: list[bytes]) -> Tensor:
-    """Return encoded pictures at 32 x 32, shape (N, 3, 32, 32), uint8."""
+    """Return encoded images at 32 x 32, shape (N, 3, 32, 32), uint8."""
     found = torch.empty((len(pictures), 3, SIDE, SIDE), dtype=torch.uint8)
     for at, picture in enumerate(pictures):
         found[at] = torch.from_numpy(thumbnail(np.array(Image.open(io.BytesIO(picture)).convert("RGB"))))
@@ -22,7 +22,7 @@ def pixels(pictures: list[bytes]) -> Tensor:
 def accuracy_of_network(
     images: tuple[Tensor, Tensor], labels: tuple[NDArray, NDArray], seed: int, steps: int, device: str
 ) -> float:
-    """Train on pictures and return the share of the test pictures that the network gets right.
+    """Train on images and return the share of the test images that the network gets right.
 
     Args:
         images: to train and to test on, each (N, 3, 32, 32) uint8.

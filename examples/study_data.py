@@ -1,4 +1,4 @@
-"""Pictures of the two studies, scored once: embeddings, kappas and labels, and what junk is made of."""
+"""Images of the two studies, scored once: embeddings, kappas and labels, and what junk is made of."""
 
 import io
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from curate.columns import is_less_certain
 from curate.selectors.mixing import rank_share
 
 MODEL = "trio"  # the numbers in docs/ are of this model; the larger one came later
-SEEN = 25_000  # its trunk has learned from the labels of CIFAR-10 train rows before this one
+SEEN = 25_000  # its backbone has learned from the labels of CIFAR-10 train rows before this one
 JUNK_SHARE = 0.2
 JUNK = ("noise", "blur", "crop", "box")
 QUALITY = 95  # of the JPEG that junk is stored as
@@ -43,13 +43,13 @@ class Scored:
         return Scored(self.vectors[rows], {name: values[rows] for name, values in self.columns.items()})
 
     def quality(self, column: str) -> NDArray[np.float32]:
-        """Return how certain each row is beside the others by a kappa or unc column: its rank in (0, 1)."""
+        """Return how certain each row is next to the others by a kappa or unc column: its rank in (0, 1)."""
         values = self.columns[column].astype(np.float64)
         return rank_share(-values if is_less_certain(column) else values).astype(np.float32)
 
     @property
     def certainty_columns(self) -> list[str]:
-        """Columns to tell quality by: of a method with a kappa, the kappa."""
+        """Columns to determine quality by: of a method with a kappa, the kappa."""
         kappas = [name for name in self.columns if name.startswith("kappa_")]
         return kappas + [
             name for name in self.columns if name.startswith("unc_") and f"kappa_{name[4:]}" not in self.columns
@@ -57,7 +57,7 @@ class Scored:
 
 
 def scored(source: Path, out: Path) -> Scored:
-    """Return a table of pictures scored by the model; what has been scored is read.
+    """Return a table of images scored by the model; what has been scored is read.
 
     Args:
         source: Parquet with columns ``key`` and ``image``; columns of numbers pass through.
@@ -69,7 +69,7 @@ def scored(source: Path, out: Path) -> Scored:
     table = pq.read_table(out)
     failed = sum(status != "ok" for status in table.column("status").to_pylist())
     if failed:
-        raise SystemExit(f"{failed} of {table.num_rows} pictures of {source} could not be scored; see {out}")
+        raise SystemExit(f"{failed} of {table.num_rows} images of {source} could not be scored; see {out}")
     embedding = table.column("embedding").combine_chunks()
     vectors = embedding.values.to_numpy(zero_copy_only=False).reshape(len(embedding), -1)
     numbers = {
@@ -81,7 +81,7 @@ def scored(source: Path, out: Path) -> Scored:
 
 
 def write_source(path: Path, name: str, images: list[bytes], columns: Mapping[str, Any]) -> None:
-    """Write pictures for ``scored``; keys are NAME/ROW."""
+    """Write images for ``scored``; keys are NAME/ROW."""
     keys = pa.array([f"{name}/{row}" for row in range(len(images))])
     table = pa.table({"key": keys, **columns, "image": pa.array(images, pa.binary())})
     part = path.with_suffix(".part")
@@ -90,7 +90,7 @@ def write_source(path: Path, name: str, images: list[bytes], columns: Mapping[st
 
 
 def cifar_pool(folder: Path, work: Path, limit: int | None = None) -> Scored:
-    """Return CIFAR-10 train rows that the trunk of the model has not seen, with CIFAR-10N's labels beside.
+    """Return CIFAR-10 train rows that the backbone of the model has not seen, with CIFAR-10N's labels next to.
 
     Args:
         folder: holds cifar10_train.parquet and cifar10n_train.parquet.
@@ -141,11 +141,11 @@ def cifar_junk(work: Path) -> Scored:
 
 
 def spoilt(picture: bytes, kind: str, generator: np.random.Generator) -> bytes:
-    """Return a picture made junk, as JPEG of the same size.
+    """Return an image made junk, as JPEG of the same size.
 
     Args:
         picture: encoded.
-        kind: "noise": every pixel drawn anew. "blur": by a Gaussian of a quarter of the side. "crop": an eighth of
+        kind: "noise": every pixel drawn again. "blur": by a Gaussian of a quarter of the side. "crop": an eighth of
             width and height, enlarged. "box": a grey box over 85 to 100 % of width and height.
         generator: of what is drawn.
     """

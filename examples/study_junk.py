@@ -1,4 +1,4 @@
-"""What junk costs: how well the columns tell it, how much of it is bought, and how much of the harm a guard undoes."""
+"""What junk costs: how well the columns show it, how much of it is bought, and how much of the harm a guard undoes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def junk_report(pool: Scored, junk: Scored, found: Results, clean: Results) -> l
         found: results by strategy on pools with junk.
         clean: those on the same pools without.
     """
-    lines = ["", "How often junk is called less certain than a picture that is none (AUROC)", ""]
+    lines = ["", "How often junk is called less certain than an image that is invalid (AUROC)", ""]
     lines += told_apart(pool, junk)
     lines += ["", "Share of the labels that went to junk, in percent", "", *share_table(found)]
     plain = [name for name in found if " + " not in name and name in clean]
@@ -33,7 +33,7 @@ def junk_report(pool: Scored, junk: Scored, found: Results, clean: Results) -> l
 
 
 def told_apart(pool: Scored, junk: Scored) -> list[str]:
-    """Return, for each certainty column, the AUROC of every kind of junk against the pool's own pictures."""
+    """Return, for each certainty column, the AUROC of every kind of junk against the pool's own images."""
     good = np.setdiff1d(np.arange(len(pool)), junk_rows(len(pool)))
     kind = junk.columns["kind"]
     lines = ["| | all | " + " | ".join(JUNK) + " |", "| --- |" + " --- |" * (len(JUNK) + 1)]

@@ -40,7 +40,7 @@ class Ledger:
         return self.folder / f"{plain}-{seed}-{hashlib.sha256(told.encode()).hexdigest()[:8]}.json"
 
     def of(self, name: str, seed: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return a result; made, and kept, if it is not there."""
+        """Return a result; made, and kept, if it is missing."""
         path = self.path(name, seed)
         if not path.exists():
             text = json.dumps({"name": name, "seed": seed, **self.settings, **make()})

@@ -8,12 +8,12 @@ tinyimagenet_train_b.parquet and tinyimagenet_val.parquet. What is trained: a li
 the shipped model (their first 128 principal components), or a network of three convolutions from random weights.
 `docs/subset_training.md` has our numbers.
 
-"cifar10n" has CIFAR-10N's worst labels, four in ten wrong, on the 25,000 images whose labels the trunk of the shipped
-model did not see, and the clean test images. "tiny" is tiny-imagenet; the trunk learned from the labels of all its
-training images, so its embeddings know them better than yours would.
+"cifar10n" has CIFAR-10N's worst labels, four in ten wrong, on the 25,000 images whose labels the backbone of the
+shipped model did not see, and the clean test images. "tiny" is tiny-imagenet; the backbone learned from the labels of
+all its training images, so its embeddings know them better than yours would.
 
-Each seed draws its pool. Strategies that need chances get those of a probe that was fitted on other rows, a tenth of
-the pool's number, with labels as bad as the pool's; rho-loss compares it with a probe on what is chosen so far.
+Each seed draws its pool. Strategies that need probabilities get those of a probe that was fitted on other rows, a tenth
+of the pool's number, with labels as bad as the pool's; rho-loss compares it with a probe on what is chosen so far.
 
 Cost: 95,000 images to score, then 5 to 60 seconds for each strategy and seed; a network half a minute more.
 """
@@ -67,7 +67,7 @@ class Set:
         given: labels to train with, shape (N,) int64.
         test: scored.
         test_labels: clean.
-        sources: Parquet with the pictures of rows and test rows.
+        sources: Parquet with the images of rows and test rows.
     """
 
     rows: Scored
@@ -115,7 +115,7 @@ class Drawn:
 
 
 def draw(found: Set, size: int, features: int, seed: int) -> Drawn:
-    """Return the pool of a seed, with the chances and losses that selectors may need."""
+    """Return the pool of a seed, with the probabilities and losses that selectors may need."""
     order = np.random.default_rng([seed, 5]).permutation(len(found.rows))
     size = min(size, int(len(order) / (1 + HOLDOUT)))
     rows, other = order[:size], order[size : size + max(20, round(HOLDOUT * size))]
@@ -136,7 +136,7 @@ def draw(found: Set, size: int, features: int, seed: int) -> Drawn:
 
 
 def loss_of(chances: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the cross-entropy of each row's label, shape (N,), at most that of a chance of one in a million."""
+    """Return the cross-entropy of each row's label, shape (N,), at most that of a probability of one in a million."""
     own = np.maximum(chances[np.arange(len(labels)), labels], 1e-6)
     return -np.log(own).astype(np.float32)
 
@@ -164,7 +164,7 @@ def chosen(drawn: Drawn, name: str, budgets: Sequence[int], seed: int) -> list[N
 
 
 def learnable_first(drawn: Drawn, budget: int, seed: int) -> NDArray[np.int64]:
-    """Return rows by rho-loss, in rounds: the loss is that of a probe on the rows chosen so far.
+    """Return rows by rho-loss, in rounds: the loss is a probe's on the rows chosen so far.
 
     It begins with a random hundredth; every round adds a fifth of what there is, so the probe in training is never far
     behind. Chosen once, by a probe that has seen a few rows, the highest losses would be one class.
@@ -183,7 +183,7 @@ def learnable_first(drawn: Drawn, budget: int, seed: int) -> NDArray[np.int64]:
 
 
 def kept_first(drawn: Drawn, told: str) -> NDArray[np.int64]:
-    """Return rows by how certain a column is of them, the surest first; "by class": the surest of each class in turn.
+    """Return rows, the most certain first; "by class": the most certain of each class in turn.
 
     Equal shares by class are `curate filter --keep-top` on each class.
     """
@@ -200,7 +200,7 @@ def kept_first(drawn: Drawn, told: str) -> NDArray[np.int64]:
 
 
 def prepared(drawn: Drawn, name: str) -> tuple[Pool, Selector]:
-    """Return a strategy by name and the pool as it sees it: coverage alone is blind to chances."""
+    """Return a strategy by name and the pool as it sees it: coverage alone is blind to probabilities."""
     base, _, guarding = name.partition(" + ")
     if base == "stratified":
         return drawn.pool, StratifiedRandom(by="given", shares="equal")
@@ -291,7 +291,7 @@ def main(typed: Sequence[str] | None = None) -> None:
 
 
 def stored_pixels(source: Path) -> torch.Tensor:
-    """Return the pictures of a table as a network sees them."""
+    """Return the images of a table as a network sees them."""
     return pixels(pq.read_table(source, columns=["image"]).column("image").to_pylist())
 
 

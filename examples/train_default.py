@@ -5,10 +5,10 @@
 FOLDER holds, as Parquet with the encoded bytes in the column `image`: tinyimagenet_train_a.parquet and
 cifar10_train.parquet (with `label`), photos_unlabelled.parquet (with `source` and `file`).
 
-1. The trunk: two networks side by side, frozen (`join_trunks.py`).
+1. The backbone: two networks side by side, frozen (`join_trunks.py`).
 2. Two caches of features. `views` is of labelled images and random views of them, some with noise, a grey box or worse.
    `damaged` is of images and damaged views of them; drawings made out of photographs are among the images, since lines
-   on white are a picture, too.
+   on white are an image, too.
 3. Four heads on the caches, each added to the checkpoint of the one before: MCInfoNCE and loss prediction by labels,
    VI-SimSiam without, and junk.
 4. A narrower embedding: a projection, measured on the images of `views`. The heads stay as they are.
@@ -41,13 +41,13 @@ DAMAGED = {PHOTOS: 3342, TINY: 2500, CIFAR: 1000}
 DRAWINGS = 1200
 EPOCHS = {"views": 4, "damaged": 5}  # of the caches: the images, and views of them
 LICENCE = (
-    "Apache-2.0 weights of EfficientNet-Lite0 (trained on ImageNet); trio's trunk and all heads for research use, "
+    "Apache-2.0 weights of EfficientNet-Lite0 (trained on ImageNet); trio's backbone and all heads for research use, "
     "non-commercial in part (tiny-imagenet, CIFAR-10, ImageNet samples, Caltech-101, dogs and cats, flowers)"
 )
 NOTE = (
-    "unc_junk: whether there is a picture to learn from at all. unc_losspred: how wrong a classifier of tiny-imagenet, "
+    "unc_junk: whether there is an image to learn from at all. unc_losspred: how wrong a classifier of tiny-imagenet, "
     "CIFAR-10 and a hundred kinds of photographs would be; kappa_mcinfonce and kappa_visimsiam: how well views and "
-    "pictures of one kind agree. The last three say little about which picture of another domain is mistaken: fit that"
+    "images of one kind agree. The last three say little about which image of another domain is mistaken: fit that"
 )
 Row = tuple[str, str | None, bytes]
 
@@ -121,7 +121,7 @@ def for_views(folder: Path) -> Iterator[Row]:
 
 
 def for_damage(folder: Path) -> Iterator[Row]:
-    """Yield pictures of all kinds; nobody reads their labels."""
+    """Yield images of all kinds; nobody reads their labels."""
     for name, n in DAMAGED.items():
         yield from ((key, None, data) for key, _, data in rows_of(folder, name, n))
     yield from drawings(folder)
@@ -195,7 +195,7 @@ def finish(trained: Path, views: Path, width: int, evaluation: Path | None, out:
 
 
 def main() -> None:
-    """Join the trunks, cache, and train the heads."""
+    """Join the backbones, cache, and train the heads."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)

@@ -5,18 +5,18 @@
 FOLDER holds tiny-imagenet and CIFAR-10 as Parquet with the columns `image` (encoded bytes) and `label`:
 tinyimagenet_train_a.parquet, tinyimagenet_train_b.parquet, cifar10_train.parquet.
 
-One trunk, frozen after its training, and three heads, each added to the checkpoint of the one before: VI-SimSiam from
-images, then MCInfoNCE and loss prediction from one cache of features. ``--start`` goes on from a checkpoint that holds
-the trunk and the first head already, such as the one that ships.
+One backbone, frozen after its training, and three heads, each added to the checkpoint of the one before: VI-SimSiam
+from images, then MCInfoNCE and loss prediction from one cache of features. ``--start`` goes on from a checkpoint that
+holds the backbone and the first head already, such as the one that ships.
 
-Cost: about an hour and a half on two CPU cores (55 minutes for the trunk, 10 to 15 for VI-SimSiam, 20 for the cache
+Cost: about an hour and a half on two CPU cores (55 minutes for the backbone, 10 to 15 for VI-SimSiam, 20 for the cache
 and the two heads). `benchmarks/transfer.py --model` measures what comes out.
 
 Why in steps: a few hundred steps of VI-SimSiam from random weights teach a network nothing, and that is what a CPU
-has time for. So the trunk learns from labels first. Why tiny-imagenet alone for VI-SimSiam: CIFAR-10's 32 pixels,
+has time for. So the backbone learns from labels first. Why tiny-imagenet alone for VI-SimSiam: CIFAR-10's 32 pixels,
 enlarged to 64, look like blurred photographs. With both in the data, "blurred" becomes a kind of image with ten easy
 classes, its views predict one another well, and kappa rises under blur (seen: it fell in 5 % of the images; without
-CIFAR-10, in 78 to 87 %). The other two heads compare an image with others by their labels, which tell the two apart.
+CIFAR-10, in 78 to 87 %). The other two heads compare an image with others by their labels, which separate the two.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-CIFAR_ROWS = 25_000  # for the trunk; the heads see all 50,000
+CIFAR_ROWS = 25_000  # for the backbone; the heads see all 50,000
 
 
 def join(folder: Path, out: Path, cifar_rows: int | None) -> None:
@@ -52,13 +52,13 @@ def curate(*arguments: str) -> None:
 
 
 def main() -> None:
-    """Train the trunk, then the three heads on top of it."""
+    """Train the backbone, then the three heads on top of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--epochs-trunk", type=int, default=12)
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--start", help="a checkpoint that holds the trunk and the VI-SimSiam head")
+    parser.add_argument("--start", help="a checkpoint that holds the backbone and the VI-SimSiam head")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     one = arguments.start or first_head(arguments.folder, arguments.out, arguments.epochs_trunk, arguments.epochs)
@@ -71,7 +71,7 @@ def own(**settings: object) -> list[str]:
 
 
 def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
-    """Return the checkpoint of the trunk with the VI-SimSiam head."""
+    """Return the checkpoint of the backbone with the VI-SimSiam head."""
     joined, trunk, model = out / "joined.parquet", out / "trunk.safetensors", out / "one.safetensors"
     common = ["--size", "64", "--batch-size", "256", "--precision", "bf16", "--schedule", "cosine", "--warmup", "0.05"]
     if not joined.exists():
@@ -88,7 +88,7 @@ def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
                 "--corrupt",
                 "0.1",
                 "--half",
-            ),  # so that what stands on it can be, too
+            ),  # so that what is on it can be, too
         )
     if not model.exists():
         data = [str(folder / f"tinyimagenet_train_{part}.parquet") for part in "ab"]

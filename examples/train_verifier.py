@@ -2,12 +2,12 @@
 
     python examples/train_verifier.py --data ../shared/data [--model MODEL] [--tables FOLDER]
 
-Five heaps, of the images that shipped models may be trained on: photographs at their own size, tiny-imagenet at 64
+Five datasets, of the images that shipped models may be trained on: photographs at their own size, tiny-imagenet at 64
 pixels, CIFAR-10 at 32, and squares out of the first two at 32 pixels, as small photographs of the web are made. To each
 come copies of some of its images: another crop, shift, size, tilt, mirrored, other colours, grey, compressed harder;
-half of those at their own size are one edit of ``scoring.edits`` in place of all these. What is no copy and lies
+half of those at their own size are one edit of ``scoring.edits`` instead of all these. What is no copy and lies
 nearest is the other class. Prints the weights for ``curate/policies/dedup/finders/verifier.py``, and what they are
-worth on a heap that they were not fitted on.
+worth on a dataset that they were not fitted on.
 """
 
 import argparse
@@ -35,16 +35,16 @@ from scoring.images.views import views
 
 SMALL = 32  # pixels, of squares
 HARD = 2  # nearest pairs that are no copies, to each copy
-OTHERS = 1000  # of the other candidates of a heap; each stands for as many more
+OTHERS = 1000  # of the other candidates of a dataset; each represents as many more
 RIDGE = 1e-3
 COLUMNS = ("content", "picture", "denser", "sparser", "part")
 SIGNS = np.array([1, 1, -1, -1, 1])  # which way each may count
-WANTED = (0.5, 0.9, 0.95, 0.98)  # chances at which precision and recall are told
+WANTED = (0.5, 0.9, 0.95, 0.98)  # probabilities at which precision and recall are reported
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A heap with copies in it: encoded images; ``source[i]`` is the image that image i is a copy of, or i."""
+    """A dataset with copies in it: encoded images; ``source[i]`` is the image that image i is a copy of, or i."""
 
     name: str
     images: list[bytes]
@@ -53,7 +53,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Judged:
-    """P pairs of a heap: evidence, the fit as parts (P,), whether they are copies (P,), and how many each stands for.
+    """P pairs of a dataset: evidence, fitted parts (P,), whether they are copies (P,), and their weights.
 
     Attributes:
         missed: copies that were no candidates.
@@ -67,14 +67,14 @@ class Judged:
 
 
 def saved(picture: Image.Image, quality: int = 90) -> bytes:
-    """Return a picture as JPEG."""
+    """Return an image as JPEG."""
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
 
 
 def another_version(picture: Image.Image, generator: np.random.Generator, side: int | None = None) -> bytes:
-    """Return another crop of a picture, perhaps tilted, squeezed to a square, mirrored, recoloured, or grey."""
+    """Return another crop of an image, perhaps tilted, squeezed to a square, mirrored, recoloured, or grey."""
     width, height = picture.size
     share = generator.uniform(0.72, 1) * np.exp(generator.normal(0, 0.05, 2))
     wide, tall = (max(8, round(float(np.clip(s, 0.68, 1)) * of)) for s, of in zip(share, picture.size, strict=True))
@@ -96,7 +96,7 @@ def another_version(picture: Image.Image, generator: np.random.Generator, side: 
 
 
 def small_square(picture: Image.Image, generator: np.random.Generator) -> bytes:
-    """Return a square out of a picture, 85 to 100 % of its shorter side, at 32 pixels."""
+    """Return a square out of an image, 85 to 100 % of its shorter side, at 32 pixels."""
     side = int(min(picture.size) * generator.uniform(0.85, 1))
     left, top = (int(generator.integers(0, of - side + 1)) for of in picture.size)
     square = picture.crop((left, top, left + side, top + side)).resize((SMALL, SMALL), Image.Resampling.BICUBIC)
@@ -119,8 +119,8 @@ def planted(name: str, images: list[bytes], n: int, seed: int, *, small: bool = 
     return Planted(name, [*base, *copies], np.concatenate([np.arange(len(images)), source]))
 
 
-def heaps(data: Path) -> Iterator[Planted]:
-    """Yield the heaps."""
+def datasets(data: Path) -> Iterator[Planted]:
+    """Yield the datasets."""
 
     def drawn(file: str, n: int, seed: int) -> list[bytes]:
         column = pq.read_table(data / file, columns=["image"])["image"]
@@ -135,17 +135,19 @@ def heaps(data: Path) -> Iterator[Planted]:
     yield planted("tiny-imagenet, 32 pixels", tiny[:1500], 600, 6, small=True)
 
 
-def scored(heap: Planted, folder: Path, model: str | None) -> Rows:
-    """Return a heap's embeddings and signatures."""
-    source, out = (folder / f"{heap.name}{end}.parquet" for end in (".source", ""))
+def scored(dataset: Planted, folder: Path, model: str | None) -> Rows:
+    """Return a dataset's embeddings and signatures."""
+    source, out = (folder / f"{dataset.name}{end}.parquet" for end in (".source", ""))
     if not out.exists():
-        pq.write_table(pa.table({"name": [f"{i:06}" for i in range(len(heap.images))], "image": heap.images}), source)
+        pq.write_table(
+            pa.table({"name": [f"{i:06}" for i in range(len(dataset.images))], "image": dataset.images}), source
+        )
         curate.score(source, out, key="name", device="cpu", **({} if model is None else {"model": model}))
     return read_rows(open_table(out), Needs(representations=frozenset({"embedding", "signature"})))
 
 
 def judged(rows: Rows, source: np.ndarray, seed: int = 0) -> Judged:
-    """Return the copies among the candidates of a heap, the hardest other pairs, and some of the rest."""
+    """Return the copies among the candidates of a dataset, the hardest other pairs, and some of the rest."""
     finder = Verified(rows, 0.0, views(mirrored=True))
     a, b = finder.candidates()
     side = finder.surroundings.side
@@ -164,7 +166,7 @@ def judged(rows: Rows, source: np.ndarray, seed: int = 0) -> Judged:
 
 
 def fitted(pairs: list[Judged], *, parts: bool, first: Weights | None = None) -> Weights:
-    """Return the weights of most likelihood; heaps count alike, and what would count the wrong way counts nothing."""
+    """Return the maximum-likelihood weights; datasets count alike, and weights of the wrong sign are 0."""
     columns = np.concatenate([np.c_[each.evidence.columns(), closeness(each.part)] for each in pairs])
     same = np.concatenate([each.same for each in pairs])
     weight = np.concatenate([each.weight / each.same.sum() for each in pairs])
@@ -198,7 +200,7 @@ def _logistic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def chances(first: Weights, last: Weights, pairs: Judged) -> np.ndarray:
-    """Return the chance of pairs as the finder gives it."""
+    """Return the probability of pairs as the finder gives it."""
     odds = first.log_odds(pairs.evidence)
     worth = chance(odds) >= verifier.WORTH
     return chance(np.where(worth, np.maximum(odds, last.log_odds(pairs.evidence, pairs.part)), odds))
@@ -213,7 +215,7 @@ def average_precision(score: np.ndarray, pairs: Judged) -> float:
 
 
 def tell(name: str, pairs: Judged, first: Weights, last: Weights) -> None:
-    """Print what weights are worth on a heap."""
+    """Print how good weights are on a dataset."""
     score, evidence = chances(first, last, pairs), pairs.evidence
     for what, value in (
         ("signature", evidence.picture),
@@ -228,11 +230,14 @@ def tell(name: str, pairs: Judged, first: Weights, last: Weights) -> None:
         held = score >= wanted
         right, every = (pairs.weight[held] * pairs.same[held]).sum(), pairs.weight[held].sum()
         recall = right / (pairs.same.sum() + pairs.missed)
-        print(f"{name:<26}chance >= {wanted:g}: precision {right / max(every, 1):.3f}, recall {recall:.3f}", flush=True)
+        print(
+            f"{name:<26}probability >= {wanted:g}: precision {right / max(every, 1):.3f}, recall {recall:.3f}",
+            flush=True,
+        )
 
 
 def study(pairs: dict[str, Judged]) -> None:
-    """Print what is lost on a heap that was left out, and the weights from all."""
+    """Print what is lost on a dataset that was left out, and the weights from all."""
     for name, left in pairs.items():
         others = [each for other, each in pairs.items() if other != name]
         first = fitted(others, parts=False)
@@ -246,13 +251,13 @@ def main() -> None:
     """Score, fit, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--model", help="that scores the heaps; the default one if left out")
+    parser.add_argument("--model", help="that scores the datasets; the default one if left out")
     parser.add_argument("--tables", type=Path, help="folder that keeps the scored tables for the next run")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = a.tables or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        study({heap.name: judged(scored(heap, folder, a.model), heap.source) for heap in heaps(a.data)})
+        study({dataset.name: judged(scored(dataset, folder, a.model), dataset.source) for dataset in datasets(a.data)})
 
 
 if __name__ == "__main__":

@@ -1,25 +1,25 @@
-"""The URL benchmark: train an estimator of uncertainty on some classes, and ask it of pictures of others.
+"""The URL benchmark: train an estimator of uncertainty on some classes, and ask it of images of others.
 
     python examples/url.py --data DATA --work build/url
     python examples/url.py --data DATA --work build/url --trunks upstream --estimators CE MCInfoNCE
     python examples/url.py --data DATA --work build/url --print
 
-DATA holds the files that `url_data.py` names. Two frozen trunks, apart: the one that ships, which has learned from
+DATA holds the files that `url_data.py` names. Two frozen backbones, apart: the one that ships, which has learned from
 ImageNet and so has seen some of the classes downstream, and ``upstream``, a small one that is trained here on nothing
 but the upstream classes to train on. Features are cached once; every estimator then learns on those of the upstream
 classes, by the loop of `curate train --cached`, and says how uncertain it is of
 
-- upstream pictures of classes that it saw and of classes that nobody showed it, and every set downstream: is it less
-  certain where the nearest other picture is of another class (R-AUROC)?
-- crops: is it less certain of them than of their whole pictures?
-- CIFAR-10 pictures: do its uncertainties go with the entropy of people's votes?
-- downstream pictures among upstream ones: are they the less certain (OOD), and are the mistaken (mixed)?
-- a set downstream of which it then learned a few pictures a class: R-AUROC on the others.
+- upstream images of classes that it saw and of classes that nobody showed it, and every set downstream: is it less
+  certain where the nearest other image is of another class (R-AUROC)?
+- crops: is it less certain of them than of their whole images?
+- CIFAR-10 images: do its uncertainties go with the entropy of annotators' votes?
+- downstream images among upstream ones: are they the less certain (OOD), and are the mistaken (mixed)?
+- a set downstream of which it then learned a few images a class: R-AUROC on the others.
 
 Settings are the paper's where it gives them. Where there are several candidates, the one with the highest R-AUROC on
 upstream classes held out for that is taken, tried with another seed than those reported; never by anything downstream.
 
-Results are kept in --work, one JSON file for each trunk, estimator and seed: a run that was cut off goes on. --out
+Results are kept in --work, one JSON file for each backbone, estimator and seed: a run that was cut off goes on. --out
 writes them as JSON lines. Source: Kirchhof et al. 2023, "URL: A Representation Learning Benchmark for Transferable
 Uncertainty Estimates".
 """
@@ -53,7 +53,7 @@ RANDOM = ("luck",)  # baselines that a seed changes
 
 @dataclass
 class Bench:
-    """One trunk: its caches, what is measured, and where results are kept."""
+    """One backbone: its caches, what is measured, and where results are kept."""
 
     study: argparse.Namespace
     trunk: Trunk
@@ -93,41 +93,41 @@ class Bench:
         return np.asarray(uncertainty(ESTIMATORS[name], chosen, fitted, features).numpy())
 
     def run(self, name: str, seed: int) -> dict[str, Any]:
-        """Return the answers of an estimator: trained, asked, and trained on with a few pictures."""
+        """Return the answers of an estimator: trained, requested, and trained on with a few images."""
         chosen, begun = self.chosen(name), time.perf_counter()
         fitted = self.fit(name, chosen, seed)
         seconds = time.perf_counter() - begun
         whole = self.said(name, chosen, fitted, self.measured.features)
         crops = self.said(name, chosen, fitted, self.measured.crops)
-        answers = {heap: whole[rows] for heap, rows in self.measured.heaps.items()}
-        for heap in self.measured.sets:
-            answers[crops_of(heap)] = crops[self.measured.crops_in(heap)]
-        for heap in few_sets():
-            answers[few_of(heap)] = self.few(name, chosen, fitted, (seed, heap))
+        answers = {dataset: whole[rows] for dataset, rows in self.measured.datasets.items()}
+        for dataset in self.measured.sets:
+            answers[crops_of(dataset)] = crops[self.measured.crops_in(dataset)]
+        for dataset in few_sets():
+            answers[few_of(dataset)] = self.few(name, chosen, fitted, (seed, dataset))
         return {**self.kept(answers, seed), "chosen": chosen, "seconds": seconds}
 
     def few(self, name: str, chosen: Mapping[str, Any], fitted: Fitted, which: tuple[int, str]) -> Floats:
-        """Return what an estimator says of the other rows of a set, after a few pictures of each class."""
-        seed, heap = which
+        """Return what an estimator says of the other rows of a set, after a few images of each class."""
+        seed, dataset = which
         estimator: Estimator = ESTIMATORS[name]
-        rows = np.flatnonzero([key.startswith(f"{seed}/{heap}/") for key in keys_of(self.shots)])
-        state = self.ledger.path(f"{self.trunk.name} {name} {heap}", seed).with_suffix(".state")
+        rows = np.flatnonzero([key.startswith(f"{seed}/{dataset}/") for key in keys_of(self.shots)])
+        state = self.ledger.path(f"{self.trunk.name} {name} {dataset}", seed).with_suffix(".state")
         model, data = self.trunk.bare, some_of(self.shots, rows)
         after = fit_few(estimator, chosen, fitted, data, trunk=model, seed=seed, state=state)
-        return self.said(name, chosen, after, self.measured.features[self.measured.rest(seed, heap)])
+        return self.said(name, chosen, after, self.measured.features[self.measured.rest(seed, dataset)])
 
     def kept(self, answers: Mapping[str, Floats], seed: int) -> dict[str, Any]:
         """Return answers as plain JSON values, with the measures that they give."""
         once = np.ones((1, len(self.measured.keys)), np.int32)
         measures: dict[str, dict[str, float]] = {}
         for one in questions(self.measured, seed):
-            if one.heap in answers and (one.target is not None or crops_of(one.heap) in answers):
+            if one.dataset in answers and (one.target is not None or crops_of(one.dataset) in answers):
                 measures.setdefault(one.measure, {})[one.of] = float(one.values(answers, once)[0])
-        return {"answers": {heap: said.tolist() for heap, said in answers.items()}, "measures": measures}
+        return {"answers": {dataset: said.tolist() for dataset, said in answers.items()}, "measures": measures}
 
 
 def bench_of(study: argparse.Namespace, name: str, ledger: Ledger) -> Bench:
-    """Return a trunk with everything that is measured on it; features that are not there yet are made."""
+    """Return a backbone with everything that is measured on it; features that are missing yet are made."""
     how = {"backbone": study.backbone, "size": study.size, "epochs": study.trunk_epochs}
     trunk = trunk_of(name, study.data, study.work, **how)
     pictures, views = study.work / "pictures", study.views + 1
@@ -158,7 +158,7 @@ def bench_of(study: argparse.Namespace, name: str, ledger: Ledger) -> Bench:
 
 
 def named(bench: Bench) -> float:
-    """Return the share of held-out pictures of the classes to train on that 20 neighbours among those name rightly."""
+    """Return the share of held-out images of the classes to train on that 20 neighbours among those name rightly."""
     rows = bench.measured.sets[SEEN]
     asked, known = (unit(features.float()) for features in (bench.measured.features[rows], bench.train.epoch(PLAIN)))
     if bench.train.labels is None:
@@ -169,7 +169,7 @@ def named(bench: Bench) -> float:
 
 
 def run_all(study: argparse.Namespace, bench: Bench) -> Iterator[str]:
-    """Run what is not there yet, seed by seed, and yield a line for each run."""
+    """Run what is missing yet, seed by seed, and yield a line for each run."""
     plain = None
     for name in BASELINES:
         for seed in range(study.seeds) if name in RANDOM else (0,):
@@ -196,33 +196,33 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--trunks", nargs="+", default=[DEFAULT, OWN], help=f"shipped models, checkpoints, or {OWN}")
     parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=list(ESTIMATORS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=5, help="of an estimator over the upstream pictures")
-    parser.add_argument("--views", type=int, default=6, help="cached of each picture to learn from")
-    parser.add_argument("--per-class", type=int, default=125, help="upstream pictures of a class to learn from")
-    parser.add_argument("--limit", type=int, default=3000, help="the most pictures of a set downstream")
-    parser.add_argument("--shots", type=int, default=5, help="pictures of a class of few-shot learning")
-    parser.add_argument("--backbone", default="resnet10t", help=f"timm's name, of the trunk {OWN}")
+    parser.add_argument("--epochs", type=int, default=5, help="of an estimator over the upstream images")
+    parser.add_argument("--views", type=int, default=6, help="cached of each image to learn from")
+    parser.add_argument("--per-class", type=int, default=125, help="upstream images of a class to learn from")
+    parser.add_argument("--limit", type=int, default=3000, help="the most images of a set downstream")
+    parser.add_argument("--shots", type=int, default=5, help="images of a class of few-shot learning")
+    parser.add_argument("--backbone", default="resnet10t", help=f"timm's name, of the backbone {OWN}")
     parser.add_argument("--size", type=int, default=48, help="side in pixels, of the same")
     parser.add_argument("--trunk-epochs", type=int, default=6, help="of the same")
-    parser.add_argument("--out", type=Path, help="write all results as JSON lines, one a trunk, estimator and seed")
+    parser.add_argument("--out", type=Path, help="write all results as JSON lines, one a backbone, estimator and seed")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
     return parser.parse_args(typed)
 
 
 def prepared(study: argparse.Namespace) -> Amounts:
-    """Write the tables of pictures, and refuse a folder that holds those of other amounts."""
+    """Write the tables of images, and refuse a folder that holds those of other amounts."""
     amounts = Amounts(study.per_class, study.limit, study.shots, study.seeds)
     note = study.work / "amounts.json"
     study.work.mkdir(parents=True, exist_ok=True)
     if note.exists() and json.loads(note.read_text()) != asdict(amounts):
-        raise SystemExit(f"{study.work} holds pictures of other amounts, {note.read_text()}; take another --work")
+        raise SystemExit(f"{study.work} holds images of other amounts, {note.read_text()}; take another --work")
     note.write_text(json.dumps(asdict(amounts)))
     write_all(study.data, study.work / "pictures", amounts)
     return amounts
 
 
 def main(typed: Sequence[str] | None = None) -> None:
-    """Run the benchmark and print it, one trunk after another."""
+    """Run the benchmark and print it, one backbone after another."""
     study = parse_arguments(typed)
     amounts = prepared(study)
     settings = {**asdict(amounts), "epochs": study.epochs, "views": study.views}
@@ -237,9 +237,7 @@ def main(typed: Sequence[str] | None = None) -> None:
         except InputError as error:
             raise SystemExit(f"error: {error}") from None
         known = results_of(study, bench)
-        print(
-            f"\n## {bench.trunk.name}\n\n{SAID}; 20 neighbours name {named(bench):.1%} of the seen classes' pictures\n"
-        )
+        print(f"\n## {bench.trunk.name}\n\n{SAID}; 20 neighbours name {named(bench):.1%} of the seen classes' images\n")
         lines += [{"trunk": bench.trunk.name, **one} for results in known.values() for one in results]
         print("\n".join(tables(Judge(bench.measured, range(study.seeds)), known)))
     if study.out:

@@ -1,4 +1,4 @@
-"""What needs no training: luck, the picture alone, the length of its features, and how it stands in its heap."""
+"""What needs no training: chance level, the image alone, the length of its features, and how it is in its dataset."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ from torch import Tensor
 from url_estimators import BLOCK
 from url_measures import Floats, Measured, Rows, crops_of
 
-from scoring.heap.fit import fit_heap
 from scoring.images import Preprocessing, decode, decode_rgb
 from scoring.metrics import nearest
 from scoring.metrics.degradations import laplacian_variance
 from scoring.model import ScoringModel
+from scoring.relative.fit import fit_dataset
 
-SHARP_SIZE = 128  # side at which sharpness is measured, of whole pictures and of crops alike
+SHARP_SIZE = 128  # side at which sharpness is measured, of whole images and of crops alike
 FITTED = "unc_fitted"
 
 
 @dataclass(frozen=True)
 class Plain:
-    """What the pictures themselves say.
+    """What the images themselves say.
 
     Attributes:
         bytes_per_pixel: of the files, shape (N,).
-        sharpness: variance of the Laplacian of whole pictures at one size, shape (N,).
+        sharpness: variance of the Laplacian of whole images at one size, shape (N,).
         sharpness_of_crops: the same of crops, shape (K,).
     """
 
@@ -40,23 +40,23 @@ class Plain:
 
     @classmethod
     def of(cls, whole: Path, crops: Path) -> "Plain":
-        """Read two tables of pictures."""
+        """Read two tables of images."""
         images = [pq.read_table(path, columns=["image"])["image"].to_pylist() for path in (whole, crops)]
         sizes = np.array([len(image) / np.prod(decode_rgb(image).shape[:2]) for image in images[0]])
         return cls(sizes, *(np.array([sharpness(image) for image in some]) for some in images))
 
 
 def sharpness(image: bytes) -> float:
-    """Return the variance of the Laplacian of a picture at ``SHARP_SIZE`` pixels."""
+    """Return the variance of the Laplacian of an image at ``SHARP_SIZE`` pixels."""
     pixels = decode(image, Preprocessing(size=SHARP_SIZE, resize=SHARP_SIZE)).pixels
     if pixels is None:
-        raise SystemExit("a picture of the benchmark cannot be read; expected none")
+        raise SystemExit("an image of the benchmark cannot be read; expected none")
     return float(laplacian_variance(torch.from_numpy(pixels).permute(2, 0, 1)[None]))
 
 
 @dataclass(frozen=True)
 class Known:
-    """What baselines may use: the model with the heads that it came with, features, and the pictures themselves."""
+    """What baselines may use: the model with the heads that it came with, features, and the images themselves."""
 
     model: ScoringModel
     measured: Measured
@@ -64,7 +64,7 @@ class Known:
 
     @cached_property
     def columns(self) -> dict[str, NDArray[np.float32]]:
-        """The columns of the model's own heads, of whole pictures; none for a model without."""
+        """The columns of the model's own heads, of whole images; none for a model without."""
         return _columns(self.model, self.measured.features)
 
     @cached_property
@@ -92,18 +92,18 @@ def _columns(model: ScoringModel, features: Tensor) -> dict[str, NDArray[np.floa
     return {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
 
 
-Said = tuple[Floats, Floats | None]  # of the rows of a heap, and of crops; None where it says nothing of them
+Said = tuple[Floats, Floats | None]  # of the rows of a dataset, and of crops; None where it says nothing of them
 Baseline = Callable[[Known, Rows, Rows, int], Said]
 
 
-def luck(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
+def chance_level(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
     """Return numbers drawn by seed."""
     generator = np.random.default_rng([seed, len(rows), int(rows[0])])
     return generator.random(len(rows)), generator.random(len(crops))
 
 
 def fewer_bytes(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
-    """Return how few bytes a pixel the file has; of crops, which were stored anew, nothing."""
+    """Return how few bytes a pixel the file has; of crops, which were stored again, nothing."""
     return -known.plain.bytes_per_pixel[rows], None
 
 
@@ -113,13 +113,13 @@ def less_sharp(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
 
 
 def shorter(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
-    """Return one over the length of the trunk's features."""
+    """Return one over the length of the backbone's features."""
     whole, parts = known.measured.features[rows], known.measured.crops[crops]
     return (1 / whole.double().norm(dim=1)).numpy(), (1 / parts.double().norm(dim=1)).numpy()
 
 
 def alone(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
-    """Return the distance to the nearest other row of the heap after centring; of a crop, to one that it is not of."""
+    """Return the distance to the nearest other row after centring; of a crop, to one of another image."""
     embedding = known.measured.embedding[rows]
     mean = embedding.mean(0)
     middle = F.normalize(embedding - mean, dim=1)
@@ -133,9 +133,9 @@ def alone(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
 
 
 def fitted(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
-    """Return what `curate fit` without labels says of the heap that it is fitted to, and of crops as new rows."""
+    """Return what `curate fit` without labels says of the dataset that it is fitted to, and of crops as new rows."""
     columns = {name: values[rows] for name, values in known.columns.items()}
-    fit, said = fit_heap(known.measured.embedding[rows].numpy(), columns)
+    fit, said = fit_dataset(known.measured.embedding[rows].numpy(), columns)
     whole = said.columns[FITTED].astype(np.float64)
     if not len(crops):
         return whole, None
@@ -145,7 +145,7 @@ def fitted(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
 
 
 BASELINES: dict[str, Baseline] = {  # to add one, add a line
-    "luck": luck,
+    "luck": chance_level,
     "fewer bytes a pixel": fewer_bytes,
     "less sharp": less_sharp,
     "shorter features": shorter,
@@ -156,12 +156,12 @@ OF_PICTURES = ("fewer bytes a pixel", "less sharp")
 
 
 def baseline_answers(name: str, known: Known, seed: int) -> dict[str, Floats]:
-    """Return what a baseline says of every heap, each asked by itself."""
+    """Return what a baseline says of every dataset, each requested on its own."""
     measured, found = known.measured, {}
-    for heap, rows in measured.heaps.items():
-        crops = measured.crops_in(heap) if heap in measured.sets else np.zeros(0, np.int64)
+    for dataset, rows in measured.datasets.items():
+        crops = measured.crops_in(dataset) if dataset in measured.sets else np.zeros(0, np.int64)
         whole, parts = BASELINES[name](known, rows, crops, seed)
-        found[heap] = whole
+        found[dataset] = whole
         if parts is not None and len(parts):
-            found[crops_of(heap)] = parts
+            found[crops_of(dataset)] = parts
     return found

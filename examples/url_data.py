@@ -1,6 +1,6 @@
-"""The pictures of the URL benchmark: tables made once of the files in --data, for `curate cache` to read.
+"""The images of the URL benchmark: tables made once of the files in --data, for `curate cache` to read.
 
-Upstream is tiny-imagenet. Its 200 classes are cut once, by chance: most to train on, some to choose settings on, the
+Upstream is tiny-imagenet. Its 200 classes are cut once, at random: most to train on, some to choose settings on, the
 rest to report on as classes that nobody trained on. Downstream are photographs and drawings of other sources.
 """
 
@@ -21,7 +21,7 @@ UPSTREAM = ("tinyimagenet_train_a", "tinyimagenet_train_b", "tinyimagenet_train_
 HELD_OUT = "tinyimagenet_val"
 PEOPLE, VOTES = "cifar10_test", "cifar10h_test_0-1999"
 SHARES = (0.7, 0.15)  # of the upstream classes: to train on, and to choose on
-SEEN_PER_CLASS = 20  # held-out pictures of each class that is trained on
+SEEN_PER_CLASS = 20  # held-out images of each class that is trained on
 CROPS = (0.1, 0.75)  # side of a crop as a share of the short side, as in the authors' code
 
 
@@ -32,7 +32,7 @@ class Downstream:
     Attributes:
         file: with the columns ``image`` and ``label``.
         domain: of the rows, in the column ``domain``; empty where the file has one.
-        is_few: whether to learn from a few pictures of each of its classes, too.
+        is_few: whether to learn from a few images of each of its classes, too.
     """
 
     file: str
@@ -50,13 +50,13 @@ DOWNSTREAM = {  # to add a set, add a line
     "sketch": Downstream("pacs_160", "sketch"),
     "art": Downstream("pacs_160", "art_painting"),
 }
-SEEN, CHOOSING, UNSEEN, VOTED = "seen", "choosing", "unseen", "people"  # the sets beside those downstream
+SEEN, CHOOSING, UNSEEN, VOTED = "seen", "choosing", "unseen", "people"  # the sets next to those downstream
 CROPPED = (UNSEEN, *DOWNSTREAM)  # sets of which there are crops, too
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """How many pictures are taken.
+    """How many images are taken.
 
     Attributes:
         per_class: to train estimators on, of each upstream class.
@@ -73,7 +73,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Encoded pictures with a key and a class each."""
+    """Encoded images with a key and a class each."""
 
     keys: list[str]
     labels: list[str]
@@ -101,7 +101,7 @@ def class_parts(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
 
 
 def pictures_of(data: Path, file: str, name: str, *, domain: str = "") -> Pictures:
-    """Return the pictures of a file; keys are NAME/FILE/ROW and classes NAME/CLASS, so that no two sets share any."""
+    """Return the images of a file; keys are NAME/FILE/ROW and classes NAME/CLASS, so that no two sets share any."""
     table = pq.read_table(data / f"{file}.parquet")
     rows = np.arange(table.num_rows)
     if domain:
@@ -112,7 +112,7 @@ def pictures_of(data: Path, file: str, name: str, *, domain: str = "") -> Pictur
 
 
 def upstream(data: Path, *, per_class: int | None) -> Pictures:
-    """Return pictures of the classes to train on, none with the bytes of a held-out one: the first of each, or all."""
+    """Return images of the classes to train on, none with the bytes of a held-out one: the first of each, or all."""
     held = pq.read_table(data / f"{HELD_OUT}.parquet", columns=["label", "image"])
     known = {f"{SEEN}/{one:04d}" for one in class_parts(held["label"].to_numpy().astype(np.int64))[0]}
     bytes_held, left = set(held["image"].to_pylist()), dict.fromkeys(known, per_class or 10**9)
@@ -129,7 +129,7 @@ def upstream(data: Path, *, per_class: int | None) -> Pictures:
 
 
 def measured(data: Path, limit: int) -> Pictures:
-    """Return every picture that uncertainties are measured on, set by set."""
+    """Return every image that uncertainties are measured on, set by set."""
     held = pictures_of(data, HELD_OUT, "")
     classes = np.array([int(label.strip("/")) for label in held.labels])
     parts = zip((SEEN, CHOOSING, UNSEEN), class_parts(classes), (SEEN_PER_CLASS, None, None), strict=True)
@@ -144,20 +144,20 @@ def measured(data: Path, limit: int) -> Pictures:
 
 
 def votes(data: Path, limit: int) -> NDArray[np.float64]:
-    """Return how many people chose each class of the pictures of ``people``, shape (N, 10)."""
+    """Return how many annotators chose each class of the images of ``people``, shape (N, 10)."""
     counts = pq.read_table(data / f"{VOTES}.parquet", columns=["counts"])["counts"].to_pylist()
     return np.array(counts[:limit], np.float64)
 
 
 def cropped(whole: Pictures) -> Pictures:
-    """Return the middles of pictures of ``CROPPED``: squares of 10 to 75 % of the short side, by chance, as PNG."""
+    """Return the middles of images of ``CROPPED``: squares of 10 to 75 % of the short side, at random, as PNG."""
     some = whole.take(row for row, key in enumerate(whole.keys) if key.split("/")[0] in CROPPED)
     generator = np.random.default_rng(0)
     return Pictures(some.keys, some.labels, [middle(image, generator.uniform(*CROPS)) for image in some.images])
 
 
 def middle(image: bytes, share: float) -> bytes:
-    """Return the square in the middle of a picture, its side a share of the short side, as PNG."""
+    """Return the square in the middle of an image, its side a share of the short side, as PNG."""
     pixels = decode_rgb(image)
     height, width = pixels.shape[:2]
     side = max(1, round(min(height, width) * share))
@@ -168,7 +168,7 @@ def middle(image: bytes, share: float) -> bytes:
 
 
 def shots(whole: Pictures, amounts: Amounts) -> Pictures:
-    """Return a few pictures of each class of the sets to learn a little from, for each seed; keys are SEED/KEY."""
+    """Return a few images of each class of the sets to learn a little from, for each seed; keys are SEED/KEY."""
     labels = np.array(whole.labels)
     few = [name for name, where in DOWNSTREAM.items() if where.is_few]
     classes = [label for label in np.unique(labels) if label.split("/")[0] in few]
@@ -182,7 +182,7 @@ def shots(whole: Pictures, amounts: Amounts) -> Pictures:
 
 
 def write_all(data: Path, folder: Path, amounts: Amounts) -> None:
-    """Write the tables that are not there yet: ``train``, ``measured``, ``cropped`` and ``shots``."""
+    """Write the tables that are missing yet: ``train``, ``measured``, ``cropped`` and ``shots``."""
     folder.mkdir(parents=True, exist_ok=True)
     whole: list[Pictures] = []
 
@@ -207,7 +207,7 @@ def _columns(pictures: Pictures) -> tuple[list[str], list[str], list[bytes]]:
 
 
 def _named(pictures: Pictures, name: str) -> Pictures:
-    """Return pictures whose keys and classes begin with "/" under the name of a set."""
+    """Return images whose keys and classes begin with "/" under the name of a set."""
     return Pictures([name + key for key in pictures.keys], [name + one for one in pictures.labels], pictures.images)
 
 

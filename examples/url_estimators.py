@@ -18,7 +18,7 @@ from trainers.loop import train
 
 BLOCK = 2000  # rows that heads read at a time
 BATCH = 256
-FEW_BATCH, FEW_STEPS = 32, 100  # of learning from a few pictures: a step, and how many
+FEW_BATCH, FEW_STEPS = 32, 100  # of learning from a few images: a step, and how many
 SHARED = ("lr", "weight_decay", "optimizer", "schedule")  # of a candidate that are options of every method
 
 
@@ -67,7 +67,7 @@ class Estimator:
         read: what says how uncertain rows are, shape (N,), from features (N, D); higher is less certain.
         settings: that all its runs share: the method's own, or of ``SHARED``.
         candidates: of which one is chosen on the upstream classes that are held out for it, by R-AUROC; one with the
-            key ``column`` reads that column of the model in place of ``read``.
+            key ``column`` reads that column of the model instead of ``read``.
         published: the numbers of the paper, if it has the estimator.
     """
 
@@ -195,7 +195,7 @@ def fit(
 def fit_few(
     estimator: Estimator, chosen: Mapping[str, Any], before: Fitted, data: CachedFeatures, **how: Any
 ) -> Fitted:
-    """Go on with a few pictures of other classes, for ``FEW_STEPS`` steps; ``before`` stays as it is."""
+    """Go on with a few images of other classes, for ``FEW_STEPS`` steps; ``before`` stays as it is."""
     epochs = math.ceil(FEW_STEPS / max(1, data.n // min(FEW_BATCH, data.n)))
     return fit(estimator, chosen, data=data, epochs=epochs, before=before, **how)
 

@@ -14,41 +14,41 @@ from scoring.metrics import RankOrder, entropy, recall_at_1, weighted_spearman
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
-Answers = Mapping[str, Floats]  # name of a heap -> uncertainty of its rows; higher is less certain
+Answers = Mapping[str, Floats]  # name of a dataset -> uncertainty of its rows; higher is less certain
 R_AUROC, CROP, PEOPLE, OOD, MIXED = "R-AUROC", "crop", "votes", "OOD", "mixed"
 FEW, FEW_BEFORE = "few", "few, before"
 REPEATS = 300
 
 
-def crops_of(heap: str) -> str:
+def crops_of(dataset: str) -> str:
     """Return the name of the crops of a set."""
-    return f"{heap}, crops"
+    return f"{dataset}, crops"
 
 
-def mix_of(heap: str) -> str:
-    """Return the name of a set mixed with as many upstream pictures."""
-    return f"{heap} and {SEEN}"
+def mix_of(dataset: str) -> str:
+    """Return the name of a set mixed with as many upstream images."""
+    return f"{dataset} and {SEEN}"
 
 
-def few_of(heap: str) -> str:
+def few_of(dataset: str) -> str:
     """Return the name of the rows of a set that a few others were learned from."""
-    return f"{heap}, few"
+    return f"{dataset}, few"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The pictures that are measured on, by one trunk.
+    """The images that are measured on, by one backbone.
 
     Attributes:
-        keys: SET/FILE/ROW of each picture.
+        keys: SET/FILE/ROW of each image.
         features: shape (N, D), float32.
         embedding: unit vectors, shape (N, E).
         labels: shape (N,); no two sets share a class.
         crops: features of the crops, shape (K, D).
-        crop_rows: which picture each crop is of, shape (K,).
-        votes: of people, for the rows of ``people``, shape (V, C).
+        crop_rows: which image each crop is of, shape (K,).
+        votes: of annotators, for the rows of ``people``, shape (V, C).
         few: for each seed and set, the rows that are learned from.
-        classes: what each label stands for.
+        classes: what each label represents.
         known_mistaken: what ``mistaken`` found before.
     """
 
@@ -70,8 +70,8 @@ class Measured:
         return {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
 
     @cached_property
-    def heaps(self) -> dict[str, Rows]:
-        """The rows of every heap that is asked about: the sets, and those downstream mixed with upstream."""
+    def datasets(self) -> dict[str, Rows]:
+        """The rows of every dataset that is queried: the sets, and those downstream mixed with upstream."""
         drawn = np.random.default_rng(1).permutation(self.sets[SEEN])
         mixes = {}
         for name in DOWNSTREAM:
@@ -99,32 +99,32 @@ class Measured:
 
 @dataclass(frozen=True)
 class Question:
-    """Something that an uncertainty is asked.
+    """Something that an uncertainty is requested.
 
     Attributes:
         measure: what it counts for.
         of: the set.
-        heap: whose answers.
-        rows: of the pictures, in the order of the answers, shape (n,).
-        target: what should be uncertain, bool, or by how much, shape (n,); None for crops against their whole pictures.
-        within: which of the heap's rows are asked of; None for all.
+        dataset: whose answers.
+        rows: of the images, in the order of the answers, shape (n,).
+        target: what should be uncertain, bool, or by how much, shape (n,); None for crops against their whole images.
+        within: which of the dataset's rows are requested of; None for all.
     """
 
     measure: str
     of: str
-    heap: str
+    dataset: str
     rows: Rows
     target: NDArray | None
     within: Rows | None = None
 
     def values(self, answers: Answers, counts: NDArray[np.int64]) -> Floats:
-        """Return the measure of samples, shape (R,), of the counts of each picture in each, shape (R, N)."""
+        """Return the measure of samples, shape (R,), of the counts of each image in each, shape (R, N)."""
         here = counts[:, self.rows]
-        said = answers[self.heap] if self.within is None else answers[self.heap][self.within]
+        said = answers[self.dataset] if self.within is None else answers[self.dataset][self.within]
         if np.isnan(said).any():
-            raise SystemExit(f"an uncertainty of {self.heap} is not a number; expected none")
+            raise SystemExit(f"an uncertainty of {self.dataset} is not a number; expected none")
         if self.target is None:
-            less = (answers[crops_of(self.heap)] > said).astype(np.float64)
+            less = (answers[crops_of(self.dataset)] > said).astype(np.float64)
             return (here @ less) / here.sum(1)
         order = RankOrder(said)
         if self.measure == PEOPLE:
@@ -135,7 +135,7 @@ class Question:
 
 
 def questions(measured: Measured, seed: int) -> list[Question]:
-    """Return everything that is asked of the answers of one seed."""
+    """Return everything that is requested of the answers of one seed."""
     sets, found = measured.sets, []
     for name in (SEEN, UNSEEN, *DOWNSTREAM):
         rows = sets[name]
@@ -144,10 +144,10 @@ def questions(measured: Measured, seed: int) -> list[Question]:
         found.append(Question(CROP, name, name, sets[name], None))
     found.append(Question(PEOPLE, VOTED, VOTED, sets[VOTED], entropy(measured.votes)))
     for name in DOWNSTREAM:
-        heap = mix_of(name)
-        rows = measured.heaps[heap]
-        found.append(Question(OOD, name, heap, rows, np.isin(rows, sets[name])))
-        found.append(Question(MIXED, name, heap, rows, measured.mistaken(rows)))
+        dataset = mix_of(name)
+        rows = measured.datasets[dataset]
+        found.append(Question(OOD, name, dataset, rows, np.isin(rows, sets[name])))
+        found.append(Question(MIXED, name, dataset, rows, measured.mistaken(rows)))
     for at, name in measured.few:
         if at == seed:
             rest = measured.rest(seed, name)
@@ -158,7 +158,7 @@ def questions(measured: Measured, seed: int) -> list[Question]:
 
 
 def resampled(measured: Measured) -> NDArray[np.int32]:
-    """Return how often each picture is drawn when each set is drawn anew, shape (1 + R, N); the first line is of ones.
+    """Return how often each image is drawn when each set is drawn again, shape (1 + R, N); the first line is of ones.
 
     Every estimator is measured on the same resamples, so that differences are paired.
     """

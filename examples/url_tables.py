@@ -1,6 +1,6 @@
-"""The tables of the URL benchmark: means over seeds and sets, each with its 95 % interval, beside the paper's numbers.
+"""The tables of the URL benchmark: means over seeds and sets, each with its 95 % interval, next to the paper's numbers.
 
-An interval is of 300 resamples: in each the pictures of every set are drawn anew, and so are the seeds. The sets stay,
+An interval is of 300 resamples: in each the images of every set are drawn again, and so are the seeds. The sets stay,
 so that it says nothing of a ninth. All estimators are measured on the same resamples.
 """
 
@@ -44,7 +44,7 @@ def number(value: float, *, signed: bool = False) -> str:
 
 
 def cell(samples: Floats | None) -> str:
-    """Return the value, the first of the samples, with half the interval of the others; empty where there is none."""
+    """Return the value, the first of the samples, with half the interval of the others; empty if absent."""
     if samples is None:
         return ""
     low, high = (float(bound[0]) for bound in percentiles(samples[1:, None]))
@@ -62,7 +62,7 @@ class Found:
     """What one estimator reached: (measure, set) -> samples of each seed, shape (S, 1 + R)."""
 
     values: dict[tuple[str, str], Floats]
-    drawn: NDArray[np.int64]  # which seeds each resample takes, shape (R, S); that of the value is each once
+    drawn: NDArray[np.int64]  # which seeds each resample takes, shape (R, S); the value's is each once
 
     def of(self, measure: str, sets: Iterable[str]) -> Floats | None:
         """Return samples of the mean over sets and seeds, shape (1 + R,); None where a set was not measured."""
@@ -79,7 +79,7 @@ class Found:
 
 
 class Judge:
-    """Measures results of one trunk, all on the same resamples."""
+    """Measures results of one backbone, all on the same resamples."""
 
     def __init__(self, measured: Measured, seeds: Sequence[int]) -> None:
         self.measured, self.counts = measured, resampled(measured)
@@ -90,10 +90,10 @@ class Judge:
         """Return what the results of all seeds of an estimator reached."""
         values: dict[tuple[str, str], list[Floats]] = {}
         for result in results:
-            answers = {heap: np.asarray(said, np.float64) for heap, said in result["answers"].items()}
+            answers = {dataset: np.asarray(said, np.float64) for dataset, said in result["answers"].items()}
             for question in self.asked[result["seed"]]:
-                needed = [question.heap, *([f"{question.heap}, crops"] if question.target is None else [])]
-                if all(heap in answers for heap in needed):
+                needed = [question.dataset, *([f"{question.dataset}, crops"] if question.target is None else [])]
+                if all(dataset in answers for dataset in needed):
                     name = (question.measure, question.of)
                     values.setdefault(name, []).append(question.values(answers, self.counts))
         return Found({name: np.stack(each) for name, each in values.items()}, self.drawn)
@@ -109,7 +109,7 @@ class Judge:
 
 
 def few_sets() -> list[str]:
-    """Return the sets of which a few pictures are learned from."""
+    """Return the sets of which a few images are learned from."""
     return [name for name, where in DOWNSTREAM.items() if where.is_few]
 
 
@@ -163,7 +163,7 @@ def sets_table(found: Mapping[str, Found], recalls: Mapping[str, Floats]) -> lis
 
 
 def best_of_pictures(found: Mapping[str, Found]) -> tuple[str, Floats]:
-    """Return the best baseline that reads the picture alone, downstream, the other way round where that is better."""
+    """Return the best baseline that reads the image alone, downstream, the other way round where that is better."""
     ways: dict[str, Floats] = {}
     for name in OF_PICTURES:
         own = found[name].of(R_AUROC, list(DOWNSTREAM)) if name in found else None
@@ -174,15 +174,15 @@ def best_of_pictures(found: Mapping[str, Found]) -> tuple[str, Floats]:
 
 
 def ahead_table(found: Mapping[str, Found]) -> list[str]:
-    """Return how far each estimator is ahead of luck, of the best of the picture alone, and of the fitted score."""
+    """Return how far each estimator is above chance level, of the best of the image alone, and of the fitted score."""
     sets = list(DOWNSTREAM)
     best, picture = best_of_pictures(found)
-    lines = head(["R-AUROC downstream less that of", "luck (.5)", f"{best} ({number(picture[0])})", FITTED])
-    heap = found[FITTED].of(R_AUROC, sets)
+    lines = head(["R-AUROC downstream less that of", "chance level (.5)", f"{best} ({number(picture[0])})", FITTED])
+    dataset = found[FITTED].of(R_AUROC, sets)
     for name in (name for name in found if name in ESTIMATORS):
         own = found[name].of(R_AUROC, sets)
-        if own is not None and heap is not None:
-            lines.append(line([name, *(bounds(own - other, signed=True) for other in (0.5, picture, heap))]))
+        if own is not None and dataset is not None:
+            lines.append(line([name, *(bounds(own - other, signed=True) for other in (0.5, picture, dataset))]))
     return lines
 
 
@@ -207,7 +207,7 @@ def order_table(found: Mapping[str, Found]) -> list[str]:
 
 
 def tables(judge: Judge, results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return all tables of a trunk."""
+    """Return all tables of a backbone."""
     found = {name: judge.found(each) for name, each in results.items()}
     parts = [main_table(found), sets_table(found, judge.recalls()), ahead_table(found), order_table(found)]
     return [row for part in parts if part for row in [*part, ""]]

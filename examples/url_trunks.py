@@ -1,4 +1,4 @@
-"""The two frozen trunks of the URL benchmark, and the features that they give, cached once by `curate cache`."""
+"""The two frozen backbones of the URL benchmark, and the features that they give, cached once by `curate cache`."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +18,7 @@ from scoring.model import ScoringModel
 from trainers.cache import PLAIN, CachedFeatures, epoch_name, open_cache
 from trainers.start import find_start
 
-OWN = "upstream"  # the name of the trunk that has seen nothing but the upstream classes to train on
+OWN = "upstream"  # the name of the backbone that has seen nothing but the upstream classes to train on
 TRUNK_BATCH = 256
 
 
@@ -77,7 +77,7 @@ class Trunk:
         """The model with the heads that it came with."""
         model = find_start(self.model).model
         if model is None:
-            raise SystemExit(f"expected a shipped model or a checkpoint for a trunk, got {self.model!r}")
+            raise SystemExit(f"expected a shipped model or a checkpoint for a backbone, got {self.model!r}")
         return model.eval()
 
     @property
@@ -86,25 +86,25 @@ class Trunk:
         return ScoringModel(replace(self.whole.spec, heads={}), backbone=self.whole.backbone)
 
     def cache(self, pictures: Path, *, epochs: int) -> CachedFeatures:
-        """Return the features of a table of pictures: as they are, and of ``epochs`` - 1 random views."""
+        """Return the features of a table of images: as they are, and of ``epochs`` - 1 random views."""
         out = self.folder / pictures.stem
         self.folder.mkdir(parents=True, exist_ok=True)
         if not out.is_dir() or len(list(out.glob("epoch-*.parquet"))) < epochs:
             curate("cache", str(pictures), "--model", self.model, "--epochs", str(epochs), "-o", str(out), "--quiet")
         cache = open_cache(out)
         if cache.n != pq.read_metadata(pictures).num_rows:
-            raise SystemExit(f"{pictures} holds pictures that cannot be read: {cache.failures}; expected none")
+            raise SystemExit(f"{pictures} holds images that cannot be read: {cache.failures}; expected none")
         return cache
 
 
 def trunk_of(name: str, data: Path, work: Path, *, backbone: str, size: int, epochs: int) -> Trunk:
-    """Return a trunk; that of the upstream alone is trained first, by `curate train supervised`.
+    """Return a backbone; the upstream alone's is trained first, by `curate train supervised`.
 
     Args:
         name: ``upstream``, or a model that ships, or a checkpoint.
         data: folder of the files.
-        work: where the trunk and features are kept.
-        backbone: timm's name, of the trunk to train.
+        work: where the backbone and features are kept.
+        backbone: timm's name, of the backbone to train.
         size: side in pixels, of the same.
         epochs: of its training.
     """

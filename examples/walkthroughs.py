@@ -53,7 +53,7 @@ def crawl(data: Path, here: Path) -> None:
 
 
 def scenes(data: Path, here: Path) -> None:
-    """Make a folder of 1,050 aerial scenes, and their labels as a person would give them, `answers.csv`."""
+    """Make a folder of 1,050 aerial scenes, and their labels as a reviewer would give them, `answers.csv`."""
     table = pq.read_table(data / "rsscn7_160.parquet")
     labels = classes(table, table["label"].to_pylist())
     names = [f"{number:04d}.jpg" for number in range(table.num_rows)]
@@ -72,7 +72,7 @@ def splits(data: Path, here: Path) -> None:
 
 
 def votes(data: Path, here: Path) -> None:
-    """Make `pictures.parquet`: 10,000 CIFAR-10 images with the worst of three people's labels, and the true one."""
+    """Make `pictures.parquet`: 10,000 CIFAR-10 images with the worst of three annotators' labels, and the true one."""
     images = pq.read_table(data / "cifar10_train.parquet").slice(0, 10_000)
     people = pq.read_table(data / "cifar10n_train.parquet").slice(0, 10_000)
     if images["id"].to_pylist() != people["id"].to_pylist():

@@ -44,7 +44,7 @@ def place_errors(path: str | Path) -> Iterator[None]:
 def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a place where no file can be written: a folder, or a file that may not be replaced.
 
-    To be asked before the work, not after it; ``AtomicFile`` asks again. What dead processes left of it goes.
+    To be requested before the work, not after it; ``AtomicFile`` asks again. What dead processes left of it goes.
 
     Raises:
         InputError: naming the path and what would do.
@@ -198,7 +198,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def commit_together(files: Sequence[AtomicFile]) -> None:
-    """Seal every file, then give them their names in the order given; the last one stands for all of them.
+    """Seal every file, then give them their names in the order given; the last one represents all of them.
 
     It gets its name when the others have theirs on the disk, and is the first to go where files are replaced: where
     it is, all are of one run, whatever cut that off. ``undo_unfinished`` takes the names of a set without it back. If
@@ -248,8 +248,8 @@ def undo_unfinished(paths: Sequence[Path]) -> None:
     """Take back the names that a process gave to some files of a set before it died, so that it can be made again.
 
     Args:
-        paths: in the order of ``commit_together``. Only where the last is not there, and only a file that is still
-            the same as a temporary of its own that no living process holds: nothing of the user's. Where it is there,
+        paths: in the order of ``commit_together``. Only where the last is missing, and only a file that is still
+            the same as its own temporary that no living process holds: nothing of the user's. Where it is there,
             only what the process left goes.
     """
     if os.path.lexists(paths[-1]):

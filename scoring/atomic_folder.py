@@ -15,8 +15,9 @@ from scoring.temporaries import make_held
 class AtomicFolder:
     """A new folder that appears under its name complete or not at all: a context manager.
 
-    It is made as ``.NAME.tmp.<pid>.<random>`` beside its place. Leaving the ``with`` block cleanly flushes it and gives
-    it its name, leaving it by an exception removes it. What a dead process left behind is removed by the next one.
+    It is made as ``.NAME.tmp.<pid>.<random>`` next to its place. Leaving the ``with`` block cleanly flushes it and
+    gives it its name, leaving it by an exception removes it. What a dead process left behind is removed by the next
+    one.
 
     Args:
         path: the final name; its parent must exist.
@@ -90,7 +91,7 @@ def replace_folder(path: Path, new: Path) -> None:
     """Let a new folder take the place of the one that is there, which gets its name back if that fails."""
     if exchange(path, new):
         sync_folder(path.parent)
-        shutil.rmtree(new, ignore_errors=True)  # under its temporary name: what stays is swept
+        shutil.rmtree(new, ignore_errors=True)  # under its temporary name: what is kept is swept
         return
     old = path.with_name(f".{path.name[:120]}.{secrets.token_hex(4)}.old")
     path.rename(old)

@@ -14,7 +14,7 @@ from torch import nn
 from scoring.errors import InputError
 from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
 
-SAFE_FILE = "model.safetensors"  # on the hub, beside a pickle
+SAFE_FILE = "model.safetensors"  # on the hub, next to a pickle
 ANSWER = 10.0  # seconds that the hub may take to answer
 BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
 
@@ -99,7 +99,7 @@ def published_licence(backbone: nn.Module) -> str:
 def size_options(name: str, size: int | None) -> dict[str, Any]:
     """Return the timm options that let a model read images of ``size``, and others where it can.
 
-    None stands for the size that its published weights are for. Convolutional networks read any size. Transformers
+    None represents the size that its published weights are for. Convolutional networks read any size. Transformers
     are built for one; most of timm's also read others with ``dynamic_img_size``.
     """
     config = timm.get_pretrained_cfg(name) if timm.is_model(name.split(".")[0]) else None
@@ -124,7 +124,7 @@ def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Pre
             crop keeps its proportion to it.
 
     Raises:
-        InputError: if timm's record asks for what ``Preprocessing`` cannot say, such as pictures that are not square.
+        InputError: if timm's record asks for what ``Preprocessing`` cannot say, such as images that are not square.
     """
     record = timm.data.resolve_model_data_config(backbone)
     channels, height, width = record["input_size"]

@@ -1,4 +1,4 @@
-"""Every backend by name: what runs the trunks of a model; imported when it is looked up."""
+"""Every backend by name: what runs the backbones of a model; imported when it is looked up."""
 
 import importlib.metadata
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
 
 
 def backend_versions(name: str, device: str) -> dict[str, str]:
-    """Return what decides the last digits besides torch, and its version; it has to be installed.
+    """Return what decides the last digits in addition to torch, and its version; it has to be installed.
 
     Args:
         name: of the backend.

@@ -1,4 +1,4 @@
-"""Changes of pictures: grey, blur and colour jitter, for training views and for worse versions alike.
+"""Changes of images: grey, blur and colour jitter, for training views and for corrupted versions alike.
 
 All take RGB images in batches, shape (N, 3, H, W), float32 in [0, 255], on any device.
 """
@@ -27,13 +27,13 @@ def jitter_colors(
 ) -> Tensor:
     """Return images with brightness, contrast, saturation and hue changed, in this order; values in [0, 255].
 
-    The hue turns in the YIQ plane, which is linear, in place of HSV.
+    The hue turns in the YIQ plane, which is linear, instead of HSV.
 
     Args:
         images: shape (N, 3, H, W), float32.
         brightness: factor of each image, shape (N,), >= 0; 1 changes nothing.
-        contrast: likewise, around the mean luma of the image.
-        saturation: likewise, around the luma of the pixel.
+        contrast: the same, around the mean luma of the image.
+        saturation: the same, around the luma of the pixel.
         hue: angle of each image in radians, shape (N,), or None for none.
     """
     brightness, contrast, saturation = (factor.view(-1, 1, 1, 1) for factor in (brightness, contrast, saturation))

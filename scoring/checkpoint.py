@@ -25,7 +25,7 @@ from scoring.stored import packaged_tensors, stored_names, stored_tensors
 from scoring.trunks import MOST_PARTS, PartSpec, part_from_json, require_parts
 
 FORMAT = 1
-OF_PARTS = 2  # the format of a model of several trunks
+OF_PARTS = 2  # the format of a model of several backbones
 SHIPPED = Path(__file__).parent / "checkpoints"
 DEFAULT = "world"
 FIT = "fit"  # the part of a card, and the start of the names of tensors, that curate fit adds to a model
@@ -53,7 +53,7 @@ def find_checkpoint(name: str | Path) -> Path:
     shipped = shipped_models()
     if not shipped:
         raise InputError(
-            f"this installation holds no models at {SHIPPED}; give a checkpoint file, or install curate anew"
+            f"this installation holds no models at {SHIPPED}; give a checkpoint file, or install curate again"
         )
     return lookup(shipped, str(name), kind="model")
 
@@ -76,7 +76,7 @@ def save_checkpoint(
         card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence``, and what a reader should know.
         dtype: float16 halves the file; the weights are read back as float32.
         exact: starts of the names of weights that keep float32 where ``dtype`` would lose a bit of them.
-        foretell: told the digest when the checkpoint is whole, before it has its name.
+        foretell: called with the digest when the checkpoint is whole, before it has its name.
         overwrite: replace a file that is there by then.
 
     Returns:
@@ -120,7 +120,7 @@ def write_checkpoint(
         card: as of ``save_checkpoint``.
         beside: files that are written, and get their names with the checkpoint: all of them or none.
         commit: gives all of them their names, the checkpoint's last.
-        foretell: told the digest when the checkpoint is whole, before it has its name.
+        foretell: called with the digest when the checkpoint is whole, before it has its name.
         overwrite: replace what is there.
     """
     header = {name: value for name, value in card.items() if name != "digest"}
@@ -242,7 +242,7 @@ def _backbone_to_json(model: ScoringModel) -> dict[str, Any]:
 
 
 def parts_of(header: Mapping[str, Any]) -> list[PartSpec]:
-    """Return the trunks side by side that a card names; none for a model of one.
+    """Return the backbones side by side that a card names; none for a model of one.
 
     Raises:
         InputError: if they cannot be read.
@@ -258,7 +258,7 @@ def _parts(header: Mapping[str, Any]) -> list[PartSpec]:
         return []
     records = header["backbone"]["parts"]
     if not isinstance(records, list) or len(records) > MOST_PARTS:
-        raise ValueError(f"expected at most {MOST_PARTS} trunks")
+        raise ValueError(f"expected at most {MOST_PARTS} backbones")
     return [part_from_json(record) for record in records]
 
 
@@ -272,7 +272,7 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
             require_parts(parts, preprocessing.size, projection)
             spec = side_by_side(parts, preprocessing, projection)
             if spec.preprocessing != preprocessing:
-                raise ValueError("trunks side by side normalise by themselves, and the card normalises before them")
+                raise ValueError("backbones side by side normalise on their own, and the card normalises before them")
             precision = backbone.get("cpu_precision", "fp32")
             if precision not in ("fp32", "bf16"):
                 raise ValueError(f"cpu_precision is fp32 or bf16, got {precision!r}")

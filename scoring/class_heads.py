@@ -1,4 +1,4 @@
-"""Heads that tell classes and how unsure they are of them: the shapes that a checkpoint records, and their columns."""
+"""Heads that predict classes with an uncertainty: the shapes that a checkpoint records, and their columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

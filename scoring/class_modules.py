@@ -1,6 +1,6 @@
-"""The modules of heads that tell classes: features -> distributions over classes, and how far these are to be trusted.
+"""The modules of heads that predict classes: features -> distributions over classes, and their uncertainty.
 
-Whatever is drawn at random when a head scores is drawn once, when it is built, from a seed of its own: an image has the
+Whatever is drawn at random when a head scores is drawn once, when it is built, from its own seed: an image has the
 same scores in every batch, in any order. While a head learns, draws are fresh.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 SEED = 0
 BLOCK = 1 << 24  # logits that are there at once
 LEAST_VARIANCE = 1e-3  # of the diagonal of HET-XL (Collier et al. 2023's code)
-TEMPERATURES = (0.3, 3.0)  # between which HET-XL learns its own (likewise)
+TEMPERATURES = (0.3, 3.0)  # between which HET-XL learns its own (too)
 
 
 def mean_log_probability(logits: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def _generator() -> torch.Generator:
 
 
 def _in_blocks(features: Tensor, n_each: int, say: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return what is said of rows, some at a time, so that ``n_each`` numbers of each fit into memory."""
+    """Return what is reported on rows, some at a time, so that ``n_each`` numbers of each fit into memory."""
     return torch.cat([say(some) for some in features.float().split(max(1, BLOCK // max(n_each, 1)))])
 
 
@@ -76,7 +76,7 @@ class EnsembleHead(nn.Module):
         self.out = nn.Linear(width, members * classes)
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return those of each member, shape (N, K, C), float32."""
+        """Return each member's, shape (N, K, C), float32."""
         return self.out(features.float()).unflatten(1, self.shape)
 
     def log_probabilities(self, features: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""A trunk compiled by torch for the device where it runs: on a CPU by its C++ compiler, on a GPU by Triton.
+"""A backbone compiled by torch for the device where it runs: on a CPU by its C++ compiler, on a GPU by Triton.
 
-Pictures go through in groups of one size, the last filled up with zeros, so that a picture's features are the same
+Images go through in groups of one size, the last filled up with zeros, so that an image's features are the same
 whatever else is in its batch, and nothing is compiled a second time. Kernels are not chosen by how long each took
 (``max-autotune``): a run that goes on after a kill would choose others, with other last digits. CUDA graphs are not
-used: they save the start of some hundred kernels, which is little beside a group of 256 pictures.
+used: they save the start of some hundred kernels, which is little next to a group of 256 images.
 """
 
 import logging
@@ -25,12 +25,12 @@ from scoring.quick import STEP, QuickTrunks, with_quick
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GROUPS = {"cpu": 16, "cuda": 256}  # pictures that go through at once, by the type of the device
-MOST_COMPILED = 256  # in a process; torch counts all trunks as one function, and stops at 8 of them by itself
+GROUPS = {"cpu": 16, "cuda": 256}  # images that go through at once, by the type of the device
+MOST_COMPILED = 256  # in a process; torch counts all backbones as one function, and stops at 8 of them on its own
 
 
 def with_compiled(model: ScoringModel, device: torch.device, precision: str) -> ScoringModel:
-    """Return a model with the same heads whose trunks torch has compiled.
+    """Return a model with the same heads whose backbones torch has compiled.
 
     Args:
         model: in evaluation mode, channels last, on the device, in float32.
@@ -38,12 +38,12 @@ def with_compiled(model: ScoringModel, device: torch.device, precision: str) -> 
         precision: ``fp32`` or ``bf16``.
 
     Raises:
-        InputError: if a CPU does not multiply in the precision, or a trunk cannot be compiled here (there may be no
+        InputError: if a CPU does not multiply in the precision, or a backbone cannot be compiled here (there may be no
             C++ compiler), or gives other features when it is.
     """
     if device.type == "cpu" and precision == "bf16" and not has_bfloat16():
         raise InputError("--backend compile --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
-    if device.type == "cpu":  # torch tells of CUDA's tools where there is no GPU, which nobody asked for
+    if device.type == "cpu":  # torch reports for CUDA's tools where there is no GPU, which nobody requested
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     size, group = model.spec.preprocessing.size, GROUPS[device.type]
     trunks = [CompiledTrunk(one.trunk, size // one.pool, precision, group) for one in model.trunks()]
@@ -61,13 +61,13 @@ def cpp_compiler() -> str:
 
 
 class CompiledTrunk(nn.Module):
-    """A trunk as torch compiled it: pictures (N, 3, S, S), float32 -> pooled features (N, D), float32.
+    """A backbone as torch compiled it: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
 
     Args:
         trunk: in evaluation mode, channels last, on its device; it is held, not copied.
         side: S.
         precision: ``fp32`` or ``bf16``.
-        group: pictures that go through at once.
+        group: images that go through at once.
 
     Raises:
         InputError: if it cannot be compiled here, or gives other features when it is.
@@ -100,7 +100,7 @@ class CompiledTrunk(nn.Module):
 
 
 class OnlyCompiled(nn.Module):
-    """A trunk that refuses to run but in compiled code, so that nothing slower takes its place unseen."""
+    """A backbone that refuses to run but in compiled code, so that nothing slower takes its place unseen."""
 
     def __init__(self, trunk: nn.Module) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class OnlyCompiled(nn.Module):
 
 @contextmanager
 def compiling(device: torch.device, *, low: bool) -> "Iterator[None]":
-    """Set what decides the code that a trunk becomes: constant weights, and bfloat16 for what gains by it."""
+    """Set what decides the code that a backbone becomes: constant weights, and bfloat16 for what gains by it."""
     import torch._dynamo.config as dynamo
     import torch._inductor.config as inductor
 

@@ -1,8 +1,8 @@
-"""Other people's models -> ours: pretrained visual uncertainties, and weights of a timm model.
+"""Other annotators' models -> ours: pretrained visual uncertainties, and weights of a timm model.
 
 A PyTorch file is a pickle in a zip archive. It is read with torch's restricted unpickler, which makes tensors, plain
 containers and, here, ``argparse.Namespace``; anything else in it is an error. Tensors are mapped from the file, not
-copied, until their names and shapes are known to be those of the model.
+copied, until their names and shapes are known to be the model's.
 """
 
 import argparse
@@ -27,13 +27,13 @@ MODULE = re.compile(r"unc_module\.unc_module\.([0-9]{1,3})\.(weight|bias)")
 MOST_ENTRIES = 100_000
 LONGEST_NAME = 200  # of an architecture
 LARGEST = 1e15  # number that a card takes over; whole ones in a file have no bound
-MOST_PICKLE = 64 << 20  # bytes of a file's pickle; that of a model with thousands of tensors is below one megabyte
+MOST_PICKLE = 64 << 20  # bytes of a file's pickle; a model's with thousands of tensors is below one megabyte
 
 
 def convert(
     path: str | Path, backbone: str | None = None, *, option: str = "--backbone"
 ) -> tuple[ScoringModel, dict[str, Any]]:
-    """Return a model of ours from a file of other people's, and what its card can say of it.
+    """Return a model of ours from a file of other annotators', and what its card can say of it.
 
     Args:
         path: a ``.pth.tar`` of the pretrained visual uncertainties, or the weights of a timm model as ``.pth``
@@ -45,7 +45,7 @@ def convert(
         The model on the CPU, with the head ``losspred`` where the file has one, and facts for its card.
 
     Raises:
-        InputError: if the file cannot be trusted or read, or its weights are not those of the architecture.
+        InputError: if the file cannot be trusted or read, or its weights are not the architecture's.
     """
     path = Path(path)
     if not path.is_file():
@@ -137,9 +137,9 @@ def _weights(path: Path, found: dict[str, Any]) -> tuple[dict[str, Tensor], str 
 
 
 def _head_shape(path: Path, weights: Mapping[str, Tensor]) -> UncertaintyHeadSpec | None:
-    """Return the shape of the uncertainty module in a file, or None where there is none.
+    """Return the shape of the uncertainty module in a file, or None if absent.
 
-    Linear layers stand at 0, 2, 4, ... of a sequence; the last has one output.
+    Linear layers are at 0, 2, 4, ... of a sequence; the last has one output.
     """
     if not any(name.startswith("unc_module.") for name in weights):
         return None

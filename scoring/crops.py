@@ -1,4 +1,4 @@
-"""Ten crops of a picture, and how far what a model says of them lies apart."""
+"""Ten crops of an image, and how far what a model says of them lies apart."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SHARE = 0.75  # of the side that a crop shows
 
 
 def ten_crops(pixels: "Tensor") -> "Tensor":
-    """Return the corners and the middle of each picture, and the same mirrored, enlarged to its size.
+    """Return the corners and the middle of each image, and the same mirrored, enlarged to its size.
 
     Args:
         pixels: shape (N, 3, S, S).

@@ -1,4 +1,4 @@
-"""Edited copies of a picture: what people and platforms do to images, each of a stated strength.
+"""Edited copies of an image: what annotators and platforms do to images, each of a stated strength.
 
 Every edit but a change of format is saved as a JPEG of quality 90, as an editor would.
 """
@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 from scoring.lookup import lookup
 
 SAVED_QUALITY = 90  # of JPEG, wherever an edit does not say otherwise
-MOST_PIXELS = 2_000_000  # of the pictures that are edited; larger ones are made smaller first
+MOST_PIXELS = 2_000_000  # of the images that are edited; larger ones are made smaller first
 MOST_SIDE = 8192  # pixels; a border must not take it past what JPEG and WebP can hold
 _WORDS = ("SAMPLE", "SALE 50%", "HELLO WORLD", "2019-07-14", "PREVIEW")
 _YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
@@ -28,12 +28,12 @@ Format = Literal["JPEG", "PNG", "WEBP"]
 
 @dataclass(frozen=True)
 class Edit:
-    """One way of editing a picture.
+    """One way of editing an image.
 
     Attributes:
         kind: the family: crop, size, compression, format, turn, tilt, blur, colour, overlay, border or noise.
         strength: what is done, in words.
-        change: RGB picture and random numbers -> RGB picture.
+        change: RGB image and random numbers -> RGB image.
         format: in which it is saved.
         quality: of JPEG or WebP, 1 to 100; PNG loses nothing.
     """
@@ -55,12 +55,12 @@ def edited(name: str, picture: Picture, seed: int) -> bytes:
 
     Raises:
         InputError: for an unknown name.
-        ValueError: if the picture is not RGB or has no pixel.
+        ValueError: if the image is not RGB or has no pixel.
     """
     edit = lookup(EDITS, name, kind="edit")
     if picture.mode != "RGB" or not all(picture.size):
-        raise ValueError(f"expected an RGB picture with pixels, got {picture.mode} of {picture.size}")
-    # edits of one picture must not share their random numbers, or every crop would take the same corner
+        raise ValueError(f"expected an RGB image with pixels, got {picture.mode} of {picture.size}")
+    # edits of one image must not share their random numbers, or every crop would take the same corner
     generator = np.random.default_rng([seed, *name.encode()])
     out = edit.change(picture, generator)
     buffer = io.BytesIO()
@@ -70,7 +70,7 @@ def edited(name: str, picture: Picture, seed: int) -> bytes:
 
 
 def shrunk(pixels: NDArray[np.uint8]) -> tuple[Picture, bool]:
-    """Return RGB pixels (H, W, 3) as a picture of at most 2 megapixels and 8192 a side, and whether it was smaller."""
+    """Return RGB pixels (H, W, 3) as an image of at most 2 megapixels and 8192 a side, and whether it was smaller."""
     picture = Image.fromarray(pixels)
     width, height = picture.size
     scale = min(1.0, (MOST_PIXELS / (width * height)) ** 0.5, MOST_SIDE / max(width, height))

@@ -1,9 +1,9 @@
-"""A convolutional trunk as a CPU runs it fastest: normalisation folded in, an activation in its convolution.
+"""A convolutional backbone as a CPU runs it fastest: normalisation folded in, an activation in its convolution.
 
 Folding is done in float32; in bfloat16 the sums are rounded to it once. Weights are laid out for the processor at load
-instead of at each call. Each step is checked against the trunk as it was on a picture of noise; a trunk with anything
-but convolutions, batch normalisation and pooling, or whose check fails, is left alone, and in bfloat16 runs under
-autocast.
+instead of at each call. Each step is checked against the backbone as it was on an image of noise; a backbone with
+anything but convolutions, batch normalisation and pooling, or whose check fails, is left alone, and in bfloat16 runs
+under autocast.
 """
 
 import copy
@@ -53,7 +53,7 @@ def for_inference(model: ScoringModel, device: torch.device, precision: str) -> 
 
 
 def _fast(trunk: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
-    """Return a trunk with packed convolutions that reads pictures of ``size``, or the trunk as it is."""
+    """Return a backbone with packed convolutions that reads images of ``size``, or the backbone as it is."""
     generator = torch.Generator().manual_seed(0)
     with torch.inference_mode(False), torch.no_grad():  # inference tensors count no changes in place
         picture = torch.randn(1, 3, size, size, generator=generator).contiguous(memory_format=torch.channels_last)
@@ -75,7 +75,7 @@ def _fast(trunk: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
 
 
 def folded_alike(trunk: nn.Module, picture: Tensor) -> nn.Module | None:
-    """Return what ``fold_batchnorm`` does, or None too where the features of a picture come out otherwise."""
+    """Return what ``fold_batchnorm`` does, or None too where the features of an image come out otherwise."""
     folded = fold_batchnorm(trunk, picture)
     return folded if folded is not None and relative_error(folded(picture), trunk(picture)) <= ALIKE else None
 
@@ -112,7 +112,7 @@ def followers(trunk: nn.Module, picture: Tensor, kinds: tuple[type[nn.Module], .
 
 
 def replace_modules(trunk: nn.Module, change: Callable[[nn.Module], nn.Module]) -> None:
-    """Put ``change(module)`` in place of each module inside a trunk; one used in two places stays one."""
+    """Put ``change(module)`` instead of each module inside a backbone; one used in two places stays one."""
     for parent in list(trunk.modules()):
         for name, child in list(parent.named_children()):
             parent._modules[name] = change(child)
@@ -121,7 +121,7 @@ def replace_modules(trunk: nn.Module, change: Callable[[nn.Module], nn.Module]) 
 def fold_batchnorm(trunk: nn.Module, picture: Tensor) -> nn.Module | None:
     """Return a copy whose convolutions do what the batch normalisation after them did, in float32.
 
-    None if a normalisation follows no convolution, or anything else in the trunk has weights.
+    None if a normalisation follows no convolution, or anything else in the backbone has weights.
     """
     trunk = copy.deepcopy(trunk).eval()
     pairs = followers(trunk, picture, (nn.BatchNorm2d,))
@@ -146,7 +146,7 @@ def fold_batchnorm(trunk: nn.Module, picture: Tensor) -> nn.Module | None:
 
 
 class PackedTrunk(nn.Module):
-    """A folded trunk whose convolutions run packed; pooling and what comes after it run in float32.
+    """A folded backbone whose convolutions run packed; pooling and what comes after it run in float32.
 
     Args:
         trunk: from ``fold_batchnorm``; taken over, not copied.
@@ -177,7 +177,7 @@ class PackedTrunk(nn.Module):
         self.trunk: Any = trunk
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return features, shape (N, D), float32, of what the trunk reads, (N, 3, S, S)."""
+        """Return features, shape (N, D), float32, of what the backbone reads, (N, 3, S, S)."""
         read = pictures.to(self.dtype, memory_format=torch.channels_last)
         with torch.autocast("cpu", enabled=False):  # each layer has its precision
             return self.trunk.forward_head(self.trunk.forward_features(read).float(), pre_logits=True)

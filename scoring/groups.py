@@ -1,4 +1,4 @@
-"""Pictures in groups of one size, and whether what runs them gives the features of the plain layers."""
+"""Images in groups of one size, and whether what runs them gives the features of the plain layers."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from scoring.folded import ALIKE, NEAR, relative_error
 
 
 def in_groups(pictures: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
-    """Yield groups of ``size`` pictures, the last filled up with zeros, each with how many of it are pictures.
+    """Yield groups of ``size`` images, the last filled up with zeros, each with how many of it are images.
 
-    So a picture's features are the same whatever else is in its batch.
+    So an image's features are the same whatever else is in its batch.
 
     Args:
         pictures: shape (N, ...).
@@ -24,12 +24,12 @@ def in_groups(pictures: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
 
 
 def require_alike(way: str, trunk: nn.Module, run: nn.Module, side: int, precision: str) -> None:
-    """Raise ``InputError`` unless a trunk run in another way gives its features, on a picture of noise.
+    """Raise ``InputError`` unless a backbone run in another way gives its features, on an image of noise.
 
     Args:
         way: what runs it, for the message.
-        trunk: the plain layers, in evaluation mode, on the device where ``run`` reads its pictures.
-        run: pictures (N, 3, S, S), float32 -> pooled features (N, D), float32.
+        trunk: the plain layers, in evaluation mode, on the device where ``run`` reads its images.
+        run: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
         side: S.
         precision: ``fp32``, for a relative error of .001 at most, or ``bf16``, for .1.
     """
@@ -41,6 +41,6 @@ def require_alike(way: str, trunk: nn.Module, run: nn.Module, side: int, precisi
 
 
 def noise(trunk: nn.Module, side: int) -> Tensor:
-    """Return a picture of noise, (1, 3, S, S), on the device of a trunk."""
+    """Return an image of noise, (1, 3, S, S), on the device of a backbone."""
     picture = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
     return picture.to(next((value.device for value in trunk.parameters()), picture.device))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 DEEPEST = 16
 MOST_BRANCHES = 64
 UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
-JUNK = {"unc_junk": Column("chance that it is junk and no whole picture, if both were as common", "1", "less certain")}
+JUNK = {
+    "unc_junk": Column("probability that it is junk and no whole image, if both were as common", "1", "less certain")
+}
 RECONSTRUCTION = {
     **UNCERTAINTY,
     "unc_<method>_error": Column(
@@ -129,7 +131,7 @@ class UncertaintyHeadSpec:
 
 @dataclass(frozen=True)
 class JunkHeadSpec(UncertaintyHeadSpec):
-    """The shape of a head that says -ln(1 - p), p being the chance that an image is junk and no whole picture.
+    """The shape of a head that says -ln(1 - p), p being the probability that an image is junk and no whole image.
 
     Softplus makes it so: softplus(z) = -ln(1 - sigmoid(z)). The column is p.
     """
@@ -138,7 +140,7 @@ class JunkHeadSpec(UncertaintyHeadSpec):
     columns: ClassVar[Mapping[str, Column]] = JUNK
 
     def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the chance of junk, shape (N,), in [0, 1], from what the head says, shape (N,), in nats."""
+        """Return the probability of junk, shape (N,), in [0, 1], from what the head says, shape (N,), in nats."""
         return {"unc_junk": -(-given).expm1()}
 
 
@@ -216,11 +218,11 @@ class PrototypeHeadSpec:
 
 @dataclass(frozen=True)
 class PosteriorHeadSpec:
-    """The shape of a head that says q(z|x), a Gaussian of diagonal covariance, and decodes z to a picture.
+    """The shape of a head that says q(z|x), a Gaussian of diagonal covariance, and decodes z to an image.
 
     Attributes:
         dim: width M of z; its mean is the representation.
-        size: side of the picture, in pixels.
+        size: side of the image, in pixels.
         channels: of the map that the decoder starts from; each doubling halves them, down to 16.
     """
 
@@ -244,7 +246,7 @@ class PosteriorHeadSpec:
         return PosteriorHead(width, self.dim, self.size, self.channels)
 
     def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 2): mean log-variance, and error of the picture."""
+        """Return the columns of what the head says, shape (N, 2): mean log-variance, and error of the image."""
         return {"unc_<method>": given[:, 0], "unc_<method>_error": given[:, 1]}
 
 

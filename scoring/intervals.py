@@ -1,6 +1,6 @@
 """The interval of a score: its lowest and its highest value over an image and views of it.
 
-Importing this loads no torch and no NumPy; what a view is stands in ``scoring/views.py``.
+Importing this loads no torch and no NumPy; what a view is is in ``scoring/views.py``.
 """
 
 from scoring.errors import InputError
@@ -27,10 +27,10 @@ def check_views(n: int) -> int:
 
 
 def coverage(n: int) -> float:
-    """Return the least chance that an interval of n views holds the score of a fresh view of the image.
+    """Return the least probability that an interval of n views holds the score of a fresh view of the image.
 
-    Scores of n views and of a fresh one are exchangeable: it is the lowest of them with a chance of 1 / (n + 1), and
-    the highest likewise. The interval holds the score of the image itself too, which makes it no shorter.
+    Scores of n views and of a fresh one are exchangeable: it is the lowest of them with a probability of 1 / (n + 1),
+    and the highest too. The interval holds the score of the image itself too, which makes it no shorter.
 
     Source: Vovk, Gammerman & Shafer 2005, "Algorithmic Learning in a Random World", sec. 2.2; order statistics.
 

@@ -14,11 +14,11 @@ LOCK = "lock"
 
 
 class HeldFolder:
-    """A folder that is made if it is not there, and that at most one live process holds: a context manager.
+    """A folder that is made if it is missing, and that at most one live process holds: a context manager.
 
     Args:
         folder: to hold.
-        known_as: what messages call it that another process holds, where the folder stands for something else.
+        known_as: what messages call it that another process holds, where the folder represents something else.
     """
 
     def __init__(self, folder: Path, *, known_as: object = None) -> None:
@@ -36,7 +36,7 @@ class HeldFolder:
 
 
 def hold_folder(folder: Path, *, known_as: object = None) -> int:
-    """Make a folder if it is not there, and return the descriptor that holds it until it is closed.
+    """Make a folder if it is missing, and return the descriptor that holds it until it is closed.
 
     A link in the lock's place is not followed: what it points at would be emptied.
 
@@ -57,7 +57,7 @@ def hold_folder(folder: Path, *, known_as: object = None) -> int:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # whoever held it is done, and took it away between our opening and our locking
+        os.close(handle)  # the caller that held it is done, and took it away between our opening and our locking
 
 
 def _open_lock(folder: Path) -> int:

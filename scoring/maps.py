@@ -2,14 +2,14 @@
 
 from scoring.errors import InputError
 
-LARGEST = 1 << 15  # picture, in pixels a side
+LARGEST = 1 << 15  # image, in pixels a side
 
 
 def map_of_decoder(size: int) -> tuple[int, int]:
     """Return the side of the map that a decoder starts from, 4 to 7, and how often it doubles it.
 
     Raises:
-        InputError: if no such map becomes pictures of ``size``.
+        InputError: if no such map becomes images of ``size``.
 
     >>> map_of_decoder(32), map_of_decoder(224)
     ((4, 3), (7, 5))
@@ -20,7 +20,7 @@ def map_of_decoder(size: int) -> tuple[int, int]:
         able = [side << n for n in range(1, 15) for side in range(4, 8)]
         near = sorted(sorted(able, key=lambda one: abs(one - size))[:2])
         raise InputError(
-            f"a decoder doubles a map of 4 to 7 pixels until it is a picture: expected a size such as {near[0]} or "
+            f"a decoder doubles a map of 4 to 7 pixels until it is an image: expected a size such as {near[0]} or "
             f"{near[1]}, got {size}"
         )
     return side, doublings

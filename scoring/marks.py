@@ -28,7 +28,7 @@ class Marks:
         self._there: dict[int, bool] = {}  # number -> whether a process had died at it
 
     def begin(self, number: int) -> bool:
-        """Mark a group; return whether each of its images is to be decoded in a process of its own.
+        """Mark a group; return whether each of its images is to be decoded in its own process.
 
         Raises:
             InputError: if the place refuses.

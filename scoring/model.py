@@ -26,13 +26,14 @@ class ModelSpec:
     """Everything that is needed to build a model, bar its weights.
 
     Attributes:
-        backbone: timm's name; of several trunks side by side their names with ``+`` between them.
-        backbone_options: of timm, for a single trunk.
+        backbone: timm's name; of several backbones side by side their names with ``+`` between them.
+        backbone_options: of timm, for a single backbone.
         heads: method -> head.
-        preprocessing: of the square that all trunks read.
-        parts: the trunks where there are several, else empty.
-        projection: width of the embedding of several trunks, or 0 for that of their features.
-        cpu_precision: ``fp32``, or ``bf16`` where a CPU that has it is to run the trunks in it unless told otherwise.
+        preprocessing: of the square that all backbones read.
+        parts: the backbones where there are several, else empty.
+        projection: width of the embedding of several backbones, or 0 for that of their features.
+        cpu_precision: ``fp32``, or ``bf16`` where a CPU that has it is to run the backbones in it unless specified
+            otherwise.
         embedding: the head whose mu is the embedding; empty where that is made of the features.
 
     Raises:
@@ -50,22 +51,24 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         if self.embedding and not isinstance(self.heads.get(self.embedding), EMBEDS):
-            raise InputError(f"expected a head that gives the embedding, and {self.embedding!r} is none of this model")
+            raise InputError(
+                f"expected a head that gives the embedding, and {self.embedding!r} is not among this model"
+            )
 
     def create_backbone(self) -> nn.Module:
-        """Return the trunk, or the trunks as one, with random weights."""
+        """Return the backbone, or the backbones as one, with random weights."""
         if self.parts:
             return Trunks(self.parts, self.preprocessing.size, self.projection)
         return create_backbone(self.backbone, options=self.backbone_options)
 
 
 def side_by_side(parts: Sequence[PartSpec], preprocessing: Preprocessing, projection: int = 0) -> ModelSpec:
-    """Return the spec of a headless model of several trunks.
+    """Return the spec of a headless model of several backbones.
 
     Args:
-        parts: the trunks; each normalises what it reads by itself.
+        parts: the backbones; each normalises what it reads on its own.
         preprocessing: how the square is decoded; its mean and std do not count.
-        projection: width of the embedding, or 0 for that of the features.
+        projection: width of the embedding, or 0 for the features'.
     """
     name = "+".join(part.name for part in parts)
     return ModelSpec(
@@ -78,7 +81,7 @@ class Outputs:
     """What a model says of N images.
 
     Attributes:
-        embedding: shape (N, E), float32, rows of unit length; E is D for a single trunk.
+        embedding: shape (N, E), float32, rows of unit length; E is D for a single backbone.
         columns: name of a column of the table -> shape (N,), float32; see ``scoring.scorers``.
     """
 
@@ -88,7 +91,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class OneTrunk:
-    """A trunk, and what it reads: ``scale`` x (means of squares of ``pool`` x ``pool`` pixel values) + ``shift``.
+    """A backbone, and what it reads: ``scale`` x (means of squares of ``pool`` x ``pool`` pixel values) + ``shift``.
 
     Attributes:
         trunk: (N, 3, S, S) -> pooled features, (N, D).
@@ -146,7 +149,7 @@ class ScoringModel(nn.Module):
         return self.backbone(self.normalize(pixels)) if self.quick is None else self.quick(pixels)
 
     def trunks(self) -> list["OneTrunk"]:
-        """Return the trunks, one or several, each with how it reads pixel values."""
+        """Return the backbones, one or several, each with how it reads pixel values."""
         mean, std = (torch.tensor(value) for value in (self.spec.preprocessing.mean, self.spec.preprocessing.std))
         if not isinstance(self.backbone, Trunks):
             return [OneTrunk(self.backbone, 1, 1 / (255 * std), -mean / std)]
@@ -180,7 +183,7 @@ class ScoringModel(nn.Module):
         return outputs
 
     def read(self, features: Tensor, pixels: Tensor | None = None) -> Outputs:
-        """Return what the heads say of features, shape (N, D), and the embedding that they give.
+        """Return what the heads report for features, shape (N, D), and the embedding that they give.
 
         Args:
             features: from ``features``.
@@ -244,7 +247,7 @@ class ScoringModel(nn.Module):
 
 
 def require_needs(model: ScoringModel, scorers: Mapping[str, Scorer]) -> None:
-    """Raise ``InputError`` unless a model can give scorers what they need, under column names of their own."""
+    """Raise ``InputError`` unless a model can give scorers what they need, under column their own names."""
     taken = columns_of(model.spec.heads)
     for name, scorer in scorers.items():
         if scorer.needs == LOGITS and model.classifier is None:

@@ -1,7 +1,7 @@
-"""A trunk run by OpenVINO on a CPU: any network that it can trace, in float32 or bfloat16.
+"""A backbone run by OpenVINO on a CPU: any network that it can trace, in float32 or bfloat16.
 
-Pictures go through in groups of one size, the last filled up with zeros, so that a picture's features are the same
-whatever else is in its batch. OpenVINO is imported when a trunk is made, not before.
+Images go through in groups of one size, the last filled up with zeros, so that an image's features are the same
+whatever else is in its batch. OpenVINO is imported when a backbone is made, not before.
 """
 
 import sys
@@ -18,7 +18,7 @@ from scoring.groups import in_groups, require_alike
 from scoring.model import ScoringModel
 from scoring.quick import QuickTrunks, with_quick
 
-GROUP = 16  # pictures; 8 is as fast for small trunks, 32 slower
+GROUP = 16  # images; 8 is as fast for small backbones, 32 slower
 HINTS = {"fp32": "f32", "bf16": "bf16"}
 
 
@@ -34,7 +34,7 @@ def import_openvino() -> Any:
 
 
 def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> ScoringModel:
-    """Return a model with the same heads whose trunks OpenVINO runs.
+    """Return a model with the same heads whose backbones OpenVINO runs.
 
     Args:
         model: in evaluation mode, on the CPU, in float32.
@@ -43,7 +43,7 @@ def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> 
 
     Raises:
         InputError: if OpenVINO is not installed, the device or the precision is not one that it has here, the model
-            drops anything at random, or OpenVINO cannot run a trunk of it, or gives other features.
+            drops anything at random, or OpenVINO cannot run a backbone of it, or gives other features.
     """
     if find_spec("openvino") is None:
         raise MissingExtraError("--backend openvino", "openvino")
@@ -57,7 +57,7 @@ def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> 
 
 
 class OpenvinoTrunk(nn.Module):
-    """A trunk as OpenVINO compiled it: pictures (N, 3, S, S), float32 -> pooled features (N, D), float32.
+    """A backbone as OpenVINO compiled it: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
 
     Args:
         trunk: the same in torch, in evaluation mode.
@@ -101,7 +101,7 @@ class OpenvinoTrunk(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """A trunk that reads (N, S, S, 3), the order that pictures lie in."""
+    """A backbone that reads (N, S, S, 3), the order that images are in."""
 
     def __init__(self, trunk: nn.Module) -> None:
         super().__init__()

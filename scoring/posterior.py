@@ -1,4 +1,4 @@
-"""A Gaussian posterior of features, and the decoder that makes pictures of it."""
+"""A Gaussian posterior of features, and the decoder that makes images of it."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ LEAST_CHANNELS = 16
 class Doubling(nn.Module):
     """A residual block that doubles a map: (N, C, S, S) -> (N, C', 2S, 2S).
 
-    Transposed convolution, BN, ReLU, convolution, BN, beside the map enlarged and its channels mixed. The kernel of
+    Transposed convolution, BN, ReLU, convolution, BN, next to the map enlarged and its channels mixed. The kernel of
     the former is twice its stride, so that every pixel is made of as many others, and no chequerboard is left.
     """
 
@@ -33,7 +33,7 @@ class Doubling(nn.Module):
 
 
 class Decoder(nn.Sequential):
-    """A residual network turned round: z (N, M) -> pictures (N, 3, S, S) in [0, 1].
+    """A residual network turned round: z (N, M) -> images (N, 3, S, S) in [0, 1].
 
     Source: Bizeul et al. 2024, table 4 (b): a linear layer to 256 maps of 4 x 4, then blocks of two convolutions that
     double the side and halve the channels, then three channels. There the blocks have no shortcut.

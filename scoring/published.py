@@ -25,10 +25,10 @@ def is_published(name: str | Path) -> bool:
 
 
 def with_weights(name: str, weights: str | Path | None) -> str:
-    """Return the name of a model whose weights are in a file of their own; the name itself without one.
+    """Return the name of a model whose weights are in their own file; the name itself without one.
 
     Raises:
-        InputError: if the model is none of timm's, or names a file already.
+        InputError: if the model is not among timm's, or names a file already.
     """
     if weights is None:
         return name
@@ -55,7 +55,9 @@ def load_published(name: str) -> tuple[ScoringModel, dict[str, Any]]:
             )
         model, facts = convert(file, architecture, option="the model's name")
         if model.heads:
-            raise InputError(f"{file} holds a head beside its trunk; `curate models convert` makes a checkpoint of it")
+            raise InputError(
+                f"{file} holds a head next to its backbone; `curate models convert` makes a checkpoint of it"
+            )
         licence = "not stated"
     else:
         backbone = create_backbone(architecture, pretrained=True)

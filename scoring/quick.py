@@ -1,7 +1,7 @@
-"""The trunks of a model in one module that goes from bytes to features, in place of what is written for any device.
+"""The backbones of a model in one module that goes from bytes to features, instead of what is written for any device.
 
-What it replaces normalises a picture three channels at a time, four passes over all of it: a fifth of the time of a
-small model on a CPU. Here it is one pass. Pictures go through in steps that the processor's cache holds.
+What it replaces normalises an image three channels at a time, four passes over all of it: a fifth of the time of a
+small model on a CPU. Here it is one pass. Images go through in steps that the processor's cache holds.
 """
 
 import copy
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from scoring.model import ScoringModel
 from scoring.trunks import Trunks
 
-STEP = 32  # pictures; of 8 to 64 the fastest for small trunks, and level for large ones
+STEP = 32  # images; of 8 to 64 the fastest for small backbones, and level for large ones
 
 
 def with_quick(model: ScoringModel, quick: nn.Module) -> ScoringModel:
@@ -30,7 +30,7 @@ def with_quick(model: ScoringModel, quick: nn.Module) -> ScoringModel:
 
 
 def _without_trunks(backbone: nn.Module) -> nn.Module:
-    """Return what makes embeddings of features; the trunks' weights need not be held twice."""
+    """Return what makes embeddings of features; the backbones' weights need not be held twice."""
     if not isinstance(backbone, Trunks):
         return nn.Identity()
     light = copy.copy(backbone)
@@ -39,7 +39,7 @@ def _without_trunks(backbone: nn.Module) -> nn.Module:
 
 
 class TrunkInputs(nn.Module):
-    """What each trunk reads, (N, 3, S/k, S/k), float32, of pixel values in [0, 255], (N, 3, S, S)."""
+    """What each backbone reads, (N, 3, S/k, S/k), float32, of pixel values in [0, 255], (N, 3, S, S)."""
 
     def __init__(self, model: ScoringModel) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class TrunkInputs(nn.Module):
             self.affine.append((_spread(one.scale.to(device), side), _spread(one.shift.to(device), side)))
 
     def forward(self, pixels: Tensor) -> list[Tensor]:
-        """Return a tensor a trunk, channels last."""
+        """Return a tensor a backbone, channels last."""
         whole = pixels.to(torch.float32, memory_format=torch.channels_last)
         found = []
         for pool, (scale, shift) in zip(self.pools, self.affine, strict=True):
@@ -66,13 +66,13 @@ def _spread(channels: Tensor, side: int) -> Tensor:
 
 
 class QuickTrunks(nn.Module):
-    """Trunks that any library runs: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
+    """Backbones that any library runs: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
 
     Args:
         model: what they belong to.
         trunks: one for each of the model's, (N, 3, S/k, S/k) -> pooled features.
-        step: pictures that go through at once.
-        padded: what the trunks fill fewer up to, so that fewer need no less memory.
+        step: images that go through at once.
+        padded: what the backbones fill fewer up to, so that fewer need no less memory.
     """
 
     def __init__(self, model: ScoringModel, trunks: Sequence[nn.Module], *, step: int = STEP, padded: int = 1) -> None:

@@ -24,7 +24,7 @@ def select_device(name: str = "auto") -> torch.device:
     """Return the device to run on; ``auto`` takes a GPU where there is one.
 
     Raises:
-        InputError: if the device asked for is not there; nothing slower is taken in its place.
+        InputError: if the device requested is missing; nothing slower is taken instead.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -116,7 +116,7 @@ class Runner:
         device: see ``select_device``.
         precision: ``fp32`` or ``bf16``; the heads run in float32 either way.
         scorers: more of them than the model's heads, by name.
-        backend: what runs the trunks, a key of ``BACKENDS``.
+        backend: what runs the backbones, a key of ``BACKENDS``.
         views: of every image, whose lowest and highest score with its own are two more columns of each; 0 for none.
 
     Raises:

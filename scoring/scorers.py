@@ -26,9 +26,9 @@ class Scorer(Protocol):
     Attributes:
         needs: what it is given: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``CROPS``, ``LOGITS`` or ``TABLE``;
             tensors, float32, but for the last.
-        columns: name -> what it means; ``<method>`` in a name stands for that of the head's method. Names that start
+        columns: name -> what it means; ``<method>`` in a name represents that of the head's method. Names that start
             with ``unc_`` are higher where an image is less certain.
-        passes: how often the network is run anew, with dropout on, for what it is given, which then has an axis
+        passes: how often the network is run again, with dropout on, for what it is given, which then has an axis
             more, (P, N, D) or (P, N, C); 0 for the one pass without dropout that gives the embedding.
     """
 
@@ -37,7 +37,7 @@ class Scorer(Protocol):
 
     @property
     def passes(self) -> int:
-        """How often the network is run anew."""
+        """How often the network is run again."""
 
     def score(self, given: Any) -> Mapping[str, Any]:
         """Return its columns, each of shape (N,), by their names in ``columns``; a pure function."""
@@ -58,8 +58,8 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "sngp": "scoring.class_heads:SNGPHeadSpec",
     "crops": "scoring.crops:CropsScorer",
     "dropout": "scoring.class_heads:DropoutScorer",
-    "neighbour": "scoring.heap.scorers:NeighbourScorer",
-    "ambiguous": "scoring.heap.scorers:AmbiguousScorer",
+    "neighbour": "scoring.relative.scorers:NeighbourScorer",
+    "ambiguous": "scoring.relative.scorers:AmbiguousScorer",
 }
 SCORERS: Mapping[str, type[Scorer]] = Lazy(WHERE)
 
@@ -110,5 +110,5 @@ def main_column(name: str, scorer: Scorer) -> str:
 
 
 def score_columns() -> dict[str, Column]:
-    """Return every column that a scorer can give; ``<method>`` in its name stands for that of a head's method."""
+    """Return every column that a scorer can give; ``<method>`` in its name represents that of a head's method."""
     return {name: about for kind in SCORERS.values() for name, about in kind.columns.items()}

@@ -10,7 +10,7 @@ from scoring.packaged import COUNTER
 
 
 def stored_names(model: ScoringModel) -> dict[str, Tensor]:
-    """Return the tensors that a checkpoint of a model holds: all but those of trunks that a package holds."""
+    """Return the tensors that a checkpoint of a model holds: all but those of backbones that a package holds."""
     elsewhere = tuple(f"backbone.parts.{at}." for at, part in enumerate(model.spec.parts) if part.packaged)
     return {name: value for name, value in model.state_dict().items() if not name.startswith(elsewhere or "\0")}
 
@@ -24,12 +24,12 @@ def stored_tensors(model: ScoringModel) -> dict[str, Tensor]:
     own = model.state_dict()
     for name, value in packaged_tensors(model.spec, model).items():
         if not name.endswith(COUNTER) and not torch.equal(own[name].cpu(), value):
-            raise ValueError(f"{name} is not what its package holds; leave `packaged` out of a trunk that has moved")
+            raise ValueError(f"{name} is not what its package holds; leave `packaged` out of a backbone that has moved")
     return stored_names(model)
 
 
 def packaged_tensors(spec: ModelSpec, model: ScoringModel) -> dict[str, Tensor]:
-    """Return the tensors of trunks that packages hold, by the names of the model's state dict.
+    """Return the tensors of backbones that packages hold, by the names of the model's state dict.
 
     Args:
         spec: of the model.

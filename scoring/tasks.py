@@ -1,4 +1,4 @@
-"""How the tasks of a search are run: one after another where it is, or by whoever was asked to run them elsewhere.
+"""How the tasks of a search are run: one after another where it is, or by whoever was requested to run them elsewhere.
 
 A search that is large says its work as tasks: a function of a module, and arguments that are small and can be pickled.
 What is large and the same for many tasks is shared once. Tasks are cut where a search cuts its blocks, so that who runs
@@ -38,7 +38,7 @@ class Shared(Protocol[V_co]):
 
 
 class Tasks(Protocol):
-    """Whoever runs tasks.
+    """The caller that runs tasks.
 
     Attributes:
         least: products of two numbers that a search has to need before any of it is run as tasks of theirs.
@@ -66,7 +66,7 @@ class Held(Generic[V_co]):
 
 
 class Here:
-    """Runs tasks in this process, each when its result is asked for."""
+    """Runs tasks in this process, each when its result is requested."""
 
     least = 0.0
     grain = 0.0

@@ -16,7 +16,7 @@ try:
 except ImportError:  # Windows: temporaries of dead processes stay
     fcntl = None  # type: ignore[assignment]
 
-SETTLED = 2.0  # seconds after which whoever made a temporary holds its lock, where the folder cannot tell
+SETTLED = 2.0  # seconds after which whoever made a temporary holds its lock, where the folder cannot determine
 PATIENCE = 1.0  # seconds that a folder is waited for; a stranger may hold it for as long as it likes
 
 
@@ -29,7 +29,7 @@ def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     """Sweep what dead processes left of a path, and make a temporary that this one holds.
 
     Args:
-        path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` beside it.
+        path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` next to it.
         make: makes it, and returns a descriptor of it.
 
     Returns:
@@ -66,7 +66,7 @@ def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENC
         return
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
-    except OSError:  # whoever makes a file there is told why it cannot be
+    except OSError:  # the caller that makes a file there is reported why it cannot be
         yield False
         return
     try:

@@ -1,4 +1,4 @@
-"""Trunks side by side: several networks that read the same decoded square, and one embedding of them all."""
+"""Backbones side by side: several networks that read the same decoded square, and one embedding of them all."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ from scoring.packaged import PackagedWeights, packaged_from_json
 
 MOST_PARTS = 4
 WIDEST_EMBEDDING = 8192
-PLAIN_MEAN, PLAIN_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # of the decoded square: each part normalises by itself
+PLAIN_MEAN, PLAIN_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # of the decoded square: each part normalises on its own
 
 
 @dataclass(frozen=True)
 class PartSpec:
-    """One trunk of several.
+    """One backbone of several.
 
     Attributes:
         name: timm's name of the architecture.
         size: side of what it reads, in pixels; it divides the side of the decoded square.
         share: of this part in the squared length of an embedding, above 0; those of all parts add up to 1.
-        mean: of the channels in [0, 1], subtracted before the trunk.
+        mean: of the channels in [0, 1], subtracted before the backbone.
         std: of the same, divided by.
         options: of timm, which shape the network.
         packaged: where the weights are; None where the checkpoint holds them.
@@ -45,7 +45,7 @@ class PartSpec:
         object.__setattr__(self, "mean", checked.mean)
         object.__setattr__(self, "std", checked.std)
         if isinstance(self.share, bool) or not 0 < self.share <= 1:
-            raise ValueError(f"the share of a trunk is above 0 and at most 1, got {self.share!r}")
+            raise ValueError(f"the share of a backbone is above 0 and at most 1, got {self.share!r}")
         require_options(self.options)
 
     def to_json(self) -> dict[str, Any]:
@@ -62,37 +62,37 @@ def part_from_json(record: Any) -> PartSpec:
         TypeError, ValueError, InputError: if a field is missing, unknown, or out of bounds.
     """
     if not isinstance(record, Mapping):
-        raise TypeError(f"a trunk is {record!r}")
+        raise TypeError(f"a backbone is {record!r}")
     packaged = None if record.get("packaged") is None else packaged_from_json(record["packaged"])
     if not isinstance(record.get("name"), str) or not isinstance(record.get("options"), Mapping):
-        raise ValueError("a trunk lacks its name or its options")
+        raise ValueError("a backbone lacks its name or its options")
     return PartSpec(**{**record, "options": dict(record["options"]), "packaged": packaged})
 
 
 def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None:
-    """Raise ``ValueError`` unless trunks can read squares of ``size`` side by side."""
+    """Raise ``ValueError`` unless backbones can read squares of ``size`` side by side."""
     if not 2 <= len(parts) <= MOST_PARTS:
-        raise ValueError(f"expected 2 to {MOST_PARTS} trunks side by side, got {len(parts)}")
+        raise ValueError(f"expected 2 to {MOST_PARTS} backbones side by side, got {len(parts)}")
     for part in parts:
         if part.size > size or size % part.size:
             raise ValueError(f"{part.name} reads {part.size} pixels, which do not divide the {size} that are decoded")
     if not math.isclose(sum(part.share for part in parts), 1, abs_tol=1e-6):
-        raise ValueError(f"the shares of the trunks add up to {sum(part.share for part in parts):g}, expected 1")
+        raise ValueError(f"the shares of the backbones add up to {sum(part.share for part in parts):g}, expected 1")
     if type(projection) is not int or not 0 <= projection <= WIDEST_EMBEDDING:
         raise ValueError(f"a projection has 1 to {WIDEST_EMBEDDING} dimensions, or 0 for none, got {projection!r}")
 
 
 class Trunks(nn.Module):
-    """Several trunks as one: pixels in [0, 1], (N, 3, S, S) -> features (N, D), those of the parts side by side.
+    """Several backbones as one: pixels in [0, 1], (N, 3, S, S) -> features (N, D), the parts side's by side.
 
     Args:
         parts: in the order of the features.
         size: side of the decoded square, in pixels. Each part reads means of squares of ``size / part.size`` pixels.
-        projection: width of the embedding, or 0 for that of the features.
+        projection: width of the embedding, or 0 for the features'.
 
     Attributes:
         widths: of each part's features.
-        centre: shape (D,), subtracted from the trunks' pooled features; their mean over training images.
+        centre: shape (D,), subtracted from the backbones' pooled features; their mean over training images.
         scale: shape (P,), which each part's are divided by then.
         projection: shape (E, D) or None.
     """
@@ -132,15 +132,16 @@ class Trunks(nn.Module):
         return self.standardize(torch.cat(found, dim=1))
 
     def standardize(self, pooled: Tensor) -> Tensor:
-        """Return features, shape (N, D), of what the trunks pooled, shape (N, D): less the centre, over the scales."""
+        """Return features, shape (N, D), of pooled backbone outputs, shape (N, D): centred and scaled."""
         pieces = (pooled - self.centre).split(self.widths, dim=1)
         return torch.cat([piece / self.scale[at] for at, piece in enumerate(pieces)], dim=1)
 
     def weigh(self, features: Tensor) -> Tensor:
         """Return the directions of what the parts pooled, by the roots of their shares: (N, D), unit length together.
 
-        The centre is put back: a heap is then alike to itself in what all its images have in common, whatever it is,
-        and a row that is unlike the rest can be told. Whoever looks at one heap takes off that heap's own mean.
+        The centre is put back: a dataset is then alike to itself in what all its images have in common, whatever it is,
+        and a row that is unlike the rest can be determined. The caller that looks at one dataset takes off that
+        dataset's own mean.
         """
         centres = self.centre.split(self.widths)
         pooled = [piece * self.scale[at] + centres[at] for at, piece in enumerate(features.split(self.widths, dim=1))]

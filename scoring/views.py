@@ -1,4 +1,4 @@
-"""Views of a picture that a person would call the same picture, decided by its bytes alone."""
+"""Views of an image that a reviewer would call the same image, decided by its bytes alone."""
 
 import hashlib
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ def draws(contents: Sequence[str], view: int) -> NDArray[np.float64]:
 
 
 def views_of(pixels: Tensor, drawn: NDArray[np.float64]) -> Tensor:
-    """Return a view of each picture: a window of it at its full size, perhaps mirrored, a little brighter or darker.
+    """Return a view of each image: a window of it at its full size, perhaps mirrored, a little brighter or darker.
 
     Args:
         pixels: uint8, shape (N, 3, S, S).
         drawn: from ``draws``, shape (N, 5): mirrored or not, side of the window, its place across and down, light.
 
     Returns:
-        uint8, shape (N, 3, S, S), channels last: pictures as they would be decoded.
+        uint8, shape (N, 3, S, S), channels last: images as they would be decoded.
     """
     where, size = pixels.device, pixels.shape[-1]
     mirrored, side, across, down, light = torch.from_numpy(drawn.T.copy()).to(where)
     share = SIDE + (1 - SIDE) * side
-    line = (torch.arange(size, device=where) * 2 + 1) / size - 1  # middles of pixels, where a picture is -1 to 1
+    line = (torch.arange(size, device=where) * 2 + 1) / size - 1  # middles of pixels, where an image is -1 to 1
     along = torch.where(mirrored < MIRRORED, -share, share)[:, None] * line + ((1 - share) * (2 * across - 1))[:, None]
     below = share[:, None] * line + ((1 - share) * (2 * down - 1))[:, None]
     grid = torch.empty(len(pixels), size, size, 2, device=where)

@@ -14,7 +14,7 @@ SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real images beside the checkout; tests that need it are skipped where it is absent."""
+    """The folder of real images next to the checkout; tests that need it are skipped where it is absent."""
     if not SHARED.is_dir():
         pytest.skip(f"the real images are not at {SHARED}")
     return SHARED

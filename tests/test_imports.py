@@ -37,21 +37,21 @@ LEAVES = {
     Path("scoring/column.py"),
     Path("scoring/intervals.py"),
     Path("scoring/scorers.py"),
-    Path("scoring/heap/columns.py"),
+    Path("scoring/relative/columns.py"),
     Path("curate/columns.py"),
     Path("curate/counted.py"),
     Path("curate/version.py"),
 }
 OF_STRANGERS = (Path("scoring/convert.py"), Path("scoring/packaged.py"))  # what reads PyTorch's files, as said there
 COMMAND_LINE = [path for path in MODULES if path.parts[:2] == ("curate", "commands") or path.name == "cli.py"]
-FLOORS = (  # of curate, from below: what stands on one imports what stands on it or below
+FLOORS = (  # of curate, from below: what is on one imports what is on it or below
     {"columns", "counted", "version"},
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
     {"policies", "retrieval", "engines", "display", "evaluation", "comparison", "exchange", "description", "torch"},
     {"rounds", "simulation", "fitting", "calibration", "pipeline", "facts", "plots", "diagnosis", "lineage"},
-    {"trial"},
+    {"selftests"},
     {"training"},
     {"commands"},
     {"cli", "__init__", "pipelines"},

@@ -1,4 +1,4 @@
-"""What runs OpenVINO, in a process of its own: one in which it ran dies when it forks, as other tests do."""
+"""What runs OpenVINO, in its own process: one in which it ran dies when it forks, as other tests do."""
 
 import os
 import subprocess

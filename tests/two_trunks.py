@@ -1,4 +1,4 @@
-"""A tiny model of two trunks, one of which is in a package that is made for the test."""
+"""A tiny model of two backbones, one of which is in a package that is made for the test."""
 
 import sys
 
@@ -42,7 +42,7 @@ def install(folder, monkeypatch):
 
 
 def parts():
-    """The trunks: one in the package, one in the checkpoint, which sees means of 2 x 2 pixels."""
+    """The backbones: one in the package, one in the checkpoint, which sees means of 2 x 2 pixels."""
     packaged = packaged_weights(PACKAGE, FILE, published_shapes(NAME))
     return [
         PartSpec(NAME, LARGE, 0.7, (0.5, 0.4, 0.3), (0.5, 0.6, 0.7), {}, packaged),
@@ -57,12 +57,12 @@ def own_weights():
 
 
 def images(n, seed=0):
-    """Pictures of few and large patches, uint8 (n, 3, LARGE, LARGE): noise alone would all look alike."""
+    """Images of few and large patches, uint8 (n, 3, LARGE, LARGE): noise alone would all look alike."""
     generator = torch.Generator().manual_seed(seed)
     patches = torch.randint(0, 256, (n, 3, 8, 8), generator=generator, dtype=torch.uint8)
     return patches.repeat_interleave(LARGE // 8, 2).repeat_interleave(LARGE // 8, 3)
 
 
 def make_model(projection=0):
-    """The joined model, centred on 24 pictures."""
+    """The joined model, centred on 24 images."""
     return join_trunks(parts(), {1: own_weights()}, images(24, 1).split(8), size=LARGE, projection=projection)

@@ -16,7 +16,7 @@ def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmenta
         images: shape (N, 3, H, W), uint8, or float in [0, 255].
         size: side of the view.
         scale: share of the area that it shows.
-        recipe: chances and strengths.
+        recipe: probabilities and strengths.
         draw: random numbers for N images.
 
     Returns:

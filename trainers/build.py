@@ -26,14 +26,14 @@ def build(
 ) -> tuple[ScoringModel, Method[Any]]:
     """Return a model to train and the modules of its method; the same seed gives the same fresh weights.
 
-    A frozen trunk keeps its preprocessing and the heads that it has; they stay as they are, to the bit. Where the
-    trunk moves, its old heads would read features that they do not know, and are left behind.
+    A frozen backbone keeps its preprocessing and the heads that it has; they stay as they are, to the bit. Where the
+    backbone moves, its old heads would read features that they do not know, and are left behind.
 
     Args:
         config: the recipe.
         n_classes: for methods that read labels.
         init: a model to start from, whose modules are taken over, not copied; its backbone must be the recipe's.
-        n: how many images there are, for methods that remember each; 0 where nobody knows yet.
+        n: how many images there are, for methods that remember each; 0 where it is unknown yet.
 
     Raises:
         InputError: if the backbone cannot read views of the recipe's sizes.
@@ -96,14 +96,14 @@ def _numbers(settings: Settings) -> str:
 
 
 def kept_heads(config: TrainConfig, init: ScoringModel | None) -> list[str]:
-    """Return which heads of the start stay: all but the one to be trained anew, on a frozen trunk; none on another."""
+    """Return which heads of the start are kept: on a frozen backbone all but the one to train, on another none."""
     if init is None or config.freeze != "trunk":
         return []
     return [name for name in init.spec.heads if name != config.method]
 
 
 def embedding_head(config: TrainConfig, init: ScoringModel | None) -> str:
-    """Return the head whose mu is the embedding: that of the start on a frozen trunk, else the method's if it is one.
+    """Return the head whose mu is the embedding: the start's on a frozen backbone, else the method's if it is one.
 
     Raises:
         InputError: if the method would train the very head that gives the embedding of a frozen start.
@@ -167,7 +167,7 @@ def set_mode(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> N
 
 
 def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> torch.optim.Optimizer:
-    """Return the optimiser over what is trained: the trunk unless it is frozen, the method's head and its modules."""
+    """Return the optimiser over what is trained: the backbone unless frozen, and the method's modules."""
     if config.freeze == "trunk":
         model.backbone.requires_grad_(False)
     trunk = [p for p in model.backbone.parameters() if p.requires_grad]

@@ -45,7 +45,7 @@ class CachedFeatures:
         n: images in every epoch.
         width: D, of the features.
         labels: int64, shape (N,), or None.
-        classes: the label that each number stands for.
+        classes: the label that each number represents.
         losses: float64, shape (N,), what the user computed, or None.
         augmented: epochs that views may be taken from: all but the plain one, unless there is no other.
         augmentation: how those views were drawn.
@@ -108,7 +108,7 @@ class CachedFeatures:
 
 
 def open_cache(folder: str | Path) -> CachedFeatures:
-    """Open a cache; labels, losses and footers are read, features only when an epoch is asked for.
+    """Open a cache; labels, losses and footers are read, features only when an epoch is requested.
 
     Raises:
         InputError: if the folder is no cache, of another version, incomplete or damaged.
@@ -178,7 +178,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
         raise damaged(path, "no JSON") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         got = about.get("format") if isinstance(about, dict) else type(about).__name__
-        raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: make it anew")
+        raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: make it again")
     wanted: dict[str, type] = {"epochs": int, "width": int, "data": str}
     wanted |= dict.fromkeys(("model", "made_from", "recipe", "preprocessing", "columns"), dict)
     wrong = [name for name, kind in wanted.items() if type(about.get(name)) is not kind]
@@ -282,7 +282,7 @@ def _check_plain(path: Path, file: pq.ParquetFile, name: str) -> None:
 
 
 def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
-    """Return the number of each label and what each number stands for; nothing where a label is missing."""
+    """Return the number of each label and what each number represents; nothing where a label is missing."""
     coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
     if coded.null_count or not len(coded):
         return None, []

@@ -74,7 +74,7 @@ class CacheFolder(HeldFolder):
             _refuse_difference(self.folder, fingerprint(before), fingerprint(about))
             about = {**about, "epochs": max(before["epochs"], about["epochs"])}
         for leftover in self.folder.glob(".epoch-*.parquet.tmp.*"):
-            sweep(self.folder, leftover.name)  # of epochs that are there; of others, whoever makes them does
+            sweep(self.folder, leftover.name)  # of epochs that are there; of others, the caller that makes them does
         if before is None or before["epochs"] != about["epochs"]:
             with AtomicFile(self.folder / ABOUT, overwrite=True) as file:
                 file.write(json.dumps(about, indent=1, sort_keys=True).encode())
@@ -95,18 +95,18 @@ def make_cache(
     report: Callable[[CacheProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> dict[str, int]:
-    """Write every epoch that is not there yet; each appears whole or not at all.
+    """Write every epoch that is missing yet; each appears whole or not at all.
 
     Args:
-        folder: made if it is not there; its parent must be.
+        folder: made if it is missing; its parent must be.
         about: what the cache is made of, as plain JSON values; ``epochs``, ``width``, ``recipe`` and ``columns`` are
             filled in or checked.
         images: what to cache.
         model: on the device where it is to run, in evaluation mode.
         recipe: how.
         workers: decoding threads; by default one a core.
-        report: told of the progress after every batch or so.
-        announce: told in words what is about to happen.
+        report: called with the progress after every batch or so.
+        announce: called with a line on what is about to happen.
 
     Returns:
         status -> how many images were left out for it.
@@ -230,7 +230,7 @@ class EpochWriter:
         self.file.discard()
 
     def finish(self, failures: dict[str, int], expected: dict[str, Any] | None) -> dict[str, Any]:
-        """Write the footer and give the file its name; return what it says of itself.
+        """Write the footer and give the file its name; return what it reports for itself.
 
         Raises:
             InputError: if there are fewer than two images, or others, or other labels or losses, than in the epochs
@@ -244,11 +244,11 @@ class EpochWriter:
         if expected is not None and (expected["rows"], expected["keys"]) != (footer["rows"], footer["keys"]):
             raise InputError(
                 f"other images can be read now than in epoch 0 ({self.n:,}, then {expected['rows']:,}); the data "
-                "changed, or a disk fails: make the cache anew in another folder"
+                "changed, or a disk fails: make the cache again in another folder"
             )
         if expected is not None and expected["targets"] not in (None, footer["targets"]):
             raise InputError(
-                "the labels or losses of these images are no longer those of epoch 0; make the cache anew in another "
+                "the labels or losses of these images are no longer those of epoch 0; make the cache again in another "
                 "folder"
             )
         note = {"kind": "cache", "epoch": self._number, "cache": fingerprint(self._about), **footer}

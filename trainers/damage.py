@@ -1,7 +1,7 @@
 """Damage that leaves little or nothing to learn from: of which kind and how much, each image of a batch draws.
 
 Every kind takes images of shape (N, 3, S, S), float32 in [0, 255], and numbers for N images, and gives the same shape
-and range. What is stated in pixels is a share of the side, since the pictures that a view stands for are of any size.
+and range. What is stated in pixels is a share of the side, since the images that a view represents are of any size.
 """
 
 import math
@@ -20,7 +20,7 @@ Choice = TypeVar("Choice")
 
 TINY_SIDES = (6, 8, 10, 12, 14, 16, 20, 24)
 ENLARGED_BY = ("nearest", "bilinear", "bicubic")
-NOISE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.5)  # of the side of a view: how large the picture was when it got its noise
+NOISE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.5)  # of the side of a view: how large the image was when it got its noise
 JPEG_SHARES = (0.5, 0.75, 1.0, 1.25, 1.75, 2.5)
 BLOCK = 8
 # the quantisation of JPEG, ITU-T T.81, tables K.1 and K.2
@@ -55,7 +55,7 @@ def bright(images: Tensor, draw: Draw) -> Tensor:
 
 
 def blank(images: Tensor, draw: Draw) -> Tensor:
-    """Return pages without a picture: white, black or of any colour, often with a slope of the light and grain."""
+    """Return pages without an image: white, black or of any colour, often with a slope of the light and grain."""
     plain = _colours(draw)
     at = torch.linspace(-0.5, 0.5, images.shape[-1], device=images.device)
     angle, slope = draw.uniform(0, 2 * math.pi), 60 * draw.uniform().square() * draw.chance(0.6)
@@ -78,7 +78,7 @@ def blurred(images: Tensor, draw: Draw) -> Tensor:
 def noisy(images: Tensor, draw: Draw) -> Tensor:
     """Return images in noise of 8 to 160 grey levels, in colour or grey; in 30 % there is noise alone, on grey.
 
-    The noise is that of a picture of a quarter to 2.5 times the view's size, which was then resized.
+    The noise is that of an image of a quarter to 2.5 times the view's size, which was then resized.
     """
     sigma, shown = _of_image(draw.log_uniform(8, 160)), _of_image(1.0 - draw.chance(0.3).float())
     is_grey = _of_image(draw.chance(0.3))

@@ -26,7 +26,7 @@ class TrainingSet:
     Attributes:
         pixels: uint8, shape (N, 3, size, size).
         labels: int64, shape (N,), or None.
-        classes: the label that each number stands for.
+        classes: the label that each number represents.
         failures: status -> how many images could not be used for it.
         losses: float64, shape (N,), what the user computed for each image, or None.
     """
@@ -65,7 +65,7 @@ def load_training_set(
         losses: what the user computed, one an image, or None.
         workers: decoding threads; by default one a core.
         marks: of images that are being decoded, in the folder of the run.
-        report: told how many images are done.
+        report: called with how many images are done.
         white: the value that is white in images of 16 bits.
 
     Raises:
@@ -101,7 +101,7 @@ def load_training_set(
 
 
 def number_labels(labels: Sequence[object]) -> tuple[Tensor, list[str]]:
-    """Return the number of each label, shape (N,), int64, and the label that each number stands for.
+    """Return the number of each label, shape (N,), int64, and the label that each number represents.
 
     Raises:
         InputError: if a label is missing.
@@ -118,7 +118,7 @@ def number_labels(labels: Sequence[object]) -> tuple[Tensor, list[str]]:
 
 
 def is_missing(label: object) -> bool:
-    """Return whether a label is none: null, NaN, or the empty text that CSV has in its place."""
+    """Return whether a label is not one: null, NaN, or the empty text that CSV has instead."""
     return label is None or label == "" or label != label
 
 
@@ -175,7 +175,7 @@ def decode_all(
         preprocessing: of the model.
         workers: decoding threads.
         marks: of 1,024 images each, while these are being decoded. Where one was there before, a process died at them,
-            and each of them is decoded in a process of its own: the one that did it is ``crashed``.
+            and each of them is decoded in its own process: the one that did it is ``crashed``.
         white: the value that is white in images of 16 bits.
     """
 

@@ -62,7 +62,7 @@ def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], d
 def color_jitter(
     images: Tensor, draw: Draw, strength: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
 ) -> Tensor:
-    """Return images whose brightness, contrast, saturation and hue are drawn anew; values in [0, 255].
+    """Return images whose brightness, contrast, saturation and hue are drawn again; values in [0, 255].
 
     Args:
         images: shape (N, 3, H, W), float32.

@@ -24,7 +24,7 @@ from trainers.draw import Draw
 from trainers.methods.augmentation import Augmentation
 
 BLOCK = 1024  # images that are decoded, and written, at a time
-HELD_SHARE = 0.5  # of the memory that is free may hold pixels; more are decoded anew in every epoch
+HELD_SHARE = 0.5  # of the memory that is free may hold pixels; more are decoded again in every epoch
 
 Readers = Callable[[], Iterable[Callable[[], bytes]]]
 
@@ -87,7 +87,7 @@ class Pixels:
         need, free = n * 3 * size * size, free_memory()
         self._hold = passes > 1 and (free is None or need < HELD_SHARE * free)
         self._held: list[tuple[np.ndarray, Tensor]] = []
-        where = "held in memory after the first pass" if self._hold else "decoded anew for each epoch"
+        where = "held in memory after the first pass" if self._hold else "decoded again for each epoch"
         self.description = f"{n:,} images, {need / 1e9:.2g} GB of pixels, {where if passes > 1 else 'decoded once'}"
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, Tensor]]:

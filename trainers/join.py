@@ -1,4 +1,4 @@
-"""A model of several trunks out of single ones: what to centre and divide by, seen on images, and a projection."""
+"""A model of several backbones out of single ones: what to centre and divide by, seen on images, and a projection."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +19,10 @@ WHITENED = 0.25  # 1 would give all directions of a projection the same second m
 
 
 def part_of(model: ScoringModel, share: float) -> PartSpec:
-    """Return a single-trunk model's trunk as a part, whose weights the new checkpoint will hold."""
+    """Return a single-trunk model's backbone as a part, whose weights the new checkpoint will hold."""
     spec = model.spec
     if spec.parts:
-        raise InputError(f"expected a model of one trunk, got {spec.backbone}; take its parts")
+        raise InputError(f"expected a model of one backbone, got {spec.backbone}; take its parts")
     own = spec.preprocessing
     return PartSpec(spec.backbone, own.size, share, own.mean, own.std, dict(spec.backbone_options))
 
@@ -41,18 +41,18 @@ def join_trunks(
     projection: int = 0,
     precision: str = "fp32",
 ) -> ScoringModel:
-    """Return a headless model of several trunks, centred and scaled on images.
+    """Return a headless model of several backbones, centred and scaled on images.
 
     The centre is the mean of the features, the scale of a part the root mean square of what is left: features then
-    have variance 1 on average, whatever the trunk. For a projection see ``projected``. All three are rounded to
+    have variance 1 on average, whatever the backbone. For a projection see ``projected``. All three are rounded to
     float16, and stored without loss by a checkpoint of either precision.
 
     Args:
-        parts: the trunks, in the order of their features.
+        parts: the backbones, in the order of their features.
         weights: number of a part -> its state dict, for every part that no package holds.
         batches: images of the kind that the model is for, uint8, each (B, 3, size, size).
         size: side of the decoded square in pixels.
-        projection: width of the embedding, or 0 for that of the features.
+        projection: width of the embedding, or 0 for the features'.
         precision: fp32, or bf16 for convolutions that are faster where the CPU has it, and means of 3 digits.
 
     Raises:
@@ -62,7 +62,7 @@ def join_trunks(
     model = ScoringModel(spec).eval()
     trunks = model.backbone
     if not isinstance(trunks, Trunks):
-        raise ValueError("parts side by side are trunks")
+        raise ValueError("parts side by side are backbones")
     state = {**model.state_dict(), **packaged_tensors(spec, model)}
     for at, tensors in weights.items():
         state |= {f"backbone.parts.{at}.{name}": value for name, value in tensors.items()}
@@ -82,7 +82,7 @@ def join_trunks(
 
 
 def projected(model: ScoringModel, features: Tensor, width: int) -> ScoringModel:
-    """Return a model of several trunks, heads and all, whose embeddings have another width.
+    """Return a model of several backbones, heads and all, whose embeddings have another width.
 
     Args:
         model: as it is, with or without a projection.
@@ -90,10 +90,10 @@ def projected(model: ScoringModel, features: Tensor, width: int) -> ScoringModel
         width: of the embeddings, at most N and D.
 
     Raises:
-        InputError: for a model of one trunk, or too few images.
+        InputError: for a model of one backbone, or too few images.
     """
     if not isinstance(model.backbone, Trunks):
-        raise InputError(f"expected a model of several trunks, got {model.spec.backbone}")
+        raise InputError(f"expected a model of several backbones, got {model.spec.backbone}")
     _require(features, width)
     other = ScoringModel(replace(model.spec, projection=width)).eval()
     state = {**model.state_dict(), "backbone.projection": projection_of(model.backbone, features, width)}
@@ -105,8 +105,8 @@ def projected(model: ScoringModel, features: Tensor, width: int) -> ScoringModel
 def projection_of(trunks: Trunks, features: Tensor, width: int) -> Tensor:
     """Return a projection, shape (E, D), in what float16 can hold: the directions of the greatest second moment.
 
-    So cosines change least; each direction is divided by the eighth root of its moment besides (a quarter of the way
-    to whitening), which tells neighbours of unseen domains apart no worse and copies better.
+    So cosines change least; each direction is divided by the eighth root of its moment in addition to (a quarter of the
+    way to whitening), which separates neighbours of unseen domains no worse and copies better.
     """
     rows = trunks.weigh(features.float()).double()
     moments, vectors = torch.linalg.eigh(rows.T @ rows / len(rows))  # ascending

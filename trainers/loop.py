@@ -63,14 +63,14 @@ def train(
 
     Args:
         config: the recipe.
-        data: images, moved to ``device`` whole, or a cache of features, for a trunk that is frozen.
+        data: images, moved to ``device`` whole, or a cache of features, for a backbone that is frozen.
         state: file for the training state; removed by the caller once the model is safe.
         device: where to train.
         start: from ``build``; by default built from the recipe alone.
         origin: what else the run is made of, such as digests of data and start; a state with another is refused.
         compiled: compile the backbone; pays on a GPU.
         save_every: seconds between two states.
-        report: told of the progress about once a second.
+        report: called with the progress about once a second.
 
     Returns:
         The model, on the CPU and in evaluation mode, and the mean measures of the last epoch.
@@ -81,7 +81,7 @@ def train(
     """
     require_enough(config, data)
     if isinstance(data, CachedFeatures) and config.freeze != "trunk":
-        raise ValueError("features from a cache are those of a frozen trunk, and the recipe lets it move")
+        raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
     model, method = start or build(config, len(data.classes), n=data.n)
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
@@ -117,7 +117,7 @@ def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> N
     kind = METHODS[config.method]
     kind.check_amount(config.settings, config.batch_size, data.n)
     if kind.reads_pixels(config.settings) and isinstance(data, CachedFeatures):
-        raise InputError(f"{config.method} reads pixels, and {data.folder} holds features; give images in its place")
+        raise InputError(f"{config.method} reads pixels, and {data.folder} holds features; give images instead")
     column = kind.reads_losses(config.settings)
     if column is not None and data.losses is None:
         raise InputError(f"{config.method} is to predict the losses in {column!r}, and the data have none; add them")
@@ -220,7 +220,8 @@ class Keeper:
         kept = note_divergence(self.path, step)
         if kept is None:
             raise InputError(
-                f"{what} at step {step}, with lr {rate:g}; expected a number. No state was kept yet: start anew with a "
+                f"{what} at step {step}, with lr {rate:g}; expected a number. No state was kept yet: start again "
+                f"with a "
                 "lower --lr"
             )
         raise InputError(

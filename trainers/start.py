@@ -18,7 +18,7 @@ from trainers.cache import CachedFeatures
 
 DEFAULT = "resnet18"
 RANDOM_SIZE = 224
-OF_EMBEDDING = ("share", "projection", "packaged")  # of trunks side by side: these change no feature by themselves
+OF_EMBEDDING = ("share", "projection", "packaged")  # of backbones side by side: these change no feature on their own
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Start:
     about: dict[str, Any]
 
     def size(self, wanted: int | None, *, frozen: bool) -> int:
-        """Return the side of a view in pixels: what was asked for, else what the start was made for.
+        """Return the side of a view in pixels: what was requested, else what the start was made for.
 
         Raises:
-            InputError: if a frozen start is asked for another size than its own.
+            InputError: if a frozen start is requested another size than its own.
         """
         if self.model is None:
             return wanted or RANDOM_SIZE
@@ -53,7 +53,7 @@ class Start:
 
     @property
     def trunk(self) -> str:
-        """Digest of the backbone: its architecture, weights and preprocessing, whatever heads stand on it.
+        """Digest of the backbone: its architecture, weights and preprocessing, whatever heads are on it.
 
         Raises:
             InputError: for random weights, whose features nobody could use again.
@@ -87,7 +87,7 @@ def find_start(text: str | None, *, size: int | None = None) -> Start:
 
     Args:
         text: ``timm:NAME`` for the weights that timm publishes, ``timm:NAME@FILE`` for those in a file, a checkpoint or
-            the name of a shipped model, any other timm name for random weights; None for those of the default.
+            the name of a shipped model, any other timm name for random weights; None for the default's.
         size: side of what a published model is to see; by default what its weights were made for.
 
     Raises:
@@ -127,7 +127,7 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
     if text is None and name not in shipped_models():
         raise InputError(
             f"{cache.folder} was made with {name!r}, which does not ship; name it with --backbone, so that the head "
-            "gets a backbone to stand on"
+            "gets a backbone to be on"
         )
     start = find_start(text or name)
     if start.trunk != cache.about["model"].get("trunk"):
@@ -137,5 +137,5 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
             f"(backbone {start.trunk[:12]}); name the model of the cache with --backbone, or make a cache with this one"
         )
     if start.model is None or start.model.width != cache.width:
-        raise InputError(f"{cache.folder} holds features {cache.width} wide, unlike its model's; make it anew")
+        raise InputError(f"{cache.folder} holds features {cache.width} wide, unlike its model's; make it again")
     return start

@@ -14,7 +14,7 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 REMEMBERED = "optimizer."
-EARLIER = (  # what earlier versions held beside one another, whatever the method
+EARLIER = (  # what earlier versions held next to one another, whatever the method
     *("contrastive", "losspred", "latent_dim", "hidden_dim", "predictor", "predictor_every", "small_size", "n_small"),
 )
 
@@ -75,7 +75,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
             raise InputError(
                 f"{path} holds an unfinished run with {name} = {before.get(name)!r}, "
                 f"this one has {wanted.get(name)!r}; repeat the earlier command to go on with it, "
-                "or remove the file to start anew"
+                "or remove the file to start again"
             )
     prefix = "module."
     modules.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
@@ -100,7 +100,7 @@ def note_divergence(path: Path, step: int) -> int | None:
 
 
 def _with_settings(before: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity of an earlier version, which held the settings of all methods, with those of its own."""
+    """Return the identity of an earlier version, which held the settings of all methods, with its own those."""
     flat = {**before, **before["contrastive"], **before["losspred"]}
     kept = {name: value for name, value in before.items() if name not in EARLIER}
     return {**kept, "settings": {name: flat.get(name) for name in wanted["settings"]}}
@@ -108,11 +108,11 @@ def _with_settings(before: dict[str, Any], wanted: dict[str, Any]) -> dict[str, 
 
 def _require_lower_rate(path: Path, before: dict[str, Any], wanted: dict[str, Any], step: int) -> None:
     if not isinstance(before.get("lr"), int | float):
-        raise InputError(f"{path} is not the state of a training run (no lr in it); remove it to start anew")
+        raise InputError(f"{path} is not the state of a training run (no lr in it); remove it to start again")
     if not wanted["lr"] < before["lr"]:
         raise InputError(
             f"{path} holds a run that diverged at step {step} with lr {before['lr']:g}; expected a lower --lr to go on "
-            f"from its last good state, got {wanted['lr']:g}; or remove the file to start anew"
+            f"from its last good state, got {wanted['lr']:g}; or remove the file to start again"
         )
 
 
@@ -123,7 +123,7 @@ def _read(path: Path) -> tuple[dict[str, Any], RunState, dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
         return json.loads(header["identity"]), RunState(**json.loads(header["done"])), tensors
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not the state of a training run ({error}); remove it to start anew") from None
+        raise InputError(f"{path} is not the state of a training run ({error}); remove it to start again") from None
 
 
 def _write(path: Path, identity: dict[str, Any], done: RunState, tensors: dict[str, Tensor]) -> None:

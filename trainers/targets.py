@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from trainers.data import is_missing
 
-NONE = bytes(32)  # in place of the digest of a label that is missing
+NONE = bytes(32)  # instead of the digest of a label that is missing
 
 
 class TargetsDigest:
@@ -24,8 +24,8 @@ class TargetsDigest:
         """Take in the next rows.
 
         Args:
-            labels: text or whole numbers, dictionary-encoded or not, shape (B,), or None where there are none at all.
-            losses: float64, shape (B,), or None likewise.
+            labels: text or whole numbers, dictionary-encoded or not, shape (B,), or None if absent at all.
+            losses: float64, shape (B,), or None too.
         """
         if labels is not None and len(labels):
             self._labels.update(_label_digests(labels))

@@ -91,12 +91,12 @@ class CachedViews:
     """Takes an image's views from different epochs of a cache.
 
     Epochs stay in memory while one more takes less than half of what is free; then those that were read first go, and
-    are read anew when their turn comes. As many as a step needs are there in any case.
+    are read again when their turn comes. As many as a step needs are there in any case.
 
     Args:
         config: the recipe.
         cache: features of every image in several epochs.
-        method: how many views it asks for; low-resolution views there are none.
+        method: how many views it asks for; low-resolution views there are not counted.
         device: where the features go.
 
     Raises:
@@ -110,7 +110,7 @@ class CachedViews:
         self._n_views, self._plain = method.n_standard - method.n_plain, [PLAIN] * method.n_plain
         if len(cache.augmented) < self._n_views:
             raise InputError(
-                f"{config.method} takes {self._n_views} views of an image, each from an epoch of its own, and "
+                f"{config.method} takes {self._n_views} views of an image, each from its own epoch, and "
                 f"{cache.folder} has {len(cache.augmented)} to give; make more: curate cache ... --epochs "
                 f"{self._n_views + 1}"
             )

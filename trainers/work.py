@@ -1,4 +1,4 @@
-"""The folder of a training run, beside the model that it is to write: who holds it, and how far it has come."""
+"""The folder of a training run, next to the model that it is to write: who holds it, and how far it has come."""
 
 import errno
 from contextlib import suppress
@@ -15,10 +15,10 @@ FINISHED = "finished"  # the digest of the model that the state has become
 
 
 class TrainingFolder(HeldFolder):
-    """``.NAME.work`` beside the model NAME; at most one live process holds it: a context manager.
+    """``.NAME.work`` next to the model NAME; at most one live process holds it: a context manager.
 
     It stays where a run leaves a state in it, to go on from, and goes with the last of it. A state whose model has its
-    name is of nothing that could go on: whoever holds the folder next removes it.
+    name is of nothing that could go on: the caller that holds the folder next removes it.
 
     Args:
         out: the model; its folder must exist.
@@ -49,7 +49,9 @@ class TrainingFolder(HeldFolder):
 
     def __exit__(self, *error: object) -> None:
         try:
-            with suppress(OSError) if any(error) else place_errors(self.folder):  # an error before it is told instead
+            with (
+                suppress(OSError) if any(error) else place_errors(self.folder)
+            ):  # an error before it is reported instead
                 self._leave()
         finally:
             super().__exit__(*error)
@@ -84,7 +86,7 @@ class TrainingFolder(HeldFolder):
         try:
             self.folder.rmdir()
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # somebody has begun anew in it
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # somebody has begun again in it
                 raise
 
 

@@ -1,1 +1,1 @@
-"""Scores as chances: maps fitted on rows that were judged, stored, applied to tables and checked."""
+"""Scores as probabilities: maps fitted on rows that were judged, stored, applied to tables and checked."""

@@ -1,4 +1,4 @@
-"""What people said of images: the verdicts of an audit, with the weights of its draw, or a file of keys and answers."""
+"""The verdicts on images: the verdicts of an audit, with the weights of its draw, or a file of keys and answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answers:
-    """M images and what was said of them.
+    """M images and what was reported on them.
 
     Attributes:
         keys: each once.
         badness: in [0, 1], shape (M,).
-        weights: rows that each stands for, shape (M,); all 1 where nothing says how they were drawn.
+        weights: rows that each represents, shape (M,); all 1 where nothing says how they were drawn.
         values: the score of each when it was drawn, shape (M,); None where nothing says it.
         column: of the score; None where nothing says it.
         source: the files and their digests, as plain JSON.
@@ -41,10 +41,10 @@ class Answers:
 
 
 def read_answers(files: Sequence[str | Path], *, judges: str) -> Answers:
-    """Read what people said.
+    """Read the verdicts.
 
     Args:
-        files: of ``curate audit plan`` with answers, and exports of Label Studio beside them; or CSV, TSV, JSON lines
+        files: of ``curate audit plan`` with answers, and exports of Label Studio next to them; or CSV, TSV, JSON lines
             or Parquet files with the columns ``key`` and ``answer`` (good, bad or unsure), one a judge.
         judges: how several answers are joined, a name in ``JUDGES``.
 
@@ -69,7 +69,7 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> Answers:
 def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> Answers:
     """Return verdicts, each weighing as the rows of its stratum over those judged of it.
 
-    Zones lie in one another, so an audit of two draws the inner one twice as thickly: strata are what lies between
+    Zones are in one another, so an audit of two draws the inner one twice as thickly: strata are what lies between
     their ends.
     """
     ends = np.array([zone.among for zone in verdicts.zones], np.int64)

@@ -1,4 +1,4 @@
-"""A calibration on a table: its columns of chances, written in a stream, with a receipt."""
+"""A calibration on a table: its columns of probabilities, written in a stream, with a receipt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -32,8 +32,8 @@ class Applied:
     Attributes:
         path: the table that was written.
         rows: of it.
-        without: rows without a score, which have no chance.
-        outside: rows beside the range that was judged.
+        without: rows without a score, which have no probability.
+        outside: rows next to the range that was judged.
         receipt: what was done, as a file.
     """
 
@@ -53,13 +53,13 @@ def apply_calibration(
     beside: Sequence[AtomicFile] = (),
     overwrite: bool,
 ) -> Applied:
-    """Write a table with its columns of chances in place of those of their names, or after all others.
+    """Write a table with its columns of probabilities instead of those of their names, or after all others.
 
     Args:
         out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
         table: scored by the calibration's model.
         calibration: to apply.
-        files: table, what is beside it, and receipt, by which they get their names.
+        files: table, what is next to it, and receipt, by which they get their names.
         beside: files that are written, and get their names with these.
         overwrite: replace what is there.
 
@@ -106,7 +106,7 @@ def digest_of(table: Table, calibration: Calibration) -> RowDigest:
 
 
 def chances(batch: pa.RecordBatch, calibration: Calibration) -> tuple[np.ndarray, dict[str, pa.Array]]:
-    """Return the scores of N rows as float64, and the columns of chances by name; null where there is no score."""
+    """Return the scores of N rows as float64, and the probabilities by name; null without a score."""
     column = batch.column(calibration.score.column)
     values = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
     there = np.isfinite(values)

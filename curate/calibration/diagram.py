@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def diagram(result: CalibrationResult) -> "Figure":
-    """Return the share of good rows over the chance of being good, in tenths of the rows, the worst first."""
+    """Return the share of good rows over the probability of being good, in tenths of the rows, the worst first."""
     one = result.calibration
     numbers = Reliability("share of good rows", one.fitted.rows, {}, {}, {})
     for name, measured in result.worth.items():
         if name == CONSTANT:
             continue
-        seen = measured["seen"][::-1]  # the highest chance of being bad first
+        seen = measured["seen"][::-1]  # the highest probability of being bad first
         ends = [[1 - bin_[place] for bin_ in seen] for place in (0, 2, 1)]
         numbers.accuracy[name] = Band(*ends)
         numbers.confidence[name] = [1 - promised for promised in measured["promised"][::-1]]

@@ -1,4 +1,4 @@
-"""Calibrate a score: chances that a row is bad, fitted on rows that were judged, and what they are worth."""
+"""Calibrate a score: probabilities that a row is bad, fitted on rows that were judged, and how good they are."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -10,7 +10,7 @@ import numpy as np
 from curate.calibration.apply import Applied, apply_calibration
 from curate.calibration.judged import Judged, Truth, folds_of, judged_rows
 from curate.calibration.result import CONSTANT, CalibrationResult
-from curate.calibration.stored import SUFFIX, Calibration, heap_of, read_calibration, write_calibration
+from curate.calibration.stored import SUFFIX, Calibration, dataset_of, read_calibration, write_calibration
 from curate.columns import KEY
 from curate.counted import counted
 from curate.fitting.applied import check_applied
@@ -46,10 +46,10 @@ def calibrate(
     overwrite: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> CalibrationResult:
-    """Turn a score into the chance that an image is bad; write the calibration, the table with the chances, or neither.
+    """Turn a score into the probability that an image is bad; write the calibration, the table, or neither.
 
-    Two monotone maps are fitted on all judged rows, isotonic and logistic. What they are worth is measured on
-    predictions that were made for each row by maps of the other four fifths, beside the share of bad rows there, a
+    Two monotone maps are fitted on all judged rows, isotonic and logistic. How good they are is measured on
+    predictions that were made for each row by maps of the other four fifths, next to the share of bad rows there, a
     constant. The same rows give the same calibration, whatever their order.
 
     Args:
@@ -57,22 +57,22 @@ def calibrate(
         out: the calibration to write, NAME.json.
         apply: the table to write, NAME.parquet, with ``p_error_isotonic`` and ``p_error_logistic``; here,
             or without ``out`` in a store.
-        fitted: a calibration that was written before, to apply in place of fitting.
+        fitted: a calibration that was written before, to apply instead of fitting.
         column: the score; ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where low ones are.
         bad: condition that is true of bad rows, false of good ones, and has no value for others.
-        audit: one or several files of what people said: verdicts of ``curate audit plan``, weighed as they were
+        audit: one or several files of the verdicts: verdicts of ``curate audit plan``, weighed as they were
             drawn, or files with the columns ``key`` and ``answer``.
         judges: how several answers for a row are joined: any, majority or share.
-        label: column of classes; then the chance is that the nearest labelled neighbour is of another class.
+        label: column of classes; then the probability is that the nearest labelled neighbour is of another class.
         labelled: file of keys and classes, or a folder of rounds, for ``label``.
-        embedding: column of the user's own embeddings, by which neighbours are found in place of ``embedding``.
+        embedding: column of the user's own embeddings, by which neighbours are found instead of ``embedding``.
         repeats: bootstrap resamples of the intervals.
         seed: of folds and resamples.
         overwrite: replace files that are there.
-        report: told in words what is done.
+        report: called with a line on what is done.
 
     Returns:
-        what the maps are worth, and what was written.
+        how good the maps are, and what was written.
 
     Raises:
         InputError: for a table, column, label or output that cannot be used, a table of another model, or rows from
@@ -140,7 +140,7 @@ def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed:
         target,
         judged.score,
         model_of(table.stored),
-        heap_of(table),
+        dataset_of(table),
         FittedRange(judged.score.column, low, high, len(x)),
         judged.rate,
         {name: kind.fit(x, judged.bad, judged.weights) for name, kind in CALIBRATORS.items()},
@@ -153,7 +153,7 @@ def _rate(judged: Judged, rows: np.ndarray) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Return lists in place of tuples, as JSON gives them back."""
+    """Return lists instead of tuples, as JSON gives them back."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
@@ -186,7 +186,7 @@ def _written(
     judged: Judged | None = None,
     overwrite: bool,
 ) -> CalibrationResult:
-    """Write calibration and table, as they are asked for; all get their names together, the table's receipt last."""
+    """Write calibration and table, as they are requested; all get their names together, the table's receipt last."""
     calibration.refuse_another(table)
     applied: Applied | None = None
     beside = [] if places[0] is None else [write_calibration(places[0], calibration, overwrite=overwrite)]
@@ -198,5 +198,5 @@ def _written(
     finally:
         for file in beside:
             file.discard()
-    note = "" if judged is not None else calibration.of_another_heap(table)
+    note = "" if judged is not None else calibration.of_another_dataset(table)
     return CalibrationResult(calibration, judged is None, places[0], applied, note)

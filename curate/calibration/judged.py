@@ -1,4 +1,4 @@
-"""Rows whose outcome is known: by a condition, by what people said of a sample, or by the nearest labelled row."""
+"""Rows whose outcome is known: by a condition, by the verdicts on a sample, or by the nearest labelled row."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +12,8 @@ from curate.counted import counted
 from curate.fitting.labels import read_given
 from curate.policies.audit.request import ANY
 from curate.tables.arrays import FALSE, TRUE
+from curate.tables.dataset import read_dataset
 from curate.tables.digests import redrawn, tie_breaks
-from curate.tables.heap import read_heap
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.signals import MAX, MIN, default_column
@@ -46,14 +46,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Truth:
-    """How it is said which rows are bad; one of the first three.
+    """How it is reported which rows are bad; one of the first three.
 
     Attributes:
         bad: condition that is true of bad rows, false of good ones, and without a value where it is not known.
-        audit: files of what people said.
+        audit: files of the verdicts.
         label: column of classes, in ``labelled`` where that is given; bad is a nearest neighbour of another class.
         labelled: file of keys and classes, or a folder of rounds.
-        judges: how answers of several people are joined.
+        judges: how answers of several annotators are joined.
     """
 
     bad: str | None = None
@@ -79,7 +79,7 @@ class Truth:
 
     @property
     def target(self) -> str:
-        """What the chance is of: a name in ``TARGETS``."""
+        """What the probability is of: a name in ``TARGETS``."""
         return NEIGHBOUR if self.label is not None or self.labelled is not None else BAD
 
 
@@ -91,7 +91,7 @@ class Judged:
         score: what they were scored by.
         values: shape (M,).
         bad: in [0, 1], shape (M,).
-        weights: mean 1, shape (M,): of how many rows each stands for.
+        weights: mean 1, shape (M,): of how many rows each represents.
         hashes: of the keys, shape (M,).
         source: who said so, as plain JSON.
         digest: of the rows of the table that were read.
@@ -119,8 +119,8 @@ def judged_rows(table: Table, column: str | None, truth: Truth) -> Judged:
     Args:
         table: scored.
         column: of the score, or ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where they are
-            doubtful; None for that of the audit, or the table's default.
-        truth: how it is said which rows are bad.
+            doubtful; None for the audit's, or the table's default.
+        truth: how it is reported which rows are bad.
 
     Raises:
         InputError: for columns, keys or labels that cannot be used, or rows from which nothing can be fitted.
@@ -201,18 +201,18 @@ def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
     from scoring.metrics import nearest
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
-    heap = read_heap(table, names=names, numbers=(score.column,), once=False)
-    given = read_given(heap, table, truth.label, truth.labelled)
+    dataset = read_dataset(table, names=names, numbers=(score.column,), once=False)
+    given = read_given(dataset, table, truth.label, truth.labelled)
     labels = given.labels
     if labels is None:
-        raise ValueError("labels were asked for")
-    units = torch.nn.functional.normalize(torch.from_numpy(np.asarray(heap.embeddings[labels.rows], np.float32)))
+        raise ValueError("labels were requested")
+    units = torch.nn.functional.normalize(torch.from_numpy(np.asarray(dataset.embeddings[labels.rows], np.float32)))
     _, index = nearest(units, units, 1, same=True)
-    bad = np.zeros(len(heap.rows))
-    at = heap.at[labels.rows]
+    bad = np.zeros(len(dataset.rows))
+    at = dataset.at[labels.rows]
     bad[at] = labels.codes[index[:, 0].numpy()] != labels.codes
-    without = {"without a class or an embedding": int(heap.rows.ok.sum()) - len(at)}
-    return _judged(heap.rows, score, at, bad, given.source, without)
+    without = {"without a class or an embedding": int(dataset.rows.ok.sum()) - len(at)}
+    return _judged(dataset.rows, score, at, bad, given.source, without)
 
 
 def _judged(
@@ -251,7 +251,8 @@ def _check(judged: Judged) -> None:
             )
     if judged.values.min() == judged.values.max():
         raise InputError(
-            f"{judged.score.column} is {judged.values[0]:g} on all {n:,} judged rows, which tells none from another; "
+            f"{judged.score.column} is {judged.values[0]:g} on all {n:,} judged rows, which separates none from "
+            f"another; "
             "name another --column"
         )
 

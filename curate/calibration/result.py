@@ -1,4 +1,4 @@
-"""What a calibration is worth, as a value and in words."""
+"""How good a calibration is, as a value and in words."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ Measured = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CalibrationResult(Printed):
-    """A calibration, what it is worth on rows that were held out, and what was written.
+    """A calibration, how good it is on rows that were held out, and what was written.
 
     Attributes:
         calibration: the maps, and all that belongs to them.
@@ -52,7 +52,7 @@ class CalibrationResult(Printed):
         }
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: what was judged, what the maps are worth, and where the files lie."""
+        """Return what the command prints: what was judged, how good the maps are, and where the files lie."""
         one, fitted = self.calibration, self.calibration.fitted
         lines: list[str | Grid] = []
         if not self.fitted_before:
@@ -76,17 +76,17 @@ class CalibrationResult(Printed):
             f"{one.fitted.rows:,} judged rows, {one.rate:.1%} bad ({TARGETS[one.target]}); {one.score.column}, where "
             f"{side} is doubtful",
             *(f"left out: {counted(n, 'row')} {why}" for why, n in left_out.items()),
-            "held out, with 95 % intervals; by chance: what chances that are right would show",
+            "held out, with 95 % intervals; at random: what probabilities that are right would show",
         ]
 
     def _verdict(self) -> list[str]:
         gains = {name: each["gain"] for name, each in self.worth.items() if name != CONSTANT}
         if all(gain[1] <= 0 for gain in gains.values()):
-            return [f"no map is shown to be better than a constant: {self.calibration.score.column} tells nothing here"]
+            return [f"no map is shown to be better than a constant: {self.calibration.score.column} shows nothing here"]
         return []
 
 
-HEADER = ("", "ECE", "by chance", "debiased RMS", "Brier", "below the constant")
+HEADER = ("", "ECE", "at random", "debiased RMS", "Brier", "below the constant")
 
 
 def _line(name: str, measured: Measured) -> tuple[str, ...]:

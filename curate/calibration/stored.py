@@ -14,8 +14,8 @@ from curate.tables.ranges import FittedRange
 from curate.tables.table import Table
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.heap.columns import COLUMNS as OF_THE_HEAP
 from scoring.metrics.calibrators import CALIBRATORS, Calibrator
+from scoring.relative.columns import COLUMNS as OF_THE_DATASET
 
 KIND = "calibration"
 SUFFIX = ".json"
@@ -25,23 +25,23 @@ P_ERROR = "p_error_"
 
 @dataclass(frozen=True)
 class Calibration:
-    """Maps from one column of one model's tables to the chance of being bad.
+    """Maps from one column of one model's tables to the probability of being bad.
 
     Attributes:
-        target: what the chance is of, a name in ``TARGETS``.
+        target: what the probability is of, a name in ``TARGETS``.
         score: the column and its direction.
         model: digest of the model that made the table; empty where the table does not say.
-        heap: digest of what a column that looks at the heap was fitted to; empty where nothing says it.
+        dataset: digest of what a column that looks at the dataset was fitted to; empty where nothing says it.
         fitted: the range of the scores that it was fitted on.
         rate: share of bad rows among those.
         maps: by name in ``CALIBRATORS``.
-        about: what else a reader should know, as plain JSON: table, truth, settings, and what it was worth.
+        about: what else a reader should know, as plain JSON: table, truth, settings, and how good it was.
     """
 
     target: str
     score: Score
     model: str
-    heap: str
+    dataset: str
     fitted: FittedRange
     rate: float
     maps: Mapping[str, Calibrator]
@@ -54,7 +54,7 @@ class Calibration:
             "target": self.target,
             "score": {"column": self.score.column, "sign": self.score.sign},
             "model": self.model,
-            "heap": self.heap,
+            "heap": self.dataset,
             "range": self.fitted.to_json(),
             "rate": self.rate,
             "maps": {name: one.to_json() for name, one in self.maps.items()},
@@ -82,19 +82,20 @@ class Calibration:
                 f"by {names[1]}; score the images with that one, or calibrate this table"
             )
 
-    def of_another_heap(self, table: Table) -> str:
+    def of_another_dataset(self, table: Table) -> str:
         """Return why the scores may not be comparable although the model is the same; empty where they are."""
         column = self.score.column
-        if column not in OF_THE_HEAP or (self.heap and heap_of(table) == self.heap):
+        if column not in OF_THE_DATASET or (self.dataset and dataset_of(table) == self.dataset):
             return ""
         return (
-            f"{column} looks at the heap, and nothing says that it was fitted to the same one here: write a model with "
+            f"{column} looks at the dataset, and nothing says that it was fitted to the same one here: write a "
+            f"model with "
             "curate fit, and score both with that"
         )
 
 
-def heap_of(table: Table) -> str:
-    """Return the digest of what the heap columns of a table were fitted to; empty where it does not say."""
+def dataset_of(table: Table) -> str:
+    """Return the digest of what the dataset columns of a table were fitted to; empty where it does not say."""
     model = table.metadata.get("model")
     for place in (table.metadata.get("fit"), model.get("fit") if isinstance(model, dict) else None):
         if isinstance(place, dict) and isinstance(place.get("digest"), str):
@@ -139,7 +140,7 @@ def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
     """Return the calibration of ``Calibration.to_json``.
 
     Raises:
-        InputError: naming ``where``, if it is none, or changed.
+        InputError: naming ``where``, if it is invalid, or changed.
     """
     rest = {name: value for name, value in record.items() if name != "digest"}
     try:

@@ -106,12 +106,12 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
     if now.to_json()["maps"] != then.to_json()["maps"]:
         found.problems.append("what is fitted again is not what the file holds: its maps differ")
     elif not found.problems and {**now.about, **_places(then)} != then.about:
-        found.problems.append("the maps are the same, and not what is said of their worth")
+        found.problems.append("the maps are the same, and not what is reported on their worth")
     return found
 
 
 def _places(then: Calibration) -> dict[str, Any]:
-    """Return of what is said about a calibration what may differ: version, and where its files lie."""
+    """Return of what is reported about a calibration what may differ: version, and where its files lie."""
     return {name: then.about.get(name) for name in ("curate", "table", "truth")}
 
 
@@ -140,14 +140,14 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
     elif None not in source["sha256"] and digests_of(table) != source["sha256"]:
         found.problems.append(f"{table.path} holds the same keys and scores, and other bytes than were read then")
     if differ:
-        found.problems.append(f"the chances in {written} are not those that the calibration gives")
+        found.problems.append(f"the probabilities in {written} are not those that the calibration gives")
     return found
 
 
 def _found(place: str, beside: AnyPath) -> AnyPath:
-    """Where a file is: where it was, or else beside the other."""
+    """Where a file is: where it was, or else next to the other."""
     path = path_to_read(place)
     for each in (path, beside.parent / path.name):
         if each.exists():
             return each
-    raise InputError(f"{path}, of which {beside} tells, is no longer there; name where the table is now with --table")
+    raise InputError(f"{path}, of which {beside} shows, is no longer there; name where the table is now with --table")

@@ -1,4 +1,4 @@
-"""``curate audit``: what people's answers show, of pictures or of pairs."""
+"""``curate audit``: what annotators' answers show, of images or of pairs."""
 
 from math import isnan
 from pathlib import Path
@@ -31,7 +31,7 @@ def run(
     judges: Annotated[str, options.shared("--judges", metavar="any|majority|share", show_default=True)] = "any",
     json_: options.Json = False,
 ) -> None:
-    """Tell what people's answers show of pictures, or of pairs.
+    """Report what annotators' answers show of images, or of pairs.
 
     Example:
 
@@ -40,7 +40,7 @@ def run(
         curate audit kept.audit.csv
         curate audit unique.audit.csv --target-precision 0.98
 
-    `audit plan` draws pictures to judge: what share of them is bad, and how many rows a filter
+    `audit plan` draws images to judge: what share of them is bad, and how many rows a filter
     could keep at most 1, 2, 5 or 10 % bad. `curate dedup scores.parquet --audit 200 -o unique.parquet`
     draws pairs: how many are right. Intervals hold for every population (no normal approximation),
     and what is suggested keeps its promise with the confidence named.
@@ -68,7 +68,7 @@ def precision_lines(measured: "Precision") -> list[str]:
         f"{count['unsure']:,} unsure, {count['blank']:,} without an answer"
     ]
     if count["blank"]:
-        lines.append("pairs without an answer count as not drawn, which is right if they were left out by chance")
+        lines.append("pairs without an answer count as not drawn, which is right if they were left out at random")
     if measured.dropped is not None:
         lines.append(f"of {measured.dropped.pairs:,} dropped pairs the same: {_readings(measured.dropped)}")
     if len(measured.by_finder) > 1:
@@ -93,7 +93,7 @@ def _readings(share: "Share") -> str:
 
 
 def suggestion_line(each: "Suggestion") -> str:
-    """Return a suggested threshold, or why there is none, in one sentence."""
+    """Return a suggested threshold, or why none is given, in one sentence."""
     goal = f"precision {each.target_precision:g} with confidence {each.confidence:g}"
     if each.threshold is not None:
         low = max(one.low for one in each.tested if one.passed and one.threshold == each.threshold)

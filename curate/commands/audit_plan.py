@@ -27,10 +27,10 @@ def run(
         ),
     ] = None,
     images: Annotated[
-        int | None, typer.Option(metavar="N", help="How many to draw. [default: for a chance of 80%]")
+        int | None, typer.Option(metavar="N", help="How many to draw. [default: for a probability of 80%]")
     ] = None,
     label: Annotated[
-        str | None, options.shared("--label", ", shown with each picture: bad is a wrong label", metavar="COLUMN")
+        str | None, options.shared("--label", ", shown with each image: bad is a wrong label", metavar="COLUMN")
     ] = None,
     source: options.Source = None,
     root: options.SourceRoot = None,
@@ -42,7 +42,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say how many images a person must judge to promise that few kept rows are bad, and draw them.
+    """Say how many images a reviewer must judge to promise that few kept rows are bad, and draw them.
 
     Example:
 
@@ -51,7 +51,7 @@ def run(
         curate audit plan scores.parquet --max-bad-rate 2% --keep 80% -o kept.audit.csv
         curate audit plan checked.parquet --column label_quality --label label --max-bad-rate 5% -o right.audit.csv
 
-    Open kept.audit.html, press g (good) or b (bad) for each picture and save the CSV, or fill it in.
+    Open kept.audit.html, press g (good) or b (bad) for each image and save the CSV, or fill it in.
     Then `curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet` keeps the
     most rows of which the verdicts show it. What --keep leaves out cannot be kept, and need not be judged.
     """

@@ -34,9 +34,7 @@ def run(
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(
-            metavar="A", help="In place of --to: shares go by size to this power, 0 to 1.", show_default=False
-        ),
+        typer.Option(metavar="A", help="Instead of --to: shares use size to this power, 0 to 1.", show_default=False),
     ] = None,
     rows: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""``curate calibrate``: a score as the chance that an image is bad."""
+"""``curate calibrate``: a score as the probability that an image is bad."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,18 +33,20 @@ def run(
     ] = None,
     judges: Annotated[str, options.shared("--judges", metavar="any|majority|share", show_default=True)] = "any",
     label: Annotated[
-        str | None, options.shared("--label", ": the chance is of a nearest neighbour of another class")
+        str | None, options.shared("--label", ": the probability is of a nearest neighbour of another class")
     ] = None,
     labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds, for --label")] = None,
     embedding: options.Embedding = None,
     repeats: Annotated[int, options.shared("--repeats", ", for the intervals", show_default=True)] = 1000,
-    plot: Annotated[Path | None, options.shared("--plot", ": the reliability of the chances", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None, options.shared("--plot", ": the reliability of the probabilities", metavar="FILE")
+    ] = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Turn a score into the chance that an image is bad.
+    """Turn a score into the probability that an image is bad.
 
     Example:
 
@@ -55,9 +57,9 @@ def run(
         curate calibrate more.parquet --fitted good.json --apply chances.parquet
         curate filter chances.parquet --column p_error_isotonic --max 0.1 -o kept.parquet
 
-    Two maps that never fall are fitted, isotonic and logistic, and measured on rows that were held out, beside a
+    Two maps that never fall are fitted, isotonic and logistic, and measured on rows that were held out, next to a
     constant. The table that --apply writes has both as p_error_isotonic and p_error_logistic. A table that another
-    model scored is refused, and rows outside of the range that was judged are told of.
+    model scored is refused, and rows outside of the range that was judged are given.
     """
     from curate.calibration.fit import calibrate
     from curate.display.style import check_chart
@@ -91,7 +93,7 @@ def run(
     elif (out is None and apply is None) or not quiet:
         print_lines(result.lines(), *printers(asked=out is None and apply is None))
         if plot is not None:
-            say(f"picture: {plot}")
+            say(f"image: {plot}")
 
 
 def _draw(result: "CalibrationResult", plot: Path, overwrite: bool) -> None:

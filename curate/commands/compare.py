@@ -1,4 +1,4 @@
-"""``curate compare``: what differs between two tables, and whether that can be chance."""
+"""``curate compare``: what differs between two tables, and whether that can be coincidence."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,18 +23,20 @@ def run(
         str | None, options.shared("--label", ", whose numbers are no amounts. [default: label]", metavar="COLUMN")
     ] = None,
     sample: Annotated[int, options.shared("--sample", ", of each table", show_default=True)] = 10_000,
-    repeats: Annotated[int, options.shared("--repeats", ": deals of each permutation test", show_default=True)] = 999,
+    repeats: Annotated[
+        int, options.shared("--repeats", ": permutations of each permutation test", show_default=True)
+    ] = 999,
     clusters: Annotated[
         int, options.shared("--clusters", " the rows of both are put into; 0 for none", show_default=True)
     ] = 20,
     top: Annotated[
-        int, options.shared("--top", ": rows of each table that tell it from the other", show_default=True)
+        int, options.shared("--top", ": rows of each table that separate it from the other", show_default=True)
     ] = 10,
     fail_above: Annotated[
         float | None,
         typer.Option(
             metavar="AUROC",
-            help="Exit 3 if a classifier tells the embeddings apart better than this, and better than chance.",
+            help="Exit 3 if a classifier separates the embeddings better than this, and better than chance.",
             show_default=False,
         ),
     ] = None,
@@ -46,7 +48,7 @@ def run(
     ] = None,
     source: Annotated[str | None, options.shared("--source", ", for --sheet, where the table holds no path")] = None,
     other_source: Annotated[
-        str | None, typer.Option(help="What was scored for the other table, likewise.", show_default=False)
+        str | None, typer.Option(help="What was scored for the other table, too.", show_default=False)
     ] = None,
     root: options.SourceRoot = None,
     key: options.SourceKey = None,
@@ -67,7 +69,7 @@ def run(
         curate compare train.parquet production.parquet --fail-above 0.6 --json
 
     Every p value is of a permutation test that knows which rows are in both tables, and is adjusted for how many
-    columns or clusters were asked. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
+    columns or clusters were requested. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
     """
     given = dict(locals())
     from curate.comparison.run import compare

@@ -42,14 +42,15 @@ Rotated = Annotated[
 ]
 Cropped = Annotated[
     bool,
-    typer.Option("--cropped", help="A part of a picture, 70 % of each side or more, is the same: also --finder crop."),
+    typer.Option("--cropped", help="A part of an image, 70 % of each side or more, is the same: also --finder crop."),
 ]
 Against = Annotated[Path | None, options.read_from("--against", ": what it has already goes", metavar="TABLE")]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="What --against has already (leaks) stays in the subset, and is listed.")
 ]
 OnlyAgainst = Annotated[
-    bool, typer.Option("--only-against", help="Compare with --against alone; no row goes for another of its table.")
+    bool,
+    typer.Option("--only-against", help="Compare with --against alone; no row is dropped for another of its table."),
 ]
 FailOnLeaks = Annotated[
     bool, typer.Option("--fail-on-leaks", help="Exit 3 where --against has any row already; all is written.")
@@ -93,10 +94,8 @@ Sheet = Annotated[
     Path | None,
     options.shared("--sheet", ": the groups, doubtful ones first, NAME.html or NAME.png"),
 ]
-AgainstSource = Annotated[str | None, typer.Option(help="What was scored for --against, likewise.", show_default=False)]
-Model = Annotated[
-    str | None, options.shared("--model", ": that of the table, for --estimate-recall, if it does not ship")
-]
+AgainstSource = Annotated[str | None, typer.Option(help="What was scored for --against, too.", show_default=False)]
+Model = Annotated[str | None, options.shared("--model", ": the table's, for --estimate-recall, if it does not ship")]
 
 
 def run(
@@ -150,7 +149,7 @@ def run(
         curate dedup /nfs/scores --finder embedding -o /nfs/unique.parquet --engine ray --address auto
         curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 
-    Every row that goes is the same as the row that stays in its place, which the decisions name with the similarity;
+    Every dropped row is the same as the kept row instead, which the decisions name with the similarity;
     there are no chains of ever less alike images. Which image is kept: --prefer first, then --keep: labelled,
     least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; a hash of the key at the end.
     pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.
@@ -192,14 +191,14 @@ def run(
 
 
 def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
-    """Mistakes about the picture, before hours of work."""
+    """Mistakes about the image, before hours of work."""
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
     if dry_run:
         raise InputError("--sheet draws what was written, and --dry-run writes nothing; leave one of them out")
     if sheet.suffix.lower() not in (".png", ".html"):
-        raise InputError(f"expected a picture name that ends in .html or .png, got {sheet}")
+        raise InputError(f"expected an image name that ends in .html or .png, got {sheet}")
     require_folder(sheet)
     refuse_existing(sheet, overwrite=overwrite)
 

@@ -1,4 +1,4 @@
-"""What is said of a deduplication: of rows that were not compared, and of planted copies."""
+"""What is reported on a deduplication: of rows that were not compared, and of planted copies."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ N_UNREAD = 5  # images that could not be used, named in the report
 
 
 def dedup_notes(result: "DedupResult") -> list[str]:
-    """Return what is to be said beside the counts, one sentence each."""
+    """Return what is to be said next to the counts, one sentence each."""
     return [text for note in result.notes for text in note_words(note)]
 
 
@@ -129,7 +129,7 @@ def recall_table(report: "RecallReport") -> list[tuple[str, ...]]:
 
 
 def recall_lines(report: "RecallReport") -> list[str]:
-    """Return what a reader must know besides the table, one sentence a line."""
+    """Return what a reader must know in addition to the table, one sentence a line."""
     overall, images = report.overall, counted(report.images, "image")
     lines = [
         f"recall of planted copies {overall.n_found / overall.n:.3f} (95 %: {overall.low:.3f} to {overall.high:.3f}): "

@@ -1,4 +1,4 @@
-"""``curate diff``: two subsets beside one another, by row, value and setting."""
+"""``curate diff``: two subsets next to one another, by row, value and setting."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,7 +62,7 @@ def _tell(found: "Diff") -> None:
     for mark, missing, name in (("<", found.only_first, "second"), (">", found.only_second, "first")):
         _tell_missing(mark, missing, name)
     if not found.same_order:
-        show("the rows of both stand in another order")
+        show("the rows of both are in another order")
     for name, (one, two) in found.columns.items():
         show(f"column {name}: {one or 'not there'} | {two or 'not there'}")
     _tell_values(found)

@@ -1,4 +1,4 @@
-"""``curate evaluate``: what the score columns are worth."""
+"""``curate evaluate``: how good the score columns are."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def run(
     labelled: options.Labelled = None,
     subset: Annotated[
         Path | None,
-        options.shared("--subset", ": its subset or decisions, or a file of keys; measure what that is worth"),
+        options.shared("--subset", ": its subset or decisions, or a file of keys; measure how good that is"),
     ] = None,
     test: Annotated[
         str | None,
@@ -43,12 +43,12 @@ def run(
     votes: Annotated[
         str | None,
         typer.Option(
-            help="Column of lists, in --labelled or in the table: how many people chose each class.",
+            help="Column of lists, in --labelled or in the table: how many annotators chose each class.",
             show_default=False,
         ),
     ] = None,
     against: Annotated[
-        Path | None, options.read_from("--against", ", to be told apart from this one", metavar="TABLE")
+        Path | None, options.read_from("--against", ", to be separated from this one", metavar="TABLE")
     ] = None,
     degrade: Annotated[int, typer.Option(min=0, help="Images to read again, make worse and score.")] = 0,
     strengths: Annotated[
@@ -78,13 +78,13 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure what scores or a subset are worth, with intervals.
+    """Measure how good scores or a subset are, with intervals.
 
     With --subset: does it help? Models are trained on it, on everything and on random rows of the same size, and tested
     on rows that none of them saw.
 
     Else, of every score. Against labels: R-AUROC, AUROC of kNN and linear classifier, abstained accuracy. Against
-    votes, another table, and worse versions of the images where you ask for them. Every number has a 95 % bootstrap
+    votes, another table, and corrupted versions of the images where you ask for them. Every number has a 95 % bootstrap
     interval.
 
     Example:
@@ -106,7 +106,7 @@ def run(
     unread = [name for name, value in {**of_images, "root": root, "model": model}.items() if value is not None]
     reader = "degrade" if subset is None else "network"
     if unread and not (network if subset is not None else degrade):
-        raise InputError(f"--{unread[0]} is for --{reader}, which is not there; give --{reader} N, or leave it out")
+        raise InputError(f"--{unread[0]} is for --{reader}, which is missing; give --{reader} N, or leave it out")
     found = evaluate(**options.given_to(evaluate, given), announce=(lambda text: None) if quiet else say)
     facts = {**found.to_json(), "notes": found.notes(), "verdict": found.verdict()}
     if out is not None:

@@ -20,7 +20,7 @@ def run(
         Path,
         typer.Argument(
             parser=options.given_table,
-            help="A subset, its decisions or its receipt; or the scored table, for every step beside it.",
+            help="A subset, its decisions or its receipt; or the scored table, for every step next to it.",
         ),
     ],
     keys: Annotated[list[str], typer.Argument(help="Keys of the images, as in the column key.")],
@@ -29,7 +29,7 @@ def run(
     ] = None,
     json_: options.Json = False,
 ) -> None:
-    """Tell what happened to an image in every step, and why.
+    """Report what happened to an image in every step, and why.
 
     Example:
 
@@ -37,7 +37,7 @@ def run(
         curate explain kept.parquet photos/0012.jpg
         curate explain scores.parquet photos/0012.jpg photos/0013.jpg
 
-    What receipts and decisions note is told, not decided again: `curate verify kept.parquet --chain` does that.
+    What receipts and decisions note is reported, not decided again: `curate verify kept.parquet --chain` does that.
     """
     from curate.lineage.explain import explain
 
@@ -56,7 +56,7 @@ def run(
 def _tell(story: "Story", other: "Story | None") -> None:
     show(f"{story.key}: {outcome(story)}")
     if other is not None:
-        show(f"{other.key}, in its place: {outcome(other)}")
+        show(f"{other.key}, instead: {outcome(other)}")
     show_table([(Path(story.table).name, _values(story.row))])
     if story.events:
         rows = [
@@ -78,7 +78,7 @@ def _of(story: "Story", number: int) -> tuple[str, str]:
 def outcome(story: "Story") -> str:
     """Return what became of a row at the end, in words."""
     if not story.events:
-        return "scored, and no step beside the table has read it"
+        return "scored, and no step next to the table has read it"
     if story.lost is None:
         return "kept by every step"
     event = story.events[story.lost]

@@ -42,7 +42,7 @@ Encode = Annotated[
     str | None,
     typer.Option(
         "--encode",
-        help="Encode images anew: jpeg, png, webp, jpeg:QUALITY or webp:QUALITY.",
+        help="Encode images again: jpeg, png, webp, jpeg:QUALITY or webp:QUALITY.",
         metavar="KIND",
         show_default=False,
     ),
@@ -105,7 +105,7 @@ def run(
         curate export subset.parquet --to paths --null -o subset.txt
 
     Any scored table will do. Every row goes out under its own key; rows whose image could not be scored stay behind.
-    What was interrupted goes on where it was: until all is written and checked, it lies in OUT.part.
+    What was interrupted goes on where it was: until all is written and checked, it is in OUT.part.
     """
     given = dict(locals())
     from curate.exchange.subset import export
@@ -130,7 +130,7 @@ def run(
 
 
 def _notes(result: "ExportResult") -> list[str]:
-    """Return what is to be said beside the counts: rows that stay behind, and what the format says."""
+    """Return what is to be said next to the counts: rows that are kept behind, and what the format says."""
     notes = []
     if result.left_out:
         notes.append(f"{counted(result.left_out, 'row')} left out, whose image could not be scored")

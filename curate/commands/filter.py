@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 MOST_PER_CENT = 100
 MOST_CLASSES = 50  # that a dry run lists
-# What a row is shown for -> what is said of it.
+# What a row is shown for -> what is reported on it.
 WHY = {
     "goes": "would go",
     "worst": "would go, the worst",
@@ -55,7 +55,7 @@ def run(
         ),
     ] = None,
     unlike: Annotated[
-        Texts, typer.Option(metavar="EXAMPLE", help="Drop rows like a KEY or an IMAGE file, likewise.")
+        Texts, typer.Option(metavar="EXAMPLE", help="Drop rows like a KEY or an IMAGE file, too.")
     ] = None,
     keys: Annotated[
         Texts, typer.Option(metavar="FILE", help="Keep the rows whose keys a CSV or table names in a column key.")
@@ -115,9 +115,7 @@ def run(
             help="What such a row is, of rules after it: undecided, or what the bound alone says. [default: undecided]",
         ),
     ] = None,
-    model: Annotated[
-        str | None, options.shared("--model", ": that of the table, for an IMAGE, if it does not ship")
-    ] = None,
+    model: Annotated[str | None, options.shared("--model", ": the table's, for an IMAGE, if it does not ship")] = None,
     embedding: options.Embedding = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
@@ -158,7 +156,7 @@ def run(
 
 
 def filter_notes(result: "Result") -> list[str]:
-    """Return what the rules went by, which asked for more than there was, and whether nothing is left."""
+    """Return what the rules used, which requested more than there was, and whether nothing is left."""
     notes = [_note(note) for note in result.notes]
     return notes if result.kept else [*notes, "no row is left: the subset is empty"]
 
@@ -185,11 +183,13 @@ def _note(note: "Note | FittedApart") -> str:
 
 def _goes_by(note: "GoesBy") -> str:
     becomes = "are undecided" if note.crossing == UNDECIDED else f"are what {note.column} says"
-    text = f"{note.rule} goes by {note.column}, the {'strict' if note.strict else 'lenient'} end of the interval"
+    text = f"{note.rule} uses {note.column}, the {'strict' if note.strict else 'lenient'} end of the interval"
     text += f"; rows whose interval crosses the cut {becomes}"
     if note.views is None or note.coverage is None:
         return text
-    return f"{text}; over {note.views} views: it holds the score of a fresh view with a chance of {note.coverage:.1%}"
+    return (
+        f"{text}; over {note.views} views: it holds the score of a fresh view with a probability of {note.coverage:.1%}"
+    )
 
 
 def _spread(note: "Spread") -> str:

@@ -1,4 +1,4 @@
-"""``curate fit``: a score that is fitted to the heap."""
+"""``curate fit``: a score that is fitted to the dataset."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ def run(
     ] = None,
     model: Annotated[
         str | None,
-        options.shared("--model", ", or timm:NAME: the one that scored the table; found by itself if it ships"),
+        options.shared("--model", ", or timm:NAME: the one that scored the table; found automatically if it ships"),
     ] = None,
     label: Annotated[
         str | None, options.shared("--label", " to learn from, of the table or of --labelled", show_default=True)

@@ -1,4 +1,4 @@
-"""Commands under headings, in the order of a person's work."""
+"""Commands under headings, in the order of a reviewer's work."""
 
 from typing import Any
 

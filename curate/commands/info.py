@@ -43,7 +43,7 @@ def run(
 
 
 def _report(description: "Description") -> None:
-    """First what a person asks, then the columns, and what only a program compares at the end."""
+    """First what a reviewer asks, then the columns, and what only a program compares at the end."""
     facts = dict(description.facts)
     rules = {f"rule {number}": line for number, line in enumerate(rule_lines(facts.pop("policy", [])), 1)}
     lines = _lines({**{name: facts.pop(name) for name in ("rows",) if name in facts}, **rules, **facts})
@@ -92,7 +92,7 @@ def _short(value: object) -> object:
 
 
 def rule_lines(policy: Any) -> list[str]:
-    """Return each rule of a policy as one line, for people; nothing for what is not a policy."""
+    """Return each rule of a policy as one line, for display; nothing for what is not a policy."""
     rules = policy if isinstance(policy, list) else []
     return [_rule_line(rule) for rule in rules if isinstance(rule, dict)]
 

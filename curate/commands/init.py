@@ -71,7 +71,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make a folder of rounds for a table; nothing is asked yet.
+    """Make a folder of rounds for a table; no batch is made yet.
 
     Example:
 

@@ -17,7 +17,7 @@ def run(
         options.shared("--label", "; again for the columns of several annotators", metavar="COLUMN"),
     ] = None,
     labelled: Annotated[
-        Path | None, options.shared("--labelled", ", or a folder of rounds: in place of a column of the table")
+        Path | None, options.shared("--labelled", ", or a folder of rounds: instead of a column of the table")
     ] = None,
     out: Annotated[Path | None, options.written_to("--out", ": the table with what is thought, NAME.parquet")] = None,
     drop_suspected: Annotated[
@@ -26,13 +26,13 @@ def run(
     relabel: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="New column: the suggested label in place of a suspected one.", show_default=False
+            metavar="NAME", help="New column: the suggested label instead of a suspected one.", show_default=False
         ),
     ] = None,
     below: Annotated[float, typer.Option(metavar="X", help="A label of a lower quality is suspected.")] = 0.5,
     review: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Write N rows for a person to judge, for --verdicts.", show_default=False),
+        typer.Option(metavar="N", help="Write N rows for a reviewer to judge, for --verdicts.", show_default=False),
     ] = None,
     verdicts: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""What ``curate labels`` says to people."""
+"""What ``curate labels`` says to annotators."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -41,7 +41,7 @@ def report(result: "LabelsResult", *, asked: bool, below: float) -> None:
             [(one["column"], share_text(one["accuracy"])) for one in shown],
             header=("annotator", "right, by all the others and the images"),
         )
-        _more(line, len(result.annotators) - len(shown), "annotator, surer,", "annotators, surer,")
+        _more(line, len(result.annotators) - len(shown), "annotator, more certain,", "annotators, more certain,")
     shown = result.of_class[:N_CLASSES]
     table(
         [(one["label"], one["rows"], one["suspected"], share_text(one["wrong"])) for one in shown],
@@ -89,7 +89,7 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
     said = ", ".join(f"{n:,} {word}" for word, n in counts.items())
     lines = [f"{sum(counts.values()):,} rows drawn: {said}"]
     if counts["blank"]:
-        lines.append("rows without an answer count as not drawn, which is right if they were left out by chance")
+        lines.append("rows without an answer count as not drawn, which is right if they were left out at random")
     lines.append(f"wrong labels, of all {verdicts.wrong.rows:,} judged: {_readings(verdicts.wrong)}")
     for share, what in (
         (verdicts.suspected, "wrong, of the {n:,} suspected"),

@@ -41,7 +41,7 @@ def method_help(command: str, name: str) -> str:
     lines = [f"{name}: {_about(kind)}", *([kind.paper] if kind.paper else []), ""]
     rows = [(f"{each.name}={each.default}", each.meaning) for each in shown(kind.Settings)]
     wide = max((len(typed) for typed, _ in rows), default=0)
-    lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings of its own.")
+    lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings.")
     lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in rows]
     return "\n".join(
         [

@@ -8,9 +8,9 @@ from curate.commands import options
 from curate.commands.printing import emit, say, show
 
 GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the same words
-    "trio": "small pictures, and where speed counts: one small network that is all in this package; as scores of "
-    "pictures of other domains than it learned from, its columns tell junk, and not much more",
-    "world": "photographs of any kind: it has seen ImageNet, and small pictures as trio does; its embeddings are what "
+    "trio": "small images, and where speed counts: one small network that is all in this package; as scores of "
+    "images of other domains than it learned from, its columns show junk, and not much more",
+    "world": "photographs of any kind: it has seen ImageNet, and small images as trio does; its embeddings are what "
     "scores are fitted on",
 }
 
@@ -23,7 +23,7 @@ def run(
 ) -> None:
     """List the models that ship, or show one model's card.
 
-    The word convert in place of a name makes a checkpoint out of other people's weights; it has a --help of its own.
+    The word convert instead of a name makes a checkpoint out of other annotators' weights; it has its own --help.
 
     Example:
 
@@ -56,7 +56,7 @@ def run(
 
 
 def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
-    """Return what a model gives, on what trunk, in one line."""
+    """Return what a model gives, on what backbone, in one line."""
     from scoring.heads import head_from_json
     from scoring.scorers import main_column
 
@@ -68,7 +68,7 @@ def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
 
 
 def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
-    """Return what a model is good for, and which packages hold its trunks, each installed here or not."""
+    """Return what a model is good for, and which packages hold its backbones, each installed here or not."""
     from scoring.checkpoint import parts_of
     from scoring.errors import InputError
 
@@ -76,7 +76,7 @@ def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
     lines = [f"good for: {good_for}"] if good_for else []
     for part in parts_of(card):
         if part.packaged is None:
-            lines.append(f"trunk {part.name} at {part.size} px: in the checkpoint")
+            lines.append(f"backbone {part.name} at {part.size} px: in the checkpoint")
             continue
         package = part.packaged.package
         try:
@@ -84,7 +84,7 @@ def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
             there = "installed, the very file"
         except InputError as error:
             there = f"not usable: {error}"
-        lines.append(f"trunk {part.name} at {part.size} px: in the package {package}, {there}")
+        lines.append(f"backbone {part.name} at {part.size} px: in the package {package}, {there}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""A command with commands of its own: `curate models NAME`, and `curate models convert FILE`."""
+"""A command with its own commands: `curate models NAME`, and `curate models convert FILE`."""
 
 from collections.abc import Callable
 from typing import Any

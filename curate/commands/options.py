@@ -18,7 +18,7 @@ MEANS: dict[str, str] = {
     "--allow-private-hosts": "Let URLs inside the source lead into private networks",
     "--against": "Another scored table",
     "--apply": "Also write the table with the columns",
-    "--audit": "What people say of a sample",
+    "--audit": "The verdicts on a sample",
     "--batch-size": "Images that go through the model at once",
     "--budget": "How many rows",
     "--classes": "All classes in the order that numbers them: a,b,c, a text file with one a line, or a table",
@@ -30,10 +30,10 @@ MEANS: dict[str, str] = {
     "--discount": "Low quality lowers a row's rank or weight",
     "--dry-run": "Show what would be done; write nothing",
     "--dtype": "Of what is stored: float16 or float32",
-    "--embedding": "Column of your own embeddings, read at unit length in place of the model's",
+    "--embedding": "Your own Column embeddings, read at unit length instead of the model's",
     "--engine": "Where it runs: local, or ray, on a cluster; what is written is the same",
     "--epochs": "Passes over the images",
-    "--fitted": "Apply what was fitted before, in place of fitting",
+    "--fitted": "Apply what was fitted before, instead of fitting",
     "--format": ", ".join(TOOLS),
     "--link": "copy, or hard or symbolic: links to local images, where the format copies them",
     "--gate": "Leave out this share of the lowest quality",
@@ -62,14 +62,14 @@ MEANS: dict[str, str] = {
     "--precision": "auto, fp32 or bf16; auto is bf16 on a GPU, and on a CPU what suits the model",
     "--quality": "Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
     "--quiet": "Nothing on stderr but errors",
-    "--repeats": "How often chance is drawn",
+    "--repeats": "How often probability is drawn",
     "--root": "Where relative paths start",
     "--sample": "Look at N rows, chosen by a hash of their keys",
     "--score": "What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
     "--seed": "The same seed gives the same result",
-    "--seeds": "How many draws, each with a seed of its own",
-    "--set": "A parameter of its own; again for more",
-    "--sheet": "Picture to draw",
+    "--seeds": "How many draws, each with its own seed",
+    "--set": "Its own parameter; again for more",
+    "--sheet": "Image to draw",
     "--source": "What was scored",
     "--stop": "Say stop when this is shown: 'accuracy >= 90%', 'lift <= 1%'; again for more",
     "--strategy": "What picks",
@@ -219,20 +219,23 @@ Scale = Annotated[
     typer.Option("--scale", help="Least share of the area in a standard view.", show_default=False),
 ]
 Jitter = Annotated[
-    float | None, typer.Option("--jitter", help="Chance of colour jitter on a view.", show_default=False)
+    float | None, typer.Option("--jitter", help="Probability of colour jitter on a view.", show_default=False)
 ]
-Gray = Annotated[float | None, typer.Option("--gray", help="Chance of a grey view.", show_default=False)]
-Blur = Annotated[float | None, typer.Option("--blur", help="Chance of blur on a view.", show_default=False)]
+Gray = Annotated[float | None, typer.Option("--gray", help="Probability of a grey view.", show_default=False)]
+Blur = Annotated[float | None, typer.Option("--blur", help="Probability of blur on a view.", show_default=False)]
 BlurSigma = Annotated[
     float | None, typer.Option("--blur-sigma", help="Most blur, in pixels on a side of 224.", show_default=False)
 ]
 Corrupt = Annotated[
-    float | None, typer.Option("--corrupt", help="Chance of noise, and of a grey box, on a view.", show_default=False)
+    float | None,
+    typer.Option("--corrupt", help="Probability of noise, and of a grey box, on a view.", show_default=False),
 ]
 Damage = Annotated[
     float | None,
     typer.Option(
-        "--damage", help="Chance that little is left of a view: dark, blank, blurred, tiny, ...", show_default=False
+        "--damage",
+        help="Probability that little is left of a view: dark, blank, blurred, tiny, ...",
+        show_default=False,
     ),
 ]
 Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]

@@ -1,4 +1,4 @@
-"""``curate plot``: a picture of a table for papers, and the numbers behind it."""
+"""``curate plot``: an image of a table for papers, and the numbers behind it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +46,7 @@ def run(
         list[Path] | None,
         options.shared("--subset", ": its subset or receipt; again for more"),
     ] = None,
-    title: Annotated[str, typer.Option(help="Over the picture; papers say it beneath.", show_default=False)] = "",
+    title: Annotated[str, typer.Option(help="Over the image; papers say it beneath.", show_default=False)] = "",
     width: Annotated[float, typer.Option(help="In mm: a column of a journal has 89, its page 183.")] = 89.0,
     folds: Annotated[int, typer.Option(help="Of the linear classifier's cross-validation.")] = 5,
     repeats: Annotated[
@@ -58,7 +58,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Draw a picture of a table, for papers.
+    """Draw an image of a table, for papers.
 
     Example:
 
@@ -75,7 +75,7 @@ def run(
     {kinds}
 
     All have one style, which colour-blind readers can read, and the text of an SVG stays text. The same input gives
-    the same bytes. --json prints the numbers behind a picture, with or without -o. Accuracies are those of
+    the same bytes. --json prints the numbers behind an image, with or without -o. Accuracies are those of
     `curate evaluate`, on the same rows and with the same resamples.
     """
     given = dict(locals())
@@ -91,7 +91,7 @@ def run(
     if json_:
         emit(found.to_json())
     if out is not None:
-        said(f"picture: {out}")
+        said(f"image: {out}")
 
 
 def _kinds() -> str:

@@ -1,4 +1,4 @@
-"""How commands talk to people: what was asked for on stdout, notes on stderr."""
+"""How commands talk to annotators: what was requested on stdout, notes on stderr."""
 
 import io
 import json
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from curate.policies.result import Result
 
 DRY_RUN = "dry run: nothing was written"
-EXIT_FOUND = 3  # what a gate was to look for is there; everything that was asked for is written all the same
+EXIT_FOUND = 3  # what a gate was to look for is there; everything that was requested is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
 UNSAID = 80  # columns of a terminal that says it has none, as one of a container or a script may
 
 
 def say(text: str) -> None:
-    """Print a note for people, on stderr."""
+    """Print a note for display, on stderr."""
     typer.echo(one_line(text), err=True)
 
 
 def show(text: str) -> None:
-    """Print a line of what was asked for, on stdout."""
+    """Print a line of what was requested, on stdout."""
     typer.echo(one_line(text))
 
 
@@ -37,7 +37,7 @@ def emit(value: Any) -> None:
 
 
 def check_report(out: Path | None, *, overwrite: bool = False) -> None:
-    """Refuse a report's name that is no ``.json``, that is taken, or whose folder is not there: before the work."""
+    """Refuse a report's name that is no ``.json``, that is taken, or whose folder is missing: before the work."""
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
@@ -58,7 +58,7 @@ def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
 
 
 def say_files(result: "Result", *, dry_run: bool) -> None:
-    """Print where the files of a policy lie, or, on stderr, that there are none."""
+    """Print where the files of a policy lie, or, on stderr, that it is absent."""
     if dry_run:
         say(DRY_RUN)
     for name, path in result.paths().items():
@@ -67,12 +67,12 @@ def say_files(result: "Result", *, dry_run: bool) -> None:
 
 
 def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
-    """Print rows as aligned columns for people, on stderr; see ``show_table``."""
+    """Print rows as aligned columns for display, on stderr; see ``show_table``."""
     _print_table(sys.stderr, rows, header, right)
 
 
 def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
-    """Print rows as aligned columns of what was asked for, on stdout.
+    """Print rows as aligned columns of what was requested, on stdout.
 
     Args:
         rows: values, turned into text; counts get thousands separators.
@@ -86,7 +86,7 @@ def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right
     """Print a table as several of some columns each where the terminal is narrow, so that no name or cell is broken.
 
     Args:
-        rows: text; the first column stands in every part.
+        rows: text; the first column is in every part.
         header: titles of the columns.
         right: the column that is set to the right, of each part.
     """
@@ -114,7 +114,7 @@ def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table:
 
 
 def printers(*, asked: bool) -> tuple[Callable[[str], None], Callable[..., None]]:
-    """Return what prints a line and a table: on stdout where they are what was asked for, as of a dry run."""
+    """Return what prints a line and a table: on stdout where they are what was requested, as of a dry run."""
     return (show, show_table) if asked else (say, say_table)
 
 
@@ -151,7 +151,7 @@ def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) ->
 
     Args:
         titles: the first column, which every table has, with its header.
-        columns: the others, each with its header. One that is too wide by itself stands alone.
+        columns: the others, each with its header. One that is too wide on its own stands alone.
     """
     from rich.cells import cell_len
 

@@ -106,7 +106,7 @@ class TrainBar(Bar):
         self._first: int | None = None
 
     def update(self, progress: "Progress") -> None:
-        """Show where the run is; a new kind of warning gets a line of its own."""
+        """Show where the run is; a new kind of warning gets its own line."""
         measured = ", ".join(f"{name} {value:.4g}" for name, value in progress.measures.items())
         speed = f"{progress.images_per_second:,.0f} images/s"
         if self._first is None:

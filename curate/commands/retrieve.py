@@ -18,7 +18,7 @@ def run(
     ],
     out: Annotated[Path | None, options.shared("--out", ": the answers, NAME.parquet, .csv or .jsonl")] = None,
     table_rows: Annotated[
-        Path | None, typer.Option(help="What became of every row of the table, likewise.", show_default=False)
+        Path | None, typer.Option(help="What became of every row of the table, too.", show_default=False)
     ] = None,
     top: Annotated[
         int | None, options.shared("--top", ": rows of each query, by cosine. [default: 10, or all inside]")
@@ -27,7 +27,8 @@ def run(
         float | None,
         typer.Option(
             metavar="CHANCE",
-            help="Give all rows in the region that holds what a query shows with this chance: more where it is unsure.",
+            help="Give all rows in the region that holds what a query shows with this probability: more where it "
+            "is unsure.",
             show_default=False,
         ),
     ] = None,
@@ -35,7 +36,8 @@ def run(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Classes on which these regions are calibrated: the chance is that of a row of the query's class.",
+            help="Classes on which these regions are calibrated: the probability is that of a row of the query's "
+            "class.",
             show_default=False,
             autocompletion=columns,
         ),
@@ -50,7 +52,7 @@ def run(
     ] = None,
     clean: Annotated[
         str | None,
-        typer.Option(metavar="CUT", help="Do not find rows less certain than that, likewise.", show_default=False),
+        typer.Option(metavar="CUT", help="Do not find rows less certain than that, too.", show_default=False),
     ] = None,
     certainty: Annotated[
         str | None,
@@ -63,7 +65,7 @@ def run(
         ),
     ] = None,
     model: Annotated[
-        str | None, options.shared("--model", ", for images: that of the table, or what curate fit made of it")
+        str | None, options.shared("--model", ", for images: the table's, or what curate fit made of it")
     ] = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,

@@ -1,4 +1,4 @@
-"""What is said of rounds of labelling: of their state, of labels that came back, of batches chosen again."""
+"""What is reported on rounds of labelling: of their state, of labels that came back, of batches chosen again."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
     from curate.rounds.status import Status
     from curate.rounds.verify import RoundCheck
-    from curate.rounds.worth.anytime import Foretold, PairLift
+    from curate.rounds.worth.anytime import PairLift, Prequential
     from curate.rounds.worth.lift import ArmLift
     from curate.rounds.worth.rules import RuleCheck
     from curate.rounds.worth.stopping import Advice
@@ -20,12 +20,12 @@ N_KEYS = 5  # of answers that were replaced
 
 
 def lift_words(lift: "ArmLift") -> str:
-    """Return what the strategy is worth over random labels, or what is missing to tell."""
+    """Return how good the strategy is over random labels, or what is missing to determine."""
     from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT
 
     if lift.strategy is None or lift.control is None or lift.low is None or lift.high is None:
         return (
-            f"not enough yet to tell the lift over random: {counted(lift.n, 'control label')} of at least "
+            f"not enough yet to determine the lift over random: {counted(lift.n, 'control label')} of at least "
             f"{LEAST_CONTROL}, {counted(lift.n_held_out, 'held-out label')} of at least {LEAST_HELD_OUT}"
         )
     text = (
@@ -38,8 +38,8 @@ def lift_words(lift: "ArmLift") -> str:
     if lift.high < 0:
         return f"{text}; random beats the strategy"
     if lift.needed is not None and lift.needed <= 1000 * lift.n:
-        return f"{text}; not enough yet to tell: about {lift.needed:,} control labels if the difference stays"
-    return f"{text}; not enough yet to tell{'; more held-out rows are needed' if lift.few_held_out else ''}"
+        return f"{text}; not enough yet to determine: about {lift.needed:,} control labels if the difference stays"
+    return f"{text}; not enough yet to determine{'; more held-out rows are needed' if lift.few_held_out else ''}"
 
 
 def pair_lift_words(lift: "PairLift") -> str:
@@ -52,7 +52,7 @@ def pair_lift_words(lift: "PairLift") -> str:
     )
 
 
-def foretold_words(found: "Foretold") -> str:
+def prequential_words(found: "Prequential") -> str:
     """Return how often models were right on random images before they knew their labels."""
     return (
         f"{counted(found.n, 'image')} drawn at random, predicted before the label came: {found.right / found.n:.1%} "
@@ -62,7 +62,7 @@ def foretold_words(found: "Foretold") -> str:
 
 
 def rule_words(rule: "RuleCheck") -> str:
-    """Return what a rule for stopping went by, and what it lacks."""
+    """Return what a rule for stopping used, and what it lacks."""
     if rule.why == "too few labels":
         return "nothing is measured yet: it needs labels of held-out images" + (
             ", and of images drawn at random" if rule.measure == "lift" else ""
@@ -85,7 +85,7 @@ def _measured(value: float | None, points: bool) -> str:
     return f"{100 * value:+.1f} points" if points else f"{value:.1%}"
 
 
-SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stopping: what it went by
+SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stopping: what it used
     "stabilising predictions": lambda seen: (
         f"successive models agree with kappa {', '.join(f'{value:.3f}' for value in seen['kappas'])}; "
         f"{seen['stable']} counts as stable"
@@ -102,22 +102,23 @@ SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stop
 
 
 def advice_words(advice: "Advice") -> str:
-    """Return what a criterion for stopping went by."""
+    """Return what a criterion for stopping used."""
     if "needed" not in advice.seen:
         return SEEN[advice.name](advice.seen)
     if advice.seen["needed"] == 1:
-        return "needs a model, there is none"
+        return "needs a model, none is given"
     return f"needs {advice.seen['needed']} models, there are {advice.seen['models']}"
 
 
 def status_notes(found: "Status") -> list[str]:
-    """Return what cannot be told yet, and why."""
+    """Return what cannot be determined yet, and why."""
     notes = []
     if not found.rounds:
-        notes.append(f"nothing was asked yet; make a batch with `curate round next {found.path}`")
+        notes.append(f"no batch was made yet; make a batch with `curate round next {found.path}`")
     if not found.blind:
         notes.append(
-            "made by an earlier version, whose models knew the embeddings (no labels) of held-out images: what is said "
+            "made by an earlier version, whose models knew the embeddings (no labels) of held-out images: what "
+            "is reported "
             "of every look holds but for that"
         )
     held_out, labelled = found.held_out
@@ -142,7 +143,7 @@ def import_notes(found: "ImportResult") -> list[str]:
 
     notes = []
     if found.earlier is not None:
-        rest = "nothing was counted twice" if found.written is None else "only images asked since then count"
+        rest = "nothing was counted twice" if found.written is None else "only images requested since then count"
         notes.append(f"this file was imported already, as {found.earlier}: {rest}")
     if found.rest_skipped is not None:
         one, many = (f"{words} without a label" for words in ("image", "images"))

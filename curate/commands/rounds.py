@@ -28,7 +28,7 @@ Example:
 
 init holds out random images, on which every round is measured, and fixes the strategy. next fits a linear
 probe on the labels so far, picks the next batch and writes it for the annotators: the first one
-holds the held-out images too. A share of each batch is drawn at random, so that status can tell what
+holds the held-out images too. A share of each batch is drawn at random, so that status can report what
 the strategy is worth on your own images. simulate replays strategies on a table whose labels are all
 known; plot draws either. One small folder a round; nothing in it is ever replaced.
 """
@@ -84,14 +84,16 @@ def import_(
     name: Annotated[
         str | None, typer.Option(help="Column or field of the labels, where there are several.", show_default=False)
     ] = None,
-    annotator: Annotated[str | None, typer.Option(help="Who made labels that name nobody.", show_default=False)] = None,
+    annotator: Annotated[
+        str | None, typer.Option(help="Who made labels that name no annotator.", show_default=False)
+    ] = None,
     skip_rest: Annotated[
         bool, typer.Option("--skip-rest", help="Images of the batch still without a label count as skipped.")
     ] = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Take labels back, check them, and keep them beside the round.
+    """Take labels back, check them, and keep them next to the round.
 
     Example:
 
@@ -166,7 +168,7 @@ def plot_(
     if json_:
         emit({"picture": str(out)})
     elif not quiet:
-        say(f"picture: {out}")
+        say(f"image: {out}")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -24,7 +24,7 @@ def run(
     until: Annotated[str | None, typer.Option(metavar="STEP", help="Stop after this step.", show_default=False)] = None,
     again: Annotated[
         str | None,
-        typer.Option(metavar="STEP", help="Do this step anew, and what follows from it.", show_default=False),
+        typer.Option(metavar="STEP", help="Do this step again, and what follows from it.", show_default=False),
     ] = None,
     dry_run: options.DryRun = False,
     json_: options.Json = False,
@@ -49,7 +49,7 @@ def run(
         run = "filter"
         keep-top = "80%"
 
-    Each writes curated/STEP.parquet, beside the file (folder = "..." names another folder). What is up to date is
+    Each writes curated/STEP.parquet, next to the file (folder = "..." names another folder). What is up to date is
     not done again: a step is, while its options and the files that it read and wrote are as they were. A run that was
     killed goes on where it stopped. At the end pipeline.receipt.json says all that was done, which `curate verify`
     checks, and pipeline.png draws how many rows each step left, and why the others went. --dry-run shows the same
@@ -70,7 +70,7 @@ def run(
     if result.code:
         stopped = result.steps[-1].name
         if result.code < KILLED:
-            say(f"stopped at step {stopped}; mend it and repeat the command, or do it anew with --again {stopped}")
+            say(f"stopped at step {stopped}; mend it and repeat the command, or do it again with --again {stopped}")
         raise typer.Exit(result.code)
 
 

@@ -33,7 +33,7 @@ def run(
     weights: Annotated[
         Path | None,
         typer.Option(
-            help="A .safetensors file with the weights of --model timm:NAME, in place of the published ones.",
+            help="A .safetensors file with the weights of --model timm:NAME, instead of the published ones.",
             show_default=False,
         ),
     ] = None,
@@ -70,11 +70,12 @@ def run(
         ),
     ] = 0,
     fit: Annotated[
-        bool, typer.Option("--fit/--no-fit", help="End with scores fitted to the heap: unc_fitted and what it is of.")
+        bool,
+        typer.Option("--fit/--no-fit", help="End with scores fitted to the dataset: unc_fitted and what it is of."),
     ] = True,
     quality: Annotated[
         bool,
-        typer.Option(" /--no-quality", help="Leave out picture quality: the columns quality_*.", show_default=False),
+        typer.Option(" /--no-quality", help="Leave out image quality: the columns quality_*.", show_default=False),
     ] = True,
     embedding: Annotated[
         bool, typer.Option(" /--no-embedding", help="Leave out the embeddings.", show_default=False)
@@ -127,7 +128,7 @@ def run(
 ) -> None:
     """Score every image: kappa (certainty), embedding, hashes, status.
 
-    Every image is a row of the table; one that cannot be read has a status and an error in place of scores.
+    Every image is a row of the table; one that cannot be read has a status and an error instead of scores.
     Killed, the run goes on where it stopped when you repeat the command. Nothing in the source is changed.
 
     Example:

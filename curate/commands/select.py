@@ -105,9 +105,9 @@ def run(
         curate select /nfs/scores --budget 1% --strategy prob-cover -o /nfs/batch.parquet --engine ray --address auto
 
     auto covers the images first and, once there are labels, goes where classes meet; it needs embeddings, and no
-    choice of a regime. Labelled rows are never picked again, and picks keep away from them. Strategies that go by
+    choice of a regime. Labelled rows are never picked again, and picks keep away from them. Strategies that use
     class probabilities need labels: a linear probe is fitted on the embeddings. small-loss is for labels some of
-    which are wrong: it picks rows whose label other rows bear out, by probes or by --holdout-loss. The same rows are
+    which are wrong: it picks rows whose label other rows confirm, by probes or by --holdout-loss. The same rows are
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
@@ -134,12 +134,12 @@ def run(
 
 
 def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
-    """Mistakes about the picture, before the work."""
+    """Mistakes about the image, before the work."""
     from curate.display.style import check_chart
     from scoring.errors import InputError
 
     if dry_run:
-        raise InputError("--plot writes a picture, and --dry-run writes nothing; leave one of them out")
+        raise InputError("--plot writes an image, and --dry-run writes nothing; leave one of them out")
     check_chart(plot, overwrite=overwrite)
 
 
@@ -170,7 +170,7 @@ def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:
             line(f"would pick: {each['rank']}. {each['key']}")
     say_files(result, dry_run=dry_run)
     if plot is not None:
-        say(f"picture: {plot}")
+        say(f"image: {plot}")
 
 
 def _span(gains: list[float | None]) -> str:

@@ -32,7 +32,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    label: Annotated[str | None, options.shared("--label", ", to try scores against luck")] = None,
+    label: Annotated[str | None, options.shared("--label", ", to try scores against chance level")] = None,
     labelled: options.Labelled = None,
     label_from_folder: options.LabelFromFolder = False,
     source: options.Source = None,
@@ -43,7 +43,7 @@ def run(
     model: Annotated[str | None, options.shared("--model", "; by default the one that scored the table")] = None,
     device: options.Device = "auto",
     sample: Annotated[int | None, options.shared("--sample", ", to predict labels on")] = None,
-    repeats: Annotated[int, options.shared("--repeats", ", of what labels tell", show_default=True)] = 1000,
+    repeats: Annotated[int, options.shared("--repeats", ", of what labels show", show_default=True)] = 1000,
     seed: options.Seed = 0,
     plot: Annotated[
         Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")
@@ -57,8 +57,8 @@ def run(
 
     Blur, noise, zoom, a grey box, recompression and darkness must make every score less certain, the more the
     stronger. A copy must make an image less unique. Batches, order, company, device, engine and precision must change
-    no score beyond a stated tolerance. With labels, a score must tell more than luck. X is what does not hold, and
-    then the exit code is 1; ? is what so few images cannot tell.
+    no score beyond a stated tolerance. With labels, a score must show more than coincidence level. X is what does not
+    hold, and then the exit code is 1; ? is what so few images cannot determine.
 
     Example:
 
@@ -70,7 +70,7 @@ def run(
     given = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.display.style import check_chart, save_chart
-    from curate.trial.run import selftest
+    from curate.selftests.run import selftest
 
     check_report(out, overwrite=overwrite)
     if plot is not None:

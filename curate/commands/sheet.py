@@ -1,4 +1,4 @@
-"""``curate sheet``: a picture of the most and the least certain images."""
+"""``curate sheet``: an image of the most and the least certain images."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from curate.commands.printing import emit, say
 
 def run(
     table: options.Table,
-    out: Annotated[Path, options.shared("--out", ": the picture, NAME.png")],
+    out: Annotated[Path, options.shared("--out", ": the image, NAME.png")],
     source: options.Source = None,
     root: options.SourceRoot = None,
     key: options.SourceKey = None,
@@ -25,9 +25,9 @@ def run(
         str | None,
         options.shared("--column", " to sort by; by default unc_fitted, else that of the model's own method"),
     ] = None,
-    top: Annotated[int, options.shared("--top", ": pictures", min=0, show_default=True)] = 30,
-    bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,
-    columns: Annotated[int, typer.Option(min=1, max=100, help="Pictures a row.")] = 10,
+    top: Annotated[int, options.shared("--top", ": images", min=0, show_default=True)] = 30,
+    bottom: Annotated[int, typer.Option(min=0, help="Images with the lowest values.")] = 30,
+    columns: Annotated[int, typer.Option(min=1, max=100, help="Images a row.")] = 10,
     decisions: Annotated[
         Path | None,
         typer.Option(
@@ -65,7 +65,7 @@ def run(
 
 
 def how_to_show(picture: Path, environment: Mapping[str, str]) -> str | None:
-    """Return the command line that shows a picture in the terminal that one sits at; None where none is known."""
+    """Return the command line that shows an image in the terminal that one sits at; None where none is known."""
     by_program = {"iTerm.app": "imgcat", "WezTerm": "wezterm imgcat", "ghostty": "kitten icat"}
     program = by_program.get(environment.get("TERM_PROGRAM", ""))
     if "KITTY_WINDOW_ID" in environment:

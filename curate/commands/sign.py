@@ -1,4 +1,4 @@
-"""``curate sign``: a signature beside a receipt, by a key of the user's own."""
+"""``curate sign``: a signature next to a receipt, by a key of the user's own."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Sign a receipt with a key of your own, in a file beside it.
+    """Sign a receipt with your own key, in a file next to it.
 
     Example:
 
@@ -36,7 +36,7 @@ def run(
         curate verify kept.receipt.json --signed-by anna.pub
 
     `ssh-keygen -t ed25519 -f anna` makes the keys anna and anna.pub. The receipt holds the digests of all that was
-    read and written, so its signature stands for all of that.
+    read and written, so its signature represents all of that.
     """
     from curate.lineage.sign import sign
 

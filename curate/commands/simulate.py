@@ -20,7 +20,7 @@ def run(
         list[str], options.shared("--budget", " to label by the end of each round, ascending: 10,20,40", metavar="ROWS")
     ],
     strategy: Annotated[
-        list[str] | None, options.shared("--strategy", ", beside random; may be repeated. [default: auto]")
+        list[str] | None, options.shared("--strategy", ", next to random; may be repeated. [default: auto]")
     ] = None,
     seeds: Annotated[int, options.shared("--seeds", ": runs of each strategy", show_default=True)] = 5,
     test: Annotated[float, options.shared("--test", ", of the images", metavar="SHARE", show_default=True)] = 0.2,
@@ -29,7 +29,7 @@ def run(
         typer.Option(help="Column with what annotators say; accuracy is still against --label.", show_default=False),
     ] = None,
     no_calibration: Annotated[
-        bool, typer.Option("--no-calibration", help="Leave the probe's chances as they are (faster).")
+        bool, typer.Option("--no-calibration", help="Leave the probe's probabilities as they are (faster).")
     ] = False,
     holdout: Annotated[
         str | None,
@@ -41,7 +41,7 @@ def run(
         str, options.shared("--confidence", ", of all rounds at once", metavar="SHARE", show_default=True)
     ] = "95%",
     stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
-    out: Annotated[Path | None, options.shared("--out", ": results, such as results.json; a CSV beside it")] = None,
+    out: Annotated[Path | None, options.shared("--out", ": results, such as results.json; a CSV next to it")] = None,
     plot: Annotated[Path | None, options.shared("--plot")] = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -56,7 +56,7 @@ def run(
 
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625). Then what rounds
-    would have told from so few held-out images: whether the intervals held, and where --stop would have stopped.
+    would have separated from so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
     given = dict(locals())
     from curate.display.style import check_chart
@@ -83,7 +83,7 @@ def run(
         from curate.simulation.plot import plot_simulation
 
         plot_simulation(found, plot, overwrite=overwrite)
-        line(f"picture: {plot}")
+        line(f"image: {plot}")
 
 
 def _report(found: "Simulation") -> None:
@@ -99,7 +99,7 @@ def _report_looks(found: "Simulation") -> None:
     runs = len(next(iter(found.curves.values())).seeds)
     show(
         f"each run holds out {found.facts['holdout']:,} of the images measured on; of {runs:,} runs those in which the "
-        f"interval held the truth in every round: that of every look, and the exact one of each round alone ({share})"
+        f"interval held the truth in every round: every look's, and the exact one of each round alone ({share})"
     )
     rows = []
     for name, one in found.watched.items():

@@ -60,9 +60,9 @@ def run(
         curate split scores.parquet --side fit=90% --side dev=10% --no-duplicates --dry-run
         curate filter split.parquet --where 'split == "train"' -o train.parquet
 
-    The hash of its key decides where a row goes: it keeps its side when others come or go, and the shares hold as
-    chance has it. With --per or --exact they hold to within a row, and rows near a cut may move when the table grows.
-    Rows that are copies, or the same in --group, stay together. Writes split.parquet (the table with a column
+    The hash of its key decides where a row is dropped: it keeps its side when others come or go, and the shares hold as
+    probability has it. With --per or --exact they hold to within a row, and rows near a cut may move when the table
+    grows. Rows that are copies, or the same in --group, stay together. Writes split.parquet (the table with a column
     split), split.decisions.parquet (every row, and why) and split.receipt.json, which `curate verify` checks.
     """
     from curate.policies.dedup.request import finders_in_order
@@ -83,7 +83,7 @@ def _report(result: "SplitResult", dry_run: bool) -> None:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]
     rows += [
-        (name, n, f"{n / max(1, result.kept):.2%}, asked {result.shares[name] * 100:.4g}%")
+        (name, n, f"{n / max(1, result.kept):.2%}, requested {result.shares[name] * 100:.4g}%")
         for name, n in result.sides.items()
     ]
     rows += [("failed", n, status) for status, n in result.failed_by.items()]

@@ -8,9 +8,9 @@ from curate.commands import options
 from curate.commands.printing import EXIT_FOUND, emit, show, show_table
 from curate.commands.round_words import (
     advice_words,
-    foretold_words,
     lift_words,
     pair_lift_words,
+    prequential_words,
     rule_words,
     status_notes,
 )
@@ -31,7 +31,7 @@ def run(
     ] = False,
     json_: options.Json = False,
 ) -> None:
-    """Tell how good it is by now, and whether to stop.
+    """Report how good it is by now, and whether to stop.
 
     Example:
 
@@ -45,7 +45,7 @@ def run(
 
     found = round_status(folder, table=table, no_lift=no_lift, stop=stop)
     if fail_unless_stop and found.stop is None:
-        raise InputError("--fail-unless-stop goes by --stop rules, and there is none; add --stop 'accuracy >= 90%'")
+        raise InputError("--fail-unless-stop uses --stop rules, and none is given; add --stop 'accuracy >= 90%'")
     if json_:
         emit(_status_json(found))
     else:
@@ -55,7 +55,7 @@ def run(
 
 
 def _status_json(found: "Status") -> dict[str, Any]:
-    """Facts, and beside them what is said of them."""
+    """Facts, and next to them what is reported on them."""
     facts = found.to_json()
     for facts_of, advice in zip(facts["advice"], found.advice, strict=True):
         facts_of["text"] = advice_words(advice)
@@ -63,8 +63,8 @@ def _status_json(found: "Status") -> dict[str, Any]:
         facts["lift"]["text"] = lift_words(found.lift)
     if found.pair_lift is not None:
         facts["pair_lift"]["text"] = pair_lift_words(found.pair_lift)
-    if found.foretold is not None:
-        facts["foretold"]["text"] = foretold_words(found.foretold)
+    if found.prequential is not None:
+        facts["prequential"]["text"] = prequential_words(found.prequential)
     for facts_of, rule in zip(facts["rules"], found.rules, strict=True):
         facts_of["text"] = rule_words(rule)
     return {**facts, "notes": status_notes(found)}
@@ -74,7 +74,7 @@ def _show_status(found: "Status") -> None:
     for line in found.changed:
         show(f"CHANGED: {line}")
     counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
-    show(f"{found.path}: {counted(found.rounds, 'round')}, {counted(found.asked, 'image')} asked: {counts}")
+    show(f"{found.path}: {counted(found.rounds, 'round')}, {counted(found.asked, 'image')} requested: {counts}")
     show(f"with a class: {found.held_out[1]:,} of {counted(found.held_out[0], 'held-out image')}")
     if found.classes:
         most_first = sorted(found.classes.items(), key=lambda one: one[1], reverse=True)
@@ -91,17 +91,17 @@ def _show_status(found: "Status") -> None:
         more = ", ..." if len(found.tied) < found.counts["tied"] else ""
         show(f"tied, and without a class: {', '.join(found.tied)}{more}")
     _show_curve(found)
-    if found.foretold is not None:
-        show(foretold_words(found.foretold))
+    if found.prequential is not None:
+        show(prequential_words(found.prequential))
     if found.pair_lift is not None:
         show(pair_lift_words(found.pair_lift))
     if found.lift is not None:
         show(lift_words(found.lift))
     for one in found.advice:
-        mark = "cannot tell" if one.reached is None else "STOP" if one.reached else "go on"
+        mark = "cannot determine" if one.reached is None else "STOP" if one.reached else "go on"
         show(f"{one.name}: {mark} ({advice_words(one)})")
     for rule in found.rules:
-        mark = "cannot tell" if rule.reached is None else "STOP" if rule.reached else "go on"
+        mark = "cannot determine" if rule.reached is None else "STOP" if rule.reached else "go on"
         show(f"{rule.rule}: {mark} ({rule_words(rule)})")
     for note in status_notes(found):
         show(note)

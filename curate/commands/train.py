@@ -84,7 +84,7 @@ def run(
 ) -> None:
     """Train a model, or a head on a model that you trust.
 
-    A method has settings of its own (--set): curate train METHOD --help shows them, and the method's paper. What you
+    A method has its own settings (--set): curate train METHOD --help shows them, and the method's paper. What you
     leave out is as in that paper. Killed, the run goes on when you repeat the command, from a state of at most a minute
     before. For small images or a CPU, start from a backbone that learned from labels.
 

@@ -1,4 +1,4 @@
-"""``curate verify``: derive a subset, or the batches of rounds, again from what is noted beside them."""
+"""``curate verify``: derive a subset, or the batches of rounds, again from what is noted next to them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,8 @@ def run(
         Path,
         typer.Argument(
             parser=options.given_table,
-            help="NAME.receipt.json or NAME.parquet, with subset and decisions beside it, here or in a store; a folder "
+            help="NAME.receipt.json or NAME.parquet, with subset and decisions next to it, here or in a store; a "
+            "folder "
             "of rounds; a fitted model; a calibration; or what curate run wrote.",
         ),
     ],
@@ -124,7 +125,7 @@ def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], Non
             result.fit,
             "what is fitted again is not what the model keeps: another processor or version differs in last digits",
         ),
-        (result.applied is not False, "the table that was written beside it has other bytes now"),
+        (result.applied is not False, "the table that was written next to it has other bytes now"),
     ):
         if not same:
             line(what)
@@ -177,5 +178,5 @@ def _rounds(folder: Path, number: int | None, table: Path | None, json_: bool, l
     for text in result.problems:
         line(text)
     if not result.rounds:
-        line(f"{folder}: nothing was asked yet, so there is nothing to compare")
+        line(f"{folder}: no batch was made yet, so there is nothing to compare")
     return result.identical

@@ -1,4 +1,4 @@
-"""What is said of a subset that was derived again: each difference in a sentence."""
+"""What is reported on a subset that was derived again: each difference in a sentence."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ FINDINGS = {
         "{0.what} is not the file that was read then: what the rules read of it is the same, and other bytes differ; "
         "if another file of the same rows is meant, name it with --table"
     ),
-    "other bytes beside": (
+    "other bytes next to": (
         "{0.what} is not the file that was read then: what the rules read of it is the same, and other bytes differ"
     ),
     "rewritten": "{0.what} is another file than was read then, with the same rows as far as the rules read them",
@@ -47,7 +47,7 @@ FINDINGS = {
         "checked are the rows, the rules and what was written; not the receipt itself, nor columns that no rule read"
     ),
     "forged": "{0.what}",
-    "other chances": "{0.what}",
+    "other probabilities": "{0.what}",
     "other rules": (
         "all that was read and written is as the receipt says, and its rules decide otherwise: they are not those of "
         "then, or another version or processor decides by them"
@@ -70,7 +70,7 @@ def finding_words(each: "Finding") -> str:
 
 
 def lines_of(result: "Verification") -> dict[str, list[str]]:
-    """Return what is said of a verification: ``notes``, and the first rows that are ``different``."""
+    """Return what is reported on a verification: ``notes``, and the first rows that are ``different``."""
     return {
         "notes": [finding_words(each) for each in result.notes],
         "different": [difference_words(each) for each in result.different],
@@ -78,7 +78,7 @@ def lines_of(result: "Verification") -> dict[str, list[str]]:
 
 
 def proof_lines(proof: "Proof") -> list[str]:
-    """Return everything that is said of a subset: what differs, step by step, then the pixels, and the sum of it."""
+    """Return the report on a subset: what differs, step by step, then the pixels, and the total."""
     several = bool(proof.earlier)
     lines = [f"signed by {proof.signed_by}"] if proof.signed_by else []
     named = [(proof.receipt, proof), *((step.receipt, step.verification) for step in proof.earlier)]

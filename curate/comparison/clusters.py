@@ -1,4 +1,4 @@
-"""Clusters of the rows of two tables together, and how much of each table lies in them."""
+"""Clusters of the rows of two tables together, and how much of each table is in them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,8 @@ def cluster_shares(
         samples: both, for the numbers of their rows.
         items: of both.
         k: clusters; fewer where items are few.
-        repeats: deals of the permutation test.
-        seed: of clusters and deals.
+        repeats: permutations of the permutation test.
+        seed: of clusters and permutations.
     """
     counts = items.counts
     rows = items.vectors - items.vectors.mean(0, dtype=np.float64).astype(np.float32)

@@ -22,11 +22,11 @@ from scoring.metrics.two_sample import (
     units,
 )
 
-OF_ONE_ROW = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or picture a row
+OF_ONE_ROW = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or image a row
 MOST_VALUES = 10_000
 N_MOVED = 3
-DEALS_A_COLUMN = 40  # at least, so that one column of many can be told from chance
-ENOUGH = 50  # deals that reach a distance, after which its p is known well enough
+PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be separated from probability
+ENOUGH = 50  # permutations that reach a distance, after which its p is known well enough
 NO_VALUE = "no value"
 
 
@@ -36,7 +36,7 @@ def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
     Args:
         first: type in one table.
         second: type in the other.
-        classes: whether numbers stand for classes.
+        classes: whether numbers represent classes.
     """
     kinds = {is_number(kind) or pa.types.is_temporal(kind) for kind in (first, second)}
     if not all(is_plain(kind) for kind in (first, second)):
@@ -47,7 +47,7 @@ def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
 
 
 def names_rows(parts: Sequence[pa.Array]) -> str:
-    """Return why values that tell rows and not kinds of rows are not compared; empty where they are."""
+    """Return why values that show rows and not kinds of rows are not compared; empty where they are."""
     for part in parts:
         n = pc.count_distinct(part).as_py()
         if 2 * n > len(part):
@@ -70,12 +70,12 @@ def shifts(
         samples: of both tables.
         names: columns that both have.
         content: what each row of both shows.
-        label: column whose numbers stand for classes.
-        repeats: deals of a permutation test, at least.
-        seed: of the deals.
+        label: column whose numbers represent classes.
+        repeats: permutations of a permutation test, at least.
+        seed: of the permutations.
     """
     is_b = np.repeat([False, True], [len(each) for each in samples])
-    repeats = max(repeats, DEALS_A_COLUMN * len(names))
+    repeats = max(repeats, PERMUTATIONS_A_COLUMN * len(names))
     found, left_out = [], {}
     for name in names:
         parts = [plain(each.columns[name].combine_chunks()) for each in samples]

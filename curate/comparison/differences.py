@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from curate.tables.ranges import FittedRange, Outside
 from scoring.metrics import Interval
 
-SIGNIFICANT = 0.05  # p values, adjusted for how many were asked, up to which a difference is called one
+SIGNIFICANT = 0.05  # p values, adjusted for how many were requested, up to which a difference is called one
 NUMBERS, VALUES = "numbers", "values"
 
 
@@ -47,13 +47,13 @@ class ColumnShift:
 
 @dataclass(frozen=True)
 class LeftRange:
-    """Rows of one of the tables that lie outside the range that chances of bad were fitted on.
+    """Rows of one of the tables that lie outside the range that probabilities of bad were fitted on.
 
     Attributes:
         table: 0 for the first, 1 for the second.
         fitted: the range, and the column it is of.
         outside: rows of the sample with a score, and those outside.
-        p: chance of as many, if these rows and those that were judged are drawn alike.
+        p: probability of as many, if these rows and those that were judged are drawn alike.
     """
 
     table: int
@@ -69,10 +69,10 @@ class EmbeddingShift:
     Attributes:
         rows: of either table that are compared.
         shared: distinct images that both samples hold.
-        auroc: chance that a row of the second table looks more like the second than one of the first does.
+        auroc: probability that a row of the second table looks more like the second than one of the first does.
         p: of its permutation test.
         mmd: squared maximum mean discrepancy, less what chance gives.
-        mmd_p: likewise.
+        mmd_p: the same.
     """
 
     rows: tuple[int, int]
@@ -85,7 +85,7 @@ class EmbeddingShift:
 
 @dataclass(frozen=True)
 class Told:
-    """A row that tells its table from the other.
+    """A row that separates its table from the other.
 
     Attributes:
         row: its number in its table.
@@ -106,7 +106,7 @@ class ClusterShare:
         number: of the cluster.
         rows: of either sample in it.
         first: share of the first table's rows, with a 95 % interval.
-        second: likewise.
+        second: the same.
         adjusted_p: of a permutation test that the shares differ, adjusted for all clusters.
         lacking: ``first`` or ``second`` where that has a tenth of the other's share or less; else empty.
         examples: rows nearest to its middle, of either table.

@@ -24,12 +24,13 @@ class Comparison(Printed):
         left_out: column -> why it was not compared.
         embedding: how the embeddings differ; None where they were not compared.
         without_embedding: why not; empty where they were.
-        tell: the rows that tell most, of either table.
+        tell: the most distinctive rows, of either table.
         clusters: those that one side lacks first, then by difference.
-        failed: whether the embeddings differ by more than was allowed, and by more than chance.
+        failed: whether the embeddings differ by more than was allowed, and by more than coincidence.
         settings: what decides the numbers.
         notes: what is odd about the keys of either table, one sentence each.
-        left_range: where chances were calibrated: rows of either table that lie outside the range that was judged.
+        left_range: where probabilities were calibrated: rows of either table that lie outside the range that was
+            judged.
     """
 
     tables: tuple[str, str]
@@ -53,7 +54,7 @@ class Comparison(Printed):
         return record
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: the verdict last, where a person looks."""
+        """Return what the command prints: the verdict last, where a reviewer looks."""
         names = words.short_names(self.tables)
         return [
             *words.of_tables(self.tables, self.rows, self.sampled),

@@ -33,11 +33,11 @@ class CompareSettings:
 
     Attributes:
         sample: rows of each table that are compared, chosen by a hash of their keys.
-        repeats: deals of each permutation test.
+        repeats: permutations of each permutation test.
         clusters: that the rows of both are put into; 0 for none.
         top: rows of each table that are named for telling it from the other.
         fail_above: AUROC from which the tables count as different; None for never.
-        seed: of samples, folds, clusters and deals.
+        seed: of samples, folds, clusters and permutations.
     """
 
     sample: int = 10_000
@@ -60,7 +60,7 @@ class CompareSettings:
                 raise InputError(f"--{name} must be between {low:,} and {high:,}, got {value:,}; {usual:,} is usual")
         if self.fail_above is not None and not 0.5 <= self.fail_above < 1:
             raise InputError(
-                f"--fail-above takes an AUROC from 0.5 (cannot be told apart) to below 1, got {self.fail_above:g}; "
+                f"--fail-above takes an AUROC from 0.5 (cannot be separated) to below 1, got {self.fail_above:g}; "
                 "0.6 is usual"
             )
 
@@ -90,15 +90,15 @@ def compare(
         other: another one.
         column: one or several columns to compare, ``embedding`` among them or not; by default all that both have but
             what names a row.
-        label: column whose numbers stand for classes; by default ``label``.
+        label: column whose numbers represent classes; by default ``label``.
         sample: rows of each table that are compared.
-        repeats: deals of each permutation test; where columns are many, 40 for each of them.
+        repeats: permutations of each permutation test; where columns are many, 40 for each of them.
         clusters: that the rows of both are put into; 0 for none.
         top: rows of each table that are named for telling it from the other.
-        fail_above: AUROC of the embeddings above which, if it is more than chance, ``failed`` is true.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
-        seed: of samples, folds, clusters and deals.
-        announce: told in words what is about to happen.
+        fail_above: AUROC of the embeddings above which, if it is more than coincidence, ``failed`` is true.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
+        seed: of samples, folds, clusters and permutations.
+        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: for tables, columns or settings that cannot be used, or embeddings of two models.
@@ -120,7 +120,9 @@ def compare(
     first, second = (sampled(each, one, sample, seed=seed) for each, one in zip(tables, names, strict=True))
     samples = first, second
     content = contents(samples)
-    announce(f"{counted(len(common), 'column')} of {len(first):,} and {len(second):,} rows, {repeats:,} deals each")
+    announce(
+        f"{counted(len(common), 'column')} of {len(first):,} and {len(second):,} rows, {repeats:,} permutations each"
+    )
     columns, left_out = shifts(samples, common, content, label or LABEL, repeats=repeats, seed=seed)
     found = Comparison(
         tables=(str(tables[0].path), str(tables[1].path)),
@@ -140,7 +142,7 @@ def compare(
 
 
 def _left_range(tables: tuple[Table, Table], samples: tuple[Sample, Sample]) -> list[LeftRange]:
-    """Return the rows of both samples outside of the ranges that either table's chances were fitted on."""
+    """Return the rows of both samples outside of the ranges that either table's probabilities were fitted on."""
     fitted = {each for each in map(fitted_range, tables) if each is not None}
     found = []
     for one in sorted(fitted, key=lambda each: (each.column, each.low)):
@@ -159,14 +161,14 @@ def _compare_embeddings(
     settings: CompareSettings,
     announce: Callable[[str], None],
 ) -> None:
-    """Add how the embeddings differ, the rows that tell most, and the clusters."""
+    """Add how the embeddings differ, the most distinctive rows, and the clusters."""
     if isinstance(of, str):
         if settings.fail_above is not None:
             raise InputError(f"--fail-above is about embeddings, which cannot be compared: {of}")
         found.without_embedding = of
         return
     asked = {"repeats": settings.repeats, "seed": settings.seed}
-    announce(f"embeddings of {len(of.vectors):,} distinct images, {settings.repeats:,} deals")
+    announce(f"embeddings of {len(of.vectors):,} distinct images, {settings.repeats:,} permutations")
     classified = classifier_test(of.vectors, of.counts, **asked)
     mmd = mmd_test(of.vectors, of.counts, **asked)
     found.embedding = EmbeddingShift(
@@ -179,7 +181,7 @@ def _compare_embeddings(
     )
     limit = settings.fail_above
     found.failed = limit is not None and classified.auroc.value > limit and classified.p <= SIGNIFICANT
-    both = (of.counts.a > 0) & (of.counts.b > 0)  # an image that both have tells neither
+    both = (of.counts.a > 0) & (of.counts.b > 0)  # an image that both have shows neither
     like_first, like_second = (np.where(both, -np.inf, sign * classified.scores) for sign in (-1, 1))
     found.tell = told(samples, of, like_first, 0, settings.top), told(samples, of, like_second, 1, settings.top)
     if settings.clusters:

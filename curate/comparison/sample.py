@@ -70,7 +70,7 @@ def _lowest(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
 
 
 def key_notes(sample: Sample) -> list[str]:
-    """Return what is odd about the keys of a sample, one sentence each: there are none, some are null, some are equal.
+    """Return what is odd about the keys of a sample, one sentence each: none at all, some null, some equal.
 
     Equal keys have one hash, by which rows are sampled: they are seen in a sample too.
     """

@@ -12,7 +12,7 @@ class Finding:
     Attributes:
         section: heading it stands under, such as ``memory``.
         name: what it is of.
-        value: in words, with its unit; no secrets, no name of a person or a machine.
+        value: in words, with its unit; no secrets, no name of a reviewer or a machine.
         state: ``ok``; ``note`` where something could be better or faster; ``problem`` where something will not work.
         advice: what to do, in words or as a command line; empty where there is nothing to do.
     """

@@ -1,4 +1,4 @@
-"""Whether every format of image that curate reads can be decoded here: a small picture of each is decoded."""
+"""Whether every format of image that curate reads can be decoded here: a small image of each is decoded."""
 
 import io
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from scoring.images import Preprocessing, decode
 from scoring.images.sniff import DECODED
 
 SIDE = 64
-GREY = 8  # the largest mean difference of a decoded picture from what was encoded, of 255
+GREY = 8  # the largest mean difference of a decoded image from what was encoded, of 255
 
 
 def decoders() -> Iterator[Finding]:
-    """Yield, for every format, what decodes it; one that gives no picture, or another one, is a problem."""
+    """Yield, for every format, what decodes it; one that gives no image, or another one, is a problem."""
     pillow = f"Pillow {Image.__version__}"
     jpeg = f"libjpeg-turbo through simplejpeg; the rest by {pillow}"
     by = {"jpeg": jpeg, "avif": f"{pillow}, libavif {features.version('avif') or 'unknown'}", "heif": "pillow-heif"}
@@ -40,17 +40,17 @@ def fault_of(name: str) -> str:
     if image.pixels is None:
         return f"{image.status}: {image.error}"
     difference = np.abs(image.pixels.astype(float) - picture.astype(float)).mean()
-    return "" if difference <= GREY else f"decodes to another picture (by {difference:.0f} of 255 on average)"
+    return "" if difference <= GREY else f"decodes to another image (by {difference:.0f} of 255 on average)"
 
 
 def ramp() -> np.ndarray:
-    """Return a picture with a smooth change from one corner to the other, uint8, shape (64, 64, 3)."""
+    """Return an image with a smooth change from one corner to the other, uint8, shape (64, 64, 3)."""
     y, x = np.mgrid[0:SIDE, 0:SIDE]
     return np.stack([x * 4, y * 4, (x + y) * 2], axis=2).astype(np.uint8)
 
 
 def encoded(picture: np.ndarray, name: str) -> bytes:
-    """Return a picture as a file of a format."""
+    """Return an image as a file of a format."""
     stream = io.BytesIO()
     image = Image.fromarray(picture)
     if name == "heif":

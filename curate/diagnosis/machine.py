@@ -104,7 +104,7 @@ def cpu_quota(group: Path = CGROUP) -> float | None:
 
 
 def memory_bytes(group: Path = CGROUP, of_system: Path = Path("/proc/meminfo")) -> tuple[int, int | None]:
-    """Return the bytes of memory that this process may use, and those that are free, where that can be told."""
+    """Return the bytes of memory that this process may use, and those that are free, where that can be determined."""
     total, free = 0, None
     with suppress(OSError, ValueError, AttributeError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

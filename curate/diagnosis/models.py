@@ -17,5 +17,5 @@ def models() -> Iterator[Finding]:
         except InputError as error:
             yield Finding("models", name, f"not usable: {error}", PROBLEM)
             continue
-        where = f"its trunk in the package {packages[0].package}" if packages else "whole in this package"
+        where = f"its backbone in the package {packages[0].package}" if packages else "whole in this package"
         yield Finding("models", name, f"{where}{', the default' * (name == DEFAULT)}")

@@ -22,16 +22,16 @@ def doctor(
         seconds: of the speed test; 0 leaves it out.
 
     Raises:
-        InputError: for a folder that is none.
+        InputError: for an invalid folder.
     """
     require_target(Path(folder))
     return list(examine(Path(folder), seconds=seconds))
 
 
 def require_target(folder: Path) -> None:
-    """Raise ``InputError`` for a folder that is none."""
+    """Raise ``InputError`` for an invalid folder."""
     if not folder.is_dir():
-        raise InputError(f"expected a folder that output would go to, got {folder}, which is none; name another")
+        raise InputError(f"expected a folder that output would go to, got {folder}, which is not one; name another")
 
 
 def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[Finding]:

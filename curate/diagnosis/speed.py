@@ -23,9 +23,7 @@ WIDTH, HEIGHT = 500, 375
 N_PICTURES = 32
 WORTH_SAYING = 1.15  # times as fast
 MILLION = 1_000_000
-OF_A_CPU = (
-    "a GPU; pip install 'kappa-curate[openvino]' and --backend openvino; or --model trio, of small pictures alone"
-)
+OF_A_CPU = "a GPU; pip install 'kappa-curate[openvino]' and --backend openvino; or --model trio, of small images alone"
 
 
 def speed(seconds: float) -> Iterator[Finding]:
@@ -64,8 +62,8 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
     Args:
         decoding: images a second of decoding alone, on all cores.
         rates: of the model alone, by the option that asks for it.
-        usual: what `curate score` does by itself, as an option.
-        on_gpu: the model runs beside the decoder; else both share the cores, and their times add up.
+        usual: what `curate score` does on its own, as an option.
+        on_gpu: the model runs next to the decoder; else both share the cores, and their times add up.
     """
     model = rates[usual]
     whole = min(decoding, model) if on_gpu else 1 / (1 / decoding + 1 / model)
@@ -75,7 +73,7 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
     if rates[best] > WORTH_SAYING * model:
         return Finding("speed", "curate score", value, NOTE, f"{best}: {rates[best] / model:.1f} x the model")
     if limit == "decoding":
-        advice = "more cores, for the model waits for pictures" if on_gpu else "more cores, or smaller pictures"
+        advice = "more cores, for the model waits for images" if on_gpu else "more cores, or smaller images"
     else:
         advice = "a larger or second GPU" if on_gpu else OF_A_CPU
     return Finding("speed", "curate score", value, advice=f"to go faster: {advice}")
@@ -122,7 +120,7 @@ def _rate(once: Callable[[], int], seconds: float) -> float:
 
 
 def _ways(usual: str, device: torch.device) -> dict[str, tuple[str, str]]:
-    """Return precision and backend of what can be asked for here, by the option that asks for it."""
+    """Return precision and backend of what can be requested here, by the option that asks for it."""
     ways = {f"--precision {name}": (name, TORCH) for name in PRECISIONS if name in (usual, "fp32")}
     others = [
         name for name in BACKENDS if name not in (TORCH, "compile") and find_spec(name) is not None

@@ -1,1 +1,1 @@
-"""What people look at: contact sheets, pages of groups and pairs, charts."""
+"""What annotators look at: contact sheets, pages of groups and pairs, charts."""

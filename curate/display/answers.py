@@ -1,4 +1,4 @@
-"""What queries found, as one picture: each query on the left, and what it found beside it."""
+"""What queries found, as one image: each query on the left, and what it found next to it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Pages on which a person judges pictures, pairs or single ones, and saves the answers as CSV."""
+"""Pages on which a reviewer judges images, pairs or single ones, and saves the answers as CSV."""
 
 import hashlib
 import html
@@ -116,7 +116,7 @@ if (current > 0) move(current);
 def pair_page(
     pairs: Sequence[Mapping[str, object]], read: Read, *, read_other: Read | None = None, name: str = "audit.csv"
 ) -> str:
-    """Return the page of these pairs: two pictures side by side, and what to press.
+    """Return the page of these pairs: two images side by side, and what to press.
 
     The saved CSV has the columns and rows that came, with ``answer`` filled in: ``same``, ``different`` or ``unsure``.
     Answers that are there already are shown as given; other words than these three stay until they are changed.
@@ -189,8 +189,8 @@ def answer_section(row: Sequence[str], words: str, figures: str, answers: Mappin
 
     Args:
         row: of the CSV, as text.
-        words: HTML that stands above the pictures.
-        figures: HTML of the pictures.
+        words: HTML that stands above the images.
+        figures: HTML of the images.
         answers: key to press -> answer.
     """
     buttons = " ".join(

@@ -1,4 +1,4 @@
-"""Text of the user's on one line that a person can read, whatever is in it."""
+"""Text of the user's on one line that a reviewer can read, whatever is in it."""
 
 
 def plain_line(text: str, most: int = 200) -> str:
@@ -27,7 +27,7 @@ def escaped(letter: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a similarity in few digits, or a dash where there is none; 0.99996 never reads as 1.
+    """Return a similarity in few digits, or a dash if absent; 0.99996 never reads as 1.
 
     >>> number(0.96234), number(3.0), number(0.99996), number(1.0), number(None)
     ('0.9623', '3', '0.99996', '1', '–')

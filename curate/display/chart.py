@@ -109,7 +109,7 @@ def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = WIDTH
 
     Args:
         panels: at least one.
-        title: stands on top, on one line; empty for none.
+        title: is on top, on one line; empty for none.
         width: in mm.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What tells two tables apart, as one picture: rows of the first on the left, of the second on the right."""
+"""What separates two tables, as one image: rows of the first on the left, of the second on the right."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from curate.display.tiles import tiles
 from curate.manifest import SourceOptions
 from curate.tables.table import Table
 
-HALF = 5  # pictures a row, on either side
+HALF = 5  # images a row, on either side
 MOST_CLUSTERS = 12
 
 
@@ -24,10 +24,10 @@ def comparison_sheet(
     sources: tuple[str | None, str | None],
     options: SourceOptions | None = None,
 ) -> Image.Image:
-    """Return a contact sheet of the rows that tell most, and of the clusters whose shares differ.
+    """Return a contact sheet of the most distinctive rows, and of the clusters whose shares differ.
 
     Args:
-        found: what tells them apart.
+        found: what separates them.
         tables: both, with ``key``.
         sources: what was scored for either, where images are not at the table's own uris.
         options: how to read the sources.
@@ -66,7 +66,7 @@ def _captioned(tile: Tile, told: Told) -> Tile:
 
 
 def _in_step(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:
-    """Cut sections of a side that are longer than half a line, so that both sides stay beside one another."""
+    """Cut sections of a side that are longer than half a line, so that both sides stay next to one another."""
     cut: list[tuple[str, Sequence[Tile]]] = []
     for left, right in zip(sections[::2], sections[1::2], strict=True):
         for start in range(0, max(len(left[1]), len(right[1]), 1), HALF):

@@ -62,7 +62,7 @@ def sheet(
 
     Args:
         table: a scored table.
-        out: the picture, such as ``NAME.png``.
+        out: the image, such as ``NAME.png``.
         source: what was scored, for tables that name no files.
         root: where relative paths of the source start.
         key: column of keys in the source.
@@ -73,7 +73,7 @@ def sheet(
         bottom: images with the lowest values.
         columns: images a row.
         decisions: ``NAME.decisions.parquet`` of `curate.filter`, for both sides of its cut too.
-        overwrite: replace a picture that is there.
+        overwrite: replace an image that is there.
 
     Raises:
         InputError: for a table, column or place that cannot be used, or where there is nothing to draw.

@@ -1,4 +1,4 @@
-"""Decisions of a deduplication -> the groups that a person should look at first."""
+"""Decisions of a deduplication -> the groups that a reviewer should look at first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ class Member:
 
     Attributes:
         key: of the row.
-        is_kept: whether it is the one that stands for the group.
+        is_kept: whether it is the one that represents the group.
         is_elsewhere: whether it is a row of the other set, and not among those that were decided.
         decision: ``keep`` or ``drop``.
         similarity: to the kept one; None for the kept one itself, or where the finder knows only equal.
-        threshold: that the similarity had to reach; likewise.
+        threshold: that the similarity had to reach; the same.
         reason: in words.
     """
 
@@ -81,8 +81,8 @@ def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any
     threshold that only equality meets leaves no doubt: 1.
 
     Args:
-        similarity: to the kept row, shape (N,), in the unit of its finder; NaN where there is none.
-        threshold: likewise.
+        similarity: to the kept row, shape (N,), in the unit of its finder; NaN if absent.
+        threshold: the same.
         margin: by how much the similarity reaches the threshold, shape (N,); negative where it does not.
     """
     is_higher = (similarity - threshold) * margin >= 0
@@ -126,7 +126,7 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
 
 
 def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
-    """What the table says of each group to show, in the order of showing."""
+    """What the table reports for each group to show, in the order of showing."""
     parts = [(np.zeros(0, np.int64), np.zeros(0))]
     for batch in groups.batches([GROUP, MARGIN]):
         parts.append((_integers(batch.column(0)), _numbers(batch.column(1))))
@@ -172,7 +172,7 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _is_own(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which rows stay in nobody else's place."""
+    """Which rows stay instead of no other row."""
     own = pc.fill_null(pc.equal(rows.column(KEPT_KEY).cast(pa.string()), rows.column(KEY).cast(pa.string())), True)
     keep = pc.equal(rows.column("decision").cast(pa.string()), "keep")
     return np.asarray(pc.fill_null(pc.and_(own, keep), False).to_numpy(zero_copy_only=False), bool)

@@ -1,4 +1,4 @@
-"""A funnel: for every step how many rows stay, how many go, and why."""
+"""A funnel: for every step how many rows are kept, how many go, and why."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,5 +93,5 @@ def _draw_bar(axes: "Axes", bar: Bar, rows: Sequence[tuple[str, int]], most: int
 
 
 def _colour(number: int) -> str:
-    """The colour of what stays (0), and of the reasons; the first is not among these."""
+    """The colour of what is kept (0), and of the reasons; the first is not among these."""
     return COLOURS[0] if not number else COLOURS[1 + (number - 1) % (len(COLOURS) - 1)]

@@ -1,4 +1,4 @@
-"""A picture of what a deduplication did: groups with the kept one first, the most doubtful group on top."""
+"""An image of what a deduplication did: groups with the kept one first, the most doubtful group on top."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -46,21 +46,21 @@ def group_sheet(
         table: that was deduplicated, with ``key``, and ``uri`` unless a source is given.
         decisions: of the run.
         groups: of the run.
-        out: ``NAME.png``, or ``NAME.html`` for one page with the pictures inside, a filter and the conflicts.
-        source: what was scored, for tables whose images lie in a Parquet file; rows are found by key.
+        out: ``NAME.png``, or ``NAME.html`` for one page with the images inside, a filter and the conflicts.
+        source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
         options: how to read the source; the same as when it was scored.
         against: the other set, where the kept ones may be rows of it.
         against_source: what was scored for it; read with the same options.
-        label: column whose value is shown beneath each picture; None for none.
+        label: column whose value is shown beneath each image; None for none.
         limit: the most groups, >= 1; of each at most 12 rows are shown, and how many more there are.
         overwrite: replace a file that is there already.
 
     Returns:
-        Groups drawn; a run that found no duplicates gives a picture that says so.
+        Groups drawn; a run that found no duplicates gives an image that says so.
 
     Raises:
         InputError: for another ending, a file that is there, tables that do not belong together, more than 2,000
-            pictures, or rows without a path where no source is given. A picture that cannot be read is no error: its
+            images, or rows without a path where no source is given. An image that cannot be read is no error: its
             tile says so.
     """
     kind = out.suffix.lower()
@@ -133,7 +133,7 @@ def _tile(member: Member, shown: Shown, kept_key: str) -> Tile:
 
 
 def _short(reason: str, kept_key: str) -> list[str]:
-    """A reason in a few lines, without the key of the kept row, which stands beside it."""
+    """A reason in a few lines, without the key of the kept row, which is next to it."""
     words = reason.replace(f"the same as {kept_key}", "").replace(kept_key, "the kept one") if kept_key else reason
     lines = wrap(plain_line(words.strip(), 200), LETTERS)
     return [*lines[: REASON_LINES - 1], " ".join(lines[REASON_LINES - 1 :])] if len(lines) >= REASON_LINES else lines

@@ -1,4 +1,4 @@
-"""A page on which a person judges labels, and saves the answers as CSV."""
+"""A page on which a reviewer judges labels, and saves the answers as CSV."""
 
 from collections.abc import Mapping, Sequence
 

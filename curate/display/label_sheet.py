@@ -18,7 +18,7 @@ LETTERS = 18  # of a line beneath a tile
 
 
 def check_sheet(path: Path, table: Path, source: str | None, *, overwrite: bool) -> None:
-    """Refuse a picture that cannot be drawn, before the work; InputError says why."""
+    """Refuse an image that cannot be drawn, before the work; InputError says why."""
     check_picture(path, overwrite=overwrite)
     require_images(open_table(table, require=[KEY]), source)
 
@@ -32,7 +32,7 @@ def draw_sheet(
     *,
     overwrite: bool,
 ) -> None:
-    """Draw suspected rows, the least sure of their labels first.
+    """Draw suspected rows, the least certain of their labels first.
 
     Args:
         path: NAME.png.

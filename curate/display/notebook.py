@@ -1,4 +1,4 @@
-"""A scored table in a notebook: a strip of its surest and least sure images where it is the last thing in a cell."""
+"""A scored table in a notebook: a strip of its most and least certain images as the output of a cell."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ SIDE = 96  # pixels of an image's longest side
 CERTAIN = {"more certain": ("most certain", "least certain"), "less certain": ("least certain", "most certain")}
 
 
-class Heap(Table):
+class Dataset(Table):
     """A scored table that shows itself: in a notebook by its images, elsewhere in a line.
 
     Attributes:
@@ -103,7 +103,7 @@ class Heap(Table):
         return f'<figure style="{style}">{picture}<figcaption>{"<br>".join(lines)}</figcaption></figure>'
 
 
-def open(path: str | Path, *, source: str | None = None, options: SourceOptions | None = None) -> Heap:
+def open(path: str | Path, *, source: str | None = None, options: SourceOptions | None = None) -> Dataset:
     """Open a scored table, or a subset, to look at it: in a notebook it shows images from both ends of its score.
 
     Args:
@@ -118,4 +118,4 @@ def open(path: str | Path, *, source: str | None = None, options: SourceOptions 
         InputError: for a path that is no table.
     """
     found = open_table(path)
-    return Heap(found.path, found.files, source, options)
+    return Dataset(found.path, found.files, source, options)

@@ -1,4 +1,4 @@
-"""A page of HTML that stands alone: pictures inside, nothing fetched, nothing run but the one script we wrote."""
+"""A page of HTML that stands alone: images inside, nothing fetched, nothing run but the one script we wrote."""
 
 import base64
 import hashlib
@@ -77,13 +77,13 @@ def isolated(text: str, most: int = 200) -> str:
 def page(title: str, body: str, *, style: str, script: str, attributes: str = "") -> str:
     """Return a whole page in which only this style and this script may act.
 
-    The policy names both by their digest and allows pictures that are inside the page; everything else is forbidden.
+    The policy names both by their digest and allows images that are inside the page; everything else is forbidden.
 
     Args:
         title: the user's text.
         body: HTML, with the user's text escaped.
         style: CSS of ours, with nothing of the user's in it.
-        script: likewise.
+        script: the same.
         attributes: of the body, escaped.
     """
     policy = (
@@ -104,11 +104,11 @@ def _digest(text: str) -> str:
 
 
 def picture_html(pixels: NDArray[np.uint8] | None, key: str) -> str:
-    """Return the picture as an element with its bytes inside, or a box that says that there is none.
+    """Return the image as an element with its bytes inside, or a box that says that none is given.
 
     Args:
         pixels: RGB uint8, shape (H, W, 3), or None where the image cannot be read.
-        key: of the image; the text in its place for those who do not see it.
+        key: of the image; the text instead for those who do not see it.
     """
     if pixels is None:
         return '<span class="unreadable">not readable</span>'

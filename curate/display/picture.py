@@ -1,4 +1,4 @@
-"""A picture as a PNG file."""
+"""An image as a PNG file."""
 
 import io
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ def refuse_name(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
     if path.suffix.lower() not in endings:
         *others, last = endings
         known = f"{', '.join(others)} or {last}" if others else last
-        raise InputError(f"expected a picture name that ends in {known}, got {path}")
+        raise InputError(f"expected an image name that ends in {known}, got {path}")
     refuse_existing(path, overwrite=overwrite)
 
 
 def save_picture(picture: Image.Image, path: Path, *, overwrite: bool = False) -> None:
-    """Write a picture as PNG, whole or not at all.
+    """Write an image as PNG, whole or not at all.
 
     Raises:
         InputError: as ``check_picture``, or if the place refuses.

@@ -17,7 +17,7 @@ from scoring.errors import InputError
 
 RANK = "rank"  # of a batch: place among the picks, from 1
 N_SIDE = 20
-KEEP, DROP = "keep", "drop"  # as they stand in decisions
+KEEP, DROP = "keep", "drop"  # as they are in decisions
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Cut:
         kept: of kept rows, the nearest to the cut first.
         n_dropped: dropped rows in all.
         n_kept: kept rows in all.
-        decision: row number -> decision, of these rows and of those asked for.
+        decision: row number -> decision, of these rows and of those requested.
     """
 
     dropped: list[int]

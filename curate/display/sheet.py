@@ -1,4 +1,4 @@
-"""A contact sheet: pictures in a grid, each with its score beneath."""
+"""A contact sheet: images in a grid, each with its score beneath."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ MOST_TILES = 2000
 
 @dataclass(frozen=True)
 class Tile:
-    """One picture of a sheet: RGB pixels (H, W, 3) uint8 or None where it cannot be shown, and short lines beneath.
+    """One image of a sheet: RGB pixels (H, W, 3) uint8 or None where it cannot be shown, and short lines beneath.
 
-    A frame is a colour such as ``green``, drawn around the picture.
+    A frame is a colour such as ``green``, drawn around the image.
     """
 
     pixels: np.ndarray | None
@@ -34,20 +34,20 @@ class Tile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What stands beneath the picture: two lines or more."""
+        """What stands beneath the image: two lines or more."""
         return (self.first, self.second, *self.more)
 
 
 def contact_sheet(
     sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: int = 10, fewest: int | None = None
 ) -> Image.Image:
-    """Return one picture with a heading for each section and its tiles beneath, row by row.
+    """Return one image with a heading for each section and its tiles beneath, row by row.
 
     Args:
         sections: heading and tiles.
         columns: tiles a row, >= 1.
         fewest: tiles whose width a section takes at least, where small sections stand side by side; None for each
-            section on rows of its own.
+            section on its own rows.
 
     Raises:
         InputError: if there are more than 2,000 tiles, which no one could look at.
@@ -85,9 +85,9 @@ def _places(sizes: Sequence[int], columns: int, fewest: int, row_height: int) ->
 
 
 def refuse_too_many(n: int) -> None:
-    """Raise ``InputError`` unless ``n`` pictures fit on a sheet; ask before reading them."""
+    """Raise ``InputError`` unless ``n`` images fit on a sheet; ask before reading them."""
     if n > MOST_TILES:
-        raise InputError(f"a contact sheet holds at most {MOST_TILES} pictures, got {n}; ask for fewer")
+        raise InputError(f"a contact sheet holds at most {MOST_TILES} images, got {n}; ask for fewer")
 
 
 def _draw_tile(

@@ -1,4 +1,4 @@
-"""The one look of every chart: sizes, type, colours that a colour-blind reader tells apart, and bytes without a date.
+"""The one look of every chart: sizes, type, colours that a colour-blind reader separates, and bytes without a date.
 
 Nothing else imports matplotlib. Figures are made and drawn inside ``drawing``, whatever the user's own settings are.
 """
@@ -147,7 +147,7 @@ def legend_height(names: Sequence[str], width: float, *, titled: bool = False) -
 
 
 def _legend_columns(names: Sequence[str], width: float) -> int:
-    """How many names stand beside one another."""
+    """How many names are next to one another."""
     letters = max(len(plain_line(name, LINE_LETTERS)) for name in names)
     return max(1, min(4, len(names), int((width - 8) / (1.4 * letters + 8))))
 
@@ -214,7 +214,7 @@ def check_chart(path: Path, *, overwrite: bool = False) -> None:
 def chart_bytes(figure: "Figure", ending: str) -> bytes:
     """Return a figure as PNG, SVG or PDF: the same bytes for the same figure, whenever.
 
-    Letters that the font lacks are written out where the picture holds shapes; an SVG holds them as they are.
+    Letters that the font lacks are written out where the image holds shapes; an SVG holds them as they are.
     """
     none = {".png": ("Software",), ".svg": ("Date", "Creator"), ".pdf": ("CreationDate", "Creator", "Producer")}
     if ending not in none:

@@ -1,4 +1,4 @@
-"""Rows of a table -> the pictures of a contact sheet."""
+"""Rows of a table -> the images of a contact sheet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ def tiles(
     options: SourceOptions | None = None,
     frames: Mapping[int, str] | None = None,
 ) -> dict[int, Tile]:
-    """Return the picture of each row, captioned with its value, its key, and its class where there is ``label``.
+    """Return the image of each row, captioned with its value, its key, and its class where there is ``label``.
 
     Args:
         table: with `key`, and `uri` unless a source is given.
         rows: row numbers; repeats are read once.
         column: the value in the caption.
-        source: what was scored, for tables whose images lie in a Parquet file; rows are found by key.
+        source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
         options: how to read the source; the same as when it was scored.
         frames: row number -> colour of its frame.
 
@@ -62,15 +62,15 @@ class Shown:
 
 
 class Pictures:
-    """The pictures of some rows of a table, each read when it is asked for.
+    """The images of some rows of a table, each read when it is requested.
 
     Args:
         table: with `key`, and `uri` unless a source is given.
-        keys: all that will be asked for.
-        side: longest side of a picture, pixels.
-        source: what was scored, for tables whose images lie in a Parquet file; rows are found by key.
+        keys: all that will be requested.
+        side: longest side of an image, pixels.
+        source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
         options: how to read the source; the same as when it was scored.
-        label: column that is shown beside the picture; None for none.
+        label: column that is shown next to the image; None for none.
 
     Raises:
         InputError: if a key or the label is not in the table, or the source cannot be opened.
@@ -101,7 +101,7 @@ class Pictures:
         self._label = dict(zip(rows, labels, strict=True))
 
     def __call__(self, key: str) -> Shown:
-        """Return the picture and the label of a row; no pixels where the image cannot be read."""
+        """Return the image and the label of a row; no pixels where the image cannot be read."""
         row = self._row[key]
         label = self._label[row]
         try:

@@ -1,4 +1,4 @@
-"""A page on which a person judges pictures one by one, good or bad, and saves the answers as CSV."""
+"""A page on which a reviewer judges images one by one, good or bad, and saves the answers as CSV."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,11 @@ from curate.tables.images import ImageSource
 from curate.tables.table import Table
 
 ANSWERS = {"g": "good", "b": "bad", "u": "unsure"}
-PICTURES = "Is this picture worth keeping?", "Good means that you would train on it."
-LABELS = "Is the label right?", "Good means that the picture shows what its label says."
+PICTURES = "Is this image worth keeping?", "Good means that you would train on it."
+LABELS = "Is the label right?", "Good means that the image shows what its label says."
 HEAD = (
     "<h1>{question}</h1>\n<p>{meaning} Press g (good), b (bad) or u if you are unsure, which counts as bad; the arrows "
-    "move. Pictures come at random, so that the first hundred answers are a sample like all of them. Save the answers "
+    "move. Images come at random, so that the first hundred answers are a sample like all of them. Save the answers "
     "as CSV when you are done, or in between; curate filter --audit reads them.</p>\n"
 )
 
@@ -38,7 +38,7 @@ def verdict_page(
     read = Pictures(table, [row["key"] for row in rows], side=PAIR_SIDE, source=images.source, options=images.options)
     question, meaning = LABELS if labelled else PICTURES
     return answers_page(
-        "Audit of pictures",
+        "Audit of images",
         [
             HEAD.format(question=question, meaning=meaning) + SAVED_BY_SCRIPT,
             *(_section(row, read, labelled=labelled) for row in rows),

@@ -1,4 +1,4 @@
-"""What an engine is, and what it may be asked to take of a cluster."""
+"""What an engine is, and what it may be requested to take of a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Engine:
     """An engine at the ready.
 
     Attributes:
-        settings: as asked, with the device settled where the engine knows better than this process.
+        settings: as requested, with the device settled where the engine knows better than this process.
         score: scores ``run.todo()`` and hands each part to ``run.commit``.
         elsewhere: whether the model runs in other processes alone, so that this one needs no such device.
     """

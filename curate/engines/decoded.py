@@ -1,4 +1,4 @@
-"""Decoded images of shards, in row order, made ahead of the model by threads, and on a GPU where that was asked for."""
+"""Decoded images of shards, in row order, made ahead of the model by threads, and on a GPU where that was requested."""
 
 import hashlib
 import queue
@@ -22,12 +22,12 @@ WINDOW = 16  # images read ahead for each decoding thread, and never fewer than 
 
 
 class Decoded:
-    """Decoded images of some shards, in row order, always a bounded number ahead of whoever reads them.
+    """Decoded images of some shards, in row order, always a bounded number ahead of the caller that reads them.
 
     A feeder thread hands rows to a pool of decoding threads, across shard boundaries, so the model never waits for
     the next shard to begin. Within a shard the same bytes are decoded once.
 
-    While the images of a shard are being decoded, a mark lies in the folder of the run. A shard that has one already
+    While the images of a shard are being decoded, a mark is in the folder of the run. A shard that has one already
     is one at which a process died, perhaps of an image in it: each of its images is then decoded in a process of its
     own, so that the row of the one that did it says so.
 

@@ -16,7 +16,7 @@ from scoring.images.device_jpegs import DeviceJpegs, Reduced, SoundJpeg, sound_j
 from scoring.images.outcome import one_line
 from scoring.runner import is_out_of_memory
 
-MOST = 64  # pictures of a batch
+MOST = 64  # images of a batch
 MOST_IN_ALL = 64_000_000  # pixels of a batch
 
 
@@ -63,7 +63,7 @@ class DeviceBatches:
             data: its bytes.
             sha256: of them.
             ordinary: decodes it on the CPU.
-            supervised: ``ordinary`` works in a process of its own, because one like this died. Only what comes out of
+            supervised: ``ordinary`` works in its own process, because one like this died. Only what comes out of
                 that without a warning goes to the device; so the run writes what it would have written undisturbed.
         """
         known = ordinary() if supervised else None
@@ -82,7 +82,7 @@ class DeviceBatches:
         while batch := self._batch():
             try:
                 made = decoded(self._decoder, [one.jpeg for one in batch])
-            except BaseException as error:  # handed to whoever takes the images
+            except BaseException as error:  # handed to the caller that takes the images
                 for one in batch:
                     one.image.set_exception(error)
                 continue
@@ -129,7 +129,7 @@ def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]
 def _finish(waiting: Waiting, made: Reduced | str) -> None:
     try:
         waiting.image.set_result(_image(waiting, made))
-    except BaseException as error:  # likewise
+    except BaseException as error:  # the same
         waiting.image.set_exception(error)
 
 

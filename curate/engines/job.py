@@ -29,9 +29,6 @@ from curate.version import __version__
 from scoring.backends import BACKENDS, TORCH, backend_versions
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
-from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
-from scoring.heap.model import HeapFit
-from scoring.heap.stored import read_fit
 from scoring.images import DecodedImage
 from scoring.images.decoding import KIND as DECODING_KIND
 from scoring.images.device_jpegs import DeviceJpegs, decoder_versions
@@ -41,11 +38,14 @@ from scoring.intervals import KIND as VIEWS_KIND
 from scoring.intervals import coverage
 from scoring.lookup import lookup
 from scoring.model import require_needs
+from scoring.relative.columns import COLUMNS as DATASET_COLUMNS
+from scoring.relative.model import DatasetFit
+from scoring.relative.stored import read_fit
 from scoring.runner import BATCH_SIZE, Runner, columns_given, select_device, select_precision
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
-SCORES_OF_FIT = tuple(name for name, column in HEAP_COLUMNS.items() if column.higher)
+SCORES_OF_FIT = tuple(name for name, column in DATASET_COLUMNS.items() if column.higher)
 THREADS = "threads"  # of a model on a CPU, in the metadata of its run: sums in another order have other last digits
 
 
@@ -56,12 +56,12 @@ class Opened:
     Attributes:
         manifest: the rows.
         runner: the model, on its device.
-        device: where the model runs: that of the runner, unless others run it.
+        device: where the model runs: the runner's, unless others run it.
         card: of the model.
         batch_size: images a batch.
         of_table: scorers that need all rows.
         fit: what the model was fitted to, where it was.
-        fits: whether a score is fitted to the heap at the end.
+        fits: whether a score is fitted to the dataset at the end.
     """
 
     manifest: Manifest
@@ -70,7 +70,7 @@ class Opened:
     card: dict[str, Any]
     batch_size: int
     of_table: dict[str, Scorer]
-    fit: HeapFit | None = None
+    fit: DatasetFit | None = None
     fits: bool = False
 
     def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int | None, folder: Path) -> Decoded:
@@ -96,14 +96,14 @@ class Opened:
             return []
         said = [
             f"{views} views of every image: the network runs {views + 1} times for each; an interval holds the score "
-            f"of a fresh view with a chance of {coverage(views):.1%} or more"
+            f"of a fresh view with a probability of {coverage(views):.1%} or more"
         ]
-        heap = SCORES_OF_FIT if self.fit is not None or self.fits else ()
-        without = ", ".join(dict.fromkeys([*columns_of(self.of_table), *heap]))
+        dataset = SCORES_OF_FIT if self.fit is not None or self.fits else ()
+        without = ", ".join(dict.fromkeys([*columns_of(self.of_table), *dataset]))
         return said + ([f"no interval: {without}, which compare an image with others"] if without else [])
 
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
-        """Return everything that decides what is written, by the names a person would use."""
+        """Return everything that decides what is written, by the names a reviewer would use."""
         asked = {"scorers": list(settings.scorers)} if settings.scorers else {}
         return {
             "input": self.manifest.digest,
@@ -169,8 +169,8 @@ def open_all(
     if fit is not None and fit.junk is not None:
         _refuse_lacking(model, fit.junk.names, (*columns, *(QUALITY_COLUMNS if settings.quality else ())))
     fits = fit is None and settings.fit and settings.dtype is not None
-    of_heap = HEAP_COLUMNS if fit is not None or fits else {}
-    manifest = open_manifest(source, replace(options, reserved=(*columns, *columns_of(of_table), *of_heap)))
+    of_dataset = DATASET_COLUMNS if fit is not None or fits else {}
+    manifest = open_manifest(source, replace(options, reserved=(*columns, *columns_of(of_table), *of_dataset)))
     # last, for a backend may compile for half a minute
     runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
     return Opened(manifest, runner, device, card, settings.batch_size or BATCH_SIZE[device.type], of_table, fit, fits)

@@ -121,7 +121,7 @@ class WorkFolder(HeldFolder):
         Args:
             fingerprint: what decides what is written: name -> value.
             metadata: for the files of a new run; a resumed one keeps what it began with.
-            overwrite: drop what a different run left here, in place of refusing.
+            overwrite: drop what a different run left here, instead of refusing.
 
         Returns:
             The shards that are done, and the metadata of this run.
@@ -146,7 +146,7 @@ class WorkFolder(HeldFolder):
         return {}, metadata
 
     def run(self) -> dict[str, Any] | None:
-        """Return what ``begin`` noted of the run in this folder, or None where there is none."""
+        """Return what ``begin`` noted of the run in this folder, or None if absent."""
         path = self.folder / RUN
         return parsed_run(path.read_bytes()) if path.exists() else None
 
@@ -184,7 +184,7 @@ class WorkFolder(HeldFolder):
         shutil.rmtree(doomed)
 
     def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Give the finished folder its name; with ``overwrite`` in place of the folder that has it.
+        """Give the finished folder its name; with ``overwrite`` instead of the folder that has it.
 
         Raises:
             InputError: if the name is taken and ``overwrite`` is not set.
@@ -202,14 +202,14 @@ class WorkFolder(HeldFolder):
             self.folder.rename(out)
         for mark in out.glob(f"{DECODING}*"):  # of a process that was lost, whose shard another scored
             mark.unlink()
-        (out / LOCK).unlink(missing_ok=True)  # or whoever found it here, finished, has removed it
+        (out / LOCK).unlink(missing_ok=True)  # or the caller that found it here, finished, has removed it
         sync_folder(out.parent)
         self.sweep(out)
 
     def leftovers(self, out: Path | StorePath) -> list[Path]:
-        """Return what dead processes left beside ``out``: unfinished tables, and folders on their way out.
+        """Return what dead processes left next to ``out``: unfinished tables, and folders on their way out.
 
-        A folder that was to be replaced is one only when there is another in its place.
+        A folder that was to be replaced is one only when there is another instead.
         """
         out = here(out)
         parent, name = out.parent, glob.escape(out.name)
@@ -218,7 +218,7 @@ class WorkFolder(HeldFolder):
         return found + ([*parent.glob(f".{name}.*.old")] if out.exists() else [])
 
     def sweep(self, out: Path | StorePath) -> None:
-        """Remove the leftovers; only whoever holds the lock may."""
+        """Remove the leftovers; only the process that holds the lock may."""
         for path in self.leftovers(out):
             if path.is_dir():
                 shutil.rmtree(path)

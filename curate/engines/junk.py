@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
-from curate.tables.heap import Heap, log_odds_of, numbers_of, sample_of
+from curate.tables.dataset import Dataset, log_odds_of, numbers_of, sample_of
 from curate.tables.table import Table, embedding_matrix
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
@@ -58,7 +58,7 @@ class Junk:
     Attributes:
         classifier: None where the score does not apply.
         probability: ``p_junk`` of every row of the table, in its order, float32, NaN for none.
-        about: what the table says of it, as plain JSON.
+        about: what the table reports for it, as plain JSON.
         notes: notes for the user.
     """
 
@@ -67,26 +67,26 @@ class Junk:
     about: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def log_odds(self, heap: Heap) -> NDArray[np.float64] | None:
+    def log_odds(self, dataset: Dataset) -> NDArray[np.float64] | None:
         """Return the log odds of junk of the different images of the table; None where the score does not apply."""
         if self.classifier is None:
             return None
-        return log_odds_of(self.probability[heap.places(np.arange(len(heap)))])
+        return log_odds_of(self.probability[dataset.places(np.arange(len(dataset)))])
 
 
-def find_junk(heap: Heap, table: Table, corrupter: Corrupter) -> Junk:
+def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
     """Train the junk classifier of a table, and judge every row by it.
 
     Args:
-        heap: the different images of the table.
+        dataset: the different images of the table.
         table: scored, with the columns of the model and of quality.
         corrupter: reads and scores images.
     """
     nothing = np.full(table.n_rows, np.nan, np.float32)
-    if len(heap) < LEAST_IMAGES:
+    if len(dataset) < LEAST_IMAGES:
         return Junk(None, nothing)
     try:
-        trained = _trained(heap, table, corrupter)
+        trained = _trained(dataset, table, corrupter)
     except InputError as error:
         return Junk(None, nothing, {"applies": False, "problem": str(error)}, [f"p_junk does not apply: {error}"])
     about = trained.held_out.to_json()
@@ -94,10 +94,10 @@ def find_junk(heap: Heap, table: Table, corrupter: Corrupter) -> Junk:
         return Junk(None, nothing, about, [f"p_junk does not apply to this dataset: {trained.held_out.problem}"])
     classifier = rounded(trained.classifier)
     probability = judge(classifier, table)
-    sample = heap.places(np.arange(len(trained.log_odds)))
+    sample = dataset.places(np.arange(len(trained.log_odds)))
     probability[sample] = probability_of(trained.log_odds)
-    place = heap.rows.place[heap.at]
-    probability[place] = probability[place[heap.copies.unique]][heap.copies.place]  # copies get that of the first
+    place = dataset.rows.place[dataset.at]
+    probability[place] = probability[place[dataset.copies.unique]][dataset.copies.place]  # copies get that of the first
     return Junk(classifier, probability, {**about, "classifier": to_json(classifier)}, [_words(trained, probability)])
 
 
@@ -115,20 +115,20 @@ def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
     return found
 
 
-def _trained(heap: Heap, table: Table, corrupter: Corrupter) -> Trained:
-    n_images = min(IMAGES, len(heap))
+def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> Trained:
+    n_images = min(IMAGES, len(dataset))
     per_image = min(len(KINDS), math.ceil(COPIES / n_images))
-    copies = _scored_copies(corrupter, heap.places(np.arange(n_images)).tolist(), per_image)
+    copies = _scored_copies(corrupter, dataset.places(np.arange(n_images)).tolist(), per_image)
     n_read = len(np.unique(copies.image))
     if n_read < min(FEWEST_READ, n_images):
         raise InputError(
             f"{n_read:,} of {n_images:,} images could be read again to be corrupted; score where they can be read"
         )
-    dataset = sample_of(heap, table)
-    names = [name for name in columns_read(dataset.columns) if name in copies.seen.columns]
+    original = sample_of(dataset, table)
+    names = [name for name in columns_read(original.columns) if name in copies.seen.columns]
     corrupted = Seen({name: copies.seen.columns[name] for name in names}, copies.seen.embedding)
-    dataset = Seen({name: dataset.columns[name] for name in names}, dataset.embedding)
-    return train(dataset, corrupted, copies.image, copies.kinds)
+    original = Seen({name: original.columns[name] for name in names}, original.embedding)
+    return train(original, corrupted, copies.image, copies.kinds)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def on_this_machine(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engin
     """Score on this machine: decoding threads and one model, one shard after another.
 
     Raises:
-        InputError: if something of a cluster is asked for.
+        InputError: if something of a cluster is requested.
     """
     refuse_cluster(cluster)
     yield Engine(settings, score_here)
@@ -26,17 +26,17 @@ def on_this_machine(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engin
 
 @contextmanager
 def searching_here(cluster: Cluster, out: Path | None, announce: Callable[[str], None]) -> Iterator[None]:
-    """Search in this process, as searches do by themselves.
+    """Search in this process, as searches do on their own.
 
     Raises:
-        InputError: if something of a cluster is asked for.
+        InputError: if something of a cluster is requested.
     """
     refuse_cluster(cluster)
     yield
 
 
 def refuse_cluster(cluster: Cluster) -> None:
-    """Raise InputError if something of a cluster is asked for."""
+    """Raise InputError if something of a cluster is requested."""
     given = [name for name, value in vars(cluster).items() if value is not None]
     if given:
         option = given[0].replace("_", "-")

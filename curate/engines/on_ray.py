@@ -103,7 +103,7 @@ class Crew:
         self._left = len(self._todo)
         self._lost = Counter[int]()  # shard -> actors that it was lost with
         self._lost_in_a_row = 0  # actors, since the last shard was committed
-        self._asked: dict[Any, tuple[Any, str | Span]] = {}  # reference -> actor, and what it was asked
+        self._asked: dict[Any, tuple[Any, str | Span]] = {}  # reference -> actor, and what it was requested
         self._actors: set[Any] = set()
         self._at: dict[Any, str] = {}  # actor that runs -> its node
         self._free: dict[Any, int] = {}  # actor that has the job open -> shards that it can take
@@ -141,7 +141,7 @@ class Crew:
                 idle_since = monotonic()
 
     def dismiss(self) -> None:
-        """End all actors, whatever they are at; a shard that one is writing is written by whoever goes on."""
+        """End all actors, whatever they are at; a shard that one is writing is written by the caller that goes on."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()
@@ -208,7 +208,7 @@ class Crew:
         raise error
 
     def _lose(self, actor: Any, what: str | Span, error: BaseException) -> None:
-        """Give the shards of a lost actor back, and take another actor in its place."""
+        """Give the shards of a lost actor back, and take another actor instead."""
         here = [what, *(w for a, w in self._asked.values() if a == actor)]
         self._asked = {ref: (a, w) for ref, (a, w) in self._asked.items() if a != actor}
         self._ray.kill(actor)  # it may be out of reach and alive

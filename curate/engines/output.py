@@ -94,14 +94,16 @@ def publish(
         fit: whether to fit a score to the dataset, where the table is one file.
         corrupter: reads and scores images again, for ``p_junk``; None to leave that out.
         overwrite: replace what is there.
-        announce: told in words what takes a while.
+        announce: called with a line on what takes a while.
 
     Returns:
         Notes for the user.
     """
     if out.suffix != ".parquet":
         work.become(out, overwrite=overwrite)
-        return [f"a folder of parts gets no unc_fitted by itself; curate fit {out} --apply NAME.parquet"] if fit else []
+        return (
+            [f"a folder of parts gets no unc_fitted on its own; curate fit {out} --apply NAME.parquet"] if fit else []
+        )
     parts = work.files(shards)
     whole = of_whole(parts, scorers, fit=fit, corrupter=corrupter, announce=announce)
     target = work.target(out)

@@ -38,7 +38,7 @@ def connected(address: str | None) -> Iterator[Any]:
             or the connection that this process has, or starts a Ray on this machine, which ends here as well.
 
     Raises:
-        InputError: if Ray is not installed, or the cluster is not there or cannot be used.
+        InputError: if Ray is not installed, or the cluster is missing or cannot be used.
     """
     address = address or os.environ.get("RAY_ADDRESS")
     for name, value in QUIET.items():
@@ -97,7 +97,7 @@ def _connect(ray: Any, address: str, logs: str) -> None:
 def require_listener(address: str) -> None:
     """Raise InputError unless a server of gRPC answers at ``HOST:PORT`` or ``ray://HOST:PORT``; Ray would wait long.
 
-    Who speaks HTTP/2, as gRPC does, greets with its settings (RFC 9113, 3.4). With TLS nothing can be told so.
+    Who speaks HTTP/2, as gRPC does, greets with its settings (RFC 9113, 3.4). With TLS nothing can be determined so.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
@@ -162,7 +162,7 @@ def share_of(nodes: Sequence[Mapping[str, float]], cluster: Cluster, threads: in
 
     Args:
         nodes: resources of each, ``CPU`` and ``GPU``.
-        cluster: what was asked for.
+        cluster: what was requested.
         threads: of the model on a CPU: as many cores an actor gets, where no node is smaller. With GPUs, the cores of
             a node are shared out to them.
 

@@ -1,6 +1,6 @@
 """A task of a search on a node of a Ray cluster.
 
-It is sent there as it is, not by its name; see ``ray_actor``, whose facts it tells.
+It is sent there as it is, not by its name; see ``ray_actor``, whose facts it shows.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Searches on a Ray cluster: tasks go out by name, arrays lie in files that all nodes see, pairs come back.
+"""Searches on a Ray cluster: tasks go out by name, arrays are in files that all nodes see, pairs come back.
 
 Through Ray's object store go tasks, of some kilobytes, and their results: of twice as many tasks at most as run at a
 time. So what is under way is bounded, and the memory that Ray takes does not grow with the table.
@@ -45,9 +45,9 @@ def searching_on_ray(cluster: Cluster, out: Path | None, announce: Callable[[str
 
     Args:
         cluster: which.
-        out: what is written, beside which arrays lie in files while they are searched; a temporary folder of this
+        out: what is written, next to which arrays are in files while they are searched; a temporary folder of this
             machine where nothing is.
-        announce: told in words what is done.
+        announce: called with a line on what is done.
 
     Raises:
         InputError: if there is no Ray, no cluster, or none with room for a task.
@@ -91,7 +91,7 @@ class RayTasks:
         ray: the package, connected.
         share: what each task gets.
         folder: that all nodes see.
-        announce: told where nodes compute differently.
+        announce: called with where nodes compute differently.
     """
 
     def __init__(self, ray: Any, share: Share, folder: Path, announce: Callable[[str], None]) -> None:
@@ -110,7 +110,9 @@ class RayTasks:
         self._terms = ray.put(terms)
         numbers = {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "0"}
         numbers |= {name: os.environ[name] for name in INHERITED if name in os.environ}
-        self._environment = {"env_vars": numbers}  # one for all: a process that was asked what it is then runs tasks
+        self._environment = {
+            "env_vars": numbers
+        }  # one for all: a process that was requested what it is then runs tasks
         self._task = ray.remote(ray_task.run_task).options(
             num_cpus=share.cores, max_retries=TRIES - 1, scheduling_strategy="SPREAD", runtime_env=self._environment
         )

@@ -34,9 +34,9 @@ class ScoreRun:
         job: open in this process.
         work: the folder of the run, held.
         parts: those that an earlier run committed, by shard.
-        report: told of the progress now and then, never by two threads at once.
-        committed: told of every part that is safe, likewise.
-        announce: told in words what an engine does.
+        report: called with the progress now and then, never by two threads at once.
+        committed: called with every part that is safe, too.
+        announce: called with a line on what an engine does.
 
     Attributes:
         job: what to score.

@@ -1,4 +1,4 @@
-"""`curate score`: what is opened and checked, an engine at work on what is to do, and the table in its place."""
+"""`curate score`: what is opened and checked, an engine at work on what is to do, and the table instead."""
 
 import time
 from collections import Counter
@@ -30,10 +30,10 @@ from curate.version import __version__
 from scoring.backends import TORCH
 from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
-from scoring.heap.columns import NEIGHBOUR
-from scoring.heap.model import HeapFit, far_from
 from scoring.intervals import coverage
 from scoring.lookup import lookup
+from scoring.relative.columns import NEIGHBOUR
+from scoring.relative.model import DatasetFit, far_from
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ def score(
         workers: decoding threads of each process that scores; by default one a core.
         engine: what the shards are scored by, a key of ``ENGINES``; the table is the same by any.
         cluster: what to take of a cluster, for an engine that has one.
-        overwrite: start anew where another run's output is.
+        overwrite: start again where another run's output is.
         log: a file that events are appended to as JSON lines: the start, every shard, and the end; see ``RunLog``.
-        report: told of the progress after every image batch or so.
-        announce: told in words what is about to happen.
+        report: called with the progress after every image batch or so.
+        announce: called with a line on what is about to happen.
         keywords: any field of ``SourceOptions``, ``ScoreSettings`` or ``Cluster``, such as ``limit=100`` or
             ``device="cpu"``.
 
@@ -301,15 +301,15 @@ def _classes(manifest: Manifest) -> dict[str, list[str]]:
 
 
 def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
-    """Return the white of the run that is finished, or begun, at an output; None where there is none."""
+    """Return the white of the run that is finished, or begun, at an output; None if absent."""
     run = work.run()
     before = open_table(out).metadata.get("settings") if holds_scores(out) else run["fingerprint"] if run else {}
     white = before.get("white") if isinstance(before, dict) else None
     return white if type(white) is int else None
 
 
-def _outside(out: Path | StorePath, fit: HeapFit | None) -> list[str]:
-    """Return a warning where many of the rows lie outside of the heap that the model was fitted to."""
+def _outside(out: Path | StorePath, fit: DatasetFit | None) -> list[str]:
+    """Return a warning where many of the rows lie outside of the dataset that the model was fitted to."""
     if fit is None:
         return []
     rows = far = 0

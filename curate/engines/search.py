@@ -23,7 +23,7 @@ def searching(
         engine: a name in ``SEARCHES``.
         address: of its cluster; None for one that is started for this.
         out: what the command writes; None in a dry run.
-        announce: told in words what is done.
+        announce: called with a line on what is done.
 
     Raises:
         InputError: for an unknown engine, or one that cannot be had; for one of several machines and an ``out`` in a
@@ -33,7 +33,8 @@ def searching(
     place = None if out is None else path_or_store(out)
     if isinstance(place, StorePath) and engine != LOCAL:
         raise InputError(
-            f"--engine {engine} keeps arrays beside what is written, on a disk that all nodes share, and {place} is in "
+            f"--engine {engine} keeps arrays next to what is written, on a disk that all nodes share, and {place} "
+            f"is in "
             "a store; write to such a disk and copy it"
         )
     with run_by(Cluster(address), place if isinstance(place, Path) else None, announce):

@@ -26,13 +26,13 @@ class ScoreSettings:
         batch_size: images a batch, or None for 64 on a CPU and 256 on a GPU.
         shard_rows: rows that are committed together.
         dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
-        decode: ``cpu``, or ``gpu`` for plain JPEGs on the GPU that the model runs on, without picture quality.
+        decode: ``cpu``, or ``gpu`` for plain JPEGs on the GPU that the model runs on, without image quality.
         max_pixels: a larger image is not decoded.
-        decode_timeout: seconds of processor time for one image, where a decoder runs in a process of its own.
+        decode_timeout: seconds of processor time for one image, where a decoder runs in its own process.
         allow_truncated: score what there is of a truncated image, with a warning in its row.
-        scorers: names of scores that need no training, besides those of the model's heads.
-        fit: end with a score that is fitted to the heap; where embeddings are stored, and the table is one file.
-        quality: measure the picture quality of every image, in columns ``quality_*``.
+        scorers: names of scores that need no training, in addition to those of the model's heads.
+        fit: end with a score that is fitted to the dataset; where embeddings are stored, and the table is one file.
+        quality: measure the image quality of every image, in columns ``quality_*``.
         white: the value that is white in images of 16 bits, 255 to 65535; None to find it in a sample of the source.
         views: of every image, over which each score of the model gets a lowest and a highest value; 0 for none.
     """
@@ -64,7 +64,7 @@ class ScoreSettings:
             raise InputError(f"--decode must be one of {', '.join(DECODERS)}, got {self.decode!r}")
         if self.decode == "gpu" and self.quality:
             raise InputError(
-                "--decode gpu measures no picture quality, for the full picture stays on the GPU; add --no-quality, or "
+                "--decode gpu measures no image quality, for the full image stays on the GPU; add --no-quality, or "
                 "leave out --decode"
             )
         if not 0.1 <= self.decode_timeout <= 86_400:
@@ -82,7 +82,7 @@ def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any], *
         place: of what the earlier run wrote.
         before: its fingerprint.
         now: that of this run.
-        input_differs: how two inputs differ, where that can be told; else their digests are shown.
+        input_differs: how two inputs differ, where that can be determined; else their digests are shown.
 
     Raises:
         InputError: naming the first thing that differs, with both values.
@@ -93,7 +93,7 @@ def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any], *
         told = input_differs if name == "input" and input_differs else f"{there} there, {here} here"
         raise InputError(
             f"{place} belongs to a run with another {name}: {told}; repeat the earlier command to go on with it, "
-            "choose another --out, or start anew with --overwrite"
+            "choose another --out, or start again with --overwrite"
         )
 
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from curate.columns import EMBEDDING, FRAMES, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
 from curate.engines.settings import ScoreSettings
-from curate.tables.heap import column_array, numbers_of
+from curate.tables.dataset import column_array, numbers_of
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
-from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage
 from scoring.junk.features import Seen
+from scoring.relative.model import DatasetFit
 from scoring.runner import Pending, Runner
 
 
@@ -41,7 +41,7 @@ def start_shard(
     runner: Runner,
     settings: ScoreSettings,
     batch_size: int,
-    fit: HeapFit | None = None,
+    fit: DatasetFit | None = None,
 ) -> Callable[[], pa.Table]:
     """Send a shard through the model, and return what waits for the device and makes the table.
 
@@ -54,7 +54,7 @@ def start_shard(
         settings: whether and how embeddings are stored.
         batch_size: rows a batch; batches hold the distinct readable images in row order, so their composition
             depends on nothing but the shard.
-        fit: what the model was fitted to, where it was: its columns follow those of the heads.
+        fit: what the model was fitted to, where it was: its columns follow the heads'.
 
     Returns:
         A callable that gives N rows. An image that could not be scored has its status and error, and nulls for
@@ -96,7 +96,7 @@ def _assemble(
     pending: list[Pending],
     runner: Runner,
     settings: ScoreSettings,
-    fit: HeapFit | None,
+    fit: DatasetFit | None,
 ) -> tuple[list[pa.Array], list[str]]:
     def column(name: str, kind: pa.DataType) -> pa.Array:
         return pa.array([getattr(image, name) for image in found], kind)
@@ -151,7 +151,7 @@ def _of_images(column: pa.Array, at: np.ndarray, n: int) -> np.ndarray:
     return found
 
 
-def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings, fit: HeapFit | None = None) -> pa.Schema:
+def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings, fit: DatasetFit | None = None) -> pa.Schema:
     """Return the schema of every shard of a run."""
     empty = rows.empty_table()
     arrays, names = _assemble(empty, [], np.zeros(0, np.int64), [], runner, settings, fit)

@@ -93,7 +93,7 @@ class WorkStore(WorkFolder):
         return {}, metadata
 
     def run(self) -> dict[str, Any] | None:
-        """Return what ``begin`` noted of the run in this folder, or None where there is none."""
+        """Return what ``begin`` noted of the run in this folder, or None if absent."""
         return parsed_run((self.place / RUN).read() or b"")
 
     def commit(self, line: Part) -> None:
@@ -163,7 +163,7 @@ class WorkStore(WorkFolder):
         return []
 
     def sweep(self, out: Path | StorePath) -> None:
-        """Abort the uploads that dead processes left unfinished; only whoever holds the lock may."""
+        """Abort the uploads that dead processes left unfinished; only the process that holds the lock may."""
         _stored(out).abort_uploads()
         self.place.abort_uploads()
 
@@ -200,7 +200,7 @@ class WorkStore(WorkFolder):
 
 
 def work_of(out: Path | StorePath) -> WorkFolder:
-    """Return where the run towards an output keeps what it has committed: beside it, here or in its store."""
+    """Return where the run towards an output keeps what it has committed: next to it, here or in its store."""
     beside = out.with_name(f".{out.name}.work")
     return WorkStore(beside) if isinstance(beside, StorePath) else WorkFolder(beside)
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from curate.counted import counted
 from curate.engines.junk import Corrupter, find_junk
+from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
-from curate.tables.heap import Heap, column_array, read_heap
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.heap.columns import JUNK, UNLIKE
-from scoring.heap.fit import FEW_ROWS, fit_heap
+from scoring.relative.columns import JUNK, UNLIKE
+from scoring.relative.fit import FEW_ROWS, fit_dataset
 from scoring.scorers import Scorer, scored
 
 LONG = 10_000  # images whose comparison takes more than some seconds
@@ -52,45 +52,45 @@ def of_whole(
             the hashes of their keys.
         fit: whether to fit a score to the dataset as well, where it is large enough.
         corrupter: reads and scores images again, for ``p_junk``; None to leave that out.
-        announce: told in words what takes a while.
+        announce: called with a line on what takes a while.
     """
     if not scorers and not fit:
         return Whole()
     table = Table(parts[0].parent, parts)
     found = Whole()
     if fit:
-        found = _fitted(read_heap(table), table, corrupter, announce)
+        found = _fitted(read_dataset(table), table, corrupter, announce)
     missing = {name: scorer for name, scorer in scorers.items() if not scorer.columns.keys() <= found.columns.keys()}
     if missing:
-        heap = read_heap(table, once=False)
+        dataset = read_dataset(table, once=False)
         for name, scorer in missing.items():
-            found.columns |= heap.in_table(scored(name, scorer, heap.embeddings, len(heap)))
+            found.columns |= dataset.in_table(scored(name, scorer, dataset.embeddings, len(dataset)))
     return found
 
 
-def _fitted(heap: Heap, table: Table, corrupter: Corrupter | None, announce: Callable[[str], None]) -> Whole:
+def _fitted(dataset: Dataset, table: Table, corrupter: Corrupter | None, announce: Callable[[str], None]) -> Whole:
     """Return the columns of a score that is fitted to the dataset; none, and why, where that cannot be."""
-    copies = heap.copies.words()
+    copies = dataset.copies.words()
     notes = [copies] if copies else []
-    if len(heap) < FEW_ROWS:
-        few = f"{counted(len(heap), 'different image')} with an embedding, and fewer than {FEW_ROWS} are too few"
+    if len(dataset) < FEW_ROWS:
+        few = f"{counted(len(dataset), 'different image')} with an embedding, and fewer than {FEW_ROWS} are too few"
         return Whole(notes=[*notes, f"no unc_fitted: {few}; score more together"])
     junk = None
     if corrupter is not None:
         announce("scoring corrupted copies of some images, for p_junk")
-        junk = find_junk(heap, table, corrupter)
+        junk = find_junk(dataset, table, corrupter)
         notes += junk.notes
-    if len(heap) > LONG:
-        announce(f"comparing {counted(len(heap), 'image')} with one another")
+    if len(dataset) > LONG:
+        announce(f"comparing {counted(len(dataset), 'image')} with one another")
     try:
-        fit, said = fit_heap(heap.embeddings, None if junk is None else junk.log_odds(heap))
+        fit, said = fit_dataset(dataset.embeddings, None if junk is None else junk.log_odds(dataset))
     except InputError as error:
         return Whole(notes=[*notes, f"no unc_fitted: {error}"])
-    fit, said, groups = with_groups(heap, table, fit, said)
-    columns = heap.in_table(said.columns)
+    fit, said, groups = with_groups(dataset, table, fit, said)
+    columns = dataset.in_table(said.columns)
     probability = np.full(table.n_rows, np.nan, np.float32) if junk is None else junk.probability
-    columns = {JUNK: column_array(probability, np.zeros(table.n_rows, bool)), **columns, **heap.n_copies()}
+    columns = {JUNK: column_array(probability, np.zeros(table.n_rows, bool)), **columns, **dataset.n_copies()}
     facts = group_facts(groups, columns[UNLIKE])
-    known = {"rows": len(heap.at), "images": len(heap), "digest": heap.rows.digest}
+    known = {"rows": len(dataset.at), "images": len(dataset), "digest": dataset.rows.digest}
     about = {**known, "groups": facts, **({} if junk is None else {"junk": junk.about})}
     return Whole(columns, {"fit": about}, notes)

@@ -1,1 +1,1 @@
-"""What score columns are worth: every measure with its interval."""
+"""How good score columns are: every measure with its interval."""

@@ -1,4 +1,4 @@
-"""Certainty against what people said, and against another set of images."""
+"""Certainty against the verdicts, and against another set of images."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,9 @@ VOTES = Shape(
     "Spearman, votes", "higher", "rank correlation of uncertainty with the entropy of human votes; 0 is no relation"
 )
 APART = Shape(
-    "AUROC, against", "", "chance that a row of this table is surer than one of the other; 0.5 cannot be told apart"
+    "AUROC, against",
+    "",
+    "probability that a row of this table is more certain than one of the other; 0.5 cannot be separated",
 )
 
 
@@ -42,7 +44,7 @@ def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: i
 
 
 def separation(certainty: Mapping[str, Floats], is_first: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
-    """Return how well certainty tells two sets of images apart.
+    """Return how well certainty separates two sets of images.
 
     Args:
         certainty: column -> higher is more certain, shape (N,), rows of both sets.

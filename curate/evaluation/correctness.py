@@ -44,16 +44,22 @@ ACCURACY = {
 }
 AUROC = {
     NEAREST: Shape(
-        "R-AUROC", "higher", "chance that a row whose nearest neighbour has its label is surer than one whose has not"
+        "R-AUROC",
+        "higher",
+        "probability that a row whose nearest neighbour has its label is more certain than one whose has not",
     ),
     KNN: Shape("AUROC, kNN right", "higher", "the same for rows that the kNN vote gets right"),
     LINEAR: Shape("AUROC, linear right", "higher", "the same for rows that the linear classifier gets right"),
 }
 SELECTIVE = (
-    Shape("abstained accuracy", "higher", "mean accuracy of the {what} over all shares of rows kept, the surest first"),
+    Shape(
+        "abstained accuracy",
+        "higher",
+        "mean accuracy of the {what} over all shares of rows kept, the most certain first",
+    ),
     Shape("AURC", "lower", "one minus that: the area under the risk-coverage curve of the {what}"),
-    Shape("excess AURC", "lower", "AURC beyond that of a perfect order at the same accuracy"),
-    Shape("accuracy, surest half", "higher", "accuracy of the {what} on the half with the highest certainty"),
+    Shape("excess AURC", "lower", "AURC beyond a perfect order's at the same accuracy"),
+    Shape("accuracy, most certain half", "higher", "accuracy of the {what} on the half with the highest certainty"),
 )
 LOGISTIC = Shape(
     "logistic slope",
@@ -68,13 +74,13 @@ MEANS = (
 
 @dataclass
 class Correctness:
-    """What the embeddings say of N labelled rows.
+    """What the embeddings report for N labelled rows.
 
     Attributes:
         right: prediction -> whether it is right, shape (N,), bool.
         class_entropy: of the linear classifier on rows it was not fitted on, nats, shape (N,); None without one.
-        missing: prediction -> why it is not there.
-        n_twins: rows whose embedding is, in every bit, that of another row.
+        missing: prediction -> why it is missing.
+        n_twins: rows whose embedding is, in every bit, another row's.
         confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
         ranked: measure of retrieval -> of each row, shape (N,), in [0, 1].
     """
@@ -175,7 +181,7 @@ def certainty_measures(
     half = int(np.flatnonzero(COVERAGES == 0.5)[0])
     for p, name in enumerate(names):
         if name == KNN:
-            continue  # its areas tell no more than the two others'
+            continue  # its areas show no more than the two others'
         surest = grid[4 + half, p]
         surest.better = SELECTIVE[3].better
         surest.name, surest.meaning = f"{SELECTIVE[3].name}, {name}", SELECTIVE[3].meaning.format(what=WHAT[name])

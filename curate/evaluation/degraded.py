@@ -24,7 +24,7 @@ from scoring.runner import Runner, Scores
 
 LAPLACIAN = "Laplacian"
 ORIGINAL, CENTER_CROP, ZOOM = "as it is", "centre crop", "zoom"
-LARGER = 4  # pictures are held at up to this many times the model's side, so that a crop has pixels of its own
+LARGER = 4  # images are held at up to this many times the model's side, so that a crop has its own pixels
 CROP_FRACTIONS = (0.1, 0.75)
 VERSIONS = 1 + len(WORSE) + len(AUGMENTATIONS)  # of each image, the centre crop among them
 BATCH = 32
@@ -47,14 +47,14 @@ def mean_shape(kind: str) -> Shape:
 
 @dataclass
 class Degraded:
-    """Scores of images and of their worse versions.
+    """Scores of images and of their corrupted versions.
 
     Attributes:
         rows: row numbers of the table, shape (N,).
         scores: kind -> column -> value as the model gives it, shape (N,), float64.
         fractions: of the side that the centre crop of each image shows, shape (N,).
         sharpness: variance of the Laplacian of the image as it is, shape (N,).
-        strengths: kind of ``LADDERS`` -> a score of each strength, likewise; empty where they were not asked for.
+        strengths: kind of ``LADDERS`` -> a score of each strength, too; empty where they were not requested.
     """
 
     rows: NDArray[np.int64]
@@ -67,10 +67,10 @@ class Degraded:
 def degrade(
     pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int, strengths: bool = False
 ) -> Degraded:
-    """Score images and their worse versions, some at a time.
+    """Score images and their corrupted versions, some at a time.
 
-    Crops are cut from the picture at up to four times the model's side; everything else is done at the model's side,
-    or at the picture's own where that is smaller. All go through the same resize to the model.
+    Crops are cut from the image at up to four times the model's side; everything else is done at the model's side,
+    or at the image's own where that is smaller. All go through the same resize to the model.
 
     Args:
         pictures: row number and central square, uint8 of shape (S, S, 3).
@@ -117,7 +117,7 @@ def degrade(
 
 
 def batches(pictures: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
-    """Yield pictures of one size together, shape (B, 3, S, S); never more than some sizes' worth wait."""
+    """Yield images of one size together, shape (B, 3, S, S); never more than some sizes' worth wait."""
     waiting: dict[int, list[tuple[int, NDArray[np.uint8]]]] = {}
     for row, pixels in pictures:
         group = waiting.setdefault(len(pixels), [])
@@ -165,9 +165,9 @@ def _joined(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
 
 
 def degraded_measures(degraded: Degraded, *, repeats: int, seed: int) -> list[Measure]:
-    """Return the share of worse versions with higher uncertainty, the crop correlation, and means by augmentation.
+    """Return the share of corrupted versions with higher uncertainty, the crop correlation, and means by augmentation.
 
-    A share counts strictly higher uncertainty. The sharpness baseline stands beside the model's columns.
+    A share counts strictly higher uncertainty. The sharpness baseline is next to the model's columns.
 
     Source: crop size by Kirchhof et al. 2023 ("URL"); means by Table 3 of Nakamura et al. 2023, arXiv:2203.11437.
     """

@@ -37,7 +37,7 @@ class Labelled:
 
 
 def open_labelled(path: str | Path | None) -> Labelled | None:
-    """Open a .csv, .tsv or .parquet file; None where there is none.
+    """Open a .csv, .tsv or .parquet file; None if absent.
 
     Raises:
         InputError: if there is no such file, or it cannot be read.

@@ -1,4 +1,4 @@
-"""Numbers with their intervals: what every measure gives, how it is written as JSON, and what to know besides."""
+"""Measures with their intervals: values, JSON, and notes for the reader."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ EMBEDDING = "embedding"  # the column of measures that are of the embedding and 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much higher one column is than another on the same resamples; an interval without 0 tells them apart."""
+    """How much higher one column is than another on the same resamples; an interval without 0 separates them."""
 
     first: str
     second: str
@@ -66,12 +66,12 @@ INFINITE, SEPARATED = "infinite", "separated"  # why a column has no logistic sl
 
 @dataclass
 class Caveats:
-    """What a reader of the measures must know besides them.
+    """What a reader of the measures must know in addition to them.
 
     Attributes:
         same_ranks: ``unc_X`` that were left out, for ``kappa_X`` gives the same ranks.
-        other_model: name of the model that scored worse images, where another one scored the table; and the digest of
-            that one.
+        other_model: name of the model that scored corrupted images, where another one scored the table; and the digest
+            of that one.
         without_embeddings: why there are no measures against labels; empty where there are.
         n_twins: rows with an embedding that another row has too, bit for bit.
         without_slope: column -> INFINITE, or SEPARATED where it is constant but for a few rows or a threshold on it

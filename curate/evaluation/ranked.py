@@ -7,9 +7,9 @@ from torch import Tensor
 from curate.evaluation.measures import Floats, Shape
 from scoring.metrics import average_precision_at_r
 
-RECALLS = (2, 4)  # beside Recall@1
+RECALLS = (2, 4)  # next to Recall@1
 MAP = "mAP@R"
-MOST_RANKED = 10**7  # rows times those of the largest class: beyond that it takes minutes
+MOST_RANKED = 10**7  # rows times the largest class': beyond that it takes minutes
 SHAPES = {
     **{
         f"Recall@{k}": Shape(f"Recall@{k}", "higher", f"share of rows with their label among their {k} nearest others")

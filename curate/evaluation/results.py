@@ -1,4 +1,4 @@
-"""What an evaluation found: the measures, and all that is said of them."""
+"""What an evaluation found: the measures, and all that is reported on them."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,9 +20,9 @@ class Evaluation(Printed):
         columns: the scores, in the order shown, baselines last.
         measures: in the order shown.
         curves: name of a prediction -> abstained accuracy: column -> one entry a coverage.
-        strengths: kind of worse images -> how uncertain they are said to be, by strength; see ``strength_curves``.
+        strengths: kind of corrupted images -> how uncertain they are said to be, by strength; see ``strength_curves``.
         settings: what decides the numbers: folds, repeats, seed, ...
-        caveats: what a reader must know besides.
+        caveats: what a reader must know in addition to.
     """
 
     table: str
@@ -43,7 +43,7 @@ class Evaluation(Printed):
         return {**record, "caveats": asdict(self.caveats), "measures": measures}
 
     def notes(self) -> list[str]:
-        """Return what a reader must know besides the measures, one sentence each."""
+        """Return what a reader must know in addition to the measures, one sentence each."""
         return words.notes(self.caveats, self.used)
 
     def verdict(self) -> list[str]:

@@ -40,7 +40,7 @@ class MeasuredRows:
     left_out: dict[str, int]
 
     def part(self, keep: NDArray[np.bool_]) -> "MeasuredRows":
-        """Return the rows where ``keep`` (N,) is true, with ranks averaged anew."""
+        """Return the rows where ``keep`` (N,) is true, with ranks averaged again."""
         raw = {name: values[keep] for name, values in self.raw.items()}
         return MeasuredRows(self.table, self.index[keep], certainties(raw), raw, dict(self.left_out))
 
@@ -50,11 +50,11 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
 
     Args:
         table: a scored table.
-        columns: the user's; by default every ``kappa_*`` and ``unc_*``, but no ``unc_X`` beside ``kappa_X``, which
+        columns: the user's; by default every ``kappa_*`` and ``unc_*``, but no ``unc_X`` next to ``kappa_X``, which
             is 1/kappa and gives the same ranks.
 
     Raises:
-        InputError: if there is none, or one asked for is absent or does not hold numbers.
+        InputError: if absent, or one requested is absent or does not hold numbers.
     """
     doubles: list[str] = []
     names = list(dict.fromkeys(columns))
@@ -131,7 +131,7 @@ def row_keys(rows: MeasuredRows) -> list[bytes]:
 
 
 def embeddings(rows: MeasuredRows) -> tuple[torch.Tensor, NDArray[np.bool_]] | str:
-    """Return unit embeddings as float32, shape (N, D), and which rows have one; or why there are none."""
+    """Return unit embeddings as float32, shape (N, D), and which rows have one; or why not."""
     if EMBEDDING not in rows.table.schema.names:
         settings = rows.table.metadata.get("settings")
         left_out = isinstance(settings, dict) and settings.get("embedding dtype", "") is None

@@ -59,7 +59,7 @@ def evaluate(
     sample: int | None = None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Evaluation | SubsetEvaluation:
-    """Measure every score column of a table, or with ``subset`` what that is worth; nothing is written.
+    """Measure every score column of a table, or with ``subset`` how good that is; nothing is written.
 
     Every keyword but ``announce`` is the option of ``curate evaluate`` of that name.
 
@@ -75,24 +75,24 @@ def evaluate(
         group: with ``subset``, one or several columns whose groups should be kept alike.
         network: with ``subset``, steps of a small network that is trained on pixels; 0 for none.
         column: one or several scores to measure; every ``kappa_*`` and ``unc_*`` by default.
-        votes: likewise, a column of lists: how many people chose each class.
-        against: another table, that certainty should tell apart from this one.
+        votes: the same, a column of lists: how many annotators chose each class.
+        against: another table, that certainty should separate from this one.
         degrade: images that are read again and made worse; 0 for none.
         strengths: make them worse at five strengths of each change, too: 30 more versions of each.
-        source: what was scored, for worse images and the network; by default the uris in the table.
+        source: what was scored, for corrupted images and the network; by default the uris in the table.
         key: column of the source that holds the key.
         path_column: column of the source that holds paths or URLs.
         image_column: column of the source that holds image bytes.
         root: where relative paths of the source start.
-        model: that scores worse images; by default the shipped one that the table names.
+        model: that scores corrupted images; by default the shipped one that the table names.
         device: that scores them, or trains the network.
         folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
-        seed: of folds, resamples, shuffles, samples and worse images.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
+        seed: of folds, resamples, shuffles, samples and corrupted images.
         sample: measure that many rows, chosen by a hash of their keys; None for all. With ``subset``, train on at most
             that many; None for 50,000, and for fewer where classes are many.
-        announce: told in words what is about to happen.
+        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: if there is nothing to measure, or it cannot be read.
@@ -112,7 +112,7 @@ def evaluate(
             options=options,
             announce=announce,
         )
-    _refuse("it is for --subset, which is not there", locals(), OF_SUBSETS)
+    _refuse("it is for --subset, which is missing", locals(), OF_SUBSETS)
     settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device, strengths)
     opened = open_table(table, embedding=embedding)
     if label is None and votes is None and labelled is not None:

@@ -20,7 +20,7 @@ def squares(
     Args:
         table: with ``key``, and with ``uri`` unless a source is given.
         rows: row numbers, ascending.
-        most: longest side of a square, pixels; larger pictures are resized to it.
+        most: longest side of a square, pixels; larger images are resized to it.
         source: what was scored; rows are found by key.
         options: how to read the source, as when it was scored.
 
@@ -37,11 +37,11 @@ def squares(
 
 
 def central_square(data: bytes, most: int, *, white: int = WHITE) -> NDArray[np.uint8] | None:
-    """Return the central square of a picture, uint8 of shape (S, S, 3), S <= most; None where it cannot be decoded.
+    """Return the central square of an image, uint8 of shape (S, S, 3), S <= most; None where it cannot be decoded.
 
     Args:
         data: encoded bytes.
-        most: longest side, pixels; a larger picture is resized to it.
+        most: longest side, pixels; a larger image is resized to it.
         white: the value of a 16-bit image that is white.
     """
     try:

@@ -17,7 +17,7 @@ from scoring.metrics.resampling import percentiles, resample
 def strength_curves(degraded: Degraded, *, repeats: int, seed: int) -> dict[str, Any]:
     """Return how uncertain images are said to be at every strength of every change, as plain JSON values.
 
-    Scores have units of their own, so each value is a rank among the images as they are: the share of these that are
+    Scores have their own units, so each value is a rank among the images as they are: the share of these that are
     more certain, equal ones counted by half. Its mean is 0.5 at strength 0. Bands are 95 % intervals of resamples of
     images.
 
@@ -69,8 +69,8 @@ def shares_among(base: Floats, values: Floats, name: str) -> Floats:
 
     Its mean is that of ``rank_among``. An image counts twice: by how many are more certain than its version, and, as
     one of the images as they are, by how many versions it is more certain than; so the spread of these values, and of
-    their differences between strengths, holds the luck of both draws. For versions that are the images themselves it
-    is one half for all.
+    their differences between strengths, holds the chance level of both draws. For versions that are the images
+    themselves it is one half for all.
 
     Args:
         base: of the images as they are, shape (N,).

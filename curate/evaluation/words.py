@@ -1,4 +1,4 @@
-"""What is said of an evaluation: its tables, what each measure means, notes, and the verdict."""
+"""What is reported on an evaluation: its tables, what each measure means, notes, and the verdict."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from curate.counted import Grid
 from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Caveats, Measure
 from scoring.metrics import Interval
 
-LUCK = 0.5
-WORTH = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures that tell what a score is worth, best first
-NO_SCORES = ("rank average", "class entropy", "Laplacian")  # what stands beside the scores of the table
+CHANCE_LEVEL = 0.5
+WORTH = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures that report how good a score is, best first
+NO_SCORES = ("rank average", "class entropy", "Laplacian")  # what is next to the scores of the table
 NO_NORM = "the norm of embeddings, another common baseline, cannot be had: embeddings are stored at unit length"
 NO_SLOPE = {  # why a column has no logistic slope
     INFINITE: "it holds infinite values",
@@ -17,7 +17,7 @@ NO_SLOPE = {  # why a column has no logistic slope
 
 
 def tables(measures: Sequence[Measure], columns: Sequence[str]) -> list[str | Grid]:
-    """Return a table of each run of measures that share columns, those of the embedding first, and a line after each.
+    """Return a table of each run of measures that share columns, the embedding first's, and a line after each.
 
     Args:
         measures: in the order shown; those without values are left out.
@@ -51,13 +51,13 @@ def meanings(measures: Sequence[Measure]) -> list[str]:
 
 
 def notes(known: Caveats, used: int) -> list[str]:
-    """Return what a reader must know besides measures of so many rows, one sentence each."""
+    """Return what a reader must know in addition to measures of so many rows, one sentence each."""
     lines = [
         f"{name} is 1/kappa_{name[4:]}, with the same ranks; ask for it with --column" for name in known.same_ranks
     ]
     if known.other_model is not None:
         model, digest = known.other_model
-        lines.append(f"worse images were scored by {model}, and the table by another model ({digest[:12]})")
+        lines.append(f"corrupted images were scored by {model}, and the table by another model ({digest[:12]})")
     if known.without_embeddings:
         lines.append(f"measures against labels need embeddings: {known.without_embeddings}")
     if known.n_twins:
@@ -86,14 +86,18 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
     if measure is None:
         return []
     scores = {name: one for name, one in measure.values.items() if name not in NO_SCORES and one.value == one.value}
-    good = sorted((name for name, one in scores.items() if one.low > LUCK), key=lambda name: -scores[name].value)
-    wrong = [name for name, one in scores.items() if one.high < LUCK]
-    luck = [name for name in scores if name not in good and name not in wrong]
+    good = sorted(
+        (name for name, one in scores.items() if one.low > CHANCE_LEVEL), key=lambda name: -scores[name].value
+    )
+    wrong = [name for name, one in scores.items() if one.high < CHANCE_LEVEL]
+    chance_level = [name for name in scores if name not in good and name not in wrong]
     lines = []
-    if luck:
-        lines.append(f"no better than chance on your labels: {', '.join(luck)} ({measure.name} around {LUCK:g})")
+    if chance_level:
+        lines.append(
+            f"no better than chance on your labels: {', '.join(chance_level)} ({measure.name} around {CHANCE_LEVEL:g})"
+        )
     if wrong:
-        lines.append(f"worse than chance on your labels, surest where it is wrong: {', '.join(wrong)}")
+        lines.append(f"worse than chance on your labels, most certain where it is wrong: {', '.join(wrong)}")
     if good:
         ties = [each.second for each in measure.differences if each.first == good[0] and each.interval.low <= 0]
         level = [name for name in good[1:] if name in ties]
@@ -103,7 +107,7 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
         )
     elif scores:
         lines.append(
-            "no score of this table tells what is hard on your labels: learn it from them, by curate fit --label "
+            "no score of this table reports what is hard on your labels: learn it from them, by curate fit --label "
             "COLUMN --apply FILE, whose unc_class knows them"
         )
     entropy = measure.values.get("class entropy")
@@ -160,5 +164,5 @@ def _sentences(measure: Measure) -> list[str]:
     worst = max(measure.p.values(), default=0.0)
     if measure.p and worst > 0.01:
         shown = ", ".join(f"{column} {p:.3f}" for column, p in measure.p.items() if p > 0.01)
-        lines.append(f"  could be luck (permutation test, p): {shown}")
+        lines.append(f"  could be coincidence level (permutation test, p): {shown}")
     return lines

@@ -43,7 +43,7 @@ class EvaluateSettings:
     Attributes:
         folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
-        seed: of folds, resamples, shuffles, samples and worse images.
+        seed: of folds, resamples, shuffles, samples and corrupted images.
         sample: measure that many rows, chosen by a hash of their keys; None for all.
         degrade: images that are read again and made worse; 0 for none.
         strengths: whether they are made worse at five strengths of each change, too.
@@ -68,7 +68,7 @@ class EvaluateSettings:
         if self.degrade and self.degrade < FEWEST_ROWS:
             raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; take more")
         if self.strengths and not self.degrade:
-            raise InputError("--strengths is for --degrade, which is not there; give --degrade N, or leave it out")
+            raise InputError("--strengths is for --degrade, which is missing; give --degrade N, or leave it out")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
@@ -222,7 +222,7 @@ class Work:
         self.result_.measures.append(against_votes(certainty, votes[voted], **self.common))
 
     def measure_against(self, other: Table, names: Sequence[str]) -> None:
-        """Measure how well each column tells the other table's rows apart."""
+        """Measure how well each column separates the other table's rows."""
         ours, theirs = (_digest_of(table) for table in (self.table, other))
         if ours and theirs and ours != theirs:
             raise InputError(
@@ -240,12 +240,12 @@ class Work:
         self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
     def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions) -> None:
-        """Read images again, make them worse, and measure what the model says of them."""
+        """Read images again, make them worse, and measure what the model reports for them."""
         wanted = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
         index = self.rows.index[wanted].tolist()
         steps = sum(len(ladder.strengths) for ladder in LADDERS.values()) if self.settings.strengths else 0
         versions = f"{VERSIONS + steps}" if steps else "eight"
-        self.announce(f"reading {len(index):,} images again, and scoring {versions} worse versions of each")
+        self.announce(f"reading {len(index):,} images again, and scoring {versions} corrupted versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
         pictures = squares(self.table, index, most=most, source=source, options=options)
         with torch.random.fork_rng(devices=[]):
@@ -261,7 +261,7 @@ class Work:
         self._sharpness(found)
 
     def _sharpness(self, found: Degraded) -> None:
-        """Measure the Laplacian baseline where right and wrong are known, beside the other columns on the same rows."""
+        """Measure the Laplacian baseline where right and wrong are known, on the rows of the other columns."""
         if self.found is None:
             return
         at = np.searchsorted(self.rows.index, found.rows)
@@ -297,7 +297,7 @@ def _digest_of(table: Table) -> str:
 
 
 def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
-    """Return the model that scored the table, ready to run, or the one asked for; another one is noted."""
+    """Return the model that scored the table, ready to run, or the one requested; another one is noted."""
     wanted = _digest_of(table)
     if model is None:
         digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}

@@ -33,10 +33,10 @@ def write_batch(
     Args:
         table: B rows with `key` and, where known, `uri`, `rank`, `round`, `gain`, `predicted`, `probability` (of the
             predicted class, in [0, 1]) and any scores. Ordered by `rank` where there is one, else as it comes.
-        out: a file, or for the formats of images a folder, that is not there yet.
+        out: a file, or for the formats of images a folder, that is missing yet.
         format: one of TOOLS.
         options: images, links and classes.
-        label: column of the classes, which go out as labels; None where labels are what is asked for.
+        label: column of the classes, which go out as labels; None where labels are what is requested.
 
     Raises:
         InputError: for an unknown format, rows that cannot be written, or a place that refuses.
@@ -95,5 +95,5 @@ def read_labels(
     """
     reader = lookup(TOOLS, format, kind="format").read
     if reader is None:
-        raise ValueError(f"{format} stands in the table of formats that labels come back from, and reads none")
+        raise ValueError(f"{format} is in the table of formats that labels come back from, and reads none")
     return reader(Path(path), ExpectedRows.of(keys, classes), name)

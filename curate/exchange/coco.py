@@ -83,7 +83,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
     An image is found by `curate_key`, else by a `file_name` that is the key, or the place, of exactly one. Boxes of
     several categories in one image are set aside: COCO has no class of an image. ``annotator`` (or
-    ``attributes.annotator``) tells people apart. ``name`` is not used.
+    ``attributes.annotator``) separates annotators. ``name`` is not used.
     """
     whole = read_json(path, what=_WHAT)
     lists = _lists(whole, path)
@@ -128,7 +128,7 @@ def _id(value: Any) -> int | str | None:
 
 
 def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
-    """Return id -> value; ids that stand for several values, or for none, are left out."""
+    """Return id -> value; ids that represent several values, or for none, are left out."""
     found: dict[int | str, Any] = {}
     shared = set()
     for part in parts:

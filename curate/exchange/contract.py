@@ -48,19 +48,19 @@ class Format:
     Attributes:
         part: rows -> files and pieces.
         finish: pieces -> what is whole.
-        out: what goes out, for people.
-        back: what comes back, for people; nothing by default.
+        out: what goes out, for display.
+        back: what comes back, for display; nothing by default.
         read: files -> labels; None where none come back.
         folder: whether the output is a folder.
         reads_images: whether images may be read, not only named.
-        links: whether images are files of their own, which can be links.
+        links: whether images are their own files, which can be links.
         shards: whether a part is a file that users size.
         measures: whether lengths of text and nulls of numbers must be known before.
-        per: whether images can lie in folders by a column.
+        per: whether images can be in folders by a column.
         sides: whether that column says which rows are train, val and test.
         splits: whether rows are held out where no column says.
         nested: whether the folders of keys are folders.
-        minimal: whether no column but key and label goes along unless it is asked for.
+        minimal: whether no column but key and label goes along unless it is requested.
         suffix: how the name of a file ends; empty for folders.
         load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for that of the
             training side where there are sides, and ``{empty}`` for what lets a folder of a class be empty.
@@ -92,7 +92,7 @@ class Format:
         empty = ", allow_empty=True" if plan is not None and plan.lacking else ""
         lines = (*self.load_classes, *self.load) if plan is None or plan.labelled else self.load
         places = {"out": out, "train": train}
-        # with ./ before it, for `datasets` takes names such as csv for those of its own loaders
+        # with ./ before it, for `datasets` takes names such as csv for its own those loaders
         texts = {
             name: repr(str(path) if path.is_absolute() else f"./{path.as_posix()}") for name, path in places.items()
         }

@@ -34,7 +34,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
-    """Write `key`, `uri`, the columns, `label` (empty where it is asked for) and an empty `annotator`.
+    """Write `key`, `uri`, the columns, `label` (empty where it is requested) and an empty `annotator`.
 
     UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
     """
@@ -61,7 +61,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read `key` (or `id`), `label` and, where they are there, `annotator` and `at`.
 
     Comma, semicolon and tab separate, whichever the header shows. Cells are text: `007` stays `007`. Several rows of
-    one key are votes of several people.
+    one key are votes of several annotators.
     """
     text = read_text(path, what=_WHAT)
     if "\0" in text:
@@ -127,7 +127,7 @@ CSV = Format(
     part,
     finish,
     read=read,
-    out="one row an image: key, uri, rank, round, gain, scores, `label` (empty where it is asked for) and an empty "
+    out="one row an image: key, uri, rank, round, gain, scores, `label` (empty where it is requested) and an empty "
     "`annotator`",
     back="columns `key` and `label`; `annotator` and `at` where they are there",
     suffix=".csv",

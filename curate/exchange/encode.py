@@ -1,4 +1,4 @@
-"""Images made smaller, or encoded anew, where that is asked for."""
+"""Images made smaller, or encoded again, where that is requested."""
 
 import io
 import re
@@ -56,7 +56,7 @@ class Encoding:
         return cls(resize, encode and found[1], quality)
 
     def __call__(self, data: bytes) -> tuple[bytes, dict[str, Any]]:
-        """Return an image as asked, and what is now known of it; as it is where nothing is to be done.
+        """Return an image as requested, and what is now known of it; as it is where nothing is to be done.
 
         Raises:
             DecodeError: if it cannot be decoded.

@@ -44,7 +44,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
-    """Write what `fiftyone.Dataset.from_dir(dataset_type=fiftyone.types.FiftyOneDataset)` imports beside the images."""
+    """Write what `fiftyone.Dataset.from_dir` imports, next to the images."""
     whole.joined(SAMPLES, SAMPLES, b'{"samples": [\n', b"\n]\n}\n", b",\n")
     whole.write(METADATA, to_json(_metadata(plan)))
     return ()

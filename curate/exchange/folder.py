@@ -1,4 +1,4 @@
-"""A folder of images: copied or linked, flat or by a column, with `metadata.jsonl` beside them."""
+"""A folder of images: copied or linked, flat or by a column, with `metadata.jsonl` next to them."""
 
 from curate.columns import LABEL
 from curate.exchange.contract import Format

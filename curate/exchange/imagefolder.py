@@ -37,7 +37,7 @@ _WHAT = "an image folder"
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the images of some rows, copied or linked, into the folders of their sides and classes, and their lines.
 
-    Images without a class lie beside the folders of classes; where none has one, all lie in `train/`.
+    Images without a class are next to the folders of classes; where none has one, all are in `train/`.
     """
     columns = rows.columns
     sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
@@ -102,7 +102,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
     `FOLDER/cat/0001.jpg` says that 0001.jpg is a cat: sort the exported images into such folders. Files are found by
     the names that the export gave them, or by the key itself. A file that lies where the metadata says has the label of
-    its line, one that was moved that of its folder. Links are not followed.
+    its line, one that was moved its folder's. Links are not followed.
     """
     if not path.is_dir():
         raise InputError(f"expected {_WHAT} at {path}, got {'a file' if path.exists() else 'nothing'}; give the folder")

@@ -22,7 +22,7 @@ class Item:
         key: as in the table, unchanged.
         uri: where its bytes are; None where the table holds them.
         values: further columns by name; no nulls, NaNs, infinities or nested values.
-        label: the class that it is known to have; None where labels are what is asked for.
+        label: the class that it is known to have; None where labels are what is requested.
     """
 
     key: str

@@ -49,7 +49,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
-    """Write the tasks, and beside them the labelling configuration where the classes are known.
+    """Write the tasks, and next to them the labelling configuration where the classes are known.
 
     Raises:
         InputError: also if all takes more than 1 GiB, which can be imported nowhere.
@@ -58,7 +58,7 @@ def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
     if n_bytes > MOST_BYTES:
         raise InputError(
             f"expected at most 1 GiB of tasks, got {n_bytes:,} bytes: images inside a table or a tar are embedded; "
-            "take fewer rows, or move the images into a folder of their own, two below the root, which Label Studio "
+            "take fewer rows, or move the images into their own folder, two below the root, which Label Studio "
             "can serve"
         )
     config = whole.out.with_suffix(CONFIG_SUFFIX)
@@ -161,7 +161,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 
 def _places(rows: ExpectedRows) -> dict[str, str]:
-    """Return every address that stands for exactly one key."""
+    """Return every address that represents exactly one key."""
     places: dict[str, str] = {}
     shared: set[str] = set()
     for key, uri in rows.uris.items():

@@ -1,4 +1,4 @@
-"""LabelMe: an image and a JSON file beside it, its class as a flag."""
+"""LabelMe: an image and a JSON file next to it, its class as a flag."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ VERSION = "5.0.1"  # of the layout
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write the images of some rows, copied or linked, and `IMAGE.json` beside each."""
+    """Write the images of some rows, copied or linked, and `IMAGE.json` next to each."""
     for picture in part.store(rows, plan.names, lambda _: ""):
         item = rows.items[picture.index].known_anew(picture.facts)
         content: dict[str, Any] = {
@@ -34,7 +34,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 LABELME = Format(
     part,
     nothing_more,
-    out="the images, and `IMAGE.json` beside each with its class as a flag",
+    out="the images, and `IMAGE.json` next to each with its class as a flag",
     folder=True,
     reads_images=True,
     links=True,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-N_CLASSES = 10  # named where a label is none of them
+N_CLASSES = 10  # named where a label is not among them
 N_EXAMPLES = 3
 _SHOWN = 80  # characters of one example
 
@@ -49,7 +49,7 @@ class Ignored:
     Attributes:
         what: what it is called in the file, as messages show it.
         reason: why.
-        key: of the image, where it was asked for; None where that cannot be told.
+        key: of the image, where it was requested; None where that cannot be determined.
     """
 
     what: str
@@ -83,8 +83,8 @@ class Labels:
     """What a file says about a round.
 
     Attributes:
-        rows: usable labels in the order of the file; several of one key where several people labelled it; none where
-            every image was skipped.
+        rows: usable labels in the order of the file; several of one key where several annotators labelled it; none
+            where every image was skipped.
         ignored: what was set aside, in the order of the file.
         problems: counts of it by kind, and further notes for the user.
     """
@@ -119,7 +119,7 @@ class ExpectedRows:
         """Return the rows of keys, or of keys with their uris.
 
         Raises:
-            InputError: if there are no keys, or classes are given and there are none.
+            InputError: if there are no keys, or classes are given and none is given.
         """
         uris = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
         known = None if classes is None else tuple(classes)
@@ -149,12 +149,12 @@ def shown(value: object) -> str:
 
 @dataclass
 class Collector:
-    """Takes annotations one by one and tells, at the end, what can be used.
+    """Takes annotations one by one and shows, at the end, what can be used.
 
     Args:
-        rows: what was asked.
+        rows: what was requested.
         where: the file, for messages.
-        votes: whether several labels of one key by nobody in particular are votes of several people; else they
+        votes: whether several labels of one key without an annotator are votes of several annotators; else they
             contradict one another and are set aside.
     """
 
@@ -203,7 +203,7 @@ class Collector:
         """Return everything, contradictions set aside.
 
         Raises:
-            InputError: if nothing can be used, neither a label nor a skip of an image that was asked for; says why,
+            InputError: if nothing can be used, neither a label nor a skip of an image that was requested; says why,
                 with counts and the first examples.
         """
         rows = self._without_contradictions()

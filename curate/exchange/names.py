@@ -59,7 +59,7 @@ class FileNames:
     Attributes:
         nested: whether the folders of a key are folders; else its last part alone is the name.
         encoded: suffix of the format that every image is encoded in; None for their own.
-        kind: that format; None likewise.
+        kind: that format; None too.
         shared: sorted hashes of paths that several images would have, shape (M,) uint64.
     """
 
@@ -69,7 +69,7 @@ class FileNames:
     shared: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def of(self, key: str, suffix: str) -> str:
-        """Return the path of a key's image, with ``suffix``, that of its bytes, where the key has none of an image.
+        """Return the path of a key's image, with ``suffix``, its bytes', where the key has none of an image.
 
         >>> FileNames().of("cats/a.jpg", "png"), FileNames(nested=True).of("007", "png")
         ('a.jpg', '007.png')
@@ -106,7 +106,7 @@ class Claims:
         names: without ``shared``.
 
     Attributes:
-        has_split_words: whether a path holds a word that some loader takes for that of a side.
+        has_split_words: whether a path holds a word that some loader takes for a side's.
     """
 
     def __init__(self, names: FileNames) -> None:
@@ -232,7 +232,7 @@ class KeyNames:
     def key_of(self, name: str) -> str | None:
         """Return the key of a file's name: as ``FileNames`` made it, or the key itself; None where it is neither.
 
-        A name that several keys would have had is none of theirs.
+        A name that several keys would have had is not among theirs.
         """
         folded = _folded(name)
         tried = [folded, *([_stem(folded)] if suffix_of(name) in IMAGE_SUFFIXES else [])]

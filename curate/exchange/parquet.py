@@ -85,7 +85,7 @@ def _table(start: int, own: pa.Table, pictures: list[Picture], schema: pa.Schema
 def schema_of(plan: Plan, *, numbered: bool = False) -> pa.Schema:
     """Return `image`, `label` and columns; a column that has one of these names already is `source_NAME`.
 
-    The metadata tells `datasets` that it holds images, and the names of the classes.
+    The metadata shows `datasets` that it holds images, and the names of the classes.
 
     Args:
         plan: of the rows.

@@ -77,7 +77,7 @@ class Part:
         folder: of the files that go out.
         pictures: reads images.
         entries: files written.
-        pieces: text by name, to be joined with that of the other parts.
+        pieces: text by name, to be joined with the other parts'.
         lost: rows whose image cannot be had.
         written: rows that went out.
     """
@@ -157,7 +157,7 @@ class Whole:
         n_rows: rows that went out.
         places: where the pieces of a name are, in the order of the parts.
         entries: further files of the folder.
-        files: that will stand at ``out`` and beside it, in place of a folder.
+        files: that will be at ``out`` and next to it, instead of a folder.
     """
 
     folder: Path

@@ -30,7 +30,7 @@ from scoring.images.sniff import sniff
 R = TypeVar("R")
 NO_FILE = "the table names no file for it"
 AHEAD = 4  # images a thread that are in memory at once
-HEAD = 4096  # bytes by which a format is told
+HEAD = 4096  # bytes by which a format is reported
 SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic", "netpbm": "pnm"}
 
 
@@ -45,7 +45,7 @@ class Picture:
         n_bytes: its size.
         suffix: what names of its format end with.
         name: of the file, where it is one.
-        facts: what is now so where it was encoded anew: its width, height, format, size, digest.
+        facts: what is now so where it was encoded again: its width, height, format, size, digest.
     """
 
     index: int
@@ -70,8 +70,8 @@ class Pictures:
     """Reads images.
 
     Attributes:
-        images: key -> bytes, in place of what rows name.
-        located: where they are in a source, in place of what rows name.
+        images: key -> bytes, instead of what rows name.
+        located: where they are in a source, instead of what rows name.
         encoding: what becomes of them; None leaves their bytes alone.
         link: how local files become files of the export.
         checked: whether one that is not the one that was scored counts as lost.

@@ -1,4 +1,4 @@
-"""What is known of all rows before the first goes out, how they go, and what lies on the disk at the end."""
+"""What is known of all rows before the first goes out, how they go, and what is on the disk at the end."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ LINKS = (COPY, HARD, SYMBOLIC)
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How rows go out, beside the rows.
+    """How rows go out, next to the rows.
 
     Attributes:
         images: key -> encoded image, for rows that no other tool can open (bytes inside a table, members of a tar
@@ -49,15 +49,15 @@ class Plan:
         lacking: those of which no row goes out.
         predicted: names of the classes that are predicted, sorted.
         names: of the files of images.
-        has_split_words: whether a name holds a word that some loader takes for that of a side.
+        has_split_words: whether a name holds a word that some loader takes for a side's.
         sides: which of train, val and test each row is on.
         takes_uri: whether the column of places goes out with formats that hold the images.
         per: column whose values are folders; None for none.
         folders: value of it -> name of its folder.
         common: the folder that holds all local images; None without any.
         longest: most characters of a value, by column of text; where the format measures columns.
-        nullable: columns with a null; likewise.
-        null: whether a NUL ends each entry of a list, in place of a line end.
+        nullable: columns with a null; the same.
+        null: whether a NUL ends each entry of a list, instead of a line end.
     """
 
     name: str
@@ -100,13 +100,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Written:
-    """What lies on the disk now.
+    """What is on the disk now.
 
     Attributes:
         paths: files, or the one folder, in the order written.
         n_rows: images in it.
         notes: notes for the user, one sentence each.
-        missing: rows left out because their image could not be had, as they asked for.
+        missing: rows left out because their image could not be had, as they requested.
         n_bytes: of all files.
         resumed: rows that an earlier run had written.
     """

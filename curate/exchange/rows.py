@@ -75,7 +75,7 @@ class Rows:
         start: number of the first, among those that go out.
         table: their columns.
         label: column of the classes.
-        classes: what its values stand for.
+        classes: what its values represent.
         beside: further columns, which are read and do not go out.
     """
 
@@ -100,7 +100,7 @@ class Rows:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Columns of numbers and text besides key, uri and label."""
+        """Columns of numbers and text in addition to key, uri and label."""
         others = (KEY, URI, self.label)
         return tuple(field.name for field in self.table.schema if field.name not in others and is_plain(field.type))
 
@@ -214,10 +214,10 @@ def parts(
     Args:
         source: the table.
         columns: that go out.
-        beside: that are read besides.
+        beside: that are read in addition to.
         starts: row of the table at which each part begins, shape (parts,).
         label: column of the classes.
-        classes: what its values stand for.
+        classes: what its values represent.
     """
     reads_status = STATUS in source.schema.names
     wanted = list(dict.fromkeys([*columns, *beside, *([STATUS] if reads_status else [])]))

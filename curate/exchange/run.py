@@ -22,7 +22,7 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 HINT = "put it back, or leave such rows out with --skip-missing"
-MISSING_SUFFIX = ".missing.csv"  # of the list of rows left out, beside what is written
+MISSING_SUFFIX = ".missing.csv"  # of the list of rows left out, next to what is written
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Job:
         overwrite: replace what is there.
         skip_missing: leave rows out whose image cannot be had.
         hint: what to do where an image cannot be had.
-        report: told after each part.
+        report: called with after each part.
     """
 
     kind: Format
@@ -75,7 +75,7 @@ def write_out(job: Job, pictures: Pictures) -> Written:
     """Write all parts that are not done, check them all, and give the whole its name.
 
     Raises:
-        InputError: if images cannot be had, the place refuses, or what lies on the disk is not what was written. What
+        InputError: if images cannot be had, the place refuses, or what is on the disk is not what was written. What
             is done stays in ``OUT.part``, and the same call goes on with it.
     """
     work = WorkFolder(job.out, pictures.workers)
@@ -90,7 +90,7 @@ def write_out(job: Job, pictures: Pictures) -> Written:
     except BaseException as error:
         is_short = not job.kind.folder and isinstance(error, InputError)  # text, soon written again
         if began and (not work.done or job.fingerprint is None or is_short):
-            with suppress(InputError):  # what went wrong first is what is said
+            with suppress(InputError):  # what went wrong first is what is reported
                 work.remove()
         raise
     finally:
@@ -126,7 +126,7 @@ def _write_parts(job: Job, pictures: Pictures, work: WorkFolder) -> None:
 
 
 def refused(n_rows: int, n_lost: int, key: str, why: str, hint: str = HINT) -> InputError:
-    """Return what is said where images cannot be had."""
+    """Return what is reported where images cannot be had."""
     several = f", and {n_lost - 1:,} more of {n_rows:,}" if n_lost > 1 else ""
     advice = "name what was scored with --source" if why == NO_FILE else hint
     return InputError(f"cannot read the image of {key!r}{several}: {why}; {advice}")
@@ -156,7 +156,7 @@ def _finish(job: Job, work: WorkFolder) -> Written:
 
 
 def _list_missing(work: WorkFolder, out: Path) -> Path:
-    """Write which rows were left out, and why, beside what is written."""
+    """Write which rows were left out, and why, next to what is written."""
     path = out.with_name(out.name + MISSING_SUFFIX)
     header = _csv([("key", "why")])
     with suppress(OSError), path.open("rb") as file:

@@ -18,7 +18,7 @@ class Shard:
 
     Attributes:
         n_rows: most rows.
-        n_bytes: most bytes; 0 for any. One image that is larger is a part by itself.
+        n_bytes: most bytes; 0 for any. One image that is larger is a part on its own.
         column: of the size of each image.
     """
 
@@ -28,7 +28,7 @@ class Shard:
 
     @classmethod
     def of(cls, text: str | None, *, is_sized: bool) -> "Shard":
-        """Return the size that was asked for: a number of images, or of bytes with a unit.
+        """Return the size that was requested: a number of images, or of bytes with a unit.
 
         Args:
             text: as typed; None for 10,000 images, and at most 1 GB where sizes are known.

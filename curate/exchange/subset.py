@@ -51,10 +51,10 @@ class ExportResult:
         rows: images.
         labelled: rows that carry a label.
         left_out: rows whose image could not be scored.
-        missing: rows left out because their image cannot be had; listed beside what is written.
+        missing: rows left out because their image cannot be had; listed next to what is written.
         n_bytes: of all files.
         resumed: rows that an earlier run had written.
-        paths: what lies on the disk now, in the order written; none of a dry run.
+        paths: what is on the disk now, in the order written; none of a dry run.
         notes: what the format has to say.
         classes: names of all classes, in the order that numbers them.
         lacking: those of which no row goes out.
@@ -109,7 +109,7 @@ def export(
     """Write the rows of a table for another tool: key, place or image, label and columns.
 
     Rows whose image could not be scored stay behind. A call that was stopped is gone on with by the same call; until
-    all is written, and checked, it lies in ``OUT.part``.
+    all is written, and checked, it is in ``OUT.part``.
 
     Args:
         table: a subset, a scored table, or any with a column `key`.
@@ -120,7 +120,7 @@ def export(
         per: column whose values are the folders of `folder`, or the sides of `yolo` and `imagefolder`; of these None
             is for the column `split`, where there is one that holds sides.
         take: columns that go along, as names or one text with commas, `*` for any letters in a name. None for none
-            besides key and label in formats that hold the images, and for all in the others.
+            in addition to key and label in formats that hold the images, and for all in the others.
         link: `copy`, or `hard` or `symbolic` links to local files.
         resize: most pixels of the short side; None leaves images as they are.
         encode: `jpeg`, `png`, `webp`, `jpeg:QUALITY` or `webp:QUALITY`.
@@ -136,7 +136,7 @@ def export(
         dry_run: check everything but the images, and write nothing.
         overwrite: replace a file that is there, or a folder that is an export and was not changed.
         log: a file that events are appended to as JSON lines: start, every part, end; see ``RunLog``.
-        report: told after each part.
+        report: called with after each part.
 
     Raises:
         InputError: for an unknown format, an option that it cannot have, rows or images that cannot be had, a place
@@ -208,7 +208,7 @@ def sides_column(table: Table) -> str | None:
 
 
 def _taken(table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None) -> tuple[str, ...]:
-    """Return the columns that go out besides key and uri."""
+    """Return the columns that go out in addition to key and uri."""
     if take is None:
         take = () if kind.minimal else ("*",)
     elif isinstance(take, str):
@@ -260,7 +260,7 @@ def digest_of_names(names: Sequence[str]) -> str:
 
 
 def _told(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
-    """Return what writes a line of the log after each part, and tells whoever else asked."""
+    """Return what writes a line of the log after each part, and shows whoever else requested."""
 
     def both(progress: ExportProgress) -> None:
         events.write("part", **asdict(progress))
@@ -287,7 +287,7 @@ def _check_options(
     source: str | None,
     skip_missing: bool,
 ) -> None:
-    """Refuse what a format cannot do: it would be as if nothing had been asked."""
+    """Refuse what a format cannot do: it would be as if nothing had been requested."""
     if link not in LINKS:
         raise InputError(f"--link: expected {', '.join(LINKS)}, got {link!r}{closest(link, LINKS)}")
     if link != COPY and encoding is not None:
@@ -357,7 +357,7 @@ def _refuse_gone(seen: Survey, plan: Plan) -> None:
 def _whole_already(
     place: Path, kind: Format, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool
 ) -> dict[str, Any] | None:
-    """Return what lies there where it is this very export; refuse what may not be replaced."""
+    """Return what exists where it is this very export; refuse what may not be replaced."""
     if not os.path.lexists(place):
         return None
     if not kind.folder:

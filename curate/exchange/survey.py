@@ -39,10 +39,10 @@ class Survey:
     """What is gathered on the way over the rows; see ``Plan``.
 
     Attributes:
-        hashes: of keys, those of each batch.
+        hashes: of keys, each batch's.
         claims: of keys on names of files.
-        on_side: class -> hashes of keys by which rows are held out, those of each batch.
-        gone: rows whose local file is not there, as far as that can be told without reading.
+        on_side: class -> hashes of keys by which rows are held out, each batch's.
+        gone: rows whose local file is missing, as far as that can be determined without reading.
         first_gone: the key of the first, and why.
     """
 
@@ -71,11 +71,11 @@ class Asked:
 
     Attributes:
         kind: the format.
-        columns: that go out besides key and uri.
+        columns: that go out in addition to key and uri.
         label: column of classes.
         per: column of folders.
         shard: size of a part.
-        names: of files, as far as they can be told before the rows are seen.
+        names: of files, as far as they can be determined before the rows are seen.
         takes_uri: see ``Plan``.
         looks: whether local files are looked for.
         replaced: a folder that will be replaced, in which no image may lie.
@@ -109,7 +109,7 @@ def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.ui
 
     Raises:
         InputError: without rows whose image was scored; for a key that is null or comes twice, a class that the list of
-            classes lacks, a probability outside [0, 1], more folders than any file system likes, or images that lie in
+            classes lacks, a probability outside [0, 1], more folders than any file system likes, or images that are in
             what is to be replaced.
     """
     seen = Survey(claims=Claims(asked.names))
@@ -178,7 +178,7 @@ def _sides(asked: Asked, seen: Survey) -> Sides:
 
 
 def columns_of(source: Source, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
-    """Return the columns that go out besides key and uri: the label, and those named, `*` for any letters in a name.
+    """Return the columns to export in addition to key and uri: the label and those named; `*` matches any letters.
 
     By ``*`` all go out but what says the same of all rows.
 
@@ -201,7 +201,7 @@ def _ok(batch: pa.RecordBatch) -> NDArray[np.bool_]:
 
 
 def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_]) -> None:
-    """Note where parts begin: before the row that would make one larger than asked."""
+    """Note where parts begin: before the row that would make one larger than requested."""
     rows = np.flatnonzero(ok)
     sizes = np.zeros(len(rows), np.int64)
     if shard.n_bytes and shard.column in batch.schema.names:
@@ -297,7 +297,7 @@ def _paths(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, bytes | Non
 
 
 def _absence(uri: str | None, path: bytes | None) -> str:
-    """Return why an image is not there; empty where it is, or only reading would tell."""
+    """Return why an image is missing; empty where it is, or only reading would show."""
     if uri is None:
         return NO_FILE
     if path is None:

@@ -20,7 +20,7 @@ OF_LOADERS: dict[str, str] = {  # these are for training, and for other programs
     "folder": "curate.exchange.folder:FOLDER",
     "webdataset": "curate.exchange.webdataset:WEBDATASET",
     "parquet": "curate.exchange.parquet:PARQUET",
-    "huggingface": "curate.exchange.parquet:PARQUET",  # as people call it
+    "huggingface": "curate.exchange.parquet:PARQUET",  # as annotators call it
     "yolo": "curate.exchange.yolo:YOLO",
     "labelme": "curate.exchange.labelme:LABELME",
     "cvat": "curate.exchange.cvat:CVAT",

@@ -17,8 +17,8 @@ END = bytes(2 * BLOCK)
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write a shard: for each row `NUMBER.jpg` and `NUMBER.json`, in the order of the table.
 
-    The number is that of the row, in nine digits: a sample's name ends at its first dot, and keys hold dots. The key
-    stands in the JSON. Times and owners are zero, so that equal rows give equal bytes.
+    The number is the row's, in nine digits: a sample's name ends at its first dot, and keys hold dots. The key
+    is in the JSON. Times and owners are zero, so that equal rows give equal bytes.
     """
     records: list[dict[str, Any]] = []
     first = 0

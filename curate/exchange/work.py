@@ -68,7 +68,7 @@ class WorkFolder(HeldFolder):
 
         Args:
             fingerprint: all that decides what is written.
-            overwrite: drop what another export left here, in place of refusing.
+            overwrite: drop what another export left here, instead of refusing.
             skips: whether parts count that lack rows whose image could not be had.
 
         Raises:
@@ -85,7 +85,7 @@ class WorkFolder(HeldFolder):
             self.done = {line.part: line for line in known if self._holds(line)}
         else:
             self.clear()
-        with AtomicFile(self.folder / RUN, overwrite=True) as file:  # first: a folder without it is none of ours
+        with AtomicFile(self.folder / RUN, overwrite=True) as file:  # first: a folder without it is not among ours
             file.write(json.dumps(fingerprint, indent=1).encode())
         with place_errors(self.folder):
             self.out.mkdir(exist_ok=True)
@@ -147,7 +147,7 @@ class WorkFolder(HeldFolder):
                 yield self._piece(name, number)
 
     def check(self, whole: Whole, n_rows: int) -> tuple[int, int, str]:
-        """Compare what lies on the disk with what was written: rows, files, sizes, digests.
+        """Compare what is on the disk with what was written: rows, files, sizes, digests.
 
         Returns:
             Files, bytes, and a digest of all names, sizes and digests of files that is free of their order.
@@ -233,7 +233,7 @@ class WorkFolder(HeldFolder):
 
 
 def found(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield the path in the folder, and the size, of every file, links followed; the manifest is none of them."""
+    """Yield the path in the folder, and the size, of every file, links followed; the manifest is not among them."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -259,7 +259,7 @@ def account(files: Iterator[tuple[str, int]]) -> tuple[int, int, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return what an exported folder says of itself; None where it is none."""
+    """Return what an exported folder says of itself; None where it is not one."""
     path = folder / MANIFEST
     try:
         if path.is_symlink() or path.stat().st_size > 1 << 20:

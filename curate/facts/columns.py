@@ -48,7 +48,7 @@ class Shown:
         return self.kind in (SCORE, NUMBER)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a page is told."""
+        """Return what a page is reported."""
         return {
             "name": self.name,
             "label": self.column,
@@ -89,7 +89,7 @@ def _shown(field: pa.Field, class_column: str | None, scores: frozenset[str]) ->
 
 
 def default_score(table: Table, column: str | None, columns: Sequence[Shown]) -> tuple[Shown | None, str]:
-    """Return the score that certain and uncertain rows are told by, and what there is to say of the choice.
+    """Return the score that certain and uncertain rows are determined by, and what there is to say of the choice.
 
     Args:
         table: has the column.
@@ -113,5 +113,5 @@ def default_score(table: Table, column: str | None, columns: Sequence[Shown]) ->
     except InputError:
         scores = [each for each in columns if each.kind == SCORE]
         if not scores:
-            return None, "the table has no score: nothing tells its certain rows from the others"
-        return scores[0], f"rows are told by {scores[0].column}; name another score with --column"
+            return None, "the table has no score: nothing separates its certain rows from the others"
+        return scores[0], f"rows are determined by {scores[0].column}; name another score with --column"

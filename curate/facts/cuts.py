@@ -15,7 +15,7 @@ ISSUES = "issues"
 
 
 def cuts_of(results: Sequence[Applied], decided: Sequence[Decisions]) -> dict[str, list[dict[str, Any]]]:
-    """Return, by column of the table, the values at which rows stay or go, and what cuts there.
+    """Return, by column of the table, the values at which rows are kept or go, and what cuts there.
 
     A rule that judges every group apart has a cut in each, and none is shown.
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.facts.heap import Heap
+from curate.facts.dataset import Dataset
 from curate.facts.results import Applied
 from curate.policies.outcomes import DROP, OUTCOMES
 from curate.tables.arrays import coded
@@ -30,7 +30,7 @@ class Decisions:
         outcome: codes of ``OUTCOMES``, shape (M,) uint8.
         rule: which decided, shape (M,) int32, a place in ``rules``.
         rules: as typed.
-        margin: of the score to the rule's threshold, shape (M,); negative was dropped, NaN where there is none.
+        margin: of the score to the rule's threshold, shape (M,); negative was dropped, NaN if absent.
         thresholds: lowest and highest of each rule that has any.
     """
 
@@ -43,7 +43,7 @@ class Decisions:
     thresholds: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the decision of each row of the table stands, shape of ``rows``; -1 where there is none."""
+        """Return where the decision of each row of the table stands, shape of ``rows``; -1 if absent."""
         if not len(self.row):
             return np.full(len(rows), -1)
         order = self._order
@@ -87,24 +87,24 @@ class Decided:
         return [names[code] for code in self.outcome[rows].tolist()]
 
 
-def decide_all(heap: Heap, results: Sequence[Applied]) -> Decided:
+def decide_all(dataset: Dataset, results: Sequence[Applied]) -> Decided:
     """Join the decisions of policies to the rows of a table.
 
     Policies may follow one another or stand side by side on one table. A row that any of them drops is dropped, by the
     last that drops it; any other row has the decision of the last that saw it.
 
     Args:
-        heap: the table.
+        dataset: the table.
         results: in the order applied; those whose decisions are gone are passed over.
 
     Raises:
         InputError: for decisions of other rows than the table's, or that contradict their receipt.
     """
-    decided = Decided(np.full(heap.n, OPEN, np.uint8), np.full(heap.n, -1, np.int16), [])
+    decided = Decided(np.full(dataset.n, OPEN, np.uint8), np.full(dataset.n, -1, np.int16), [])
     for applied in results:
         if applied.decisions is None:
             continue
-        found = _read(heap, applied)
+        found = _read(dataset, applied)
         counts = (found.outcome == DROP) | (decided.outcome[found.row] != DROP)
         decided.outcome[found.row[counts]] = found.outcome[counts]
         decided.by[found.row[counts]] = len(decided.policies)
@@ -112,7 +112,7 @@ def decide_all(heap: Heap, results: Sequence[Applied]) -> Decided:
     return decided
 
 
-def _read(heap: Heap, applied: Applied) -> Decisions:
+def _read(dataset: Dataset, applied: Applied) -> Decisions:
     table = applied.decisions
     if table is None:
         raise ValueError("a policy without decisions")
@@ -124,7 +124,7 @@ def _read(heap: Heap, applied: Applied) -> Decisions:
     start = 0
     for batch in table.batches(NEEDED):
         here = slice(start, start + batch.num_rows)
-        row[here] = heap.find(tie_breaks(key_bytes(batch.column(KEY), table.path, start)))
+        row[here] = dataset.find(tie_breaks(key_bytes(batch.column(KEY), table.path, start)))
         outcome[here] = _outcomes(applied, batch.column("decision"))
         rule[here] = coded(plain(batch.column("rule")).cast(pa.string()), seen)
         margin[here] = _numbers(batch.column("margin"))
@@ -134,7 +134,7 @@ def _read(heap: Heap, applied: Applied) -> Decisions:
         np.minimum.at(low, rule[here][known], threshold[known])
         np.maximum.at(high, rule[here][known], threshold[known])
         start += batch.num_rows
-    _refuse_strangers(heap, applied, row, outcome)
+    _refuse_strangers(dataset, applied, row, outcome)
     rules = [NO_RULE if name is None else str(name) for name in seen]
     bounds = {name: (float(a), float(b)) for name, a, b in zip(rules, low, high, strict=True) if a <= b}
     return Decisions(applied, row, outcome, rule, rules, margin, bounds)
@@ -154,17 +154,17 @@ def _outcomes(applied: Applied, column: pa.Array) -> NDArray[np.uint8]:
     names = codes.dictionary.to_pylist()
     strange = [name for name in names if name not in OUTCOMES]
     if strange or codes.null_count:
-        raise InputError(f"{applied.path}: its decisions hold {strange[:1] or 'null'}, which is none; take a copy")
+        raise InputError(f"{applied.path}: its decisions hold {strange[:1] or 'null'}, which is not one; take a copy")
     places = np.array([OUTCOMES.index(name) for name in names], np.uint8)
     return places[codes.indices.to_numpy(zero_copy_only=False)] if len(codes) else np.zeros(0, np.uint8)
 
 
-def _refuse_strangers(heap: Heap, applied: Applied, row: NDArray[np.int64], outcome: NDArray[np.uint8]) -> None:
+def _refuse_strangers(dataset: Dataset, applied: Applied, row: NDArray[np.int64], outcome: NDArray[np.uint8]) -> None:
     path = applied.subset.with_name(applied.receipt["outputs"]["decisions"]["file"])
     strangers = int((row < 0).sum())
     if strangers:
         raise InputError(
-            f"{path} does not belong to {heap.table.path}: {strangers:,} of its {len(row):,} rows are not in the "
+            f"{path} does not belong to {dataset.table.path}: {strangers:,} of its {len(row):,} rows are not in the "
             "table; give the table that was decided on, or leave the file out"
         )
     if len(np.unique(row)) < len(row):

@@ -13,10 +13,10 @@ from curate.columns import LABEL
 from curate.counted import counted
 from curate.facts.columns import SCORE, Shown, default_score, shown_columns
 from curate.facts.cuts import cuts_of
+from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
 from curate.facts.found import of_issues, of_labels
 from curate.facts.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score
-from curate.facts.heap import Heap, read_heap
 from curate.facts.histograms import histogram
 from curate.facts.measured import read_measured
 from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
@@ -40,11 +40,11 @@ NO_MAP = "the map was left out on request"
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a report.
+    """What is requested of a report.
 
     Attributes:
         results: of policies: subsets, decisions, receipts, or receipts of pipelines, one or several.
-        column: score that certain and uncertain rows are told by; None for the table's own.
+        column: score that certain and uncertain rows are determined by; None for the table's own.
         label: column of classes; None for ``label``, where there is one.
         sample: rows that are listed.
         points: rows on the map; 0 for none.
@@ -66,7 +66,7 @@ class Facts:
     """What is known of a table, before any row of it is listed.
 
     Attributes:
-        heap: the table.
+        dataset: the table.
         decided: what became of its rows.
         columns: that are shown.
         drawn: rows of the sample, drawn by the hash of their keys.
@@ -75,7 +75,7 @@ class Facts:
         counted: the parts of the document that need no row of the table.
     """
 
-    heap: Heap
+    dataset: Dataset
     decided: Decided
     columns: list[Shown]
     drawn: NDArray[np.int64]
@@ -93,7 +93,10 @@ class Facts:
         place = {row: number for number, row in enumerate(rows.tolist())}
         return (
             self.counted
-            | {"rows": row_values(self.heap, self.decided, self.columns, rows), "thumbs": thumbs.to_json(rows.tolist())}
+            | {
+                "rows": row_values(self.dataset, self.decided, self.columns, rows),
+                "thumbs": thumbs.to_json(rows.tolist()),
+            }
             | self._shown(lambda row: place[row])
         )
 
@@ -135,7 +138,7 @@ def gather(table: Table, asked: Asked) -> Facts:
 
     Args:
         table: with a unique ``key``.
-        asked: what is asked.
+        asked: what is requested.
 
     Raises:
         InputError: for a table, column or file that cannot be used, or a policy's file that is not of the table.
@@ -143,23 +146,23 @@ def gather(table: Table, asked: Asked) -> Facts:
     measured = None if asked.measured is None else read_measured(asked.measured)
     label = asked.label or (LABEL if LABEL in table.schema.names else None)
     results = find_results(table, asked.results)
-    heap = read_heap(table, label, seed=asked.seed)
+    dataset = read_dataset(table, label, seed=asked.seed)
     columns, left_out = shown_columns(table, label)
     score, note = default_score(table, asked.column, columns)
     columns = [score if score is not None and each.column == score.column else each for each in columns]
-    decided = decide_all(heap, results)
-    classes = ByClass(heap)
-    drawn = heap.drawn(asked.sample)
-    found = _count(heap, columns, score, classes, drawn, cuts_of(results, decided.policies))
+    decided = decide_all(dataset, results)
+    classes = ByClass(dataset)
+    drawn = dataset.drawn(asked.sample)
+    found = _count(dataset, columns, score, classes, drawn, cuts_of(results, decided.policies))
     galleries = [
         *(of_score(score.column, found.certain_first, classes) if score is not None else []),
-        *of_decisions(heap, decided),
-        *of_duplicates(heap, decided),
+        *of_decisions(dataset, decided),
+        *of_duplicates(dataset, decided),
         *of_labels(decided),
-        *of_issues(heap, results),
-        *of_failures(heap),
+        *of_issues(dataset, results),
+        *of_failures(dataset),
     ]
-    places = _places(heap, score, found.scores, drawn, asked)
+    places = _places(dataset, score, found.scores, drawn, asked)
     notes = [
         *([note] if note else []),
         *(
@@ -175,7 +178,7 @@ def gather(table: Table, asked: Asked) -> Facts:
         *([places] if isinstance(places, str) and places else []),
     ]
     return Facts(
-        heap,
+        dataset,
         decided,
         columns,
         drawn,
@@ -184,15 +187,15 @@ def gather(table: Table, asked: Asked) -> Facts:
         {
             "version": VERSION,
             "title": table.path.stem,
-            "about": _about(heap),
-            "n_rows": heap.n,
-            "sampled": _sampled(heap, drawn, asked.seed),
+            "about": _about(dataset),
+            "n_rows": dataset.n,
+            "sampled": _sampled(dataset, drawn, asked.seed),
             "columns": [each.to_json() for each in columns],
             "default_score": None if score is None else score.name,
             "class_column": next((each.name for each in columns if each.column == label), None),
             "overview": {
-                "status": _tally(heap.status, heap.n, "ok"),
-                "format": _tally(heap.format, heap.n, "unknown"),
+                "status": _tally(dataset.status, dataset.n, "ok"),
+                "format": _tally(dataset.format, dataset.n, "unknown"),
                 "classes": classes.to_json(),
                 "sizes": found.sizes,
                 "notes": notes,
@@ -208,7 +211,7 @@ def gather(table: Table, asked: Asked) -> Facts:
 
 
 def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
-    """Return the rows that stay after all policies; None without one, or where decisions of one are gone."""
+    """Return the rows that are kept after all policies; None without one, or where decisions of one are gone."""
     if not results or any(one.decisions is None for one in results):
         return None
     return int((decided.outcome == KEEP).sum())
@@ -219,7 +222,7 @@ def document(table: Table, asked: Asked, images: ImageSource, *, thumbs: int = T
 
     Args:
         table: with a unique ``key``.
-        asked: what is asked.
+        asked: what is requested.
         images: where they are.
         thumbs: the most thumbnails.
 
@@ -232,7 +235,7 @@ def document(table: Table, asked: Asked, images: ImageSource, *, thumbs: int = T
 
 
 def _count(
-    heap: Heap,
+    dataset: Dataset,
     columns: Sequence[Shown],
     score: Shown | None,
     classes: ByClass,
@@ -241,7 +244,7 @@ def _count(
 ) -> _Counted:
     found = _Counted()
     by_name = {each.column: each for each in columns if each.is_number}
-    for name, numbers in columns_in_turn(heap, list(by_name)):
+    for name, numbers in columns_in_turn(dataset, list(by_name)):
         one, there = by_name[name], finite(numbers)
         spread = distribution(one, numbers, classes, cuts)
         if name in SIZES:
@@ -251,47 +254,52 @@ def _count(
         if one.kind == SCORE or one is score:
             found.scores[one.name] = np.where(there[drawn], numbers.values[drawn].astype(np.float64), np.nan)
         if one is score:
-            rows = np.flatnonzero(there & heap.ok)
+            rows = np.flatnonzero(there & dataset.ok)
             ascending = rows[np.argsort(numbers.values[rows], kind="stable")]
             found.certain_first = ascending[::-1] if one.direction > 0 else ascending
     return found
 
 
 def _places(
-    heap: Heap, score: Shown | None, scores: Mapping[str, NDArray[np.float64]], drawn: NDArray[np.int64], asked: Asked
+    dataset: Dataset,
+    score: Shown | None,
+    scores: Mapping[str, NDArray[np.float64]],
+    drawn: NDArray[np.int64],
+    asked: Asked,
 ) -> Places | str:
     if not asked.points:
         return NO_MAP
     n = min(asked.points, len(drawn))
     uncertainty = None if score is None else -score.direction * scores[score.name][:n]
-    return place_rows(heap, drawn[:n], uncertainty, seed=asked.seed)
+    return place_rows(dataset, drawn[:n], uncertainty, seed=asked.seed)
 
 
-def _about(heap: Heap) -> dict[str, Any]:
-    model = heap.table.metadata.get("model")
+def _about(dataset: Dataset) -> dict[str, Any]:
+    model = dataset.table.metadata.get("model")
     named = (
         f"{model.get('method', 'a model')} ({str(model.get('digest', ''))[:12]})" if isinstance(model, dict) else None
     )
     return {
-        "table": str(heap.table.path),
-        "digest": heap.digest,
+        "table": str(dataset.table.path),
+        "digest": dataset.digest,
         "curate": __version__,
         "model": named,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _sampled(heap: Heap, drawn: NDArray[np.int64], seed: int) -> dict[str, Any] | None:
-    if len(drawn) == heap.n:
+def _sampled(dataset: Dataset, drawn: NDArray[np.int64], seed: int) -> dict[str, Any] | None:
+    if len(drawn) == dataset.n:
         return None
     words = (
-        f"{len(drawn):,} of {heap.n:,} rows were drawn by the hash of their keys; rows of galleries are there besides"
+        f"{len(drawn):,} of {dataset.n:,} rows were drawn by the hash of their "
+        f"keys; rows of galleries are there in addition to"
     )
     return {"n": len(drawn), "seed": seed, "words": words}
 
 
 def _tally(codes: Codes, n: int, otherwise: str) -> list[list[Any]]:
-    """Names with their rows, the most first; of a column that is not there all rows are one."""
+    """Names with their rows, the most first; of a column that is missing all rows are one."""
     if not len(codes.codes):
         return [[otherwise, n]] if n else []
     counts = np.bincount(codes.codes + 1, minlength=len(codes.names) + 1)

@@ -1,4 +1,4 @@
-"""Rows whose label is suspected, and pictures with an issue, as galleries."""
+"""Rows whose label is suspected, and images with an issue, as galleries."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
+from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
 from curate.facts.galleries import EACH, FLAT, MOST_GROUPS, Gallery, Group
-from curate.facts.heap import Heap
 from curate.facts.results import Applied
 from curate.policies.issues.policy import Issues, columns_of, values_of, worst_of
 from curate.tables.digests import plain
@@ -41,9 +41,9 @@ def of_labels(decided: Decided) -> list[Gallery]:
     return [Gallery("labels", "Suspected labels", words, groups=found)]
 
 
-def of_issues(heap: Heap, results: Sequence[Applied]) -> list[Gallery]:
-    """Return the worst pictures of every kind of issue; as a policy looked for them, where one of the results did."""
-    table = heap.table
+def of_issues(dataset: Dataset, results: Sequence[Applied]) -> list[Gallery]:
+    """Return the worst images of every kind of issue; as a policy looked for them, where one of the results did."""
+    table = dataset.table
     receipts = [one for one in results if one.name == ISSUES]
     try:
         policy = Issues.from_receipt(receipts[-1].rules) if receipts else Issues()
@@ -54,12 +54,12 @@ def of_issues(heap: Heap, results: Sequence[Applied]) -> list[Gallery]:
     for name, kind in kinds.items():
         names = columns_of({name: kind}, table)
         read = read_rows(table, Needs(exact=names, keys=False))
-        columns = {each: values_of(read, each, heap.ok) for each in names}
-        looked = policy.look({name: kind}, columns, heap.ok)
+        columns = {each: values_of(read, each, dataset.ok) for each in names}
+        looked = policy.look({name: kind}, columns, dataset.ok)
         rows = worst_of(kind, looked.measures[name], looked.has[name], EACH)
         if len(rows):
             n = int(looked.has[name].sum())
             side = "below" if kind.low else "above"
             words = f"{name}: {kind.meaning} ({kind.name} {side} {looked.cuts[name]:.4g}): {counted(n, 'row')}"
             groups.append(Group(words, rows.tolist()))
-    return [Gallery("issues", "Pictures with an issue", "the worst of each kind", groups=groups)]
+    return [Gallery("issues", "Images with an issue", "the worst of each kind", groups=groups)]

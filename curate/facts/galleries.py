@@ -1,4 +1,4 @@
-"""Rows that a person should look at: of a score, of decisions, of duplicates, of labels, of issues, of failures."""
+"""Rows that a reviewer should look at: of a score, of decisions, of duplicates, of labels, of issues, of failures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from curate.columns import OK
 from curate.counted import counted
 from curate.display.doubtful import doubtful_groups
+from curate.facts.dataset import Dataset
 from curate.facts.decided import NO_RULE, Decided, Decisions
-from curate.facts.heap import Heap
 from curate.facts.numbers import ByClass
 from curate.facts.texts import shortened
 from curate.policies.contract import FILTER
@@ -26,7 +26,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together, by number in the table; ``kept`` stands for them."""
+    """Rows that belong together, by number in the table; ``kept`` represents them."""
 
     words: str
     rows: Sequence[int]
@@ -56,7 +56,7 @@ class Gallery:
         return list(dict.fromkeys([*self.rows, *(row for group in self.groups for row in group.rows)]))
 
     def to_json(self, place: Any) -> dict[str, Any]:
-        """Return what a page is told; ``place`` turns a row's number into what the page knows it by."""
+        """Return what a page is reported; ``place`` turns a row's number into what the page knows it by."""
         found: dict[str, Any] = {"id": self.id, "title": self.title, "words": self.words}
         if not self.groups:
             return found | {"kind": "flat", "items": [place(row) for row in self.rows]}
@@ -93,11 +93,13 @@ def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery
     ]
 
 
-def of_decisions(heap: Heap, decided: Decided) -> list[Gallery]:
+def of_decisions(dataset: Dataset, decided: Decided) -> list[Gallery]:
     """Return both sides of every cut, dropped rows by reason, and undecided rows."""
     cut = [group for one in decided.policies if one.applied.name == FILTER for group in _sides(one)]
-    dropped = [group for number, one in enumerate(decided.policies) for group in _dropped(heap, decided, number, one)]
-    undecided = lowest(heap, np.flatnonzero(decided.outcome == UNDECIDED), FLAT)
+    dropped = [
+        group for number, one in enumerate(decided.policies) for group in _dropped(dataset, decided, number, one)
+    ]
+    undecided = lowest(dataset, np.flatnonzero(decided.outcome == UNDECIDED), FLAT)
     return [
         Gallery("cut", "Both sides of the cut", "the nearest to it on either side", groups=cut[: 2 * MOST_GROUPS]),
         Gallery("dropped", "Dropped, by reason", "drawn by the hash of their keys", groups=dropped[:MOST_GROUPS]),
@@ -105,11 +107,11 @@ def of_decisions(heap: Heap, decided: Decided) -> list[Gallery]:
     ]
 
 
-def lowest(heap: Heap, rows: Rows, n: int) -> Rows:
+def lowest(dataset: Dataset, rows: Rows, n: int) -> Rows:
     """Return n of some rows, drawn by the hash of their keys."""
     if len(rows) > n:
-        rows = rows[np.argpartition(heap.draw[rows], n)[:n]]
-    return rows[np.argsort(heap.draw[rows], kind="stable")]
+        rows = rows[np.argpartition(dataset.draw[rows], n)[:n]]
+    return rows[np.argsort(dataset.draw[rows], kind="stable")]
 
 
 def _sides(decisions: Decisions) -> list[Group]:
@@ -126,7 +128,7 @@ def _sides(decisions: Decisions) -> list[Group]:
     return groups
 
 
-def _dropped(heap: Heap, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
+def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
     """Rows that a policy dropped, by its rule, the most rows first; without those that a later one dropped, too."""
     gone = (decisions.outcome == DROP) & (decided.by[decisions.row] == number)
     counts = np.bincount(decisions.rule[gone], minlength=len(decisions.rules))
@@ -134,14 +136,14 @@ def _dropped(heap: Heap, decided: Decided, number: int, decisions: Decisions) ->
         Group(
             f"{decisions.applied.name}{'' if decisions.rules[code] == NO_RULE else f', {decisions.rules[code]}'}: "
             f"{counted(int(counts[code]), 'row')}",
-            lowest(heap, decisions.row[gone & (decisions.rule == code)], EACH).tolist(),
+            lowest(dataset, decisions.row[gone & (decisions.rule == code)], EACH).tolist(),
         )
         for code in np.argsort(-counts, kind="stable").tolist()
         if counts[code]
     ]
 
 
-def of_duplicates(heap: Heap, decided: Decided) -> list[Gallery]:
+def of_duplicates(dataset: Dataset, decided: Decided) -> list[Gallery]:
     """Return the most doubtful groups of every deduplication; rows of another table are not shown."""
     found = []
     for one in decided.policies:
@@ -149,7 +151,7 @@ def of_duplicates(heap: Heap, decided: Decided) -> list[Gallery]:
             continue
         for group in doubtful_groups(one.applied.decisions, one.applied.groups, limit=MOST_GROUPS):
             keys = tie_breaks([member.key.encode("utf-8", "surrogateescape") for member in group.members])
-            places = heap.find(keys).tolist()
+            places = dataset.find(keys).tolist()
             here = [(row, member) for row, member in zip(places, group.members, strict=True) if row >= 0]
             kept = next((row for row, member in here if member.is_kept and not member.is_elsewhere), None)
             conflict = f"; labels differ: {group.labels}" if group.is_conflict else ""
@@ -159,16 +161,16 @@ def of_duplicates(heap: Heap, decided: Decided) -> list[Gallery]:
     return [Gallery("duplicates", "Duplicate groups", "the most doubtful first", groups=found[:MOST_GROUPS])]
 
 
-def of_failures(heap: Heap) -> list[Gallery]:
+def of_failures(dataset: Dataset) -> list[Gallery]:
     """Return rows whose image could not be scored, by what is wrong with it."""
-    if not len(heap.status.codes):
+    if not len(dataset.status.codes):
         return []
-    counts = np.bincount(heap.status.codes + 1, minlength=len(heap.status.names) + 1)
-    names = ["no status", *heap.status.names]
+    counts = np.bincount(dataset.status.codes + 1, minlength=len(dataset.status.names) + 1)
+    names = ["no status", *dataset.status.names]
     groups = [
         Group(
             f"{names[place]}: {counted(int(counts[place]), 'row')}",
-            lowest(heap, np.flatnonzero(heap.status.codes == place - 1), EACH).tolist(),
+            lowest(dataset, np.flatnonzero(dataset.status.codes == place - 1), EACH).tolist(),
         )
         for place in np.argsort(-counts, kind="stable").tolist()
         if counts[place] and names[place] != OK

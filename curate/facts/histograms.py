@@ -10,7 +10,7 @@ BINS = 60
 CORE = (0.001, 0.999)  # of the values: where the bins lie when the rest is far away
 FAR = 20  # times as wide as the core is what all values span
 SKEWED = 20  # times the 1 % quantile is the 99 % quantile
-EXACT = 2**53  # whole numbers beyond are not told apart
+EXACT = 2**53  # whole numbers beyond are not separated
 LARGE = 1e300
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -18,7 +18,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def histogram(values: NDArray[Any]) -> dict[str, Any]:
     """Return edges and counts of bins; the counts add up to the finite values.
 
-    A value lies in bin i where ``edges[i] <= value < edges[i + 1]``, in the last also at its right edge. Whole numbers
+    A value is in bin i where ``edges[i] <= value < edges[i + 1]``, in the last also at its right edge. Whole numbers
     of few values have a bin each. Where a few values lie far from all others, the bins span the others, and the first
     and the last bin count what lies beyond them: ``clipped`` says how many.
 

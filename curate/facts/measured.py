@@ -53,7 +53,7 @@ def read_measured(path: str | Path) -> Measured:
     there = [one for one in measures if one["values"]]
     names = list(dict.fromkeys(name for one in there for name in one["values"]))[:MOST]
     order = [*(name for name in columns if name in names), *(name for name in names if name not in columns)]
-    title = f"What the scores are worth: {used:,} of {rows:,} rows measured"
+    title = f"How good the scores are: {used:,} of {rows:,} rows measured"
     table = [[name, *(one["values"].get(name, "") for one in there)] for name in order]
     meanings = [[one["name"], one["better"], one["meaning"], one["missing"]] for one in measures]
     tables = [

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.facts.columns import Shown
-from curate.facts.heap import Heap
+from curate.facts.dataset import Dataset
 from curate.facts.histograms import histogram, quantiles
 from curate.facts.texts import shortened
 from curate.tables.needs import Needs
@@ -18,11 +18,11 @@ BYTES = 9  # of a value and whether there is one
 MOST_CLASSES = 50
 
 
-def columns_in_turn(heap: Heap, names: Sequence[str]) -> Iterator[tuple[str, Numbers]]:
+def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[str, Numbers]]:
     """Yield columns of numbers of a table, as many read in one pass as fit in the memory."""
-    width = max(1, MEMORY // max(1, BYTES * heap.n))
+    width = max(1, MEMORY // max(1, BYTES * dataset.n))
     for start in range(0, len(names), width):
-        read = read_rows(heap.table, Needs(exact=tuple(names[start : start + width]), keys=False))
+        read = read_rows(dataset.table, Needs(exact=tuple(names[start : start + width]), keys=False))
         for name in names[start : start + width]:
             yield name, read.exact.pop(name)
 
@@ -41,8 +41,8 @@ class ByClass:
         others: rows of the classes that are not shown.
     """
 
-    def __init__(self, heap: Heap) -> None:
-        codes, names = heap.classes.codes, heap.classes.names
+    def __init__(self, dataset: Dataset) -> None:
+        codes, names = dataset.classes.codes, dataset.classes.names
         sizes = np.bincount(codes[codes >= 0], minlength=len(names))
         largest = np.argsort(-sizes, kind="stable")[:MOST_CLASSES]
         self.shown = [(int(code), shortened(names[code]), int(sizes[code])) for code in largest.tolist()]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.facts.heap import Heap
+from curate.facts.dataset import Dataset
 from curate.tables.table import embedding_matrix
 from scoring.errors import InputError
 
@@ -35,7 +35,7 @@ class Places:
     words: str
 
     def to_json(self, place: Any) -> dict[str, Any]:
-        """Return what a page is told; ``place`` turns a row's number into what the page knows it by."""
+        """Return what a page is reported; ``place`` turns a row's number into what the page knows it by."""
         return {
             "method": "t-SNE of embeddings",
             "words": self.words,
@@ -48,14 +48,14 @@ class Places:
 
 
 def place_rows(
-    heap: Heap, rows: NDArray[np.int64], uncertainty: NDArray[np.float64] | None, *, seed: int
+    dataset: Dataset, rows: NDArray[np.int64], uncertainty: NDArray[np.float64] | None, *, seed: int
 ) -> Places | str:
     """Return rows in two dimensions, or why there is no map.
 
     Args:
-        heap: the table.
+        dataset: the table.
         rows: to place; those without an embedding are left out.
-        uncertainty: of these rows, higher is less certain, NaN where there is none; None without a score.
+        uncertainty: of these rows, higher is less certain, NaN if absent; None without a score.
         seed: the same seed gives the same map on the same machine.
 
     Source: van der Maaten and Hinton 2008, "Visualizing data using t-SNE", by openTSNE (Poličar et al. 2019).
@@ -64,16 +64,16 @@ def place_rows(
         from openTSNE import TSNE
     except ImportError:
         return NO_LIBRARY
-    if EMBEDDING not in heap.table.schema.names:
+    if EMBEDDING not in dataset.table.schema.names:
         return "there is no map: the table has no embeddings"
     try:
-        matrix = embedding_matrix(heap.table.take(rows, [EMBEDDING]).column(0)).astype(np.float32)
+        matrix = embedding_matrix(dataset.table.take(rows, [EMBEDDING]).column(0)).astype(np.float32)
     except InputError as error:
         return f"there is no map: {error}"
     if matrix.shape[1] < 2:
         return "there is no map: embeddings of one number have no second dimension"
     length = np.linalg.norm(matrix, axis=1)
-    there = np.isfinite(length) & (length > 0) & heap.ok[rows]
+    there = np.isfinite(length) & (length > 0) & dataset.ok[rows]
     if there.sum() < FEWEST:
         return f"there is no map: fewer than {FEWEST} rows have an embedding"
     matrix = matrix[there] / length[there, None]

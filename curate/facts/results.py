@@ -36,8 +36,8 @@ class Applied:
         name: of the policy.
         path: of its receipt.
         receipt: as read.
-        decisions: beside it; None where they are gone.
-        groups: of a deduplication; None where there are none.
+        decisions: next to it; None where they are gone.
+        groups: of a deduplication; None if absent.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Applied:
 
     @property
     def rules(self) -> list[dict[str, Any]]:
-        """What was asked, one entry a rule."""
+        """What was requested, one entry a rule."""
         return [rule for rule in self.receipt["policy"] if isinstance(rule, dict)]
 
     def funnel(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _receipts(path: Path) -> Iterable[AnyPath]:
     receipt = receipt_beside(path)
     if not receipt.is_file():
         raise InputError(
-            f"{path} has no receipt beside it: expected {receipt.name}; give what a policy wrote, with its receipt"
+            f"{path} has no receipt next to it: expected {receipt.name}; give what a policy wrote, with its receipt"
         )
     yield receipt
 
@@ -148,7 +148,7 @@ def _beside(path: AnyPath, receipt: Mapping[str, Any], name: str) -> Table | Non
 
 
 def _input_of(applied: Applied) -> AnyPath | None:
-    """The table that a policy read, before chances were added to it; None where it is gone."""
+    """The table that a policy read, before probabilities were added to it; None where it is gone."""
     found = _source(applied.receipt, applied.path)
     for _ in range(MOST):
         receipt = step_beside(found)
@@ -160,7 +160,7 @@ def _input_of(applied: Applied) -> AnyPath | None:
 
 
 def _source(noted: Mapping[str, Any], receipt: AnyPath) -> AnyPath | None:
-    """The table that a receipt names, where it is, or beside it; None where it is gone."""
+    """The table that a receipt names, where it is, or next to it; None where it is gone."""
     named = path_to_read(str(noted["input"]["path"]))
     return next((path for path in (named, receipt.with_name(named.name)) if path.exists()), None)
 

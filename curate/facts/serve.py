@@ -39,18 +39,18 @@ def view(
 
     Args:
         table: as for ``report``, with the other options of the same name.
-        results: likewise.
-        column: likewise.
-        label: likewise.
-        source: likewise.
-        root: likewise.
-        key: likewise.
-        path_column: likewise.
-        image_column: likewise.
-        points: likewise.
-        no_map: likewise.
-        measured: likewise.
-        seed: likewise.
+        results: the same.
+        column: the same.
+        label: the same.
+        source: the same.
+        root: the same.
+        key: the same.
+        path_column: the same.
+        image_column: the same.
+        points: the same.
+        no_map: the same.
+        measured: the same.
+        seed: the same.
         port: to listen on; 0 for any that is free.
 
     Raises:

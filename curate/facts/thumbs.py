@@ -41,7 +41,7 @@ class Thumbs:
     words: str
 
     def to_json(self, rows: Sequence[int]) -> dict[str, Any]:
-        """Return what a page is told, by place in its rows."""
+        """Return what a page is reported, by place in its rows."""
         place = {row: number for number, row in enumerate(self.data)}
         return {
             "side": SIDE,
@@ -61,7 +61,7 @@ def thumbnails(
     Args:
         table: with ``key``, and ``uri`` unless a source is given.
         rows: numbers, each once.
-        source: what was scored, for tables whose images lie in a Parquet file.
+        source: what was scored, for tables whose images are in a Parquet file.
         options: how to read the source.
         workers: decoding threads; None for one a core.
 

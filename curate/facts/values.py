@@ -9,24 +9,24 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
 from curate.facts.columns import Shown
+from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
-from curate.facts.heap import Heap
 from curate.facts.texts import shortened
 from curate.tables.digests import key_bytes, plain
 
 EXACT = 2**53  # whole numbers beyond are not exact in a browser
 
 
-def row_values(heap: Heap, decided: Decided, columns: Sequence[Shown], rows: NDArray[np.int64]) -> dict[str, Any]:
+def row_values(dataset: Dataset, decided: Decided, columns: Sequence[Shown], rows: NDArray[np.int64]) -> dict[str, Any]:
     """Return rows as lists of plain JSON values, one a column.
 
     Args:
-        heap: the table.
+        dataset: the table.
         decided: what became of its rows.
         columns: to return.
         rows: numbers, in the order wanted.
     """
-    table = heap.table
+    table = dataset.table
     names = [name for name in (KEY, STATUS, URI) if name in table.schema.names]
     taken = table.take(rows, list(dict.fromkeys([*names, *(each.column for each in columns)])))
     keys = key_bytes(taken.column(KEY).combine_chunks(), table.path)

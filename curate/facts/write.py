@@ -74,14 +74,14 @@ def report(
         results: of policies: subsets, decisions, receipts, receipts of pipelines, one or several; those between them
             and the table are found.
         out: page to write, a name ending in ``.html``; None only gathers the facts.
-        column: score that certain and uncertain rows are told by; by default the table's own.
+        column: score that certain and uncertain rows are determined by; by default the table's own.
         label: column of classes; by default ``label``, where there is one.
         source: what was scored, where the table holds no paths.
         root: where its relative paths start.
         key: its column of keys.
         path_column: its column of paths.
         image_column: its column of image bytes.
-        sample: rows that are listed, beside those of galleries.
+        sample: rows that are listed, next to those of galleries.
         thumbs: the most thumbnails.
         points: rows on the map.
         no_map: leave the map out.

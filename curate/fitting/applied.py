@@ -12,7 +12,7 @@ from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.heap.columns import CLUSTER, COPIES, FITTED
+from scoring.relative.columns import CLUSTER, COPIES, FITTED
 
 
 def check_applied(out: AnyPath, table: Table) -> None:
@@ -32,13 +32,13 @@ def write_applied(
     *,
     overwrite: bool,
 ) -> AtomicFile:
-    """Write a table with columns in place of those of their names, or after all others; it waits for its name.
+    """Write a table with columns instead of those of their names, or after all others; it waits for its name.
 
     Args:
         out: a name ending in ``.parquet``.
         table: N rows.
         columns: name -> N values.
-        about: what the table says of the fit.
+        about: what the table reports for the fit.
         files: by which the table gets its name.
         overwrite: replace what is there.
     """

@@ -10,7 +10,7 @@ from scoring.published import is_published
 
 
 def digest_of(model: str | Path) -> str:
-    """Return the digest of the model whose embeddings a checkpoint gives: a fitted one has those of its base."""
+    """Return the digest of the model whose embeddings a checkpoint gives: a fitted one has its base's."""
     card = load_model(model)[1] if is_published(model) else read_header(find_checkpoint(model))
     return str(card.get("base", card["digest"]))
 

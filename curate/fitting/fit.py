@@ -1,4 +1,4 @@
-"""Fit a score to a heap: a table's embeddings in, a model and the table with its columns out; no image is read."""
+"""Fit a score to a dataset: a table's embeddings in, a model and the table with its columns out; no image is read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -23,8 +23,8 @@ from curate.fitting.shares import Share, of_classes, of_clusters, tells
 from curate.manifest import SourceOptions
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_here, path_or_store
+from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
-from curate.tables.heap import Heap, column_array, read_heap
 from curate.tables.images import ImageSource
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
@@ -32,13 +32,13 @@ from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
-from scoring.heap.columns import AMBIGUOUS, CLASS, CLUSTER, JUNK, LOCAL, UNLIKE
-from scoring.heap.fit import fit_heap
-from scoring.heap.learn import telling
-from scoring.heap.model import HeapFit, Said
-from scoring.heap.space import centred
-from scoring.heap.stored import digest_of_fit, read_fit, write_fitted
-from scoring.heap.unlike import Group
+from scoring.relative.columns import AMBIGUOUS, CLASS, CLUSTER, JUNK, LOCAL, UNLIKE
+from scoring.relative.fit import fit_dataset
+from scoring.relative.learn import telling
+from scoring.relative.model import DatasetFit, Said
+from scoring.relative.space import centred
+from scoring.relative.stored import digest_of_fit, read_fit, write_fitted
+from scoring.relative.unlike import Group
 
 ROWS_A_CLUSTER = 10  # of fewer rows each in the mean, shares of clusters say nothing
 
@@ -48,7 +48,7 @@ class Fitted:
     """The images of a table, what was fitted to them or taken for them, and what that says of each.
 
     Attributes:
-        heap: the images.
+        dataset: the images.
         fit: the fit.
         said: its columns.
         given: the labels that it learned from.
@@ -58,8 +58,8 @@ class Fitted:
         notes: notes for the user.
     """
 
-    heap: Heap
-    fit: HeapFit
+    dataset: Dataset
+    fit: DatasetFit
     said: Said
     given: Given
     classes: Codes | None
@@ -69,10 +69,10 @@ class Fitted:
 
     def columns(self) -> dict[str, pa.Array]:
         """Return the columns of the table that the fit gives."""
-        found = self.heap.in_table(self.said.columns)
+        found = self.dataset.in_table(self.said.columns)
         if self.junk is not None and len(self.junk.probability):
             found = {JUNK: column_array(self.junk.probability, np.zeros(len(self.junk.probability), bool)), **found}
-        return {**found, **(self.heap.n_copies() if self.heap.once else {})}
+        return {**found, **(self.dataset.n_copies() if self.dataset.once else {})}
 
 
 def fit(
@@ -93,30 +93,30 @@ def fit(
     overwrite: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> FitResult:
-    """Fit a score to the heap that a table holds; write a model that gives it, the table with its columns, or both.
+    """Fit a score to the dataset that a table holds; write a model that gives it, the table with its columns, or both.
 
-    The columns are those of ``scoring.heap.columns``, ``unc_class`` only with labels to learn from; other commands go
-    by ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
+    The columns are those of ``scoring.relative.columns``, ``unc_class`` only with labels to learn from; other commands
+    go by ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
         out: the model to write, NAME.safetensors: the one that scored the table, with what was fitted.
         apply: the table to write, NAME.parquet, with the columns; here, or without ``out`` in a store.
-        fitted: a model that was fitted before, to apply in place of fitting.
+        fitted: a model that was fitted before, to apply instead of fitting.
         model: the model that scored the table; by default looked for among those that ship.
         label: column of classes to learn from, of the table or of ``labelled``; 50 rows with one are enough.
         labelled: file of keys and classes, or a folder of rounds, to learn from.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
-        seed: of clusterings, and of the rows that are kept of a large heap.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
+        seed: of clusterings, and of the rows that are kept of a large dataset.
         source: what was scored, where the table has no ``p_junk`` and names no images: 300 of them are corrupted.
         root: where relative paths of ``source`` start.
         engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
         address: of the engine's cluster.
         overwrite: replace files that are there.
-        report: told in words what is done.
+        report: called with a line on what is done.
 
     Returns:
-        what was fitted, what it is worth, what a cut would take, and paths.
+        what was fitted, how good it is, what a cut would take, and paths.
 
     Raises:
         InputError: for a table, model or output that cannot be used; nothing is written then.
@@ -140,8 +140,8 @@ def fit(
         _write(done, places, opened, base, about, files, overwrite=overwrite)
     kind, shares = _shares(done)
     return FitResult(
-        rows=len(done.heap),
-        without=dict(done.heap.missing),
+        rows=len(done.dataset),
+        without=dict(done.dataset.missing),
         references=len(done.fit.references),
         n_bytes=done.fit.n_bytes,
         digest=about["digest"],
@@ -158,11 +158,11 @@ def fit(
 
 
 def _refuse_models(embedding: str | None, given: Mapping[str, str | Path | None]) -> None:
-    """Refuse a model beside embeddings that no model is known of: it could score no image by what is fitted to them."""
+    """Refuse a model for embeddings of an unknown model: it could not score images by what is fitted to them."""
     for flag, value in given.items():
         if embedding is not None and value is not None:
             raise InputError(
-                f"{flag} {value} is a model, and nobody knows which made the column {embedding!r} of --embedding; "
+                f"{flag} {value} is a model, and it is unknown which made the column {embedding!r} of --embedding; "
                 "write a table with --apply NAME.parquet, and leave the model out"
             )
 
@@ -194,12 +194,12 @@ def _write(
     *,
     overwrite: bool,
 ) -> None:
-    """Write model and table; where both are asked for, they get their names together, the model last."""
+    """Write model and table; where both are requested, they get their names together, the model last."""
     model, applied = places
     beside: list[AtomicFile] = []
     try:
         if applied is not None:
-            columns = {**done.columns(), **done.heap.in_table(_of_classes(done, about["seed"]))}
+            columns = {**done.columns(), **done.dataset.in_table(_of_classes(done, about["seed"]))}
             beside = [write_applied(applied, table, columns, about, files, overwrite=overwrite)]
             about["applied"] = {"file": applied.name, "sha256": beside[0].sha256}
         if model is not None and base is not None:
@@ -220,29 +220,29 @@ def _fitted(
     seed: int,
     report: Callable[[str], None],
 ) -> Fitted:
-    heap = _heap(table, () if label is None or labelled is not None else (label,))
-    given = given_labels(heap, table, label, labelled)
+    dataset = _dataset(table, () if label is None or labelled is not None else (label,))
+    given = given_labels(dataset, table, label, labelled)
     about = f", {counted(len(given.labels.rows), 'label')}" if given.labels else ""
-    report(f"fitting to {counted(len(heap), 'image')} of {table.path}{about}")
-    heap, junk, notes = junk_of(heap, table, model, images)
-    fit, said, groups = fit_with_groups(heap, table, given, seed, junk)
-    copies = heap.copies.words()
+    report(f"fitting to {counted(len(dataset), 'image')} of {table.path}{about}")
+    dataset, junk, notes = junk_of(dataset, table, model, images)
+    fit, said, groups = fit_with_groups(dataset, table, given, seed, junk)
+    copies = dataset.copies.words()
     return Fitted(
-        heap, fit, said, given, classes_in(heap, table), junk, groups, [*([copies] if copies else []), *notes]
+        dataset, fit, said, given, classes_in(dataset, table), junk, groups, [*([copies] if copies else []), *notes]
     )
 
 
 def fit_with_groups(
-    heap: Heap, table: Table, given: Given, seed: int, junk: Junk | None
-) -> tuple[HeapFit, Said, list[Group]]:
+    dataset: Dataset, table: Table, given: Given, seed: int, junk: Junk | None
+) -> tuple[DatasetFit, Said, list[Group]]:
     """Fit to images with their labels and junk scores; return the fit, its columns and the groups unlike the rest."""
-    fit, said = fit_heap(heap.embeddings, heap.junk, labels=given.labels, seed=seed)
-    fit, said, groups = with_groups(heap, table, fit, said)
+    fit, said = fit_dataset(dataset.embeddings, dataset.junk, labels=given.labels, seed=seed)
+    fit, said, groups = with_groups(dataset, table, fit, said)
     return replace(fit, junk=None if junk is None else junk.classifier), said, groups
 
 
 def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
-    """Apply what was fitted before: every row is judged by itself."""
+    """Apply what was fitted before: every row is judged on its own."""
     _, card = load_model(find_checkpoint(fitted))
     kept = read_fit(fitted, card)
     if kept is None:
@@ -252,27 +252,27 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
     if lacking:
         raise InputError(
             f"expected the columns that p_junk of {fitted} needs in {table.path}, got none named {', '.join(lacking)}; "
-            "score the images with the model, or fit anew"
+            "score the images with the model, or fit again"
         )
-    heap = _heap(table, once=False)
-    if heap.embeddings.shape[1] != len(kept.mean):
+    dataset = _dataset(table, once=False)
+    if dataset.embeddings.shape[1] != len(kept.mean):
         raise InputError(
             f"expected embeddings of {len(kept.mean):,} numbers in {table.path}, as {fitted} was fitted to, got "
-            f"{heap.embeddings.shape[1]:,}; score the images with the same model"
+            f"{dataset.embeddings.shape[1]:,}; score the images with the same model"
         )
-    report(f"applying {fitted} to {counted(len(heap), 'row')} of {table.path}")
+    report(f"applying {fitted} to {counted(len(dataset), 'row')} of {table.path}")
     probability = np.full(table.n_rows, np.nan, np.float32) if kept.junk is None else judge(kept.junk, table)
     junk = Junk(kept.junk, probability)
-    said = kept.score(heap.embeddings, junk.log_odds(heap))
-    return Fitted(heap, kept, said, Given(), classes_in(heap, table), junk)
+    said = kept.score(dataset.embeddings, junk.log_odds(dataset))
+    return Fitted(dataset, kept, said, Given(), classes_in(dataset, table), junk)
 
 
-def _heap(table: Table, names: tuple[str, ...] = (), *, once: bool = True) -> Heap:
+def _dataset(table: Table, names: tuple[str, ...] = (), *, once: bool = True) -> Dataset:
     """Read the images of a table, with columns of classes that are learned from."""
-    heap = read_heap(table, names=names, once=once)
-    if not len(heap):
-        raise InputError(f"{table.path} has no row with an embedding{_why(heap.missing)}; score the images again")
-    return heap
+    dataset = read_dataset(table, names=names, once=once)
+    if not len(dataset):
+        raise InputError(f"{table.path} has no row with an embedding{_why(dataset.missing)}; score the images again")
+    return dataset
 
 
 def _why(missing: Mapping[str, int]) -> str:
@@ -283,7 +283,7 @@ def _why(missing: Mapping[str, int]) -> str:
 def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
     """Return what model and table say of the fit, as plain JSON."""
     return {
-        "table": {"path": str(table.path.resolve()), "digest": done.heap.rows.digest, "rows": len(done.heap)},
+        "table": {"path": str(table.path.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
         **({} if table.own is None else {"embedding": table.own}),
         "labels": done.given.source,
         "seed": seed,
@@ -297,16 +297,16 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
     score, classes = done.said.columns[LOCAL], done.classes
-    if classes is not None and tells(classes, done.heap.first):
-        return "class", of_classes(score, classes, done.heap.first)
-    if len(done.heap) < ROWS_A_CLUSTER * len(done.fit.clusters):
+    if classes is not None and tells(classes, done.dataset.first):
+        return "class", of_classes(score, classes, done.dataset.first)
+    if len(done.dataset) < ROWS_A_CLUSTER * len(done.fit.clusters):
         return "cluster", []
     return "cluster", of_clusters(score, done.said.columns[CLUSTER])
 
 
 def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
     """Return the column of class entropy, where there are labels to learn from."""
-    found = None if done.given.labels is None else class_entropy(done.heap, done.given.labels, seed=seed)
+    found = None if done.given.labels is None else class_entropy(done.dataset, done.given.labels, seed=seed)
     return {} if found is None else {CLASS: found}
 
 
@@ -316,7 +316,7 @@ def _worth(done: Fitted, seed: int) -> dict[str, Any]:
         return asdict(done.said.learned)
     if done.classes is None:
         return {}
-    labels = labels_in(done.heap, done.classes)
-    rows = centred(done.heap.embeddings, done.fit.mean)
+    labels = labels_in(done.dataset, done.classes)
+    rows = centred(done.dataset.embeddings, done.fit.mean)
     found = telling(rows, done.said.columns[AMBIGUOUS], labels, seed=seed)
     return {} if found is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": found}

@@ -10,14 +10,14 @@ import numpy as np
 
 from curate.engines.junk import Corrupter, Junk, find_junk
 from curate.retrieval.scorer import scorer_of
-from curate.tables.heap import Heap
+from curate.tables.dataset import Dataset
 from curate.tables.images import Images, ImageSource, holds_paths
 from curate.tables.table import Table
 from scoring.checkpoint import FIT
 from scoring.errors import InputError
-from scoring.heap.columns import JUNK
 from scoring.junk.classifier import JunkClassifier
 from scoring.junk.stored import from_json
+from scoring.relative.columns import JUNK
 
 NO_IMAGES = (
     "no p_junk: the table was scored without it and names no images; name what was scored with --source, or score again"
@@ -25,31 +25,31 @@ NO_IMAGES = (
 
 
 def junk_of(
-    heap: Heap, table: Table, model: str | Path | None, images: ImageSource | None = None
-) -> tuple[Heap, Junk | None, list[str]]:
+    dataset: Dataset, table: Table, model: str | Path | None, images: ImageSource | None = None
+) -> tuple[Dataset, Junk | None, list[str]]:
     """Return the images with their log odds of junk, what is known of the score, and notes for the user.
 
     A table that has ``p_junk`` keeps it. One without gets it from corrupted copies of its images, where these can be
     read; where they cannot, the fit goes without.
 
     Args:
-        heap: the different images of the table.
+        dataset: the different images of the table.
         table: scored.
         model: that scored it; None to look among those that ship.
         images: where the images are, if not at the paths of the table.
     """
     if JUNK in table.schema.names:
-        return heap, Junk(classifier_of(table), np.zeros(0, np.float32), dict(junk_facts(table))), []
+        return dataset, Junk(classifier_of(table), np.zeros(0, np.float32), dict(junk_facts(table))), []
     if table.own is not None:
-        return heap, None, []
+        return dataset, None, []
     if not holds_paths(table) and (images is None or images.source is None):
-        return heap, None, [NO_IMAGES]
+        return dataset, None, [NO_IMAGES]
     try:
         runner, settings = scorer_of(table, model=model)
-        found = find_junk(heap, table, Corrupter(_reader(table, images), runner, settings))
+        found = find_junk(dataset, table, Corrupter(_reader(table, images), runner, settings))
     except InputError as error:
-        return heap, None, [f"no p_junk: {error}"]
-    return replace(heap, junk=found.log_odds(heap)), found, found.notes
+        return dataset, None, [f"no p_junk: {error}"]
+    return replace(dataset, junk=found.log_odds(dataset)), found, found.notes
 
 
 def junk_facts(table: Table) -> Mapping[str, Any]:

@@ -11,14 +11,14 @@ from curate.probes.chances import codes_of
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.settings import CONFIG
 from curate.rounds.files.votes import label_table
-from curate.tables.heap import Heap
+from curate.tables.dataset import Dataset
 from curate.tables.known import Known, known, read_known, refuse_strangers
 from curate.tables.needs import Needs, is_plain
 from curate.tables.rows import Codes, read_rows
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.heap.learn import check_labels
-from scoring.heap.taught import Labels
+from scoring.relative.learn import check_labels
+from scoring.relative.propagated import Labels
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Given:
     """What labels were given.
 
     Attributes:
-        labels: of rows of the heap; None without.
+        labels: of rows of the dataset; None without.
         source: where they are from, and their digest, as plain JSON.
     """
 
@@ -34,23 +34,23 @@ class Given:
     source: dict[str, Any] = field(default_factory=dict)
 
 
-def given_labels(heap: Heap, table: Table, label: str | None, labelled: str | Path | None) -> Given:
+def given_labels(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> Given:
     """Return the labels that a fit learns from; see ``read_given``.
 
     Raises:
         InputError: for keys that the table lacks, or labels that teach nothing; see ``check_labels``.
     """
-    given = read_given(heap, table, label, labelled)
+    given = read_given(dataset, table, label, labelled)
     if given.labels is not None:
         check_labels(given.labels)
     return given
 
 
-def read_given(heap: Heap, table: Table, label: str | None, labelled: str | Path | None) -> Given:
-    """Return the labels of rows of a heap, many or few.
+def read_given(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> Given:
+    """Return the labels of rows of a dataset, many or few.
 
     Args:
-        heap: read with the column ``label``, where that is one of the table.
+        dataset: read with the column ``label``, where that is one of the table.
         table: that it is of.
         label: column of classes, in ``labelled`` where that is given.
         labelled: file of keys and classes, or a folder of rounds.
@@ -61,12 +61,12 @@ def read_given(heap: Heap, table: Table, label: str | None, labelled: str | Path
     if label is None and labelled is None:
         return Given()
     if labelled is None:
-        return Given(labels_in(heap, heap.rows.names[str(label)]), {"column": label})
+        return Given(labels_in(dataset, dataset.rows.names[str(label)]), {"column": label})
     read = _read(labelled, label)
-    rows = read.rows(heap.rows)
+    rows = read.rows(dataset.rows)
     refuse_strangers(read, rows, str(table.path))
     numbers, classes = codes_of(read.labels or [])
-    found = _labels(heap, rows, numbers, classes)
+    found = _labels(dataset, rows, numbers, classes)
     return Given(found, {"path": str(Path(labelled).resolve()), "column": label, "digest": read.digest})
 
 
@@ -82,24 +82,24 @@ def _read(path: str | Path, label: str | None) -> Known:
     return read
 
 
-def classes_in(heap: Heap, table: Table) -> Codes | None:
-    """Return the classes of all rows: those that the heap was read with, else those of a column ``label``, or None."""
-    if heap.rows.names:
-        return next(iter(heap.rows.names.values()))
+def classes_in(dataset: Dataset, table: Table) -> Codes | None:
+    """Return the classes of all rows: as the dataset was read, else of a column ``label``, or None."""
+    if dataset.rows.names:
+        return next(iter(dataset.rows.names.values()))
     if LABEL not in table.schema.names or not is_plain(table.schema.field(LABEL).type):
         return None
     codes = read_rows(table, Needs(names=(LABEL,), keys=False)).names[LABEL]
-    return Codes(codes.codes[heap.rows.place], codes.names)
+    return Codes(codes.codes[dataset.rows.place], codes.names)
 
 
-def labels_in(heap: Heap, codes: Codes) -> Labels:
-    """Return the classes of rows of the heap as labels."""
-    return _labels(heap, np.arange(len(heap.rows)), codes.codes.astype(np.int64), tuple(codes.names))
+def labels_in(dataset: Dataset, codes: Codes) -> Labels:
+    """Return the classes of rows of the dataset as labels."""
+    return _labels(dataset, np.arange(len(dataset.rows)), codes.codes.astype(np.int64), tuple(codes.names))
 
 
-def _labels(heap: Heap, rows: np.ndarray, codes: np.ndarray, classes: tuple[str, ...]) -> Labels:
+def _labels(dataset: Dataset, rows: np.ndarray, codes: np.ndarray, classes: tuple[str, ...]) -> Labels:
     """Return the labels of rows of the table that have a class and an embedding; of copies the first that has one."""
-    usable = (codes >= 0) & np.isin(rows, heap.at)
-    place, first = np.unique(heap.copies.place[np.searchsorted(heap.at, rows[usable])], return_index=True)
+    usable = (codes >= 0) & np.isin(rows, dataset.at)
+    place, first = np.unique(dataset.copies.place[np.searchsorted(dataset.at, rows[usable])], return_index=True)
     present, numbers = np.unique(codes[usable][first], return_inverse=True)
     return Labels(place, numbers.astype(np.int64), tuple(classes[code] for code in present.tolist()))

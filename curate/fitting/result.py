@@ -18,11 +18,11 @@ class FitResult(Printed):
         rows: that it was fitted to, or that were judged by a model that was fitted before.
         without: what is wrong with the embeddings of other rows -> how many.
         references: rows that the model keeps to compare others with.
-        n_bytes: that it keeps beside the base model.
+        n_bytes: that it keeps next to the base model.
         digest: of what it keeps.
         kind: ``class`` or ``cluster``: what ``shares`` are of.
-        shares: what keeping the surest 70 % would take of each.
-        outside: share of the rows that lie farther from the heap than 99 % of the rows it was fitted to.
+        shares: what keeping the most certain 70 % would take of each.
+        outside: share of the rows that lie farther from the dataset than 99 % of the rows it was fitted to.
         labels: what is known from labels: of those that were learned from, the fields of ``Learned``; else ``rows``,
             ``classes`` and the ``auroc`` of ``unc_ambiguous``, with its interval; empty without labels.
         recall: share of the true neighbours that the search found.
@@ -56,7 +56,7 @@ class FitResult(Printed):
         return {"path": self.path, "applied": self.applied}
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: what to know before going by the columns, shares, and where the files lie."""
+        """Return what the command prints: what to know before using the columns, shares, and where the files lie."""
         if self.fitted_before:
             notes = words.of_rows_outside(self.outside, self.rows)
         else:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from curate.tables.rows import Codes
 
-KEPT = 0.7  # of the rows: the cut that is told of
-MOST_SHARES = 100  # classes that are told of, the largest first
+KEPT = 0.7  # of the rows: the cut that is given
+MOST_SHARES = 100  # classes that are given, the largest first
 LEAST_ROWS = 10  # of a group: a share of fewer says nothing
 
 
@@ -28,7 +28,7 @@ class Share:
 
 
 def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> list[Share]:
-    """Return what keeping the surest 70 % would take of each group, the largest group first.
+    """Return what keeping the most certain 70 % would take of each group, the largest group first.
 
     Args:
         score: higher is less certain, shape (M,).
@@ -51,7 +51,7 @@ def of_classes(score: NDArray, classes: Codes, at: NDArray[np.int64]) -> list[Sh
 
 
 def tells(classes: Codes, at: NDArray[np.int64]) -> bool:
-    """Return whether most of the rows ``at`` of a table lie in classes that are large enough to speak of shares."""
+    """Return whether most of the rows ``at`` of a table are in classes that are large enough to speak of shares."""
     codes = classes.codes[at]
     size = np.bincount(codes[codes >= 0], minlength=1)
     return len(classes.names) > 1 and 2 * size[size >= LEAST_ROWS].sum() >= len(codes)

@@ -8,11 +8,11 @@ from curate.fitting.fit import fit_with_groups
 from curate.fitting.junk import junk_of
 from curate.fitting.labels import given_labels
 from curate.manifest.store_path import AnyPath, path_here, path_to_read, sha256_of
-from curate.tables.heap import read_heap
+from curate.tables.dataset import read_dataset
 from curate.tables.table import open_table
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
-from scoring.heap.stored import digest_of_fit, read_fit
+from scoring.relative.stored import digest_of_fit, read_fit
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class FitVerification:
         table: whether the table holds the rows that it was fitted to.
         labels: whether the labels are those that it learned from.
         fit: whether what is fitted again is what the model keeps.
-        applied: whether the table that was written beside it has the bytes it had; None where none was, or it is gone.
+        applied: whether the table that was written next to it has the bytes it had; None where none was, or it is gone.
     """
 
     rows: int
@@ -53,7 +53,7 @@ class Origin:
     label: str | None
     labelled: Path | None
     labels_digest: str | None
-    applied: str  # beside the model
+    applied: str  # next to the model
     applied_sha256: str
 
     @classmethod
@@ -92,23 +92,25 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
     _, card = load_model(path)
     kept = read_fit(path, card)
     if kept is None:
-        raise InputError(f"{path} was not fitted to a heap: there is nothing to derive; give one that curate fit wrote")
+        raise InputError(
+            f"{path} was not fitted to a dataset: there is nothing to derive; give one that curate fit wrote"
+        )
     try:
         origin = Origin.of(card["fit"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} does not say what it was fitted to ({error}); fit it again with curate fit") from None
     opened = open_table(table if table is not None else _found(origin.table, path))
     names = (origin.label,) if origin.label and origin.labelled is None else ()
-    heap = read_heap(opened, names=names)
+    dataset = read_dataset(opened, names=names)
     labelled = path_here(_found(origin.labelled, path), "labels") if origin.labelled is not None else None
-    given = given_labels(heap, opened, origin.label, labelled)
-    heap, junk, _ = junk_of(heap, opened, path)
-    fit, _, _ = fit_with_groups(heap, opened, given, origin.seed, junk)
+    given = given_labels(dataset, opened, origin.label, labelled)
+    dataset, junk, _ = junk_of(dataset, opened, path)
+    fit, _, _ = fit_with_groups(dataset, opened, given, origin.seed, junk)
     applied = path.parent / origin.applied
     same = sha256_of(applied) == origin.applied_sha256 if origin.applied and applied.is_file() else None
     return FitVerification(
-        len(heap),
-        heap.rows.digest == origin.digest,
+        len(dataset),
+        dataset.rows.digest == origin.digest,
         given.source.get("digest") == origin.labels_digest,
         digest_of_fit(fit) == digest_of_fit(kept),
         same,
@@ -116,7 +118,7 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
 
 
 def _found(place: AnyPath, model: Path) -> AnyPath:
-    """Where a file is: where it was, or else beside the model."""
+    """Where a file is: where it was, or else next to the model."""
     if place.exists():
         return place
     beside = model.parent / place.name

@@ -1,4 +1,4 @@
-"""What is said of a fit: what to know before going by the columns, and what a cut would take."""
+"""What is reported on a fit: what to know before using the columns, and what a cut would take."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from curate.counted import Grid, counted
 from curate.fitting.shares import KEPT, Share
 from curate.policies.uneven import uneven_words
-from scoring.heap.fit import FEW_ROWS
-from scoring.heap.model import far_from
 from scoring.metrics import Interval
+from scoring.relative.fit import FEW_ROWS
+from scoring.relative.model import far_from
 
 MOST_TOLD = 12  # classes or clusters
-LUCK = 0.5
+CHANCE_LEVEL = 0.5
 
 
 def of_rows_left_out(without: Mapping[str, int]) -> list[str]:
@@ -20,16 +20,16 @@ def of_rows_left_out(without: Mapping[str, int]) -> list[str]:
 
 
 def of_rows_outside(outside: float, rows: int) -> list[str]:
-    """Return a warning where a large share of the rows lies outside of the heap that a model was fitted to."""
+    """Return a warning where a large share of the rows lies outside of the dataset that a model was fitted to."""
     far = far_from(round(outside * rows), rows)
     return [far] if far else []
 
 
 def of_size(rows: int, references: int, recall: float) -> list[str]:
-    """Return what the number of rows costs: few tell little, and of many a part is kept or found."""
+    """Return what the number of rows costs: few show little, and of many a part is kept or found."""
     lines = []
     if rows < FEW_ROWS:
-        lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} tell too little to go by")
+        lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} show too little to use")
     if references < rows:
         kept = f"{references:,} of {counted(rows, 'row')}"
         lines.append(f"the model keeps a draw of {kept} to compare new images with")
@@ -44,7 +44,7 @@ def of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
         return []
     rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_TOLD]]
     return [
-        f"what keeping the surest {KEPT:.0%} by unc_local, as filter does, takes of each {kind}:",
+        f"what keeping the most certain {KEPT:.0%} by unc_local, as filter does, takes of each {kind}:",
         Grid(rows, header=(kind, "rows", "taken", "share"), right=1),
         *([f"and {len(shares) - MOST_TOLD:,} more"] if len(shares) > MOST_TOLD else []),
         *uneven_words(kind, {each.name: (each.rows, each.taken) for each in shares}, 1 - KEPT),
@@ -67,9 +67,9 @@ def of_labels(known: Mapping[str, Any]) -> list[str]:
     else:
         notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])}")
     used = known["auroc"] if known.get("better", True) else known["without"]
-    if used.low <= LUCK:
+    if used.low <= CHANCE_LEVEL:
         more = "more labels may help" if "better" in known else "learn from the labels, by --label"
-        notes.append(f"that is no better than luck: on these classes, unc_ambiguous says nothing; {more}")
+        notes.append(f"that is no better than chance: on these classes, unc_ambiguous says nothing; {more}")
     return notes
 
 

@@ -1,4 +1,4 @@
-"""The receipts before a receipt: each names what it read, and beside that lies the receipt of what wrote it."""
+"""The receipts before a receipt: each names what it read, and next to that lies the receipt of what wrote it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Link:
 
     @property
     def policy(self) -> str:
-        """The name of the policy; ``calibrate`` where chances were added to a table."""
+        """The name of the policy; ``calibrate`` where probabilities were added to a table."""
         if self.is_calibration:
             return "calibrate"
         named = [str(rule.get("rule")) for rule in self.noted["policy"] if isinstance(rule, Mapping)]
@@ -50,7 +50,7 @@ class Link:
 
 
 def receipt_of(path: AnyPath) -> AnyPath:
-    """Return the receipt of what a path names: a receipt, or a subset or decisions with one beside it.
+    """Return the receipt of what a path names: a receipt, or a subset or decisions with one next to it.
 
     Raises:
         InputError: for a table without a receipt.
@@ -60,7 +60,7 @@ def receipt_of(path: AnyPath) -> AnyPath:
     beside = receipt_beside(path)
     if not beside.is_file():
         raise InputError(
-            f"{path} has no receipt beside it: expected {beside.name}; give what a policy wrote, with its receipt"
+            f"{path} has no receipt next to it: expected {beside.name}; give what a policy wrote, with its receipt"
         )
     return beside
 
@@ -95,7 +95,7 @@ def source_of(noted: Mapping[str, Any], searched: Searched) -> AnyPath | None:
 
 
 def links_after(table: AnyPath, searched: Searched) -> list[Link]:
-    """Return the steps that began at a table, and those after them, of which receipts lie in its folder.
+    """Return the steps that began at a table, and those after them, of which receipts are in its folder.
 
     Args:
         table: that was scored.
@@ -121,7 +121,7 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
 
 
 def _receipts_in(folder: AnyPath) -> list[AnyPath]:
-    """Return the receipts that lie in a folder, by name."""
+    """Return the receipts that are in a folder, by name."""
     if isinstance(folder, Path):
         return [*sorted(folder.glob("*" + RECEIPT))]
     return [folder / file.name for file in folder.files() if file.name.endswith(RECEIPT)]

@@ -1,4 +1,4 @@
-"""Two subsets, or two receipts, beside one another: by row, by value and by setting."""
+"""Two subsets, or two receipts, next to one another: by row, by value and by setting."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -70,11 +70,11 @@ class Diff:
         rows: of each.
         in_both: rows whose key is in both.
         only_first: rows that the second has not, and why.
-        only_second: likewise.
-        same_order: whether the rows of both stand in one order.
-        columns: name -> type in the first and in the second, None where it is not there; those that differ.
+        only_second: the same.
+        same_order: whether the rows of both are in one order.
+        columns: name -> type in the first and in the second, None where it is missing; those that differ.
         values: in what the rows of both differ.
-        settings: what the steps were asked, where that differs.
+        settings: what the steps were requested, where that differs.
         steps: policies that led to each, from the table that was scored on.
     """
 
@@ -112,7 +112,7 @@ def diff(
 
     Args:
         table: a subset, its decisions or its receipt; any other table with the column ``key``.
-        other: likewise.
+        other: the same.
         root: folder, or several, below which what has moved is looked for by its digest.
         out: NAME.parquet, every row that is only in one of them, and why it is not in the other.
         overwrite: replace it where it is there.

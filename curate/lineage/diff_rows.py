@@ -17,7 +17,7 @@ from curate.tables.digests import RowDigest, is_list, key_bytes, plain, tie_brea
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.table import Table, open_table
 
-MOST_LOOKED_AT = 10_000  # rows that differ, of which it is said in what
+MOST_LOOKED_AT = 10_000  # rows that differ, of which it is reported in what
 MOST_STEPS = 127
 
 
@@ -37,7 +37,7 @@ class Shared:
 
     @property
     def in_order(self) -> bool:
-        """Whether the shared rows stand in one order in both."""
+        """Whether the shared rows are in one order in both."""
         return bool((np.diff(self.pairs[:, 1]) > 0).all())
 
 
@@ -70,7 +70,7 @@ class Why:
         step: which step let each row go, shape (M,), from 0; -1 where none of the steps has met it.
         decision: of that step, codes of ``OUTCOMES``.
         reason: in words; empty where no step has met it.
-        rule: as typed, likewise.
+        rule: as typed, too.
     """
 
     step: NDArray[np.int8]
@@ -80,7 +80,7 @@ class Why:
 
 
 def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> Why:
-    """Return the first step that let rows go, of each.
+    """Return the first step that let rows are dropped, of each.
 
     Args:
         hashes: of the keys, shape (M,).
@@ -180,5 +180,5 @@ def compare_values(first: Table, second: Table, shared: Shared, names: Sequence[
 
 
 def _short(value: Any) -> Any:
-    """A value for people; of a list only how long it is."""
+    """A value for display; of a list only how long it is."""
     return f"{len(value):,} values" if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""How two chains of steps were asked for: rules, inputs, weights and versions, side by side."""
+"""How two chains of steps were requested: rules, inputs, weights and versions, side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Setting:
     Attributes:
         step: of which it is, such as ``2 filter``.
         name: of the setting.
-        first: its value; None where there is none.
-        second: likewise.
+        first: its value; None if absent.
+        second: the same.
     """
 
     step: str
@@ -28,11 +28,11 @@ class Setting:
 
 
 def compare_settings(first: Sequence[Link], second: Sequence[Link]) -> list[Setting]:
-    """Compare what was asked of the steps of two chains, and on what they ran; not where files lie or are called.
+    """Compare what was requested of the steps of two chains, and on what they ran; not where files lie or are called.
 
     Args:
         first: steps, from the table that was scored on.
-        second: likewise.
+        second: the same.
     """
     found: list[Setting] = []
     names = [one.policy for one in first], [one.policy for one in second]

@@ -83,11 +83,11 @@ class Story:
 def explain(
     table: str | AnyPath, keys: str | Sequence[str], *, root: str | Path | Sequence[str | Path] | None = None
 ) -> list[Story]:
-    """Tell what happened to rows across all steps, as the receipts and decisions note it.
+    """Report what happened to rows across all steps, as the receipts and decisions note it.
 
     Args:
-        table: a subset, its decisions or its receipt: what led to it is told, from the table that was scored on. Of
-            that table itself, every step of which a receipt lies in its folder.
+        table: a subset, its decisions or its receipt: what led to it is reported, from the table that was scored on. Of
+            that table itself, every step of which a receipt is in its folder.
         keys: of the rows.
         root: folder, or several, below which what has moved is looked for by its digest.
 

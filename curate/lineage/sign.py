@@ -1,4 +1,4 @@
-"""Signatures of receipts: Ed25519, by a key of the user's own, in a file beside the receipt."""
+"""Signatures of receipts: Ed25519, by a key of the user's own, in a file next to the receipt."""
 
 import base64
 import hashlib
@@ -31,10 +31,10 @@ def signature_beside(receipt: AnyPath) -> AnyPath:
 def sign(
     receipt: str | AnyPath, private_key: str | Path, *, password: str | None = None, overwrite: bool = False
 ) -> AnyPath:
-    """Sign a receipt with a private key; the signature lies beside it, and the receipt is not touched.
+    """Sign a receipt with a private key; the signature is next to it, and the receipt is not touched.
 
     What is signed is the receipt's bytes. As these hold the digests of all that was read and written, a signature
-    stands for the subset too, once ``curate verify`` says that it is the one of the receipt.
+    represents the subset too, once ``curate verify`` says that it is the one of the receipt.
 
     Args:
         receipt: of a policy, here or in a store, or of a pipeline.
@@ -46,7 +46,7 @@ def sign(
         The signature's path, ``NAME.receipt.json.sig``.
 
     Raises:
-        InputError: for a receipt that was changed, a key that is none of Ed25519, or a missing or wrong password.
+        InputError: for a receipt that was changed, a key that is not among Ed25519, or a missing or wrong password.
         MissingExtraError: without the ``sign`` extra.
     """
     receipt = path_or_store(receipt)
@@ -79,7 +79,7 @@ def check_signature(receipt: AnyPath, public_key: Path) -> str:
     """Return the fingerprint of a public key that signed a receipt, as ``ssh-keygen -l`` prints it.
 
     Args:
-        receipt: with its signature beside it.
+        receipt: with its signature next to it.
         public_key: Ed25519, in OpenSSH (``ssh-ed25519 AAAA...``) or PEM form.
 
     Raises:
@@ -91,7 +91,7 @@ def check_signature(receipt: AnyPath, public_key: Path) -> str:
 
     path = signature_beside(receipt)
     if not path.is_file():
-        raise InputError(f"{receipt} is not signed: expected {path.name} beside it; sign it with curate sign")
+        raise InputError(f"{receipt} is not signed: expected {path.name} next to it; sign it with curate sign")
     noted = _read_signature(path)
     raw = _raw(public)
     if noted["public_key"] != raw.hex():
@@ -151,7 +151,7 @@ def _read_signature(path: AnyPath) -> dict[str, str]:
         whole, noted = False, {}
     if not whole:
         raise InputError(
-            f"{path} is not a signature of the receipt beside it: one of both was changed; sign again with curate sign"
+            f"{path} is not a signature of the receipt next to it: one of both was changed; sign again with curate sign"
         )
     return dict(noted)
 

@@ -1,4 +1,4 @@
-"""A subset proved: derived again from its receipt, if asked with all receipts before it, the pixels and a signature."""
+"""Verify a subset: derive it again from its receipt; on request also earlier receipts, pixels and signature."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -36,14 +36,14 @@ class Step:
 
 @dataclass
 class Proof(Verification):
-    """What came of deriving a subset again, with what lies before it.
+    """What came of deriving a subset again, with what is before it.
 
     Attributes:
         receipt: where it lies.
-        earlier: the steps before the last, the latest first; empty unless the chain was asked for.
-        origin: what the first of them read: kind, rows, model, source; empty unless the chain was asked for.
-        pixels: images compared with their digests; None unless asked for.
-        signed_by: the fingerprint of the key; empty unless asked for.
+        earlier: the steps before the last, the latest first; empty unless the chain was requested.
+        origin: what the first of them read: kind, rows, model, source; empty unless the chain was requested.
+        pixels: images compared with their digests; None unless requested.
+        signed_by: the fingerprint of the key; empty unless requested.
     """
 
     receipt: str = ""
@@ -74,10 +74,10 @@ def verify(
     seed: int = 0,
     signed_by: str | Path | None = None,
 ) -> Proof:
-    """Apply the receipt's policy to its input again and compare with the files beside the receipt.
+    """Apply the receipt's policy to its input again and compare with the files next to the receipt.
 
     Args:
-        receipt: ``NAME.receipt.json``, or the subset or decisions beside it.
+        receipt: ``NAME.receipt.json``, or the subset or decisions next to it.
         table: the input, if it has moved since.
         root: folder, or several, below which what has moved is looked for by its digest. Nothing outside of them and
             of the folders of receipts is read then.
@@ -89,7 +89,7 @@ def verify(
         signed_by: public Ed25519 key that must have signed the receipt.
 
     Returns:
-        whether all is identical, and what is not. Rows may stand in another order in the input.
+        whether all is identical, and what is not. Rows may be in another order in the input.
 
     Raises:
         InputError: if a receipt, an input or an output is missing or cannot be read, or the signature is not right.

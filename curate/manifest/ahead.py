@@ -1,4 +1,4 @@
-"""Bytes that are not on this machine are asked for before they are needed, many requests at a time."""
+"""Bytes that are not on this machine are requested before they are needed, many requests at a time."""
 
 import queue
 import threading
@@ -58,7 +58,7 @@ class ReadAhead:
         yield from waiting
 
     def finish(self) -> None:
-        """Let the threads go once all that was asked for has come."""
+        """Let the threads go once all that was requested has come."""
         for _ in range(self._threads):
             self._queue.put(None)
 

@@ -62,14 +62,14 @@ def _json(schema: pa.Schema, key: bytes) -> dict[str, object]:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    """Return a list of different names; empty where the value is none."""
+    """Return a list of different names; empty where the value is not one."""
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
         return ()
     return tuple(value) if len(set(value)) == len(value) else ()
 
 
 def with_text(schema: pa.Schema, labels: Mapping[str, Sequence[str]]) -> pa.Schema:
-    """Return the schema with text in place of the numbers of classes."""
+    """Return the schema with text instead of the numbers of classes."""
     return pa.schema([field.with_type(pa.string()) if field.name in labels else field for field in schema])
 
 

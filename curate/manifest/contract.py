@@ -24,7 +24,7 @@ class ReadError(Exception):
         status: "missing" (no such file, or the row names none), "io_error" (it is there, but reading it
             failed), "too_large" (more bytes than the bound), "denied" (the server or store refuses) or "refused" (it
             leads into a private network, or from another machine to a file of this one).
-        text: one sentence for people.
+        text: one sentence for display.
     """
 
     def __init__(self, status: str, text: str) -> None:
@@ -98,7 +98,7 @@ class Manifest(Protocol):
 
     @property
     def description(self) -> str:
-        """One line for people: `folder photos: 1,204 files`, and what was left out."""
+        """One line for display: `folder photos: 1,204 files`, and what was left out."""
 
     @property
     def n_rows(self) -> int:
@@ -134,7 +134,7 @@ class Manifest(Protocol):
         """Yield for each row of [start, stop), in order, a callable that returns its bytes.
 
         The callables may run in other threads, several at once and out of order. Each returns the encoded
-        image or raises `ReadError`. Those of a table with the bytes inside hold a part of it in memory, so
+        image or raises `ReadError`. A table's with the bytes inside hold a part of it in memory, so
         stay a bounded number of rows ahead.
         """
 

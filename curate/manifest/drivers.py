@@ -1,4 +1,4 @@
-"""What two drivers are told before they are used: that of Google's store (gcsfs), and that of Hugging Face's hub."""
+"""Settings of two fsspec drivers, made before they are used: gcsfs and the Hugging Face hub."""
 
 from types import MethodType
 from typing import Any
@@ -29,14 +29,14 @@ def google_options() -> dict[str, Any]:
 
 
 def try_once(system: Any) -> None:
-    """Keep a file system from trying again by itself (six times, half a minute in all), as its caller does that."""
+    """Keep a file system from trying again on its own (six times, half a minute in all), as its caller does that."""
     plain = getattr(type(system)._request, "__wrapped__", None)
     if plain is not None:
         system._request = MethodType(plain, system)
 
 
 async def widen(system: Any, connections: int) -> None:
-    """Make the client, with room for as many connections as are asked for; one with a certificate is left as it is."""
+    """Make the client, with room for as many connections as are requested; one with a certificate is left as it is."""
     from aiohttp import TCPConnector
 
     certified = getattr(system, "_use_client_cert", False)

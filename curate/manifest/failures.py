@@ -11,7 +11,7 @@ from scoring.errors import InputError
 SLOW = "no answer within {:g} s"
 LONGEST_PAUSE = 30.0  # seconds that a server may ask for
 RENEW = "renew them and repeat the command, which goes on where it stopped"
-# Codes of S3 and of its like that are about who asks, not about what is asked for.
+# Codes of S3 and of its like that are about who asks, not about what is requested.
 _INVALID = {
     "ExpiredToken",
     "ExpiredTokenException",
@@ -73,7 +73,7 @@ class Failure:
         passes: trying again may help.
         wait: seconds that the server asks for before that.
         taken: something is there where nothing was to be.
-        beyond_end: the server has no byte of what was asked for, for the file ends before it.
+        beyond_end: the server has no byte of what was requested, for the file ends before it.
     """
 
     status: str
@@ -85,7 +85,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what an error of a driver means for the row that was asked for.
+    """Return what an error of a driver means for the row that was requested.
 
     Raises:
         CredentialsError: if it is about who asks.
@@ -138,7 +138,7 @@ def _asked_for(error: BaseException) -> float:
 
 
 def _seconds(asked: str, longest: float) -> float:
-    """Return what `Retry-After` asks for; a date goes by a clock, and ours is not the server's."""
+    """Return what `Retry-After` asks for; a date uses a clock, and ours is not the server's."""
     return min(float(asked), longest) if asked.isdecimal() else 0.0
 
 
@@ -156,7 +156,7 @@ def _answer(causes: list[BaseException]) -> tuple[str, int | None]:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             return code, int(code) if status is None and code.isdecimal() else status
     for each in causes:
-        if type(each) is OSError and str(each).startswith("Forbidden: "):  # of gcsfs, which tells no number
+        if type(each) is OSError and str(each).startswith("Forbidden: "):  # of gcsfs, which shows no number
             return "", 403
         status = _number(each, "status") or _number(getattr(each, "response", None), "status_code")  # httpx, requests
         if type(each).__name__ == "HttpError":  # of gcsfs; others have a code of 400 for what is no answer at all

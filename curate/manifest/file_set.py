@@ -16,11 +16,11 @@ class LocalSet:
     Entering refuses what cannot be, before any work; what a dead process left of these files is taken back.
 
     Args:
-        paths: of the files; the last stands for all of them. There may be none.
+        paths: of the files; the last represents all of them. There may be none.
         overwrite: replace what is there.
 
     Raises:
-        InputError: for a name that is taken, or a folder that is not there or cannot be written.
+        InputError: for a name that is taken, or a folder that is missing or cannot be written.
     """
 
     def __init__(self, paths: Sequence[Path], *, overwrite: bool) -> None:
@@ -41,7 +41,7 @@ class LocalSet:
     def draft(self, path: AnyPath) -> Path:
         """Return the path of this machine for which a file is to be made: the same one."""
         if not isinstance(path, Path):
-            raise ValueError(f"{path} is none of these files")
+            raise ValueError(f"{path} is not among these files")
         return path
 
     def commit(self, files: Sequence[AtomicFile]) -> None:
@@ -56,7 +56,7 @@ def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
     """Return what gives files their names together, where they are to be.
 
     Args:
-        paths: all of this machine, or all of one folder of a store; the last stands for all of them.
+        paths: all of this machine, or all of one folder of a store; the last represents all of them.
         overwrite: replace what is there.
     """
     stored = [path for path in paths if isinstance(path, StorePath)]

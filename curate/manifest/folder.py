@@ -206,7 +206,7 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
 
 
 class _Columns:
-    """Rows of a folder while they are gathered; 16 bytes a row beside the text."""
+    """Rows of a folder while they are gathered; 16 bytes a row next to the text."""
 
     def __init__(self, root: bytes, labelled: bool) -> None:
         self._root = root
@@ -241,7 +241,7 @@ class _Columns:
 
 
 def folder_label(path: bytes) -> str | None:
-    """Return the first folder of a relative path as a label, None where there is none (or the path is absolute).
+    """Return the first folder of a relative path as a label, None if absent (or the path is absolute).
 
     >>> folder_label(b"cats/tabby/1.jpg"), folder_label(b"1.jpg")
     ('cats', None)

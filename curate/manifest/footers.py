@@ -1,4 +1,4 @@
-"""Look at the footers of Parquet files in a process of its own, where a damaged one can do no harm.
+"""Look at the footers of Parquet files in its own process, where a damaged one can do no harm.
 
 A footer that contradicts itself makes Arrow's C++ code throw where Python cannot catch it, and the process
 aborts (seen with pyarrow 26: level histograms of the wrong length). So everything that is read from footers here
@@ -55,7 +55,7 @@ def check_footers(places: Iterable[Place]) -> None:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
         if child.stdin is None or child.stdout is None:
-            raise ValueError("both pipes were asked for")
+            raise ValueError("both pipes were requested")
         if child.stdout.read(1) != b"R":
             return
         try:

@@ -1,4 +1,4 @@
-"""The hub of Hugging Face: `HfFileSystem` finds what a URL names and lists, and what is read is asked for here.
+"""The hub of Hugging Face: `HfFileSystem` finds what a URL names and lists, and what is read is requested here.
 
 `HfFileSystem` would list the whole folder of a file before it opens it, once for each thread, keep what it saw for
 good, and ask as often as it likes. Here a range of bytes is one request, and so is what is known of a file.
@@ -67,7 +67,7 @@ def facts_of(system: Any, path: str) -> dict[str, Any]:
     """Return the name, type, size in bytes and version of a file, as `info` of a file system does, by one request.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: if absent.
     """
     from huggingface_hub import HfApi
 
@@ -89,7 +89,7 @@ def folder_of(system: Any, path: str) -> list[dict[str, Any]]:
     """Return what is known of the files and folders of a folder, by its listing.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: if absent.
     """
     with _forgetting(system):
         return list(system.ls(path, detail=True, refresh=True))
@@ -118,7 +118,7 @@ def _url(system: Any, path: str) -> str:
 
 
 def _resolved(system: Any, path: str) -> Any:
-    """Return repository, revision and path; the first question about a repository is asked once, for all threads."""
+    """Return repository, revision and path; the first request for a repository is made once, for all threads."""
     with _RESOLVING, _forgetting(system):
         return system.resolve_path(path)
 
@@ -134,7 +134,7 @@ def _forgetting(system: Any) -> Iterator[None]:
 
 
 def _refuse(answer: Any) -> None:
-    """Raise for an answer that is none."""
+    """Raise for an invalid answer."""
     if answer.status_code < 400:
         return
     if answer.status_code in (408, 429) or answer.status_code >= 500:

@@ -64,7 +64,7 @@ def open_list(
         lines: the entries.
         options: `limit`, `label_from_folder`, `max_bytes` are used.
         root: absolute path or URL where relative paths start.
-        where: the list's name for people.
+        where: the list's name for display.
         identity: goes into the digest.
         reach: how far paths and URLs may lead.
 
@@ -93,7 +93,7 @@ def open_list(
 
 
 def _rows(lines: list[Line], base: bytes, labelled: bool, checked: set[str]) -> pa.Table:
-    """Return the rows of some entries; the scheme of each is checked once and then stands in ``checked``."""
+    """Return the rows of some entries; the scheme of each is checked once and then is in ``checked``."""
     keys: list[str] = []
     uris: list[str] = []
     for line in lines:

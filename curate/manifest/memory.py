@@ -26,14 +26,14 @@ class MemoryManifest:
     """Rows held as an Arrow table; see `Manifest` for what each member promises.
 
     Args:
-        description: one line for people.
+        description: one line for display.
         table: `key`, `uri`, then the user's own columns.
         max_bytes: bound on the size of one image.
         reach: how far uris may lead.
         connections: requests at a time that its uris are worth.
-        identity: lines that go into the digest besides the rows (kind of source, digest of a list's bytes).
+        identity: lines that go into the digest in addition to the rows (kind of source, digest of a list's bytes).
         renamed: the user's columns that got another name.
-        versions: (start, stop) -> (size, mtime in ns) of each row's file; by default asked of the file system.
+        versions: (start, stop) -> (size, mtime in ns) of each row's file; by default requested of the file system.
         locate: row -> its reader; by default its uri is read.
     """
 

@@ -43,7 +43,7 @@ IMAGE_SUFFIXES = frozenset(_DECODED | _BY_EXTRA | _NEVER_DECODED)
 
 
 def suffix_of(name: bytes | str) -> str:
-    """Return the lower-case suffix of a file name without its dot, or "" where there is none.
+    """Return the lower-case suffix of a file name without its dot, or "" if absent.
 
     >>> suffix_of(b"A.JPG"), suffix_of("README"), suffix_of(".png")
     ('jpg', '', '')
@@ -59,7 +59,7 @@ def is_image_name(name: bytes | str) -> bool:
 
 
 def count_suffixes(counts: dict[str, int], most: int = 4) -> str:
-    """Return counts of suffixes for people, most frequent first.
+    """Return counts of suffixes for display, most frequent first.
 
     >>> count_suffixes({"txt": 10, "md": 2})
     '10 .txt, 2 .md'

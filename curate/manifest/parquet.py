@@ -31,7 +31,7 @@ MAX_ROWS_BYTES = 2 << 30  # the user's own columns of one call of `rows`
 class ParquetManifest:
     """Rows of Parquet files; see `Manifest` for what each member promises.
 
-    A row's bytes are those of the image column; where they are null (or there is no such column), those of
+    A row's bytes are the image column's; where they are null (or there is no such column), those of
     the file that the path column names. `uri` is null on the rows whose bytes are inside. Numbers of classes become
     names, where the files carry these.
 
@@ -98,7 +98,7 @@ class ParquetManifest:
         return self._layout.user_columns
 
     def _named(self, table: pa.Table) -> pa.Table:
-        """Return the rows with names in place of numbers of classes."""
+        """Return the rows with names instead of numbers of classes."""
         for name, classes in self._files.numbered.items():
             if (at := table.schema.get_field_index(name)) >= 0:
                 table = table.set_column(at, name, named(table[name], classes, name, self._where))
@@ -112,7 +112,7 @@ class ParquetManifest:
                 size += batch.nbytes
                 if size > MAX_ROWS_BYTES:
                     raise InputError(
-                        f"expected the columns of {self._where} beside the image to fit into {MAX_ROWS_BYTES >> 30} "
+                        f"expected the columns of {self._where} next to the image to fit into {MAX_ROWS_BYTES >> 30} "
                         f"GiB for {stop - start:,} rows, got more near row {start}; leave the large column out"
                     )
                 batches.append(batch)

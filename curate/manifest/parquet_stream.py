@@ -17,7 +17,7 @@ from curate.manifest.places import Place
 from scoring.errors import InputError
 
 BATCH_BYTES = 64 << 20  # of decoded values, as the file's own totals say
-_WORST_BYTES = 256 << 20  # where a few stored bytes can stand for many: bound on rows x stored bytes
+_WORST_BYTES = 256 << 20  # where a few stored bytes can represent many: bound on rows x stored bytes
 # Encodings in which a decoded page is no larger than its stated size. In the others (dictionary, shared
 # prefixes) one long value may be repeated for a few bits a row: 52 kB can hold a terabyte.
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
@@ -58,7 +58,7 @@ class ParquetFiles:
         numbered: those of ``classes`` whose column holds their numbers.
 
     Raises:
-        InputError: if a file is not readable Parquet, or its columns differ from those of the first.
+        InputError: if a file is not readable Parquet, or its columns differ from the first's.
     """
 
     def __init__(self, places: list[Place]) -> None:
@@ -146,7 +146,7 @@ class RowStream:
     """Reads columns in row order; going on where the last call ended costs no second look at a row group.
 
     Parquet cannot be entered in the middle of a row group: a jump decodes from the group's first row. Safe to
-    use from several threads; each call has an iterator of its own.
+    use from several threads; each call has its own iterator.
 
     Args:
         files: where from.

@@ -19,7 +19,7 @@ from curate.manifest.remote import stat as remote_stat
 from curate.manifest.schemes import scheme_of, shown
 from scoring.errors import InputError
 
-BUFFER = 8 << 20  # bytes of a remote file that are asked for at a time
+BUFFER = 8 << 20  # bytes of a remote file that are requested at a time
 
 
 class MissingPlaceError(InputError):
@@ -139,7 +139,7 @@ def find_place(
     if stat.S_ISDIR(found.st_mode):
         raise InputError(
             f"expected one folder, or several files of one kind, got the folder {text!r} among several; "
-            "give the folder that holds them all, or score each by itself"
+            "give the folder that holds them all, or score each on its own"
         )
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"expected a regular file, got something else at {text!r}; give a file or a folder")

@@ -25,8 +25,8 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 class Reach:
     """What the uris of a manifest may lead to.
 
-    Stores (`s3`, `gs`, `hf`, ...) are asked at the address that the user's own configuration names, so they are always
-    within reach.
+    Stores (`s3`, `gs`, `hf`, ...) are requested at the address that the user's own configuration names, so they are
+    always within reach.
 
     Args:
         private: addresses of private networks too.

@@ -15,10 +15,10 @@ from curate.manifest.schemes import file_system, scheme_of
 T = TypeVar("T")
 
 TRIES = 4
-PAUSE = 0.5  # seconds before the second try; each further one doubles it, and chance takes off up to half
+PAUSE = 0.5  # seconds before the second try; each further one doubles it, and probability takes off up to half
 TIME_LIMIT = 60.0  # seconds for a request
 SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
-PIECE = 8 << 20  # bytes that are asked for before anything is known of the size
+PIECE = 8 << 20  # bytes that are requested before anything is known of the size
 
 
 def ask(request: Callable[[], T]) -> T:
@@ -105,13 +105,13 @@ def stat(uri: str, reach: Reach) -> tuple[int, str]:
 
 
 def size_of(found: dict[str, Any]) -> int:
-    """Return the size that a driver tells of a file, -1 where it does not."""
+    """Return the size that a driver reports for a file, -1 where it does not."""
     size = found.get("size")
     return -1 if size is None else int(size)
 
 
 def version_in(found: dict[str, Any]) -> str:
-    """Return what changes with the content, of what a driver tells of a file."""
+    """Return what changes with the content, of what a driver reports for a file."""
     tags = (
         "generation",
         "blob_id",
@@ -129,7 +129,7 @@ def version_in(found: dict[str, Any]) -> str:
 
 
 def info_of(system: Any, path: str) -> dict[str, Any]:
-    """Return what a driver tells of a file."""
+    """Return what a driver reports for a file."""
     if is_hub(system):
         return facts_of(system, path)
     if not getattr(system, "async_impl", False):

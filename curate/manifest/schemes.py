@@ -89,7 +89,7 @@ def _driver(scheme: str) -> Any:
 
 
 def shown(uri: str) -> str:
-    """Return a path or URL for people: without user, password, query and fragment, which may be secrets.
+    """Return a path or URL for display: without user, password, query and fragment, which may be secrets.
 
     >>> shown("https://me:word@host:8000/a.jpg?signature=abc"), shown("s3://bucket/a#1.jpg"), shown("a?.jpg")
     ('https://host:8000/a.jpg', 's3://bucket/a#1.jpg', 'a?.jpg')
@@ -110,7 +110,7 @@ def shown(uri: str) -> str:
 
 # Instances are shared by all threads: fsspec would make one for each, and a client of S3 takes megabytes and
 # a tenth of a second. Those that wait on the one event loop of fsspec (asynchronous ones) can be shared, and so can
-# that of the hub, as `hub` uses it.
+# the hub's, as `hub` uses it.
 _SHARED: dict[tuple[Any, ...], Any] = {}
 _SHARING = threading.Lock()
 
@@ -120,7 +120,7 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
 
     Args:
         uri: a plain URL.
-        listing: for listing and writing: the driver tries again by itself what failed, and remembers nothing; else
+        listing: for listing and writing: the driver tries again on its own what failed, and remembers nothing; else
             trying again is for the caller (`remote.ask`).
         more: options of the driver.
 
@@ -151,7 +151,7 @@ def _made(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) ->
     """Return a file system with its client, which is made now: many requests at once would each make one."""
     from fsspec.asyn import sync
 
-    # what they log of failures is said by us
+    # what they log of failures is reported by us
     for name in ("fsspec", "s3fs", "gcsfs", "aiobotocore", "botocore", "huggingface_hub"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     try:
@@ -171,7 +171,7 @@ def _made(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) ->
 
 
 def _options(scheme: str, *, listing: bool, shared: bool) -> dict[str, Any]:
-    """Return what we ask of a driver: as many connections as there are requests, and no tries of its own."""
+    """Return what we ask of a driver: as many connections as there are requests, and no tries."""
     if scheme in GOOGLE:
         return {**google_options(), "use_listings_cache": False}
     if listing:

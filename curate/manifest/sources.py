@@ -55,7 +55,7 @@ def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOpti
         The manifest, with at least one row.
 
     Raises:
-        InputError: if it is not there, is of no known kind, holds no image, or its keys or columns are bad.
+        InputError: if it is missing, is of no known kind, holds no image, or its keys or columns are bad.
         MissingExtraError: if a URL's scheme needs a package that is not installed.
     """
     options = options or SourceOptions()
@@ -82,7 +82,7 @@ def _open_one(source: str, options: SourceOptions, reach: Reach) -> Manifest:
 
 
 def _expand(source: str) -> list[str]:
-    """Return the paths that a pattern stands for; a path that exists stands for itself."""
+    """Return the paths that a pattern represents; a path that exists represents itself."""
     if os.path.lexists(source):
         return [source]
     paths: list[str] = []
@@ -99,12 +99,12 @@ def _expand(source: str) -> list[str]:
 
 
 def _is_pattern(url: str) -> bool:
-    """Whether a URL stands for what a store lists; `?` and `[` are letters of a name there."""
+    """Whether a URL represents what a store lists; `?` and `[` are letters of a name there."""
     return "*" in url and scheme_of(url) not in (None, "file", "http", "https")
 
 
 def _matching(url: str) -> list[str]:
-    """Return the URLs of the files of a store that a pattern stands for, in the order of their names."""
+    """Return the URLs of the files of a store that a pattern represents, in the order of their names."""
     base = url[: url.index("*")].rpartition("/")[0]
     pattern = url[len(base) + 1 :]
     wanted = re.escape(pattern).replace(r"\*\*/", "(?:[^/]+/)*").replace(r"\*", "[^/]*")
@@ -112,7 +112,7 @@ def _matching(url: str) -> list[str]:
 
 
 def expand_braces(text: str) -> list[str]:
-    """Return what `{a,b}` and `{000..012}` stand for, as in a shell.
+    """Return what `{a,b}` and `{000..012}` represent, as in a shell.
 
     Raises:
         InputError: if that is more than `MAX_EXPANSION` names.
@@ -228,7 +228,7 @@ def kind_of(path: str) -> str:
 
 
 def _names(paths: list[str], folder: str | None) -> list[str | None]:
-    """Return what to call each file: relative to its folder, or as little of its path as tells them apart."""
+    """Return what to call each file: relative to its folder, or as little of its path as separates them."""
     if folder is not None:
         return [key_of(os.path.relpath(os.fsencode(path), os.fsencode(folder))) for path in paths]
     lasts = [path.rstrip("/").rpartition("/")[2] for path in paths]

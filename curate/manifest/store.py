@@ -44,7 +44,7 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
     try:
         listed = ask(lambda: tree_of(system, inner) if hub else system.find(inner, detail=True))
     except ReadError as error:
-        reasons = {"denied": f"{error}: listing needs a permission of its own", "missing": "there is no such place"}
+        reasons = {"denied": f"{error}: listing needs its own permission", "missing": "there is no such place"}
         reasons = {} if hub else reasons
         raise InputError(
             f"cannot list {shown(url)!r}: {reasons.get(error.status, str(error))}; check the URL, the network and the "
@@ -52,10 +52,10 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
         ) from None
     prefix = inner.strip("/") + "/"
     found = []
-    while listed:  # what the driver tells of each is ten times what is kept of it
+    while listed:  # what the driver reports for each is ten times what is kept of it
         path, facts = listed.popitem()
         name = path.strip("/").removeprefix(prefix) if path.strip("/").startswith(prefix) else ""
-        if path.endswith("/"):  # what some tools put in place of an empty folder
+        if path.endswith("/"):  # what some tools put instead of an empty folder
             continue
         if name and (hidden or not any(part.startswith(".") for part in name.split("/"))):
             found.append(StoredFile(name, size_of(facts), version_in(facts)))

@@ -1,4 +1,4 @@
-"""The folder of this machine through which an output of a store passes, for whoever writes there alone."""
+"""The folder of this machine through which an output of a store passes, for the caller that writes there alone."""
 
 import os
 import stat
@@ -16,13 +16,13 @@ PIECE = 8 << 20
 
 
 def folder_here(place: StorePath) -> Path:
-    """Return the folder of this machine for a place in a store: the same one for whoever writes there from here."""
+    """Return the folder of this machine for a place in a store: always the same one."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     return Path(tempfile.gettempdir()) / f"curate-{user}" / sha256(place.url.encode()).hexdigest()[:16]
 
 
 def make_own(folder: Path) -> None:
-    """Make a folder that nobody else may enter, or see to it that the one that is there is such a one.
+    """Make a folder that nobody else may enter, or see to it that the one that is there is one of them.
 
     Raises:
         InputError: if it is not, or the place refuses.

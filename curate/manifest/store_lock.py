@@ -1,8 +1,8 @@
 """A folder of a store that one process holds: numbered locks that are created on condition, and a heartbeat.
 
 A lock is an object that is never changed, `lock-000001.json`, and the highest number holds. The next number is created
-on condition that it is not there, so of two processes that want to follow a dead one, one does. The holder writes a
-heartbeat beside its lock, again and again; it is dead when that is `EXPIRY` older than an object written now, both by
+on condition that it is missing, so of two processes that want to follow a dead one, one does. The holder writes a
+heartbeat next to its lock, again and again; it is dead when that is `EXPIRY` older than an object written now, both by
 the clock of the store. A holder that was only slow finds a higher number before it commits, and stops.
 """
 
@@ -29,8 +29,8 @@ class StoreLock:
 
     Args:
         folder: of the store.
-        held: a folder of this machine that this process holds (`HeldFolder`), as does whoever writes to the same folder
-            of the store from here: an earlier holder that names it is dead, and need not be waited for.
+        held: a folder of this machine that this process holds (`HeldFolder`), as does the caller that writes to the
+            same folder of the store from here: an earlier holder that names it is dead, and need not be waited for.
 
     Raises:
         InputError: if another process holds it, or the store refuses or knows no conditional writes.
@@ -52,7 +52,7 @@ class StoreLock:
     def __exit__(self, *_: object) -> None:
         if self._beating is not None:
             self.end()
-            with suppress(InputError):  # then it expires by itself
+            with suppress(InputError):  # then it expires on its own
                 self._of("beat").put(_RELEASED)
 
     def end(self) -> None:

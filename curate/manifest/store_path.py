@@ -1,4 +1,4 @@
-"""The place of an output in an object store: what stands there for a path, and the few calls that writing needs.
+"""The place of an output in an object store: what exists for a path, and the few calls that writing needs.
 
 A store has no folders, no rename and no append. What is written appears whole, by one PUT or the last request of a
 multipart upload, or not at all; what may be written once only is created on condition that nothing is there.
@@ -73,7 +73,7 @@ class StorePath:
         return StorePath(self.url.rpartition("/")[0])
 
     def with_name(self, name: str) -> "StorePath":
-        """Return the place beside this one."""
+        """Return the place next to this one."""
         return StorePath(f"{self.url.rpartition('/')[0]}/{name}")
 
     def with_suffix(self, suffix: str) -> "StorePath":
@@ -92,7 +92,7 @@ class StorePath:
         """Return the size and the time of change of the object.
 
         Raises:
-            FileNotFoundError: if there is none.
+            FileNotFoundError: if absent.
         """
         state, modified = self.state(), self.modified()
         if state is None or modified is None:
@@ -113,7 +113,7 @@ class StorePath:
         return self.is_file() if not names else UNFINISHED not in names
 
     def state(self) -> tuple[int, str] | None:
-        """Return the size in bytes and the version of the object, or None where there is none."""
+        """Return the size in bytes and the version of the object, or None if absent."""
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
@@ -123,7 +123,7 @@ class StorePath:
         return (size_of(found), version_in(found)) if found.get("type") != "directory" else None
 
     def modified(self) -> datetime | None:
-        """Return when the object was written, by the clock of the store; None where there is none."""
+        """Return when the object was written, by the clock of the store; None if absent."""
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
@@ -166,7 +166,7 @@ class StorePath:
         return scheme_of(self.url) not in ("memory", "hf")
 
     def _require_bucket(self, system: Any, path: str, error: OSError) -> None:
-        """Tell a place where nothing is from one that cannot be: of a bucket, or a repository, that is not there."""
+        """Show a place where nothing is from one that cannot be: of a bucket, or a repository, that is missing."""
         if is_hub(system) and error.__cause__ is not None:
             raise InputError(f"cannot open {self}: {failure_of(error).text}") from None
         bucket = path.strip("/").partition("/")[0]
@@ -186,7 +186,7 @@ class StorePath:
         return self.place().open()
 
     def read(self, max_bytes: int = SMALL) -> bytes | None:
-        """Return the bytes of an object, or None where there is none.
+        """Return the bytes of an object, or None if absent.
 
         Raises:
             InputError: if it is larger than the bound, or the store refuses.
@@ -209,7 +209,7 @@ class StorePath:
         return True
 
     def put(self, data: bytes) -> None:
-        """Put an object, in place of what is there."""
+        """Put an object, instead of what is there."""
         system, path = _system(self.url)
         with store_errors(self, "write"):
             system.pipe_file(path, data)
@@ -240,7 +240,7 @@ class StorePath:
         return state
 
     def copy_to(self, other: "StorePath") -> None:
-        """Copy the object inside the store, in place of what is there."""
+        """Copy the object inside the store, instead of what is there."""
         system, path = _system(self.url)
         with store_errors(other, "write"):
             system.cp_file(path, _system(other.url)[1])
@@ -258,7 +258,7 @@ class StorePath:
     def abort_uploads(self) -> int:
         """Abort multipart uploads of this object, and below it, that were left unfinished; return how many.
 
-        Only of S3: elsewhere they are no objects, and end by themselves.
+        Only of S3: elsewhere they are no objects, and end on their own.
         """
         if scheme_of(self.url) not in ("s3", "s3a"):
             return 0
@@ -355,7 +355,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 def _anew(system: Any) -> dict[str, Any]:
-    """Return how a file system is told to ask again for what it remembers."""
+    """Return how a file system is reported to ask again for what it remembers."""
     return {"refresh": True} if is_hub(system) else {}
 
 

@@ -4,8 +4,9 @@
     s3://bucket/.kept.parquet.work/   meanwhile: lock-*, beat-*, and files.json
 
 `files.json` is there before the first of them: size and SHA-256 of each. Where a process died between the first and the
-last, the next one knows by it which objects are remains, takes them back, and begins anew. The last stands for all only
-with the bytes of the note: another's of that name keeps nothing of ours there. The note is not written where files are
+last, the next one knows by it which objects are remains, takes them back, and begins again. The last represents all
+only with the bytes of the note: another's of that name keeps nothing of ours there. The note is not written where files
+    are
 replaced: then the old last file goes before anything else.
 """
 
@@ -32,7 +33,7 @@ class StoreSet:
 
     Args:
         paths: of the files, in one folder of a store, at least one. The first names the folder of the lock, the last
-            stands for all of them.
+            represents all of them.
         overwrite: replace what is there.
 
     Raises:
@@ -62,7 +63,7 @@ class StoreSet:
             held.enter_context(self._lock)
             held.push(self._clear)
             self._begin()
-            if names:  # else it was asked before, and is once more by what puts the files on condition
+            if names:  # else it was requested before, and is once more by what puts the files on condition
                 self._refuse_taken()
             self._held = held.pop_all()
         return self
@@ -73,11 +74,11 @@ class StoreSet:
     def draft(self, path: AnyPath) -> Path:
         """Return the path of this machine for which a file is to be made; it never gets that name."""
         if path not in self._paths:
-            raise ValueError(f"{path} is none of these files")
+            raise ValueError(f"{path} is not among these files")
         return self._here / path.name
 
     def commit(self, files: Sequence[AtomicFile]) -> None:
-        """Send the files, in their order: the last one, which stands for all of them, when the others are there.
+        """Send the files, in their order: the last one, which represents all of them, when the others are there.
 
         If one cannot be sent, those before it are taken back; what was replaced stays replaced.
 
@@ -180,7 +181,7 @@ class StoreSet:
                 raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
 
     def _clear(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Remove what is beside the files, and here; where remains are, the note stays, by which they are known."""
+        """Remove what is next to the files, and here; where remains are, the note stays, by which they are known."""
         if self._remains:
             return
         try:
@@ -193,5 +194,5 @@ class StoreSet:
         except InputError:
             if kind is None:
                 raise
-            return  # the mistake or failure that led here is what is said; the next process sweeps
+            return  # the mistake or failure that led here is what is reported; the next process sweeps
         shutil.rmtree(self._here, ignore_errors=True)

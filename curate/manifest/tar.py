@@ -115,7 +115,7 @@ class _Gathered:
         self.n_rows += len(rows)
 
     def __str__(self) -> str:
-        """Return what was left out, for people."""
+        """Return what was left out, for display."""
         parts = []
         if n := self.suffixes.total():
             parts.append(f"{some(n, 'member')} of other kinds ({count_suffixes(self.suffixes)})")
@@ -132,7 +132,7 @@ def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
 
     A row is an image member; its key is its name up to the first dot of the last component, with the rest of
     the name added when a sample has several images. `.cls` becomes the column `label`, `.txt` the column
-    `text`, the top-level scalars of `.json` columns of their own.
+    `text`, the top-level scalars of `.json` their own columns.
 
     Args:
         places: the shards, in order.

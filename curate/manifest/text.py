@@ -14,7 +14,7 @@ from scoring.errors import InputError
 MOST_BYTES = 1 << 30
 MOST_VALUES = 20_000_000  # of a JSON file; each takes up to a hundred bytes once it is read
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that stand there already
+_FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that exist already
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # a FIFO must not make us wait
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -27,7 +27,7 @@ def read_text(path: Path, *, what: str) -> str:
         what: what it should be, for messages, such as "a CSV file".
 
     Raises:
-        InputError: if it is not there, no regular file, too large, or in another encoding.
+        InputError: if it is missing, no regular file, too large, or in another encoding.
     """
     return decoded(read_bytes(path, what=what), what=what, where=str(path))
 
@@ -105,7 +105,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def to_json_list(values: Iterable[Any]) -> bytes:
-    """Return a JSON list in UTF-8, one value a line: quick to write, and a person can find a line."""
+    """Return a JSON list in UTF-8, one value a line: quick to write, and a reviewer can find a line."""
     return b"[\n" + b",\n".join(to_json(value, indent=None)[:-1] for value in values) + b"\n]\n"
 
 

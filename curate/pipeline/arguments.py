@@ -19,7 +19,7 @@ class Arguments:
 
     Attributes:
         options: the words of the command line, in the order of the file.
-        places: what stands in place of an argument without a name, such as the sources of ``score``.
+        places: what stands instead of an argument without a name, such as the sources of ``score``.
         values: every value alone, as text: where it is a file, the step depends on it.
     """
 

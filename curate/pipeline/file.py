@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline as it stands in its file.
+    """A pipeline as it is in its file.
 
     Attributes:
         path: the file; what it names is looked for from its folder.
@@ -56,7 +56,7 @@ class Pipeline:
 
 
 def read_pipeline(path: str | Path) -> Pipeline:
-    """Read a pipeline and check what can be told from the file alone.
+    """Read a pipeline and check what can be separated from the file alone.
 
     Raises:
         InputError: for a file that is missing, too large or no TOML, a table that is no step, or a name that cannot
@@ -108,7 +108,7 @@ def _step(pipeline: Pipeline, name: str, value: Any) -> Step:
 
 
 def line_of(text: str, step: str | None, key: str | None = None) -> int:
-    r"""Return the line, from 1, of a step's header, or of a key of it; of what stands before all steps without one.
+    r"""Return the line, from 1, of a step's header, or of a key of it; of what is before all steps without one.
 
     >>> line_of("folder = 'a'\n\n[dedup]\nfinder = 'exact'", "dedup", "finder")
     4

@@ -1,4 +1,4 @@
-"""From a pipeline's file to command lines: what each step reads, what it writes, and what it is told."""
+"""From a pipeline's file to command lines: what each step reads, what it writes, and what it is reported."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ OWN = "pipeline"  # what the files that are the pipeline's own are called; no st
 
 
 class Commands(Protocol):
-    """The commands that steps are, whoever runs them."""
+    """The commands that steps are, the caller that runs them."""
 
     def parameters(self, command: str) -> list[Any]:
         """Return the parameters of a command, as Typer knows them."""
@@ -57,7 +57,7 @@ class Planned:
         return self._words(table, out, options)
 
     def writes(self) -> list[str]:
-        """Return the files that it writes besides its output: reading one of them makes it depend on itself."""
+        """Return the files that it writes in addition to its output: reading one of them makes it depend on itself."""
         pairs = (word.partition("=") for word in self.arguments.options)
         return [value for option, _, value in pairs if option in WRITES]
 
@@ -77,7 +77,7 @@ def plan(pipeline: Pipeline, commands: Commands) -> list[Planned]:
     """Return every step with its command line, checked as far as can be before the first one runs.
 
     Raises:
-        InputError: for an option that is none, a value that an option cannot have, a step without a table to read, or
+        InputError: for an invalid option, a value that an option cannot have, a step without a table to read, or
             two that write the same; says the line.
     """
     made: dict[str, str] = {}

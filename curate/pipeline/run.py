@@ -45,7 +45,7 @@ class PipelineResult:
     """What a run of a pipeline did.
 
     Attributes:
-        steps: in order; after one that stopped there is none.
+        steps: in order; after one that stopped none is given.
         code: exit code of the step that stopped; 0 if none did.
         folder: where all lies.
         receipt: over all steps; None unless every one is done.
@@ -77,9 +77,9 @@ def run_pipeline(
         pipeline: from ``read_pipeline``.
         commands: what runs a command.
         until: the last step to do; None for all.
-        again: a step that is done anew, with all that follows from it.
-        dry_run: write nothing but into a temporary folder; what only a long step can tell stays ``to do``.
-        announce: told of each step as it begins.
+        again: a step that is done again, with all that follows from it.
+        dry_run: write nothing but into a temporary folder; what only a long step can determine stays ``to do``.
+        announce: called for each step as it begins.
 
     Raises:
         InputError: for a mistake in the file, with its line, or a folder that cannot be used.
@@ -133,7 +133,7 @@ class _Run:
         return result
 
     def up_to_date(self, planned: Planned) -> bool:
-        """Whether a step need not be done: nothing that it read, wrote or was told is another."""
+        """Whether a step need not be done: nothing that it read, wrote or was reported is another."""
         done = self.state.get(planned.step.name)
         if done is None or not done.outputs or planned.step.name == self.again:
             return False
@@ -164,7 +164,7 @@ class _Run:
         return 0
 
     def closed(self, result: PipelineResult) -> PipelineResult:
-        """Write the receipt and the picture over all steps."""
+        """Write the receipt and the image over all steps."""
         kept = {ran.name: self.state[ran.name] for ran in result.steps}
         write_receipt(self.folder / PIPELINE_RECEIPT, self.pipeline, kept)
         bars = [

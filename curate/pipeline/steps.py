@@ -1,4 +1,4 @@
-"""Commands that can be steps: by which option each is told what to write, and how that is named."""
+"""Commands that can be steps: by which option each is reported what to write, and how that is named."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Kind:
         suffix: how that is named after the step; None where the step's ``to`` says it.
         makes_table: whether later steps can read what it writes.
         reads_table: whether it reads what an earlier step wrote; else it starts from images.
-        goes_on: whether, repeated, it goes on with what a killed run left; others write all anew.
+        goes_on: whether, repeated, it goes on with what a killed run left; others write all again.
         refused: options with which it writes no table.
     """
 
@@ -34,7 +34,7 @@ class Kind:
         """Return the file or folder that a step of this name writes.
 
         Raises:
-            InputError: for a format that is none.
+            InputError: for an invalid format.
         """
         if self.suffix is not None:
             return step + self.suffix

@@ -12,7 +12,7 @@ from curate.plots.judged import Band, accuracy_bands, outcomes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AXIS = "share of rows decided, the surest first"
+AXIS = "share of rows decided, the most certain first"
 
 
 @dataclass

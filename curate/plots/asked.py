@@ -1,4 +1,4 @@
-"""What was asked of a picture, and what every kind gives back."""
+"""What was requested of an image, and what every kind gives back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, is_dataclass
@@ -14,7 +14,7 @@ from curate.tables.table import Table, open_table
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked, as `curate plot` says it."""
+    """What was requested, as `curate plot` says it."""
 
     path: AnyPath
     column: tuple[str, ...] = ()
@@ -41,10 +41,10 @@ class Asked:
 
 @dataclass
 class Numbers:
-    """The numbers behind a picture, all that it is drawn from.
+    """The numbers behind an image, all that it is drawn from.
 
     Attributes:
-        notes: what a reader must know besides, a sentence each.
+        notes: what a reader must know in addition to, a sentence each.
     """
 
     notes: list[str] = field(default_factory=list, kw_only=True)

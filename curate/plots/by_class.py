@@ -61,7 +61,7 @@ class ByClass(Numbers):
 def measure(asked: Asked) -> ByClass:
     """Take the quantiles of one column in the largest classes."""
     if len(asked.column) > 1:
-        raise InputError(f"by-class shows one column, got {len(asked.column)}; draw one picture of each")
+        raise InputError(f"by-class shows one column, got {len(asked.column)}; draw one image of each")
     column = asked.column[0] if asked.column else default_column(asked.table)
     per = asked.per or LABEL
     if asked.per is None and LABEL not in asked.table.schema.names:

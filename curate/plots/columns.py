@@ -1,4 +1,4 @@
-"""Columns of a table as pictures need them: finite numbers, and the largest groups."""
+"""Columns of a table as images need them: finite numbers, and the largest groups."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 Floats = NDArray[np.float64]
-MOST_POINTS = 50_000  # that a picture shows; more are ink without news
+MOST_POINTS = 50_000  # that an image shows; more are ink without news
 ADVICE = "name a column of numbers"
 
 

@@ -1,4 +1,4 @@
-"""How often a worse version of an image is called less certain, from what `curate evaluate --degrade` wrote."""
+"""How often a corrupted version of an image is called less certain, from what `curate evaluate --degrade` wrote."""
 
 import json
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ LINE = 2.6  # mm of a column in a kind
 
 @dataclass
 class Degradation(Numbers):
-    """Share of images whose worse version is less certain.
+    """Share of images whose corrupted version is less certain.
 
     Attributes:
         images: N.
@@ -61,7 +61,8 @@ def measure(asked: Asked) -> Degradation:
     missing = [kind for kind in KINDS if share_shape(kind).name not in measures]
     if missing:
         raise InputError(
-            f"{asked.path} was measured without worse images; run `curate evaluate TABLE --degrade 500 -o REPORT.json`"
+            f"{asked.path} was measured without corrupted images; run `curate evaluate TABLE --degrade 500 -o "
+            f"REPORT.json`"
         )
     try:
         found = [measures[share_shape(kind).name] for kind in KINDS]

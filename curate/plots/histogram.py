@@ -91,7 +91,7 @@ def measure(asked: Asked) -> Histogram:
 
 def _by_group(asked: Asked, per: str) -> Histogram:
     if len(asked.column) > 1:
-        raise InputError(f"with --per a histogram shows one column, got {len(asked.column)}; draw one picture of each")
+        raise InputError(f"with --per a histogram shows one column, got {len(asked.column)}; draw one image of each")
     column = asked.column[0] if asked.column else default_column(asked.table)
     rows = read_columns(asked, (column,), per)
     notes: list[str] = []

@@ -20,7 +20,7 @@ from scoring.lookup import closest
 from scoring.metrics import RankOrder, percentiles, resample
 
 Floats = NDArray[np.float64]
-PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another is asked for
+PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another is requested
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _judged_by_labels(asked: Asked, notes: list[str]) -> Outcomes:
     right, missing = judged.correctness.right, judged.correctness.missing
     name = asked.prediction or next(one for one in PREDICTIONS if one in right)
     if name not in right:
-        raise InputError(f"--prediction {name}: there is none, for {missing[name]}; leave it out")
+        raise InputError(f"--prediction {name}: none is given, for {missing[name]}; leave it out")
     notes += [f"there is no {WHAT[one]}, for {why}" for one, why in missing.items()]
     notes += [f"left out: {n:,} {why}" for why, n in judged.rows.left_out.items()]
     confidence = judged.correctness.confidence if name == LINEAR else None
@@ -126,7 +126,7 @@ class Band:
 
 
 def accuracy_bands(found: Outcomes, coverage: Floats, asked: Asked) -> dict[str, Band]:
-    """Return by column the accuracy of the surest share of rows, with the resamples that `curate evaluate` draws.
+    """Return by column the accuracy of the most certain share of rows, with the resamples that `curate evaluate` draws.
 
     Args:
         found: what is right.

@@ -19,7 +19,7 @@ from curate.display.style import (
     set_legend,
     set_title,
 )
-from curate.facts.heap import read_heap
+from curate.facts.dataset import read_dataset
 from curate.facts.places import doubt_ranks, place_rows
 from curate.plots.asked import Asked, Numbers
 from curate.plots.columns import MOST_POINTS, Floats, finite, largest, read_columns, sampled
@@ -59,7 +59,7 @@ def measure(asked: Asked) -> Map:
     if (asked.x is None) != (asked.y is None):
         raise InputError("a map takes its places from two columns, and got one; give --x and --y, or neither")
     if len(asked.column) > 1:
-        raise InputError(f"a map shows one column as sizes, got {len(asked.column)}; draw one picture of each")
+        raise InputError(f"a map shows one column as sizes, got {len(asked.column)}; draw one image of each")
     column = asked.column[0] if asked.column else _own_score(asked)
     notes: list[str] = []
     wanted = tuple(dict.fromkeys(name for name in (asked.x, asked.y, column) if name))
@@ -97,12 +97,12 @@ def _own_score(asked: Asked) -> str:
 def _placed(asked: Asked, notes: list[str]) -> tuple[NDArray[np.int64], Points, str]:
     """Rows, their places by their embeddings, and how these came about."""
     asked.table.require([KEY])
-    heap = read_heap(asked.table, None, seed=asked.seed)
-    drawn = heap.drawn(asked.sample or MOST_MAPPED)
-    if len(drawn) < heap.n:
-        notes.append(f"{len(drawn):,} of {heap.n:,} rows are placed, chosen by a hash of their keys")
+    dataset = read_dataset(asked.table, None, seed=asked.seed)
+    drawn = dataset.drawn(asked.sample or MOST_MAPPED)
+    if len(drawn) < dataset.n:
+        notes.append(f"{len(drawn):,} of {dataset.n:,} rows are placed, chosen by a hash of their keys")
     asked.announce(f"placing {len(drawn):,} rows by their embeddings")
-    found = place_rows(heap, drawn, None, seed=asked.seed)
+    found = place_rows(dataset, drawn, None, seed=asked.seed)
     if isinstance(found, str):
         raise InputError(f"{found}; or name two columns of places with --x and --y")
     xy: Floats = found.xy.astype(np.float64)

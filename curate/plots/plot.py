@@ -1,4 +1,4 @@
-"""Draw a picture of a table, and give the numbers behind it."""
+"""Draw an image of a table, and give the numbers behind it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ FEWEST_SAMPLED = 20
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture, and the numbers behind it.
+    """An image, and the numbers behind it.
 
     Attributes:
         kind: as in ``KINDS``.
@@ -72,7 +72,7 @@ def plot(
     overwrite: bool = False,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Plot:
-    """Draw a picture of a table, for a paper.
+    """Draw an image of a table, for a paper.
 
     Every keyword but ``announce`` is the option of ``curate plot`` of that name.
 
@@ -90,19 +90,19 @@ def plot(
         labelled: CSV, TSV or Parquet file of labels, whose rows are found by key.
         right: column that says whether a prediction of yours is right: true or false, 1 or 0.
         prediction: ``linear``, ``neighbour`` or ``kNN``; by default the first of these that there is.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         subset: what policies made of the table: one or several subsets, decisions or receipts.
-        title: over the picture.
+        title: over the image.
         width: in mm; 89 is a column of a journal, 183 a page.
         folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples of the bands, >= 1.
         sample: look at that many rows, chosen by a hash of their keys.
         seed: of folds, resamples, samples and the map.
-        overwrite: replace a picture that is there.
-        announce: told in words what is about to happen.
+        overwrite: replace an image that is there.
+        announce: called with a line on what is about to happen.
 
     Raises:
-        InputError: if the kind is none, lacks what it needs, is given what it has no use for, or the place refuses.
+        InputError: if the kind is invalid, lacks what it needs, is given what it has no use for, or the place refuses.
     """
     found = kind_of(kind)
     check_width(width)

@@ -24,7 +24,7 @@ class Points:
         row: of the table, counted from 0, shape (M,).
         x: shape (M,).
         y: shape (M,).
-        group: place in ``groups`` of each, -1 for others; empty where there are none.
+        group: place in ``groups`` of each, -1 for others; empty if absent.
         groups: names.
         doubt: of each, 0 the most certain, 1 the least; empty where nothing says.
     """

@@ -30,7 +30,7 @@ class Reliability(Numbers):
         what: that predicts.
         rows: N.
         accuracy: column -> in each tenth.
-        confidence: column -> mean in each tenth, where the column promises a chance of being right; else empty.
+        confidence: column -> mean in each tenth, where the column promises a probability of being right; else empty.
         ece: column -> expected calibration error: the mean distance of the two.
     """
 
@@ -58,8 +58,9 @@ def measure(asked: Asked) -> Reliability:
     if promised and len(promised) < len(columns):
         rest = [name for name in columns if name not in promised]
         raise InputError(
-            f"--column: {promised[0]} holds chances between 0 and 1 and {rest[0]} does not, so they share no axis; "
-            "draw a picture of each"
+            f"--column: {promised[0]} holds probabilities between 0 and 1 and {rest[0]} does not, so they share "
+            f"no axis; "
+            "draw an image of each"
         )
     if len(found.right) < 2 * BINS:
         raise InputError(f"expected at least {2 * BINS} rows, got {len(found.right)}; score more images")
@@ -71,12 +72,12 @@ def measure(asked: Asked) -> Reliability:
 
 
 def _certainty(name: str, found: Outcomes) -> Floats:
-    """How certain a column is of each row, shape (N,): one minus a chance of being bad, else the column itself."""
+    """How certain a column is of each row, shape (N,): one minus a probability of being bad, else the column itself."""
     return 1 - found.raw[name] if name in ERROR_COLUMNS else found.certainty[name]
 
 
 def _is_chance(name: str, values: Floats) -> bool:
-    """Whether a column holds chances: one of the user's own, or of ``curate calibrate``; other scores do not."""
+    """Whether a column holds probabilities: one of the user's own, or of ``curate calibrate``; other scores do not."""
     if name in ERROR_COLUMNS:
         return True
     return not describe(name).higher and bool(((values >= 0) & (values <= 1)).all())

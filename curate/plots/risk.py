@@ -1,4 +1,4 @@
-"""Risk and coverage: errors among the surest share of rows, beside the best order and one by chance."""
+"""Risk and coverage: errors among the most certain share of rows, next to the best order and one at random."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ class Risk(Numbers):
         risk: column -> its curve.
         aurc: column -> area under its risk-coverage curve, the mean over every number of rows.
         perfect: the curve of an order with every error last, shape (K,).
-        chance: the share of errors, which an order by chance has throughout.
+        chance: the share of errors, which an order at random has throughout.
     """
 
     what: str
@@ -57,14 +57,14 @@ def measure(asked: Asked) -> Risk:
 
 
 def draw(numbers: Risk, *, title: str = "", width: float = WIDTH) -> "Figure":
-    """Draw a curve a column with its 95 % band and its area, and what can be had at best and by chance."""
+    """Draw a curve a column with its 95 % band and its area, and what can be had at best and at random."""
     curves = [
         Curve(f"{name} ({numbers.aurc[name]:.3f})", numbers.coverage, band.value, band.low, band.high)
         for name, band in numbers.risk.items()
     ]
     beside = [
         Curve("best order", numbers.coverage, numbers.perfect),
-        Curve("by chance", numbers.coverage, [numbers.chance] * len(numbers.coverage)),
+        Curve("at random", numbers.coverage, [numbers.chance] * len(numbers.coverage)),
     ]
     y = f"errors, {numbers.what}"
     panel = Panel(curves, AXIS, y, percent=True, across=True, zero=True, dots=False, beside=beside, legend_title="AURC")

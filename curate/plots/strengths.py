@@ -31,7 +31,7 @@ from scoring.lookup import closest
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMNS = 2  # panels beside one another
+COLUMNS = 2  # panels next to one another
 HEIGHT = 40.0  # mm of a panel
 MOST_COLUMNS = 6
 

@@ -1,4 +1,4 @@
-"""Every kind of picture by name; importing this loads nothing."""
+"""Every kind of image by name; importing this loads nothing."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,7 +17,7 @@ class Drawn(Protocol):
     """The module of a kind."""
 
     def measure(self, asked: "Asked") -> "Numbers":
-        """Return the numbers behind the picture."""
+        """Return the numbers behind the image."""
 
     def draw(self, numbers: "Numbers", *, title: str, width: float) -> "Figure":
         """Draw the numbers; nothing else goes in."""
@@ -25,13 +25,13 @@ class Drawn(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of picture.
+    """A kind of image.
 
     Attributes:
         where: its module.
         shows: what it shows.
         needs: what it needs.
-        options: that it reads, by their names in Python, beside those of every kind.
+        options: that it reads, by their names in Python, next to every kind's.
     """
 
     where: str
@@ -57,17 +57,17 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "scatter": Kind(f"{_ROOM}scatter", "two columns against one another", "--x, --y", _PLANE),
     "gains": Kind(f"{_ROOM}picks", "what each pick of a batch adds", "a batch of curate select", frozenset()),
     "abstained-accuracy": Kind(
-        f"{_ROOM}abstained", "accuracy of the surest share of rows", "--label or --right", _JUDGED
+        f"{_ROOM}abstained", "accuracy of the most certain share of rows", "--label or --right", _JUDGED
     ),
     "risk-coverage": Kind(
-        f"{_ROOM}risk", "errors among the surest share, and the best order", "--label or --right", _JUDGED
+        f"{_ROOM}risk", "errors among the most certain share, and the best order", "--label or --right", _JUDGED
     ),
     "reliability": Kind(
         f"{_ROOM}reliability", "how often what is said to be sure is right", "--label or --right", _JUDGED
     ),
     "degradation": Kind(
         f"{_ROOM}degradation",
-        "how often worse images are called less certain",
+        "how often corrupted images are called less certain",
         "the JSON of curate evaluate --degrade",
         frozenset({"column"}),
     ),
@@ -91,7 +91,7 @@ def kind_of(name: str) -> Kind:
     """Return a kind.
 
     Raises:
-        InputError: for a name that is none, with the nearest.
+        InputError: for an invalid name, with the nearest.
     """
     if name not in KINDS:
         raise InputError(f"unknown kind {name!r}{closest(name, KINDS)} (kinds: {', '.join(KINDS)})")

@@ -21,7 +21,7 @@ def apply(
     """Decide what becomes of every row of a table, and write it down.
 
     Args:
-        policy: what is asked.
+        policy: what is requested.
         table: has a unique ``key``; it is never changed.
         out: subset to write, a name ending in ``.parquet``, here or in a store; may be None in a dry run.
         dry_run: count only; write nothing.

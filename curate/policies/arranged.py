@@ -1,4 +1,4 @@
-"""Kept rows in the order of their ranks, with what the choice says of each, in bounded memory."""
+"""Kept rows in the order of their ranks, with what the choice reports for each, in bounded memory."""
 
 import os
 import tempfile
@@ -20,7 +20,7 @@ SOURCE = "source_"
 class Ranked:
     """Takes kept rows in the order of the table, gives them back in the order picked; an ``Arranged``.
 
-    Rows wait in a file of their own that is gone at the end, so a batch may be larger than memory.
+    Rows wait in their own file that is gone at the end, so a batch may be larger than memory.
 
     Args:
         schema: of the table.

@@ -1,4 +1,4 @@
-"""A subset with columns of its own, derived again, compared with the one that was written."""
+"""A subset with its own columns, derived again, compared with the one that was written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Expected:
     """What a subset adds to its K rows.
 
     Attributes:
-        columns: what it says of each, K rows.
+        columns: what it reports for each, K rows.
         hashes: of their keys, shape (K,) uint64.
         rows: of the table, shape (K,) int64.
         ordered: whether the order of the rows counts.
@@ -38,14 +38,14 @@ class Expected:
 
 
 def compare_arranged(source: Table, expected: Expected, subset: Table, differ: Differ, problem: Problem) -> None:
-    """Compare a subset with what is derived again: what it says of each row, and the table's own columns.
+    """Compare a subset with what is derived again: what it reports for each row, and the table's own columns.
 
     Args:
         source: the input, its rows in any order.
         expected: as derived again.
         subset: as written.
-        differ: told of each row that differs.
-        problem: told of what differs and is no row.
+        differ: called for each row that differs.
+        problem: called with what differs and is no row.
     """
     source, columns = source.stored, expected.columns
     own = passed_through(source.schema, columns.schema.names)
@@ -83,7 +83,7 @@ def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64])
     Args:
         now: a column as derived.
         then: the same, as written, shape (M,).
-        rows: the row of ``now`` of each of ``then``, shape (M,); -1 where there is none, which is not looked at.
+        rows: the row of ``now`` of each of ``then``, shape (M,); -1 if absent, which is not looked at.
     """
     found = np.flatnonzero(rows >= 0)
     mine, theirs = now.take(pa.array(rows[found])), then.take(pa.array(found))
@@ -132,5 +132,5 @@ def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], di
                 if new != old and repr(new) != repr(old):
                     differ(Difference(VALUE, _name(keys[row]), column=name, file=file))
                     named += 1
-    if not named and wanted.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is told as such
+    if not named and wanted.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is reported as such
         differ(Difference(LATER_VALUE, "", wanted.num_rows, file=file))

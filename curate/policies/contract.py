@@ -16,11 +16,11 @@ FILTER = "filter"
 
 
 class Policy(Protocol[R]):
-    """What is asked of a table, with all its parameters: decides what becomes of every row."""
+    """What is requested of a table, with all its parameters: decides what becomes of every row."""
 
     @property
     def files(self) -> Files:
-        """The files that it reads and writes beside the table and what every policy writes."""
+        """The files that it reads and writes next to the table and what every policy writes."""
 
     def decide(self, table: Table, *, write: bool) -> Decided[R]:
         """Decide every row of a table.
@@ -38,7 +38,7 @@ class Policy(Protocol[R]):
         """Return the policy that wrote ``Decided.policy``; a file is the path where it is now.
 
         Raises:
-            InputError: if it is none.
+            InputError: if it is invalid.
         """
 
 

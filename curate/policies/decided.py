@@ -16,7 +16,7 @@ from curate.policies.result import Result
 from curate.tables.digests import is_text, plain
 from curate.tables.needs import is_plain
 from curate.tables.table import Table
-from scoring.heap.columns import CLUSTER
+from scoring.relative.columns import CLUSTER
 
 N_EXAMPLES = 5
 FIRST_DROPPED = "goes"
@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Result, covariant=True)
 Words = Callable[[int, pa.Array, pa.Array | None, pa.Array | None], pa.RecordBatch]
 Differ = Callable[[Difference], None]
 Problem = Callable[[Finding], None]
-# subset as written, told of each row that differs, told of what differs and is no row
+# subset as written, reported of each row that differs, reported of what differs and is no row
 Compare = Callable[[Table, Differ, Problem], None]
 
 
@@ -66,7 +66,7 @@ class Decided(Generic[R]):
         schema: of the decisions.
         meanings: of the columns of the decisions.
         result: all that is known before the counts.
-        examples: why -> rows to show of the decisions; the first that go where there are none.
+        examples: why -> rows to show of the decisions; the first that go if absent.
         more: further tables to write, by name.
         more_meanings: of their columns, by name of the table.
         texts: the content of further files by name, from the paths they will have; None for none.
@@ -186,7 +186,7 @@ def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
 
 
 def plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
-    """Return key, status and error of a batch as plain text; None for a column that is not there or not text."""
+    """Return key, status and error of a batch as plain text; None for a column that is missing or not text."""
     key = plain(batch.column(KEY)).cast(pa.string())
     extra = []
     for name in (STATUS, ERROR):

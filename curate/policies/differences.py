@@ -82,7 +82,7 @@ class Verification:
         self.notes.append(finding)
 
     def check_digest(self, what: str, digest: str, expected: str) -> None:
-        """Record an input that is not the one that was read then; one without a digest was computed anew."""
+        """Record an input that is not the one that was read then; one without a digest was computed again."""
         if not digest:
             self.notes.append(Finding(ANEW, what))
         elif digest != expected:
@@ -138,7 +138,7 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
 
 
 def _compare_words(again: Again, decisions: Table, result: Verification, leave_out: Collection[str]) -> None:
-    """Name rows that are decided alike, but by another number, or with another text beside it."""
+    """Name rows that are decided alike, but by another number, or with another text next to it."""
     there = set(decisions.schema.names) - set(leave_out)
     names = [field.name for field in again.schema if field.name in there and field.name not in (KEY, "decision")]
     waiting = _Aligned(decisions, [KEY, "decision", *names])
@@ -250,7 +250,7 @@ def _compare_subset_rows(again: Again, subset: Table, result: Verification) -> N
 
 
 class _Aligned:
-    """Hands out the rows of a table in pieces as long as asked for."""
+    """Hands out the rows of a table in pieces as long as requested."""
 
     def __init__(self, table: Table, columns: list[str] | None = None) -> None:
         self.table, self.batches = table, table.batches(columns)

@@ -29,7 +29,7 @@ DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     OTHER_CHANCES,
 ) = (
     "other bytes",
-    "other bytes beside",
+    "other bytes next to",
     "rewritten",
     "moved",
     "other model",
@@ -38,7 +38,7 @@ DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     "unsealed",
     "forged",
     "other rules",
-    "other chances",
+    "other probabilities",
 )
 ANEW, REORDERED, OTHER_DIGEST, TWICE, OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = (
     "anew",
@@ -60,8 +60,8 @@ class Difference:
             of the input; LACKING, of the subset, which should hold it; EXTRA, in a subset that should not; RANK; VALUE,
             of a column; LATER_VALUE, of some row after number ``now``.
         key: of the row; empty for those that are only counted.
-        now: the decision, the score, the text, or the rank; None where there is none.
-        then: likewise, as written.
+        now: the decision, the score, the text, or the rank; None if absent.
+        then: the same, as written.
         column: whose value differs.
         file: ``subset`` or ``batch``, that holds the other value.
     """
@@ -79,10 +79,10 @@ class Finding:
     """Something else that is not as the receipt says.
 
     Attributes:
-        kind: ANEW, of a file that is gone and was computed again; REORDERED, of the input, whose rows were compared by
+        kind: Again, of a file that is gone and was computed again; REORDERED, of the input, whose rows were compared by
             key; OTHER_DIGEST, of an input; TWICE, of rows of the subset; OTHER_COLUMNS; FILE_GONE; FILE_CHANGED;
             OTHER_BYTES, of an input whose rows say the same as far as they were read; OTHER_BESIDE, of a file that was
-            read beside it; REWRITTEN, of an input that was named, or has another order; MOVED, of a file found
+            read next to it; REWRITTEN, of an input that was named, or has another order; MOVED, of a file found
             elsewhere; OTHER_MODEL, of the weights that made the input; OTHER_VERSION, of this package; OTHER_PACKAGE,
             or of Python; UNSEALED, of a receipt of format 1; FORGED, of a graph whose neighbours the embeddings do not
             give; OTHER_RULES, where all that was read and written is as noted, and the rules give something else.

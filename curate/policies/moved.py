@@ -1,4 +1,4 @@
-"""Files that a receipt names, found where they are now: in their place, beside the receipt, or below given folders."""
+"""Files that a receipt names, found where they are now: instead, next to the receipt, or below given folders."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ class Searched:
             names: of these files.
 
         Raises:
-            InputError: if several of its name are there and no digest tells which; if there are too many files.
+            InputError: if several of its name are there and no digest reports which; if there are too many files.
         """
         beside = self.folder / path.name
         for place in (path, beside):
@@ -78,7 +78,7 @@ class Searched:
         return found[0] if found else None
 
     def _allowed(self, place: AnyPath) -> bool:
-        """Whether a place may be read: anywhere without roots, else in them or beside the receipt, links resolved."""
+        """Whether a place may be read: anywhere without roots, else in them or next to the receipt, links resolved."""
         if not self.roots:
             return True
         if isinstance(place, StorePath):

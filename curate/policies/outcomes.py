@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from curate.columns import KEY
 
 KEEP, DROP, UNDECIDED, FAILED = range(4)
-OUTCOMES = ("keep", "drop", "undecided", "failed")  # by the codes above, as they stand in the decisions
+OUTCOMES = ("keep", "drop", "undecided", "failed")  # by the codes above, as they are in the decisions
 
 
 DECISION_SCHEMA = pa.schema(

@@ -31,7 +31,7 @@ STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a policy beside its table, subset, decisions and receipt.
+    """The files of a policy next to its table, subset, decisions and receipt.
 
     Attributes:
         tables: other tables that are read.
@@ -40,9 +40,9 @@ class Files:
             either, and what becomes of them later is nothing to the receipt.
         more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
         texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
-        undecided: whether the rows that stay undecided are written, with all their columns, to
+        undecided: whether the rows that are kept undecided are written, with all their columns, to
             ``NAME.undecided.parquet``; None for a policy that never does.
-        answered: those of ``texts`` that people write in afterwards, so that a receipt has no digest of them.
+        answered: those of ``texts`` that annotators write in afterwards, so that a receipt has no digest of them.
     """
 
     tables: tuple[Table, ...] = ()
@@ -55,11 +55,11 @@ class Files:
 
 
 class Outputs:
-    """The names that belong together: ``NAME.parquet`` and what stands beside it.
+    """The names that belong together: ``NAME.parquet`` and what is next to it.
 
     Args:
         subset: ends in ``.parquet``; of this machine, or of a store.
-        files: what the policy writes besides.
+        files: what the policy writes in addition to.
         overwrite: replace what is there.
 
     Raises:
@@ -96,7 +96,7 @@ class Outputs:
         return AtomicFile(self.together.draft(path), overwrite=self.overwrite)
 
     def refuse(self, table: Table) -> None:
-        """Refuse to write over what is read, or beside a table that would be taken for one of this set."""
+        """Refuse to write over what is read, or next to a table that would be taken for one of this set."""
         files = self.files
         for each in (table, *files.tables):
             taken = {file.resolve() for file in each.files}
@@ -112,7 +112,7 @@ class Outputs:
         stale = self._undecided()
         if files.undecided is False and stale.is_file():
             raise InputError(
-                f"{stale} is of an earlier filter by intervals, and this one would write none beside its receipt; "
+                f"{stale} is of an earlier filter by intervals, and this one would write none next to its receipt; "
                 "move it away, or choose another name with -o"
             )
 
@@ -143,7 +143,7 @@ def write_outputs(
     Args:
         decided: what to write.
         outputs: under which names.
-        facts: what the receipt says beside the counts.
+        facts: what the receipt says next to the counts.
         states: of the files of every table that was read, before it was read.
 
     Returns:
@@ -199,7 +199,7 @@ def write_outputs(
 
 
 def _bytes_read(files: Files) -> dict[str, str]:
-    """Return path -> SHA-256 of every file of this machine that was read beside the table."""
+    """Return path -> SHA-256 of every file of this machine that was read next to the table."""
     paths = [*(file for each in files.tables for file in each.files), *map(path_to_read, files.read.values())]
     local = sorted(path.resolve() for path in paths if isinstance(path, Path) and path.is_file())
     return {str(path): file_sha256(path) for path in local}
@@ -245,7 +245,7 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _undecided(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
-    """The schema of the rows that stay undecided, with the table's own metadata, and ours."""
+    """The schema of the rows that are kept undecided, with the table's own metadata, and ours."""
     table = decided.table.stored
     metadata = {**_with_classes(table), "kind": OUTCOMES[UNDECIDED], "undecided_by": decided.policy}
     return table.schema.with_metadata(table.file_metadata), metadata
@@ -254,7 +254,7 @@ def _undecided(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
 def _stream(
     decided: Decided[Result], subset: TableWriter, decisions: TableWriter, undecided: TableWriter | None
 ) -> np.ndarray:
-    """Write kept rows, undecided ones where asked, and all decisions; return the rows of each outcome among these."""
+    """Write kept rows, undecided ones if requested, and all decisions; return the rows of each outcome."""
     tally = np.zeros(4, np.int64)
     for start, batch in numbered(decided.table.stored.batches(rows=STREAM_ROWS)):
         outcome = decided.outcome[start : start + batch.num_rows]

@@ -1,4 +1,4 @@
-"""The receipt of a policy: what went in, what was asked, what came out. ``curate verify`` derives it again."""
+"""The receipt of a policy: what went in, what was requested, what came out. ``curate verify`` derives it again."""
 
 import platform
 import sys
@@ -49,7 +49,7 @@ def state_of(table: Table) -> list[FileState]:
 
 
 def digests_of(table: Table) -> list[str | None]:
-    """Return the SHA-256 of the bytes of each file; None for those of a store, which would be fetched once more."""
+    """Return the SHA-256 of the bytes of each file; None for a store's, which would be fetched once more."""
     return [None if isinstance(file, StorePath) else file_sha256(file) for file in table.files]
 
 
@@ -143,7 +143,7 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
     beside = receipt_beside(path)
     if path.suffix == ".parquet" and beside.is_file():
-        raise InputError(f"expected a receipt, got the table {path}; the receipt beside it is {beside}")
+        raise InputError(f"expected a receipt, got the table {path}; the receipt next to it is {beside}")
     data, receipt = read_json(path, "a receipt that curate wrote")
     if isinstance(receipt, dict) and receipt.get("kind") == ROUND_KIND:
         raise InputError(
@@ -161,7 +161,7 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
 
 
 def step_beside(table: AnyPath | None) -> AnyPath | None:
-    """Return the receipt of what wrote a table, a policy or a calibration; None where there is none."""
+    """Return the receipt of what wrote a table, a policy or a calibration; None if absent."""
     if table is None or table.suffix != ".parquet" or not table.is_file():
         return None
     beside = receipt_beside(table)

@@ -18,9 +18,9 @@ class Result(Printed):
         dropped_by: rule as typed, or why -> rows that it dropped.
         undecided_by: rule as typed, or what is missing -> rows that could not be judged.
         failed_by: status -> rows.
-        notes: facts for the user, each of a class of its own; sentences where a receipt holds them.
+        notes: facts for the user, its own each class; sentences where a receipt holds them.
         examples: a few decisions: ``why`` they are shown (such as ``worst``), ``key`` and ``reason``.
-        classes: class -> rows in, rows kept, by the column ``label``; where there is none, the same of clusters.
+        classes: class -> rows in, rows kept, by the column ``label``; if absent, the same of clusters.
         classes_of: ``class``, ``cluster``, or the name of another column.
         input_digest: of the rows that were read, whatever their order.
         subset: path written; None in a dry run, as ``decisions`` and ``receipt``.
@@ -53,7 +53,7 @@ class Result(Printed):
         """Return what became of all rows, as rows of a table: how many, and why.
 
         Args:
-            undecided: what is said of a reason why rows are undecided.
+            undecided: what is reported on a reason why rows are undecided.
         """
         rows = [("rows in", self.n_rows, ""), ("kept", self.kept, "")]
         rows += [("dropped", n, why) for why, n in self.dropped_by.items()]
@@ -66,7 +66,7 @@ class Result(Printed):
         return [Grid(self.account(), right=1), *files]
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         return {"dropped_by": self.dropped_by, "undecided_by": self.undecided_by, "failed_by": self.failed_by}
 
     def to_json(self) -> dict[str, Any]:

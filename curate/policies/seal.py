@@ -14,7 +14,7 @@ MAX_BYTES = 16 << 20
 
 
 def sealed(receipt: Mapping[str, Any]) -> bytes:
-    """Return a receipt as it is written: JSON in one form, the SHA-256 of all that stands before its digest last.
+    """Return a receipt as it is written: JSON in one form, the SHA-256 of all that is before its digest last.
 
     Args:
         receipt: plain JSON; a digest that it has is replaced.
@@ -28,7 +28,7 @@ def _text(value: Mapping[str, Any]) -> bytes:
 
 
 def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
-    """Return the bytes of a receipt and the value that they stand for.
+    """Return the bytes of a receipt and the value that they represent.
 
     Args:
         path: of the receipt, a file or an object of a store.
@@ -58,7 +58,7 @@ def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
     Args:
         path: of the receipt, for messages.
         data: its bytes.
-        receipt: what they stand for.
+        receipt: what they represent.
 
     Raises:
         InputError: if it was changed, or a later version wrote it.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from curate.policies.result import Result
 
 TWICE = 2.0  # times what all lose: a group that loses more is named
-LEAST_ROWS = 10  # of a group: fewer may lose as much by chance
+LEAST_ROWS = 10  # of a group: fewer may lose as much at random
 MOST_NAMED = 3
 
 
@@ -26,7 +26,7 @@ def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float)
 
 
 def uneven_notes(result: Result) -> list[str]:
-    """Return which classes, or clusters where there are none, a policy takes far more of than of the rest."""
+    """Return which classes, or clusters if absent, a policy takes far more of than of the rest."""
     rows = sum(rows for rows, _ in result.classes.values())
     lost = {name: (rows, rows - kept) for name, (rows, kept) in result.classes.items()}
     return uneven_words(result.classes_of, lost, sum(gone for _, gone in lost.values()) / max(rows, 1))

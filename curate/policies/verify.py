@@ -40,7 +40,7 @@ N_FORGED = 3  # rows of a forged graph that are named
 def verify(
     receipt: str | AnyPath, table: str | AnyPath | None = None, *, roots: Sequence[str | Path] = ()
 ) -> Verification:
-    """Apply the receipt's policy to its input again and compare with the files beside the receipt.
+    """Apply the receipt's policy to its input again and compare with the files next to the receipt.
 
     Args:
         receipt: ``NAME.receipt.json``; subset and decisions are looked for in its folder, here or in a store.
@@ -49,7 +49,7 @@ def verify(
             of the receipt is read then.
 
     Returns:
-        whether all is identical, and what is not. Rows may stand in another order in the input.
+        whether all is identical, and what is not. Rows may be in another order in the input.
 
     Raises:
         InputError: if receipt, input or an output is missing or cannot be read.
@@ -86,7 +86,7 @@ def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Poli
     except InputError as error:
         files = [path_to_read(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
         lost = any(searched.find(path) is None for path in files)
-        more = "; what has moved is looked for beside the receipt, and below --root" if lost else ""
+        more = "; what has moved is looked for next to the receipt, and below --root" if lost else ""
         raise InputError(f"{receipt}: {error}{more}") from None
 
 
@@ -116,7 +116,7 @@ def _paths(rules: list[Any]) -> list[Any]:
 
 
 def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPath:
-    """Where the input is: where it was, beside the receipt, or below a root by its digest."""
+    """Where the input is: where it was, next to the receipt, or below a root by its digest."""
     about = noted["input"]
     path = path_to_read(str(about["path"]))
     found = searched.find(path, about.get("sha256", ()), about.get("files", ()))
@@ -209,7 +209,7 @@ def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification
 
 
 def _compare_read(path: str, digest: str, searched: Searched, result: Verification) -> None:
-    """Compare the bytes of a file that was read beside the input; of one that is gone its policy says so."""
+    """Compare the bytes of a file that was read next to the input; of one that is gone its policy says so."""
     place = searched.find(path_to_read(path), [digest])
     if place is None or any(note.what == str(place) for note in result.notes):
         return

@@ -1,4 +1,4 @@
-"""The probe of a round, and what it is worth on rows that are held out."""
+"""The probe of a round, and how good it is on rows that are held out."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ def fit(
         vectors: of all rows, shape (N, D).
         known: at least one row.
         spread: of the pool; None measures it.
-        calibrate: whether chances are calibrated.
+        calibrate: whether probabilities are calibrated.
         seed: of the folds.
     """
     rows, n_classes = vectors[known.rows], len(known.classes)
@@ -93,7 +93,7 @@ def accuracy(probe: Probe, vectors: NDArray, known: KnownClasses) -> Accuracy:
 
 
 def entropy_share(chances: NDArray[np.float32]) -> float:
-    """Return the mean entropy of rows of chances over that of an even guess: 0 is sure, 1 knows nothing."""
+    """Return the mean entropy of rows of probabilities over an even guess': 0 is sure, 1 knows nothing."""
     if chances.shape[1] < 2 or not len(chances):
         return 0.0
     p = chances.astype(np.float64)

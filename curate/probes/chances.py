@@ -15,7 +15,7 @@ from scoring.room import space
 
 CHANCES = frozenset({"probabilities", "draws"})
 DRAWS = 10  # probes, for strategies that ask several
-MOST_DRAWN = 4 << 30  # bytes of their chances
+MOST_DRAWN = 4 << 30  # bytes of their probabilities
 BLOCK = 65_536
 
 
@@ -40,7 +40,7 @@ class Labelled:
             raise ValueError(f"{len(self.rows)} rows, {len(self.codes)} codes of {len(self.classes)} classes")
 
     def among(self, column: Codes) -> tuple["Labelled", NDArray[np.int64]]:
-        """Return the same with the classes of a column beside their own, and the class of every row.
+        """Return the same with the classes of a column next to their own, and the class of every row.
 
         Args:
             column: classes that a table gives its rows, shape (N,).
@@ -58,13 +58,13 @@ class Labelled:
 
 
 def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = False) -> tuple[Pool, dict[str, Any]]:
-    """Return the pool with what the probe says of every row, and what is known of the model.
+    """Return the pool with what the probe reports for every row, and what is known of the model.
 
     Args:
         pool: with vectors; where it has no labelled row of a known class, it comes back as it is, and no model.
         labelled: names the classes.
         seed: of the folds and draws.
-        draws: whether several models are asked as well.
+        draws: whether several models are requested as well.
 
     Raises:
         InputError: if what the models say would not fit.
@@ -73,13 +73,13 @@ def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = Fal
 
     if pool.vectors is None or pool.labels is None:
         return pool, {}
-    taught = np.flatnonzero(pool.labels >= 0)
-    if not len(taught):
+    propagated = np.flatnonzero(pool.labels >= 0)
+    if not len(propagated):
         return pool, {}
     everything, n_classes = pool.vectors, len(labelled.classes)
-    vectors, codes, spread = everything[taught], pool.labels[taught], spread_of(everything)
+    vectors, codes, spread = everything[propagated], pool.labels[propagated], spread_of(everything)
     counts = np.bincount(codes, minlength=n_classes)
-    facts: dict[str, Any] = {"kind": "linear probe", "rows": len(taught), "classes": n_classes}
+    facts: dict[str, Any] = {"kind": "linear probe", "rows": len(propagated), "classes": n_classes}
     facts["without_rows"] = [labelled.classes[code] for code in np.flatnonzero(counts == 0).tolist()]
     probe = fit_linear_probe(vectors, codes, n_classes, spread=spread, seed=seed)
     facts["temperature"] = probe.temperature
@@ -91,7 +91,7 @@ def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = Fal
         size = DRAWS * chances.nbytes
         if size > MOST_DRAWN:
             raise InputError(
-                f"{DRAWS} models would hold {size / 1e9:,.0f} GB of chances for {len(chances):,} rows, "
+                f"{DRAWS} models would hold {size / 1e9:,.0f} GB of probabilities for {len(chances):,} rows, "
                 f"more than {MOST_DRAWN / 1e9:.0f}; take margin, or fewer rows with curate filter"
             )
         drawn = bootstrap_draws(vectors, codes, everything, n_classes, draws=DRAWS, seed=seed, spread=spread)
@@ -108,7 +108,7 @@ def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
     text = f"probe: {counted(model['rows'], 'labelled row')} of {counted(model['classes'], 'class', 'classes')}"
     notes = [text + (f", temperature {model['temperature']:.3g}" if model["temperature"] != 1 else "")]
     if model["classes"] == 1:
-        notes.append("all labelled rows are of one class: nothing tells yet what is uncertain")
+        notes.append("all labelled rows are of one class: nothing shows yet what is uncertain")
     return notes
 
 

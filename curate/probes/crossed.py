@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
 from curate.probes.linear import coolest_fit
-from scoring.heap.neighbours import near_in
-from scoring.heap.space import centred, mean_of
 from scoring.metrics import spread_folds
 from scoring.noise.chances import LEAST, Chances, trust
+from scoring.relative.neighbours import near_in
+from scoring.relative.space import centred, mean_of
 
 FOLDS = 5
 ROUNDS = 2  # the second learns less from labels that the first doubts
@@ -20,7 +20,7 @@ LEAST_WEIGHT = 0.02  # of a label that is doubted: no class is lost
 WARMTH = 0.07  # cosine in which a neighbour's vote falls by e
 COPY = 0.99  # cosine, as stored, from which on two rows share a fold
 NEAREST = 4  # neighbours that may be copies
-BLOCK_NUMBERS = 2_000_000  # chances held at a time
+BLOCK_NUMBERS = 2_000_000  # probabilities held at a time
 FITTED_NUMBERS = 400_000  # logits that a temperature is fitted to
 FEWEST, MOST = 300, 20_000  # and of how many rows
 NO_NEIGHBOUR = 2.0  # cosine that no row has
@@ -47,7 +47,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The labelled rows nearest to each row: index and vote, shape (N, K) each; a vote of 0 where there is none."""
+    """The labelled rows nearest to each row: index and vote, shape (N, K) each; a vote of 0 if absent."""
 
     index: NDArray[np.int64]
     vote: NDArray[np.float32]
@@ -70,9 +70,9 @@ def crossed(vectors: NDArray, given: NDArray[np.integer], n_classes: int, *, see
     """Return what other rows say of the class of every row.
 
     Rows, less their mean and at length 1, are dealt into five folds, copies together. A linear discriminant of the
-    other folds, its temperature fitted to the held fold, and the votes of the 30 nearest rows each give chances; their
-    geometric mean is what both say. Then all is fitted again, each label weighing its chance over that of the likeliest
-    class.
+    other folds, its temperature fitted to the held fold, and the votes of the 30 nearest rows each give probabilities;
+    their geometric mean is what both say. Then all is fitted again, each label weighing its probability over that of
+    the likeliest class.
 
     Args:
         vectors: shape (N, D), finite, none of zeros; float16 or float32.
@@ -80,16 +80,18 @@ def crossed(vectors: NDArray, given: NDArray[np.integer], n_classes: int, *, see
         n_classes: C >= 2.
         seed: of the folds.
 
-    Memory: the rows in float32, their 30 neighbours, and 16 classes a row; blocks beside.
+    Memory: the rows in float32, their 30 neighbours, and 16 classes a row; blocks next to.
     """
     codes = given.astype(np.int64)
-    heap = centred(vectors, mean_of(vectors))
-    near = near_in(heap, NEIGHBOURS, copy=NO_NEIGHBOUR)
-    copy = _copies(heap.raw(heap, near.index[:, :NEAREST].clip(0), near.cosine[:, :NEAREST]), near.index[:, :NEAREST])
+    dataset = centred(vectors, mean_of(vectors))
+    near = near_in(dataset, NEIGHBOURS, copy=NO_NEIGHBOUR)
+    copy = _copies(
+        dataset.raw(dataset, near.index[:, :NEAREST].clip(0), near.cosine[:, :NEAREST]), near.index[:, :NEAREST]
+    )
     fold = _folds(codes, n_classes, copy, seed)
     vote = np.exp((near.cosine - near.cosine[:, :1]) / WARMTH) * (near.index >= 0)
     around = Neighbourhood(near.index.clip(0), vote.astype(np.float32))
-    judging = _Crossing(heap.units, codes, n_classes, fold, around)
+    judging = _Crossing(dataset.units, codes, n_classes, fold, around)
     weight = (codes >= 0).astype(np.float32)
     for _ in range(ROUNDS):
         judging.run(weight)
@@ -145,7 +147,7 @@ class _Crossing:
         self.shrink = SHRINK[-1]
 
     def run(self, weight: NDArray[np.float32]) -> None:
-        """Judge every row by the others, whose labels weigh as told, shape (N,)."""
+        """Judge every row by the others, whose labels weigh as reported, shape (N,)."""
         everything = Moments.of(self.units, self.codes, weight, np.arange(len(self.codes)), self.n_classes)
         prior = everything.weight / max(float(everything.weight.sum()), LEAST)
         chosen: tuple[float, ...] = SHRINK

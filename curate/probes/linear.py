@@ -1,4 +1,4 @@
-"""The probe of a round: classes from stored embeddings, with chances that can be believed."""
+"""The probe of a round: classes from stored embeddings, with probabilities that can be believed."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +23,7 @@ class Probe(Protocol):
     """A model that was fitted on labelled rows."""
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
-        """Return the chance of each class, shape (N, C), rows sum to 1; vectors (N, D), read in blocks."""
+        """Return the probability of each class, shape (N, C), rows sum to 1; vectors (N, D), read in blocks."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LinearProbe:
     temperature: float = 1.0
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
-        """Return the chance of each class, shape (N, C) float32; a class without a labelled row gets 0."""
+        """Return the probability of each class, shape (N, C) float32; a class without a labelled row gets 0."""
         found = np.empty((len(vectors), len(self.bias)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(self.weight.shape))
         for start in range(0, len(vectors), size):
@@ -100,8 +100,8 @@ def fit_linear_probe(
     Args:
         vectors: of the labelled rows, shape (L, D), finite.
         labels: shape (L,), int64, in [0, n_classes).
-        n_classes: C; a class without rows is never predicted, and a class alone is predicted with chance 1.
-        spread: of the whole pool, so that few labels do not decide the scale; None for that of the labelled rows.
+        n_classes: C; a class without rows is never predicted, and a class alone is predicted with probability 1.
+        spread: of the whole pool, so that few labels do not decide the scale; None for the labelled rows'.
         calibrate: whether to fit the temperature.
         tolerance: gradient of the mean loss at which the fit is done; the temperature has its own.
         seed: of the folds.

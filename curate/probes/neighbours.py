@@ -33,7 +33,7 @@ class NeighbourProbe:
     temperature: float
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
-        """Return the chance of each class, shape (N, C) float32; a class without a labelled row gets 0."""
+        """Return the probability of each class, shape (N, C) float32; a class without a labelled row gets 0."""
         found = np.empty((len(vectors), len(self.shares)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(vectors.shape[1], len(self.shares)))
         references = torch.from_numpy(self.vectors)
@@ -80,7 +80,7 @@ def fit_neighbour_probe(
 def _votes(
     cosine: NDArray, classes: NDArray[np.int64], shares: NDArray[np.float64], temperature: float
 ) -> NDArray[np.float64]:
-    """Return chances, shape (N, C), from the cosine and the class of k neighbours, shape (N, k) each."""
+    """Return probabilities, shape (N, C), from the cosine and the class of k neighbours, shape (N, k) each."""
     n, k = cosine.shape
     weight = softmax(cosine.astype(np.float64) / temperature)
     cell = np.arange(n)[:, None] * len(shares) + classes

@@ -17,7 +17,7 @@ REPORTED = 50  # steps
 
 
 def thumbnail(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a picture, uint8 of shape (H, W, 3), at 32 x 32, shape (3, 32, 32)."""
+    """Return an image, uint8 of shape (H, W, 3), at 32 x 32, shape (3, 32, 32)."""
     small = Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.array(small).transpose(2, 0, 1))
 
@@ -40,10 +40,10 @@ def train_network(
     device: str = "cpu",
     report: Callable[[int, int], None] = lambda done, steps: None,
 ) -> nn.Module:
-    """Return a network that was trained on pictures.
+    """Return a network that was trained on images.
 
     AdamW over one cycle, batches drawn with replacement, mirrored and shifted by up to 4 pixels; products in bfloat16,
-    which halves the time. The number of steps is the same whatever the number of pictures, so that a larger set is
+    which halves the time. The number of steps is the same whatever the number of images, so that a larger set is
     not trained for longer.
 
     Args:
@@ -53,7 +53,7 @@ def train_network(
         seed: of weights, batches and changes.
         steps: batches of 128.
         device: that trains.
-        report: told of the steps done, and of all, every 50.
+        report: called with the steps done, and of all, every 50.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -79,7 +79,7 @@ def train_network(
 
 
 def changed(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a batch as floats around 0, each picture mirrored by chance; the batch is shifted by up to 4 pixels."""
+    """Return a batch as floats around 0, each image mirrored at random; the batch is shifted by up to 4 pixels."""
     found = images.float() / 64 - 2
     mirrored = torch.rand(len(found), generator=generator) < 0.5
     found[mirrored] = found[mirrored].flip(3)
@@ -89,7 +89,7 @@ def changed(images: Tensor, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def predicted(model: nn.Module, images: Tensor, device: str = "cpu") -> NDArray[np.int64]:
-    """Return the class that a network gives each picture, shape (N,)."""
+    """Return the class that a network gives each image, shape (N,)."""
     said = []
     for part in images.split(1000):
         batch = (part.float() / 64 - 2).to(device, memory_format=torch.channels_last)

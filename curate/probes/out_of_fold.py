@@ -20,8 +20,8 @@ MOST_ROWS = 20_000  # rows that one model is fitted on: more change little
 MOST_CLASSES = 10_000
 MOST_WEIGHTS = 2_500_000  # classes times numbers of an embedding: a fit holds up to 1.6 kB for each
 TOLERANCE = 1e-4  # of the fit: a tenth of it takes twice as long, and leaves out no more wrong labels
-BLOCK_NUMBERS = 4_000_000  # chances held at a time
-LEAST = float(np.finfo(np.float32).tiny)  # chance of a label that cannot be told
+BLOCK_NUMBERS = 4_000_000  # probabilities held at a time
+LEAST = float(np.finfo(np.float32).tiny)  # probability of a label that cannot be determined
 N_NAMED = 3
 
 
@@ -100,7 +100,7 @@ def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -
 def _judge(
     vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp], fold: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the chance of each row's own label, -1 where its model has never seen the class, and the likeliest one."""
+    """Return the probability of each row's label, -1 if its model never saw the class, and the likeliest class."""
     chance, likeliest = np.full(len(rows), -1, np.float32), np.full(len(rows), -1)
     spread = spread_of(vectors)
     for number in range(FOLDS):
@@ -136,7 +136,7 @@ def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int
 def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
     n, other = facts["rows"], facts["says_otherwise"]
     notes = [
-        f"{FOLDS} probes, each asked of rows that it was not fitted on, agree with {column!r} on "
+        f"{FOLDS} probes, each requested of rows that it was not fitted on, agree with {column!r} on "
         f"{(n - other) / n:.1%} of {counted(n, 'row')} and say otherwise of {other:,}"
     ]
     if alone:
@@ -147,5 +147,5 @@ def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
 
 
 def _named(name: str) -> str:
-    """Return a class as told: never more than a line of it."""
+    """Return a class as reported: never more than a line of it."""
     return repr(name[:40])

@@ -1,1 +1,1 @@
-"""Images that are like some, with how certain either is: what is asked, what is searched, what the answers come to."""
+"""Search by example: the request, the searched rows, and the answers with the certainty of both images."""

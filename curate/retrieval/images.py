@@ -14,10 +14,10 @@ from curate.manifest import ReadError
 from curate.retrieval.scorer import fit_of, scorer_of
 from curate.tables.provenance import WHITE
 from curate.tables.table import Table
-from scoring.heap.columns import PER_IMAGE
-from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage, decode
 from scoring.junk.features import Seen
+from scoring.relative.columns import PER_IMAGE
+from scoring.relative.model import DatasetFit
 from scoring.runner import Runner
 
 BATCH = 64
@@ -68,7 +68,7 @@ def score_images(
 
 
 def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings) -> DecodedImage | str:
-    """Return the image, or why there is none."""
+    """Return the image, or why none is given."""
     try:
         image = decode(
             read(),
@@ -83,7 +83,7 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
     return image if image.pixels is not None else f"is no image that can be read ({image.status})"
 
 
-def _scored(runner: Runner, fit: HeapFit | None, images: Sequence[DecodedImage | str]) -> ScoredImages:
+def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImage | str]) -> ScoredImages:
     there = [at for at, image in enumerate(images) if not isinstance(image, str)]
     problems = [image if isinstance(image, str) else "" for image in images]
     vectors = np.zeros((len(images), runner.model.embedding_width), np.float32)

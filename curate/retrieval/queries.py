@@ -47,7 +47,7 @@ class Names:
 
     Args:
         table: whose keys are meant.
-        texts: all that will be asked for; its keys are read once.
+        texts: all that will be requested; its keys are read once.
     """
 
     def __init__(self, table: Table, texts: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ class Queries:
     """Q queries.
 
     Attributes:
-        names: as people know them: keys, or paths.
+        names: as annotators know them: keys, or paths.
         vectors: shape (Q, D), float32; zeros where there is a problem.
         certainty: higher is more certain, NaN where nothing says, shape (Q,).
         own: row of the table that a query is, -1 for none, shape (Q,).
@@ -147,7 +147,7 @@ def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
     """Return what queries are, each text once.
 
     Raises:
-        InputError: for one that is nothing, or two things; or an image beside embeddings of the user's own.
+        InputError: for one that is nothing, or two things; or an image next to embeddings of the user's own.
     """
     if not texts:
         raise InputError(
@@ -164,7 +164,7 @@ def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
             )
         if named.kind in (IMAGE, FOLDER) and table.own is not None:
             raise InputError(
-                f"{text} is to be embedded, and nobody knows the model that made the column {table.own!r} of "
+                f"{text} is to be embedded, and it is unknown which model made the column {table.own!r} of "
                 "--embedding; give keys, or a table that has that column"
             )
         found.append(named)
@@ -249,7 +249,8 @@ def _of_images(
             raise InputError(f"{path} {problem}; name another query")
     if signal is not None and signal.column not in found.columns:
         raise InputError(
-            f"--certainty {signal.column} is of rows of the table, and {files[0][0]} is none; name a column that its "
+            f"--certainty {signal.column} is of rows of the table, and {files[0][0]} is not one; name a column "
+            f"that its "
             f"model gives ({', '.join(found.columns)}), or fit the model to the table by curate fit"
         )
     none = np.full(len(files), -1)
@@ -259,7 +260,7 @@ def _of_images(
 
 
 def _of_table(other: Table, place: int, table: Table, signal: Signal | None) -> Queries:
-    same_model(table, other, instead="name a column of your own in both with --embedding")
+    same_model(table, other, instead="name your own column in both with --embedding")
     numbers = () if signal is None else (signal.column,)
     rows = read_rows(other, Needs(numbers=numbers, representations=EMBEDDINGS))
     if rows.embedding is None or not len(rows):

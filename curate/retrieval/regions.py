@@ -1,4 +1,4 @@
-"""The region in which what a query shows lies with a stated chance: a cap around it, wide where it is ambiguous."""
+"""The region that holds the content of a query with a stated probability: a cap, wide for an ambiguous query."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from scoring.distributions.credible import Calibration, calibrate
 from scoring.distributions.vmf_quantiles import credible_cosine
 from scoring.errors import InputError
 
-CALIBRATED = 2000  # rows that regions are calibrated on: a chance of 95 % is right to a percent
+CALIBRATED = 2000  # rows that regions are calibrated on: a probability of 95 % is right to a percent
 FEWEST = 40
 BLOCK = 8192
 
@@ -58,7 +58,8 @@ def refuse_no_concentration(table: Table, column: str) -> None:
     """
     if not is_concentration(table, column):
         raise InputError(
-            f"--credible: {column} of {table.path} is no concentration around these embeddings, so no chance follows "
+            f"--credible: {column} of {table.path} is no concentration around these embeddings, so no probability "
+            f"follows "
             "from it; add --calibrate COLUMN, a column of classes whose rows match one another"
         )
 
@@ -159,17 +160,17 @@ def words(regions: Regions, signal: Signal, dim: int) -> str:
     """Return how regions came about, in a sentence."""
     if regions.calibration is None:
         return (
-            f"a region holds what its query shows with a chance of {regions.chance:.6g} if {signal.column} is its "
+            f"a region holds what its query shows with a probability of {regions.chance:.6g} if {signal.column} is its "
             f"concentration in {dim:,} dimensions"
         )
     found = regions.calibration
     ratio = np.exp(found.model.slope)
     told = (
-        f"the surest query is {ratio:.1f} times as concentrated as the least sure"
+        f"the most certain query is {ratio:.1f} times as concentrated as the least certain"
         if ratio > 1.005
         else ("certainty says nothing here, and all regions are alike")
     )
     return (
-        f"a region holds the nearest row of the query's {regions.column} with a chance of {regions.chance:.6g}, "
+        f"a region holds the nearest row of the query's {regions.column} with a probability of {regions.chance:.6g}, "
         f"calibrated on {found.n_fitted + len(found.levels):,} rows; by {signal.column}, {told}"
     )

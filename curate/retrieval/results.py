@@ -31,7 +31,7 @@ class Neighbour:
         key: of the row.
         row: its number in the table.
         similarity: cosine with the query.
-        certainty: value of the column; NaN where there is none.
+        certainty: value of the column; NaN if absent.
     """
 
     rank: int
@@ -47,12 +47,12 @@ class Answers(Printed):
 
     Attributes:
         table: that was searched.
-        queries: what was asked, Q of them.
-        states: of each: ``answered``; ``alone`` (no row lies in its region); ``rejected`` (too uncertain);
+        queries: what was requested, Q of them.
+        states: of each: ``answered``; ``alone`` (no row is in its region); ``rejected`` (too uncertain);
             ``undecided`` (nothing says how certain it is); or ``failed`` (no image that can be read, or no embedding).
         reasons: why, in words; empty for what is answered.
-        certainty: value of the column for each query, shape (Q,), NaN where there is none.
-        column: that says how certain an image is; empty where there is none.
+        certainty: value of the column for each query, shape (Q,), NaN if absent.
+        column: that says how certain an image is; empty if absent.
         links: pairs of a query and a row, by query, the nearest first.
         row_certainty: value of the column for every row of the table, shape (N,).
         inside: rows in the region of each query, shape (Q,); without regions those given back.
@@ -61,7 +61,7 @@ class Answers(Printed):
         row_states: what became of each row of the table, shape (N,), a place in ``left_out``; 0 was searched.
         left_out: why rows were not searched; the first is for those that were.
         recall: share of the true neighbours that are there.
-        notes: what a reader must know besides, a sentence each.
+        notes: what a reader must know in addition to, a sentence each.
         settings: what decides the answers.
         out: where they were written; None where they were not.
     """

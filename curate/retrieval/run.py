@@ -45,23 +45,24 @@ def retrieve(
         queries: one or several: keys of rows, images, folders of images, or other scored tables. A row is not its own
             answer.
         out: file to write, NAME.parquet, .csv or .jsonl; None to write nothing.
-        table_rows: file to write what became of every row of the table, likewise.
+        table_rows: file to write what became of every row of the table, too.
         top: rows of each query; 10 by default, and with ``credible`` all that lie inside.
-        credible: chance, in (0, 1), with which what a query shows lies inside its region; the rows inside are given.
+        credible: probability, in (0, 1), with which what a query shows lies inside its region; the rows inside are
+            given.
         calibrate: column of classes, on whose rows the regions are calibrated: they then hold the nearest row of a
             query's class with that chance, whatever the certainty is. Needed where the certainty is no concentration
             around the embeddings, as of the models that ship.
         reject: queries less certain than this are not answered: ``"10%"``, less than the least certain tenth of the
             table, or a value of the column.
-        clean: rows less certain than this are not found, likewise.
+        clean: rows less certain than this are not found, too.
         certainty: column that says how certain an image is: ``kappa_*``, ``unc_*``, or ``max:COLUMN``, ``min:COLUMN``;
             by default the fitted score where all queries are rows of the table, or images and ``model`` is fitted to
             it; else that of the model's own method.
-        model: for queries that are images: that of the table, if it does not ship, or what ``curate fit`` made of it.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        model: for queries that are images: the table's, if it does not ship, or what ``curate fit`` made of it.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of what is drawn: rows to calibrate on, and inverted lists.
         overwrite: replace a file that is there.
-        announce: told in words what is about to happen.
+        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: for a table, query, column or setting that cannot be used; nothing is written then.
@@ -99,7 +100,7 @@ def retrieve(
 
 
 def _fit_says_of(named: Sequence[Named], model: str | Path | None) -> bool:
-    """Return whether the fitted score is known of all queries: rows of the table, or images that the fit is told of."""
+    """Return whether the fitted score is known of all queries: rows of the table, or images that the fit is given."""
     kinds = {one.kind for one in named}
     if kinds <= {ROW}:
         return True
@@ -111,7 +112,7 @@ def _fit_says_of(named: Sequence[Named], model: str | Path | None) -> bool:
 def _certainty(
     text: str | None, table: Table, settings: RetrieveSettings, notes: list[str], *, fitted: bool
 ) -> Signal | None:
-    """Return the column that says how certain an image is; None where there is none, and nothing asks for it."""
+    """Return the column that says how certain an image is; None if absent, and nothing asks for it."""
     if text is not None:
         return signal(text, table, certain_first=True, flag="--certainty")
     try:

@@ -1,4 +1,4 @@
-"""The model that scored a table, ready to score what else is asked."""
+"""The model that scored a table, ready to score what else is requested."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,8 @@ from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table
 from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
 from scoring.errors import InputError
-from scoring.heap.model import HeapFit
-from scoring.heap.stored import FIT, read_fit
+from scoring.relative.model import DatasetFit
+from scoring.relative.stored import FIT, read_fit
 from scoring.runner import Runner, select_device, select_precision
 
 
@@ -48,7 +48,7 @@ def model_named_by(table: Table, digest: str) -> str:
     return digests[digest]
 
 
-def fit_of(model: str | Path | None) -> HeapFit | None:
+def fit_of(model: str | Path | None) -> DatasetFit | None:
     """Return what a model was fitted to by ``curate fit``; None where it was not, or none is named.
 
     Raises:
@@ -58,7 +58,7 @@ def fit_of(model: str | Path | None) -> HeapFit | None:
 
 
 def is_fitted(model: str | Path | None) -> bool:
-    """Return whether a model was fitted to a heap; InputError if there is no such checkpoint."""
+    """Return whether a model was fitted to a dataset; InputError if there is no such checkpoint."""
     return model is not None and FIT in read_header(find_checkpoint(model))
 
 

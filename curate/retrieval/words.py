@@ -21,7 +21,7 @@ def recall_words(recall: Recall) -> str:
 
 
 def value(certainty: float) -> str:
-    """Return a value of the column, or a dash where there is none."""
+    """Return a value of the column, or a dash if absent."""
     return f"{certainty:.4g}" if not np.isnan(certainty) else "-"
 
 

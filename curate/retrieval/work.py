@@ -30,7 +30,7 @@ class RetrieveSettings:
 
     Attributes:
         top: rows of each query; None for 10, and for all that lie inside a region.
-        credible: chance with which what a query shows lies inside its region; None for no regions.
+        credible: probability with which what a query shows lies inside its region; None for no regions.
         calibrate: column whose equal values are matches; None to take kappa as the concentration that it is.
         reject: queries that are too uncertain to be answered.
         clean: rows that are too uncertain to be found.
@@ -48,10 +48,12 @@ class RetrieveSettings:
         if self.top is not None and self.top < 1:
             raise InputError(f"--top must be at least 1, got {self.top}; {TOP} is usual")
         if self.credible is not None and not 0 < self.credible < 1:
-            raise InputError(f"--credible takes a chance above 0 and below 1, got {self.credible:g}; 0.95 is usual")
+            raise InputError(
+                f"--credible takes a probability above 0 and below 1, got {self.credible:g}; 0.95 is usual"
+            )
         if self.calibrate is not None and self.credible is None:
             raise InputError(
-                "--calibrate is for the regions of --credible, which is not there; add it, or leave this out"
+                "--calibrate is for the regions of --credible, which is missing; add it, or leave this out"
             )
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")

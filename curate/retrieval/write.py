@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
 MEANINGS = {
     "number": "of the query, from 0",
     "query": "its key, or the path of its image",
-    "state": "answered, alone (no row lies in its region), rejected, undecided or failed",
+    "state": "answered, alone (no row is in its region), rejected, undecided or failed",
     "reason": "why a query found nothing",
     "query_certainty": "of the query, in the unit of the column",
     "bound": "cosine from which a row lies inside its region",

@@ -1,1 +1,1 @@
-"""Rounds of labelling as files: what was asked, what came back, what it was worth."""
+"""Rounds of labelling as files: what was requested, what came back, how good it was."""

@@ -1,4 +1,4 @@
-"""Labels that come back: read, checked, written beside the round, and never in place of earlier ones."""
+"""Labels that come back: read, checked, written next to the round, and never instead of earlier ones."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,8 +25,8 @@ class ImportResult:
         problems: what was set aside, and other findings.
         missing: keys of the last round that have not come back.
         round: the last one.
-        rest_skipped: images of it that count as skipped, being without a label; None where that was not asked.
-        earlier: the file of labels that an earlier import of the same file wrote: only what was asked since then
+        rest_skipped: images of it that count as skipped, being without a label; None where that was not requested.
+        earlier: the file of labels that an earlier import of the same file wrote: only what was requested since then
             counts; None where there was none.
     """
 
@@ -74,16 +74,16 @@ def import_labels(
         file: what the annotation tool exported.
         format: of it; None for the folder's own.
         name: the column, control or field that holds the labels, where the file has several.
-        annotator: who made the labels that name nobody.
+        annotator: who made the labels that name no annotator.
         skip_rest: images of the last round that are still without a label count as skipped.
 
     Raises:
-        InputError: if nothing was asked yet, nothing in the file can be used, or the folder was changed or is held.
+        InputError: if no batch was made yet, nothing in the file can be used, or the folder was changed or is held.
     """
     with held(folder) as opened:
         if not opened.rounds:
             raise InputError(
-                f"nothing was asked yet in {opened.path}; make a batch with `curate round next {opened.path}`"
+                f"no batch was made yet in {opened.path}; make a batch with `curate round next {opened.path}`"
             )
         path = Path(file)
         if path.exists() and not path.is_file() and not path.is_dir():

@@ -61,7 +61,7 @@ def start(
     labelled: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Folder:
-    """Make a folder of rounds for a table; nothing is asked yet.
+    """Make a folder of rounds for a table; no batch is made yet.
 
     Args:
         folder: not there yet, or empty.
@@ -149,7 +149,7 @@ def _refuse_foreign(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"expected a new or empty folder, and {path} is a file; choose another name")
     if not path.parent.is_dir():
-        raise InputError(f"expected a folder to make {path.name} in, and {path.parent} is none; create it first")
+        raise InputError(f"expected a folder to make {path.name} in, and {path.parent} is not one; create it first")
     ours = (LOCK, HOLDOUT)
     with place_errors(path):
         foreign = [one.name for one in path.iterdir()] if path.is_dir() else []

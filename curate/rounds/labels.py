@@ -1,4 +1,4 @@
-"""What annotators agree on, as a table for whoever trains."""
+"""What annotators agree on, as a table for the caller that trains."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ MEANINGS = {
     "state": "labelled, tied or skipped",
     "n_labels": "labels that count, one an annotator",
     "entropy": "of the shares of the classes, in nats; 0 where all agree",
-    "round": "in which it was asked",
-    "arm": "why it was asked: strategy, control (at random) or holdout",
+    "round": "in which it was requested",
+    "arm": "why it was requested: strategy, control (at random) or holdout",
 }
 
 

@@ -34,7 +34,7 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 EXPORT = "export"
-HIDDEN = ("arm", "pick", "gain")  # what would tell an annotator why an image is asked
+HIDDEN = ("arm", "pick", "gain")  # what would show an annotator why an image is requested
 N_NAMED = 3
 
 
@@ -68,7 +68,7 @@ def next_round(
 
     Args:
         folder: of `curate round init`.
-        partial: go on though images of the last batch have no label; they stay asked, and are not asked again.
+        partial: go on though images of the last batch have no label; they stay requested, and are not requested again.
         table: where the table is now, if it was moved.
         images: makes a reader of a batch's images, for tables that name no files.
 
@@ -141,7 +141,7 @@ def _write(
 
 
 def _copies(scored: TableRows, standing: Standing, picked: BatchRows) -> list[str]:
-    """Return a caution where the batch holds copies of one another, or of rows that have been asked for."""
+    """Return a caution where the batch holds copies of one another, or of rows that have been requested."""
     places = scored.rows.place
     found = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
     return found.words() if found else []

@@ -1,4 +1,4 @@
-"""The learning curve of a folder of rounds as a picture."""
+"""The learning curve of a folder of rounds as an image."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def plot_folder(
         folder: of `curate round init`.
         out: a name ending in ``.png``, ``.svg`` or ``.pdf``.
         table: where the table of the folder is now, if it was moved.
-        overwrite: replace a picture that is there.
+        overwrite: replace an image that is there.
 
     Raises:
         InputError: if the folder cannot be read, has nothing to draw, or the place refuses.

@@ -24,7 +24,7 @@ def worth_problems(
             lift is not measured again.
         round_: as it is on disk.
         scored: the table.
-        standing: how things stood before the round.
+        standing: how things was before the round.
         probe: the model, fitted again.
     """
     said, problems = round_.state, []

@@ -10,11 +10,11 @@ import numpy as np
 
 from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
-from curate.rounds.state.foretold import foretold_in
 from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
+from curate.rounds.state.prequential import prequential_in
 from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
-from curate.rounds.worth.anytime import Foretold, PairLift, anytime_accuracy
+from curate.rounds.worth.anytime import PairLift, Prequential, anytime_accuracy
 from curate.rounds.worth.lift import ArmLift, arm_lift
 from curate.rounds.worth.measured import Measured
 from curate.rounds.worth.rules import LIFT, RuleCheck, check_rule, parse_rules
@@ -37,15 +37,15 @@ class Status:
         tied: some keys whose votes are tied.
         annotators: those whose names are known.
         agreement: of annotators: keys with several labels, share of pairs alike, Krippendorff's alpha.
-        curve: labels and accuracy of the model, before each round and now; ``low`` and ``high`` are of each by itself,
+        curve: labels and accuracy of the model, before each round and now; ``low`` and ``high`` are of each on its own,
             those of ``anytime`` hold at every look.
         confidence: that the intervals of all looks hold.
         looks: imports so far.
         advice: what each criterion for stopping says.
-        lift: the strategy against random labels; None where it was not asked for.
+        lift: the strategy against random labels; None where it was not requested.
         pair_lift: the same of the two models at hand, with an interval that holds at every look; None where it was not
-            asked for, or there are too few labels.
-        foretold: images drawn at random, each predicted before its label came; None before there is one.
+            requested, or there are too few labels.
+        prequential: images drawn at random, each predicted before its label came; None before there is one.
         rules: what each rule by which to stop says.
         blind: whether nothing that picks and learns ever saw the rows held out.
         changed: files that are not as they were written.
@@ -66,7 +66,7 @@ class Status:
     advice: list[Advice] = field(default_factory=list)
     lift: ArmLift | None = None
     pair_lift: PairLift | None = None
-    foretold: Foretold | None = None
+    prequential: Prequential | None = None
     rules: list[RuleCheck] = field(default_factory=list)
     blind: bool = True
     changed: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Status:
         return any(each.reached for each in self.rules) if self.rules else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON; what cannot be told is null."""
+        """Return it as plain JSON; what cannot be determined is null."""
         held_out = {"rows": self.held_out[0], "with_class": self.held_out[1]}
         return {**asdict(self), "path": str(self.path), "held_out": held_out, "stop": self.stop}
 
@@ -91,10 +91,10 @@ def status(
         folder: of `curate round init`.
         table: where the table is now, if it was moved.
         lift: whether to compare the arms, which takes some seconds.
-        stop: rules beside those of the folder, such as "accuracy >= 90%".
+        stop: rules next to the folder's, such as "accuracy >= 90%".
 
     Raises:
-        InputError: for a rule that is none; if it is no such folder, one of its small files was changed, or the table
+        InputError: for an invalid rule; if it is no such folder, one of its small files was changed, or the table
             is another one.
     """
     asked = parse_rules(stop)
@@ -132,7 +132,7 @@ def status(
         advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
         lift=_lift(opened, scored, standing) if lift and opened.settings.n_control else None,
         pair_lift=pair_lift,
-        foretold=foretold_in(opened, progress),
+        prequential=prequential_in(opened, progress),
         rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
         blind=opened.settings.blind,
         changed=changed,

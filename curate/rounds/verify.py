@@ -68,11 +68,11 @@ def verify_rounds(
     only: int | None = None,
     report: Callable[[RoundCheck], None] | None = None,
 ) -> RoundsCheck:
-    """Derive every batch of a folder again from what was known before its round, and compare; so too what it was worth.
+    """Derive every batch of a folder again from what was known before its round, and compare; so too how good it was.
 
-    A round goes by the table, the settings, the images asked before, and the labels that its state names. What came
-    back later is none of its concern. Where the batch of an earlier round is not as it was written, what is derived
-    in its stead counts as asked, so that one edit is found in one round.
+    A round uses the table, the settings, the images requested before, and the labels that its state names. What came
+    back later is not among its concern. Where the batch of an earlier round is not as it was written, what is derived
+    in its stead counts as requested, so that one edit is found in one round.
 
     Args:
         folder: of `curate round init`; it is read, and nothing is held.
@@ -81,7 +81,7 @@ def verify_rounds(
         report: called with each round, as soon as it is known.
 
     Raises:
-        InputError: if the folder is none, its settings were changed, or the table is not there or another one.
+        InputError: if the folder is invalid, its settings were changed, or the table is missing or another one.
     """
     path = Path(folder)
     settings = Settings.from_json(read_sealed(path / CONFIG, KIND))
@@ -119,7 +119,7 @@ class _Past:
         self.graph_sha256 = file_sha256(path / GRAPH)
         self.graph_of_file, self.graph_computed = PoolGraph(path), PoolGraph(path, use_file=False)
         self.noted_graphs: set[str] = set()  # digests that a round named
-        self.arms: dict[str, str] = {}  # every key that was asked -> why
+        self.arms: dict[str, str] = {}  # every key that was requested -> why
         self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
         self.before: str | None = file_sha256(path / CONFIG)  # digest of the last thing written; None where it is lost
         self.lacking: str | None = None  # why no round from here on can be derived
@@ -145,10 +145,10 @@ class _Past:
         return []
 
     def lost(self, number: int, to: int) -> RoundCheck:
-        """Return what is to be said of rounds that are not there."""
+        """Return what is to be said of rounds that are missing."""
         which = f"{ROUNDS}/{number:04}" + (f" to {to:04}" if to > number else "")
-        self.lacking, self.before = self.lacking or f"{which} is not there", None
-        return RoundCheck(number, problems=[f"{which} is not there; take it from a copy"])
+        self.lacking, self.before = self.lacking or f"{which} is missing", None
+        return RoundCheck(number, problems=[f"{which} is missing; take it from a copy"])
 
     def check(self, number: int, *, derive_anyway: bool) -> RoundCheck:
         """Derive one round and compare it; then it is part of the past.
@@ -195,13 +195,13 @@ class _Past:
         return BATCH in round_.state.files and BATCH not in round_.changed()
 
     def _votes(self, round_: Round | None, check: RoundCheck) -> Votes | None:
-        """Return what had been said before a round; None where that is not known any more, which is told."""
+        """Return what had been said before a round; None where that is not known any more, which is reported."""
         wanted = list(self.labels) if round_ is None else list(round_.state.labels)
         lacking = [] if self.lacking is None else [self.lacking]
         for name in wanted:
             file = self.labels.get(name)
             if not isinstance(file, LabelFile):
-                lacking.append(file or f"{name} is not there")
+                lacking.append(file or f"{name} is missing")
                 self.named_imports.add(name)
             elif round_ is not None and round_.state.labels[name] != file.content:
                 check.problems.append(f"{name} is not what {self.folder.name(round_.folder)}/{STATE} says")
@@ -219,14 +219,14 @@ class _Past:
     def _graph(self, round_: Round | None) -> PoolGraph:
         """Return the graph of a round: of the file where that is the one of its state, byte for byte, else computed.
 
-        What was edited, made again or left there since must not change what a round asked.
+        What was edited, made again or left there since must not change what a round requested.
         """
         noted = round_.state.graph_sha256 if round_ is not None else ""
         self.noted_graphs |= {noted} - {""}
         return self.graph_of_file if noted and noted == self.graph_sha256 else self.graph_computed
 
     def _standing(self, votes: Votes | None, check: RoundCheck) -> Standing | None:
-        """Return how things stood; None where that is not known, which is told."""
+        """Return how things stood; None where that is not known, which is reported."""
         if votes is None:
             return None
         progress = Progress(votes, votes.consensus(), self.initial_labels, self.held_out, self.arms)
@@ -250,7 +250,7 @@ class _Past:
             return None
 
     def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
-        """Let a round be part of the past: what it asked, and what came back after it."""
+        """Let a round be part of the past: what it requested, and what came back after it."""
         if round_ is None or batch is None:
             self.altered = True
         else:
@@ -259,7 +259,7 @@ class _Past:
         if asked is not None:
             self.arms = self.arms | dict(zip(asked["key"].to_pylist(), asked["arm"].to_pylist(), strict=True))
         elif self.lacking is None:
-            self.lacking = f"what round {number} asked is not known any more"
+            self.lacking = f"what round {number} requested is not known any more"
         self.before = None if round_ is None else file_sha256(place / STATE)
         for path in label_paths(place):
             name = self.folder.name(path)
@@ -274,12 +274,12 @@ class _Past:
             self.before = file.content
 
     def leftover(self) -> list[str]:
-        """Return what is wrong and was not told of a round: labels and a graph that none went by, or all the same."""
+        """Return what is wrong and was not reported of a round: labels and a graph that none used, or all the same."""
         unread = [
             text for name, text in self.labels.items() if isinstance(text, str) and name not in self.named_imports
         ]
         findings = [*self.loose, *unread]
         there = os.path.lexists(self.folder.path / GRAPH)
         if there and self.noted_graphs and self.graph_sha256 not in self.noted_graphs:
-            findings.append(f"{GRAPH} is not what any round went by; {AGAIN}")
+            findings.append(f"{GRAPH} is not what any round used; {AGAIN}")
         return findings

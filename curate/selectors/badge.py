@@ -20,12 +20,12 @@ class Badge(Selector):
     """k-means++ on the gradients of the last layer: uncertain rows that differ in class, or in kind.
 
     The gradient of a row with class probabilities p, likeliest class y and vector h, as if y were its label, is
-    g = (p - e_y) (x) h, of C x D numbers. The first pick has the largest |g|; each next one is drawn with a chance
+    g = (p - e_y) (x) h, of C x D numbers. The first pick has the largest |g|; each next one is drawn with a probability
     proportional to the squared distance of its g to the nearest pick. Distances come from the factors,
     |g - g'|^2 = |d|^2 |h|^2 + |d'|^2 |h'|^2 - 2 (d . d') (h . h') with d = p - e_y, so nothing of C x D is built; the
     inner product of h is left out where |d . d'| |h| |h'| alone proves that the nearest pick stays the nearest. The
     proof is exact, and so are the picks. Quality in the pool, where there is one, scales g. Labelled rows shape
-    nothing but p, as in the paper. Once every row left is like a pick, the rest are drawn with equal chances.
+    nothing but p, as in the paper. Once every row left is like a pick, the rest are drawn with equal probabilities.
 
     Gains are squared distances to the nearest earlier pick; of the first, its own |g|^2.
 
@@ -110,7 +110,7 @@ class _Gradients:
         nearest[pick] = 0
 
     def _products(self, rows: NDArray[np.int64], h: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return h_row . h, row by row in one thread: the same bits whatever rows are beside it."""
+        """Return h_row . h, row by row in one thread: the same bits whatever rows are next to it."""
         found = np.empty(len(rows), np.float32)
         for start, part in blocks(rows, 2048):
             some = self.h[self.rows[part]].astype(np.float32, copy=False)

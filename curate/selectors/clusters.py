@@ -28,7 +28,7 @@ class Clusters:
 
     Attributes:
         rows: rows of the pool that were grouped, ascending, shape (M,).
-        of_row: cluster of each, shape (M,) int32; rows of length 0 have one of their own.
+        of_row: cluster of each, shape (M,) int32; rows of length 0 have their own one.
         centroids: unit vectors, shape (k, D); a zero one for the rows of length 0, if there are any.
         sizes: rows of each, shape (k,).
         labelled: labelled rows of each, shape (k,).
@@ -91,7 +91,7 @@ class TypiClust(Selector):
     these neighbours already. It is measured once a cluster: a second pick from it is its second most typical row. No
     prefix: another budget makes other clusters.
 
-    Source: Hacohen et al. 2022, arXiv:2202.02794, section 3.3; theirs measures a cluster anew after each pick.
+    Source: Hacohen et al. 2022, arXiv:2202.02794, section 3.3; theirs measures a cluster again after each pick.
     """
 
     most_clusters: int = 500

@@ -30,7 +30,7 @@ class Selector(Protocol):
     Attributes:
         needs: fields of a pool that it cannot do without, keys of ``HOW_TO_GET``; on the class for its default
             parameters, on an object for its own.
-        optional: fields that it goes by where they are there, keys of ``HOW_TO_GET``; with ``quality`` among them, rows
+        optional: fields that it uses where they are there, keys of ``HOW_TO_GET``; with ``quality`` among them, rows
             of low quality weigh less.
         uses_graph: whether it looks at a graph of neighbours that the pool brings along.
         prefix: whether the picks of a smaller budget are the first of a larger one's, for the same seed.

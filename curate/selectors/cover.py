@@ -41,7 +41,7 @@ class Cover(Protocol):
 
 
 class Alone(Protocol):
-    """What a row adds by covering itself, where the rows to cover are a sample and it is none of them."""
+    """What a row adds by covering itself, where the rows to cover are a sample and it is not among them."""
 
     def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what each row adds after all that was taken, shape (B,); never more than before a row was taken."""
@@ -61,7 +61,7 @@ class DenseCover:
         own: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity of a row
             to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is picked.
         most: what each of the M adds at most, shape (M,), where that is known; else it is measured.
-        alone: what a row adds beside, by covering itself; None for nothing.
+        alone: what a row adds next to, by covering itself; None for nothing.
     """
 
     def __init__(
@@ -201,9 +201,9 @@ class SparseCover:
 
 
 def by_server(server: NDArray[np.int32], size: int) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return all E entries, those of a server together and ascending; and where those of each begin, (size + 1,).
+    """Return all E entries, a server together's and ascending; and where each begin's, (size + 1,).
 
-    Block after block, each sorted by itself and moved to where its servers stand: no sort of all, in 8 bytes an entry.
+    Block after block, each sorted on its own and moved to where its servers stand: no sort of all, in 8 bytes an entry.
     """
     total = np.zeros(size, np.int64)
     blocks = [slice(first, first + ENTRIES) for first in range(0, len(server), ENTRIES)]

@@ -29,7 +29,7 @@ class Determinantal(Selector):
     Memory grows with the picks: 8 bytes times candidates times (picks + labelled). So at most ``shortlist`` candidates
     take part, drawn by the seed where there are more (noted), at most 2,048 labelled rows, drawn too, are
     conditioned on, and a larger budget is refused: at most 0.7 GB with the default. Where more than a quarter of those
-    drawn are picked, chance decides most, and that is noted.
+    drawn are picked, probability decides most, and that is noted.
 
     Source: Chen, Zhang & Zhou 2018, arXiv:1709.05135, Algorithm 1.
     """
@@ -93,7 +93,9 @@ class Determinantal(Selector):
         if len(places) > self.shortlist:
             drawn = f"approximate: {self.shortlist:,} of {len(places):,} candidates drawn"
             if budget > MOST_TAKEN * self.shortlist:
-                drawn += f", and {budget / self.shortlist:.0%} of those are picked, near chance; raise its shortlist"
+                drawn += (
+                    f", and {budget / self.shortlist:.0%} of those are picked, near probability; raise its shortlist"
+                )
             notes.append(drawn)
             places = np.sort(generator.choice(len(places), self.shortlist, replace=False))
         if len(given) > GIVEN:

@@ -22,7 +22,7 @@ class FacilityLocation(Selector):
     """Pick the row that adds most to the mean cosine of a row to its most similar pick; negative cosines count as 0.
 
     Greedy, which reaches at least 1 - 1/e of the best there is. Up to ``exact_rows`` candidates and labelled rows all
-    similarities are held. Beyond, a row can be served by itself and its ``neighbours`` nearest only; what that loses
+    similarities are held. Beyond, a row can be served on its own and its ``neighbours`` nearest only; what that loses
     is measured on 2,000 rows drawn from the pool and noted.
 
     Source: Mirzasoleiman et al. 2013, "Distributed submodular maximization"; lazy as in Minoux 1978.
@@ -53,7 +53,7 @@ class FacilityLocation(Selector):
 def _cover(
     pool: Pool, k: int, exact_rows: int, budget: int, seed: int
 ) -> tuple[Cover, NDArray[np.int64], tuple[str, ...]]:
-    """Return what is covered by the labelled rows, the pool's rows that its numbers stand for, and notes."""
+    """Return what is covered by the labelled rows, the pool's rows that its numbers represent, and notes."""
     if pool.vectors is None:
         raise ValueError("a pool that was checked has vectors")
     rows = members(pool.candidates, pool.labelled)
@@ -106,7 +106,7 @@ def _sparse(server: NDArray[np.int32], similarity: NDArray[np.float32], taken: N
 
 
 def _trial(vectors: NDArray, rows: NDArray[np.int64], k: int, budget: int, seed: int) -> float:
-    """Return the objective of the sparse form over that of the dense one, on rows drawn, both by all similarities.
+    """Return the objective of the sparse form over the dense one's, on rows drawn, both by all similarities.
 
     A row of the trial gets the same share of the rows as neighbours as in the pool, but 8 at least: with fewer rows,
     64 neighbours would be a richer graph than the one that is used.

@@ -24,7 +24,7 @@ def subset(vectors: NDArray, rows: Rows) -> NDArray:
 
 
 def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
-    """Return a copy at unit length, shape (B, D); half precision leaves rows a little off it. A zero row stays zero."""
+    """Return a copy at unit length, shape (B, D), exact also for half precision. A zero row is kept zero."""
     rows = widened(vectors, dtype)
     norm = np.sqrt(np.einsum("nd,nd->n", rows, rows))
     rows /= np.where(norm > 0, norm, 1)[:, None]
@@ -54,7 +54,7 @@ def squared_distances(first: NDArray, second: NDArray) -> NDArray:
 
 
 def check_bandwidth(bandwidth: float) -> None:
-    """Refuse a bandwidth of ``rbf`` that tells no rows apart, or all.
+    """Refuse a bandwidth of ``rbf`` that separates no rows, or all.
 
     Raises:
         InputError: if it is not in [0.001, 1000].

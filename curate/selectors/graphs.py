@@ -50,7 +50,7 @@ def with_graph(pool: Pool, graph: "Graph") -> Neighboured:
 
 
 def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph", tuple[str, ...]]:
-    """Return the rows that a selector looks at, the graph of their nearest neighbours, and what it is worth.
+    """Return the rows that a selector looks at, the graph of their nearest neighbours, and how good it is.
 
     Args:
         pool: with vectors.
@@ -81,7 +81,7 @@ def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph
 
 
 def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", tuple[str, ...]]:
-    """Return the graph that a pool brings along, among some of its rows, and what it is worth; None without one.
+    """Return the graph that a pool brings along, among some of its rows, and how good it is; None without one.
 
     Args:
         pool: of any kind.

@@ -25,7 +25,7 @@ class MaxHerding(Selector):
     default this is exp((cos - 1) / 0.25). A good choice for the first labels, when nothing can be predicted.
 
     Up to ``exact_rows`` candidates all are looked at. Beyond, 1,000 picks at a time are made for ``references`` rows,
-    drawn anew each time, out of at most ``shortlist`` candidates, drawn as well; the kernel between them is
+    drawn again each time, out of at most ``shortlist`` candidates, drawn as well; the kernel between them is
     computed in bfloat16 and held in 16 bits. What that loses is measured on rows that were not drawn, and noted.
 
     Source: Bae et al. 2024, arXiv:2407.12212.
@@ -207,7 +207,7 @@ class _Itself:
         return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
 
     def _with_next(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return rows and some that will be asked for next: to bring all that was done to length costs as much."""
+        """Return rows and some that will be requested next: to bring all that was done to length costs as much."""
         while 0 < len(rows) < TOGETHER and self._next < len(self._order):
             ahead = self._order[self._next : self._next + TOGETHER]
             self._next += TOGETHER
@@ -262,7 +262,7 @@ def _drawn(
 
     Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
     references. A row that is a reference is made no merit of that: covering itself is worth one row in N, not one in R,
-    so its kernel with itself is set to 0 and ``_Itself`` counts it, as that of every other row.
+    so its kernel with itself is set to 0 and ``_Itself`` counts it, as every other row's.
     """
     import torch
 
@@ -289,7 +289,7 @@ def _drawn(
 
 
 def _optimism(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:
-    """Return by which share rows that no pick was made for are covered less, weighted; NaN where nothing tells."""
+    """Return by which share rows that no pick was made for are covered less, weighted; NaN where nothing shows."""
     if not len(others) or not counted.sum() or not weights.sum():
         return float("nan")
     return max(0.0, 1 - float(np.average(others, weights=weights)) / float(np.average(inside, weights=counted)))

@@ -12,7 +12,7 @@ from curate.selectors.geometry import members, subset
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
-ROWS_A_CLUSTER = 16  # on average, where the heap is small; never more than ``most_clusters`` clusters
+ROWS_A_CLUSTER = 16  # on average, where the dataset is small; never more than ``most_clusters`` clusters
 TRAINING = 262_144  # rows on which the finest clusters are found
 MOST_RESAMPLED = 16  # rows that a cluster gives to the next clustering
 ROUNDS = 10  # iterations of each k-means, at most
@@ -82,7 +82,7 @@ def hierarchy(
     """Return the finest cluster of each row, its cosine to the centroid, and the parent of each cluster by level.
 
     Args:
-        vectors: unit rows, shape (N, D), N >= 1; rows of length 0 have a cluster of their own on every level.
+        vectors: unit rows, shape (N, D), N >= 1; rows of length 0 have their own cluster on every level.
         sizes: clusters k of each level, the finest first; none grows.
         resamples: clusterings of each level after its first.
         seed: of everything that is drawn.
@@ -116,7 +116,7 @@ def spread_centroids(
         points: shape (M, D), M >= k; at most 262,144 of them, drawn, are looked at.
         k: clusters.
         resamples: how often the points nearest to each centroid, half of the mean number and 16 at most, are clustered
-            again in place of all.
+            again instead of all.
         generator: of everything that is drawn.
 
     Returns:
@@ -162,7 +162,7 @@ def balanced(
         home: finest cluster of each row, shape (N,).
         parents: cluster of the next level of each cluster, level by level.
         taken: turns that each finest cluster has had, shape (k,).
-        first: rows of a cluster with low values go first, shape (N,); None for chance.
+        first: rows of a cluster with low values go first, shape (N,); None for probability.
         seed: of rows inside a cluster, and of who goes first among clusters with equal turns.
     """
     generator = np.random.default_rng([seed, 1])

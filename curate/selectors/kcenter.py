@@ -28,7 +28,7 @@ class KCenter(Selector):
 
     Without labelled rows the first pick is drawn, and its gain is inf. Exact at any size: a distance to earlier picks
     is an upper bound of the distance to all, so a row is measured again only while its old distance could still win.
-    Distances that float32 cannot tell apart are measured again in float64, and equal ones go to the lower row. When all
+    Distances that float32 cannot separate are measured again in float64, and equal ones go to the lower row. When all
     that is left is as good as a copy of a pick (nearer than 0.0015, or 1e-6 up to 8 million numbers), the rest follows
     in row order with gains of 0. With
     ``unit`` false, vectors are taken at the length they have.

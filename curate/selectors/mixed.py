@@ -16,7 +16,7 @@ class Mixed(Selector):
     """Take the best ``factor`` times budget candidates by one strategy, and pick among them by another.
 
     With margin and k-means it is the usual cure for a batch of the most uncertain rows that all look alike. Gains are
-    those of the coverage; the part ``score`` is the gain that the first strategy gave a row. No prefix: a larger budget
+    the coverage's; the part ``score`` is the gain that the first strategy gave a row. No prefix: a larger budget
     makes a longer shortlist.
 
     Source: Zhdanov 2019, arXiv:1901.05954, for margin and k-means; there the factor is 10.
@@ -28,7 +28,7 @@ class Mixed(Selector):
     needs: ClassVar[tuple[str, ...]] = ("probabilities", "vectors")
     optional: ClassVar[tuple[str, ...]] = ("uncertainty",)  # with score="score"
     prefix: ClassVar[bool] = False
-    cost: ClassVar[str] = "that of the score, and that of the coverage with N = 10 K candidates"
+    cost: ClassVar[str] = "the score's, and the coverage's with N = 10 K candidates"
 
     def __post_init__(self) -> None:
         if not self.factor >= 1:

@@ -98,7 +98,7 @@ class Discounted(Selector):
 
     needs: ClassVar[tuple[str, ...]] = ("quality",)
     prefix: ClassVar[bool] = False
-    cost: ClassVar[str] = "three times that of the selector, and O(N log N) time"
+    cost: ClassVar[str] = "three times the selector's, and O(N log N) time"
 
     def __post_init__(self) -> None:
         if not has_score(self.selector):

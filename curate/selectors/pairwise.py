@@ -71,7 +71,7 @@ class Pairwise(Selector):
 
 
 def _worth(pool: Pool) -> NDArray[np.float64]:
-    """Return what each candidate is worth, shape (M,), in [0, 1]."""
+    """Return how good each candidate is, shape (M,), in [0, 1]."""
     if pool.uncertainty is None:
         return worth(pool).astype(np.float64)
     _, inverse, counts = np.unique(pool.uncertainty[pool.candidates], return_inverse=True, return_counts=True)

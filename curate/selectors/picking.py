@@ -1,4 +1,4 @@
-"""Picks one after another, and who is told how far that is."""
+"""Picks one after another, and who is reported how far that is."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _COUNT: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 @contextmanager
 def picks_told(told: Told, total: int) -> Iterator[None]:
-    """Have what selectors inside pick told: how many so far, at least, of how many."""
+    """Have what selectors inside pick reported: how many so far, at least, of how many."""
     token = _COUNT.set(_Count(told, total))
     try:
         yield
@@ -35,7 +35,7 @@ def picks_told(told: Told, total: int) -> Iterator[None]:
 
 
 def picking(budget: int) -> Iterator[int]:
-    """Yield 0, 1, ..., budget - 1 for picks made one after another, and tell how many are made."""
+    """Yield 0, 1, ..., budget - 1 for picks made one after another, and report how many are made."""
     count = _COUNT.get()
     for position in range(budget):
         if count is not None:

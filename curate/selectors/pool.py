@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 class Pool:
     """N rows, those that may be picked and those that are labelled already, in an order that the keys decide.
 
-    Whoever makes a pool sorts its rows by a hash of their keys, so a tie that goes to the lower row is the same tie
-    whatever the order of the file. Arrays are read, never written.
+    The caller that makes a pool sorts its rows by a hash of their keys, so a tie that goes to the lower row is the same
+    tie whatever the order of the file. Arrays are read, never written.
 
     Attributes:
         candidates: rows that may be picked, shape (M,) int64, ascending, without repeats.
@@ -20,7 +20,7 @@ class Pool:
         vectors: unit rows, shape (N, D), float16 or float32; None where the table has none.
         probabilities: of C classes by the probe, shape (N, C) float32, rows sum to 1; None before there is one.
         labels: class of the labelled rows, shape (N,) int64, -1 where unknown; None without labels.
-        uncertainty: what ranks alone may go by, higher is picked first, shape (N,) float32 or float64; None for the
+        uncertainty: what ranks alone may use, higher is picked first, shape (N,) float32 or float64; None for the
             method's own.
         quality: in [0, 1], what an image counts: 1 is fully worth it, shape (N,) float32; None for all 1.
         draws: probabilities of C classes by M models that could all be right, shape (M, N, C) float32; None without.

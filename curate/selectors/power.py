@@ -1,4 +1,4 @@
-"""Sampling by a score in place of ranking by it: variety in a batch for the price of one random number a row."""
+"""Sampling by a score instead of ranking by it: variety in a batch for the price of one random number a row."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,10 +18,10 @@ FORMS = ("power", "softmax", "rank")
 
 @dataclass(frozen=True)
 class PowerSampling(Selector):
-    """Draws rows without putting them back, with chances that grow with a score.
+    """Draws rows without putting them back, with probabilities that grow with a score.
 
-    The chance of a row with score s is proportional to s^(1/T) for "power", exp(s/T) for "softmax" and r^(-1/T) for
-    "rank", r = 1 for the highest score and ties sharing their mean. A small temperature T approaches the top of the
+    The probability of a row with score s is proportional to s^(1/T) for "power", exp(s/T) for "softmax" and r^(-1/T)
+    for "rank", r = 1 for the highest score and ties sharing their mean. A small temperature T approaches the top of the
     ranking, a large one random sampling. All draws at once: the rows with the highest log-chance plus Gumbel noise.
     Rows with score 0 come last under "power", in random order.
 
@@ -40,7 +40,7 @@ class PowerSampling(Selector):
     needs: ClassVar[tuple[str, ...]] = ("probabilities",)
     optional: ClassVar[tuple[str, ...]] = ("uncertainty",)  # with score="score"
     prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "that of the score, and O(N log N) time, O(N) memory"
+    cost: ClassVar[str] = "the score's, and O(N log N) time, O(N) memory"
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < np.inf:
@@ -59,12 +59,12 @@ class PowerSampling(Selector):
         weight = self._log_chance(values)
         generator = np.random.default_rng(seed)
         noise = generator.gumbel(size=len(values))
-        last = generator.random(len(values))  # orders the rows without any chance
+        last = generator.random(len(values))  # orders the rows without any probability
         order = np.lexsort((last, -(weight + noise)))[:budget]
         return Selection(pool.candidates[order], values[order], parts={"log_chance": weight[order]})
 
     def _log_chance(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the log of each row's chance up to a constant, shape (M,); -inf for none."""
+        """Return the log of each row's probability up to a constant, shape (M,); -inf for none."""
         if self.form == "softmax":
             return values / self.temperature
         if self.form == "rank":

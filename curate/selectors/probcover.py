@@ -14,7 +14,7 @@ from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
 PROBES = 1_000  # rows by which the purity of balls is measured
-CLOSE = 1e-6  # squared distances that are no further beyond the radius's lie on the ball
+CLOSE = 1e-6  # squared distances that are no further beyond the radius's are on the ball
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class ProbCover(Selector):
 
     The radius is a distance between unit rows. Without one it is the largest at which ``purity`` of the balls hold one
     cluster only, of as many k-means clusters as there are classes, or 50 where that is unknown. The method depends
-    on it a lot (MaxHerding does not), so it is noted. When every row lies in a ball, the rest follows in row order.
+    on it a lot (MaxHerding does not), so it is noted. When every row is in a ball, the rest follows in row order.
 
-    Up to ``exact_rows`` candidates and labelled rows balls are exact. Beyond, a row lies in the balls of its
+    Up to ``exact_rows`` candidates and labelled rows balls are exact. Beyond, a row is in the balls of its
     ``neighbours`` nearest at most; the share of rows that this cuts short is noted.
 
     Source: Yehuda et al. 2022, arXiv:2205.11320, Algorithm 1; the purity rule is their section 4.
@@ -69,7 +69,7 @@ class ProbCover(Selector):
         picks, gains = greedy(cover, budget)
         idle = int((gains == 0).sum())
         if idle:
-            more += (f"every row lies in a ball before the last {idle:,} picks; a smaller radius would use them",)
+            more += (f"every row is in a ball before the last {idle:,} picks; a smaller radius would use them",)
         return Selection(rows[picks], gains / len(rows), notes=notes + more)
 
     def _balls(
@@ -92,7 +92,7 @@ class ProbCover(Selector):
             rest[start[:-1]] = False
             server[rest] = graph.index[inside]
             cut = float((counts == graph.index.shape[1]).mean())
-            notes += (f"approximate: {cut:.1%} of the rows lie in more balls than their {self.neighbours} nearest",)
+            notes += (f"approximate: {cut:.1%} of the rows are in more balls than their {self.neighbours} nearest",)
             del graph, inside, rest  # half a gigabyte of a million rows
         alike = np.broadcast_to(np.float32(1), len(server))  # in the ball or not
         return SparseCover(start, server, alike, open_rows, taken), notes

@@ -64,7 +64,7 @@ class Entropy(Ranked):
 
 
 class Bald(Ranked):
-    """The rows whose label would tell most about the model, by the disagreement of several models.
+    """The rows whose label would show most about the model, by the disagreement of several models.
 
     Source: Houlsby et al. 2011, arXiv:1112.5745, eq. 2.
     """

@@ -1,4 +1,4 @@
-"""What a row is worth by itself: one number a row, higher is picked first."""
+"""How good a row is on its own: one number a row, higher is picked first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Score:
 
 
 def least_confidence(probabilities: NDArray) -> Floats:
-    """Return 1 - p1, p1 the chance of the likeliest class; higher is less certain.
+    """Return 1 - p1, p1 the probability of the likeliest class; higher is less certain.
 
     Args:
         probabilities: shape (N, C), rows sum to 1.
@@ -43,7 +43,7 @@ def least_confidence(probabilities: NDArray) -> Floats:
 
 
 def margin(probabilities: NDArray) -> Floats:
-    """Return 1 - (p1 - p2), p1 and p2 the chances of the two likeliest classes; higher is less certain.
+    """Return 1 - (p1 - p2), p1 and p2 the probabilities of the two likeliest classes; higher is less certain.
 
     Args:
         probabilities: shape (N, C), rows sum to 1; with one class there is no second, and p2 is 0.
@@ -91,7 +91,7 @@ def entropy(probabilities: NDArray) -> Floats:
 
 
 def bald(draws: NDArray) -> Floats:
-    """Return H[mean of the draws] - mean of H[draw] in nats: what the label would tell about the model.
+    """Return H[mean of the draws] - mean of H[draw] in nats: what the label would show about the model.
 
     Noise that all draws agree on does not count: coin flips that every model calls coin flips score 0.
 

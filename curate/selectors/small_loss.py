@@ -1,4 +1,4 @@
-"""A selector for rows that carry labels, some of them wrong: those whose label other rows bear out."""
+"""A selector for rows that carry labels, some of them wrong: those whose label other rows confirm."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,15 +18,15 @@ LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
 
 @dataclass(frozen=True)
 class SmallLoss(Selector):
-    """Of rows with labels that may be wrong, at random by class among those that a model of other rows bears out.
+    """Of rows with labels that may be wrong, at random by class among those that a model of other rows confirms.
 
     In each given class the ``share`` of the candidates with the smallest holdout loss is trusted, rounded up; ties go
     to the lower row. Picks are trusted rows at random, the classes taking turns: the one with the fewest rows so far,
     labelled ones counted, goes next. A class without further trusted rows gives its others, the smallest loss first.
     Rows without a class come last, at random. What is trusted does not depend on the budget.
 
-    For choosing what to train on, never what to label: its candidates carry labels. Gains are exp(-loss), the chance
-    of the row's own label; the part ``trusted`` is 1 or 0.
+    For choosing what to train on, never what to label: its candidates carry labels. Gains are exp(-loss), the
+    probability of the row's own label; the part ``trusted`` is 1 or 0.
 
     Args:
         share: of each class that is trusted, in (0, 1]; 1 is random by class.

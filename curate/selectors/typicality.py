@@ -23,7 +23,7 @@ ALONE = 1e5  # typicality of the only row of a cluster
 class Typicality:
     """Typicality of the rows of a pool's clusters, cluster by cluster; with a graph most of it is there already.
 
-    A row whose graph has enough unlabelled rows of its own cluster needs no search: these are the nearest ones. The
+    A row whose graph has enough unlabelled its own rows cluster needs no search: these are the nearest ones. The
     others are measured against the whole cluster. In a cluster of more than 20,000 rows they are so where they are at
     most 20,000; else all its rows are measured against 20,000 drawn ones, as without a graph.
 

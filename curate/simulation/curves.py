@@ -107,7 +107,7 @@ def lift(curves: Curves, baseline: Curves) -> Lift:
 
 
 def sign_flip_p(differences: NDArray[np.float64], *, seed: int = 0) -> float:
-    """Return the chance of a mean at least as far from 0 if each difference could as well have had the other sign.
+    """Return the probability of a mean at least as far from 0 if each difference could as well have had the other sign.
 
     Every choice of signs is tried for up to 14 differences, else 20,000 at random, the real one among them.
 

@@ -150,9 +150,9 @@ def round_import(
     Args:
         folder: of `curate.round_init`.
         file: what the annotation tool exported: a file or a folder.
-        format: of it; None for that of the folder.
+        format: of it; None for the folder's.
         name: column or field of the labels, where there are several.
-        annotator: of labels that name nobody.
+        annotator: of labels that name no annotator.
         skip_rest: images of the last batch that have no label count as skipped.
 
     Raises:
@@ -170,10 +170,10 @@ def round_status(
         folder: of `curate.round_init`.
         table: where the table is now, if it was moved.
         no_lift: leave out the comparison with random labels, which takes some seconds.
-        stop: rules in addition to those of the folder, such as ``"accuracy >= 90%"``.
+        stop: rules in addition to the folder's, such as ``"accuracy >= 90%"``.
 
     Raises:
-        InputError: for a rule that is none, or a folder or table that was changed.
+        InputError: for an invalid rule, or a folder or table that was changed.
     """
     return status(folder, table=table, lift=not no_lift, stop=stop or ())
 

@@ -1,4 +1,4 @@
-"""What few held-out rows would have told at every round of a replay: did the intervals hold, and when was the stop?"""
+"""What few held-out rows would have shown in each round of a replay: coverage of intervals, and stops."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Looks:
         truth: on all test rows, shape (S, B).
         low: ends that hold at every look, shape (S, B).
         high: the same.
-        alone_low: ends of the exact interval of each round by itself, as who looks once would make it, shape (S, B).
+        alone_low: ends of the exact interval of each round on its own, as who looks once would make it, shape (S, B).
         alone_high: the same.
     """
 
@@ -41,7 +41,7 @@ class Looks:
 
     @property
     def alone_held(self) -> NDArray[np.bool_]:
-        """The same of the intervals of each round by itself, shape (S,)."""
+        """The same of the intervals of each round on its own, shape (S,)."""
         return np.asarray(((self.alone_low <= self.truth) & (self.truth <= self.alone_high)).all(1))
 
 
@@ -91,7 +91,7 @@ class Stops:
         truly: rounds until it was true, shape (S,) float64, NaN where it never was.
         stopped: rounds until it was shown, by the intervals that hold at every look; NaN for never.
         wrong: whether it was not true when it was shown, shape (S,) bool.
-        alone_stopped: the same by the intervals of each round by itself.
+        alone_stopped: the same by the intervals of each round on its own.
         alone_wrong: the same.
     """
 
@@ -138,13 +138,13 @@ class Watched:
 
 
 def watch(curves: Curves, baseline: Curves | None, confidence: float, rules: Sequence[StopRule]) -> Watched:
-    """Return what rounds with few rows held out would have told of a strategy.
+    """Return what rounds with few rows held out would have reported of a strategy.
 
     Args:
         curves: of the strategy.
         baseline: of random labels; None where the strategy is that.
         confidence: that the intervals of all looks hold.
-        rules: by which to stop; those on the lift are left out where there is none.
+        rules: by which to stop; those on the lift are left out if absent.
     """
     accuracy = accuracy_looks(curves, confidence)
     lift = lift_looks(curves, baseline, confidence) if baseline is not None else None

@@ -1,4 +1,4 @@
-"""Learning curves of a replay as a picture."""
+"""Learning curves of a replay as an image."""
 
 import json
 import math
@@ -64,10 +64,10 @@ def plot_replay(path: Path, out: Path, *, overwrite: bool = False) -> None:
     Args:
         path: the file.
         out: a name ending in ``.png``, ``.svg`` or ``.pdf``.
-        overwrite: replace a picture that is there.
+        overwrite: replace an image that is there.
 
     Raises:
-        InputError: if the file is no replay, the name no picture's, or the place refuses.
+        InputError: if the file is no replay, the name no image's, or the place refuses.
     """
     check_chart(out, overwrite=overwrite)
     _draw(read_replay(path), out, path.name, overwrite)

@@ -33,9 +33,10 @@ class Replay:
         vectors: what selectors look at, shape (N, E); None for the features scaled to unit length.
         annotated: the labels that annotators give, shape (N,) int64; None for the true ones.
         quality: as in ``Pool``, shape (N,) float32.
-        calibrate: whether the probe's chances are calibrated.
+        calibrate: whether the probe's probabilities are calibrated.
         graph: of the nearest neighbours of ``vectors``; None to compute it once, if a selector looks at one.
-        holdout: test rows that each run draws for itself, as rounds hold out rows, to see what so few would have told.
+        holdout: test rows that each run draws for itself, as rounds hold out rows, to see what so few would have
+            reported.
     """
 
     features: NDArray
@@ -64,9 +65,9 @@ def replay(
 ) -> Curves:
     """Label rows round by round as a selector says, and measure a probe after every round.
 
-    A selector that needs chances, or draws, has none before the first labels: then ``first`` picks the first batch.
-    The seed of a run drives everything in it, so strategies that begin with the same selector begin with the same
-    rows, and two strategies are compared seed by seed.
+    A selector that needs probabilities, or draws, has none before the first labels: then ``first`` picks the first
+    batch. The seed of a run drives everything in it, so strategies that begin with the same selector begin with the
+    same rows, and two strategies are compared seed by seed.
 
     Args:
         data: the rows.
@@ -119,7 +120,7 @@ class _Run:
         pool = self._pool(chooser.needs)
         if self.data.graph is not None and computes_graph(chooser, len(self.data.labels)):
             pool = with_graph(pool, self.data.graph)
-        # every round draws anew, but two strategies with the same rows so far draw alike
+        # every round draws again, but two strategies with the same rows so far draw alike
         seed = int(np.random.SeedSequence([self.seed, len(self.picked)]).generate_state(1)[0])
         selection = chooser(pool, budget - len(self.picked), seed=seed)
         self.picked = np.concatenate([self.picked, selection.rows])

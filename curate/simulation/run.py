@@ -39,7 +39,7 @@ class Simulation:
         curves: by strategy, random among them.
         lifts: of every other strategy over random.
         facts: table, classes, rows and settings, as plain JSON.
-        watched: by strategy, what few rows held out would have told; empty where none were.
+        watched: by strategy, what few rows held out would have reported; empty where none were.
     """
 
     curves: dict[str, Curves]
@@ -48,7 +48,7 @@ class Simulation:
     watched: dict[str, Watched] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON; what one seed cannot tell is null."""
+        """Return it as plain JSON; what one seed cannot determine is null."""
         strategies = {}
         for name, curves in self.curves.items():
             strategies[name] = {
@@ -110,13 +110,13 @@ def simulate(
         seeds: runs of each strategy.
         test: share of the rows to measure on, in (0, 1).
         noisy_label: column of the labels that annotators give; None for the true ones.
-        calibrate: whether the probe's chances are calibrated.
+        calibrate: whether the probe's probabilities are calibrated.
         holdout: rows of those measured on that each run draws for itself, a count or a share of all rows, to see what
-            rounds that hold out so many would have told; None for a tenth, at most 500 and half of those measured on;
-            "0" for none.
+            rounds that hold out so many would have reported; None for a tenth, at most 500 and half of those measured
+            on; "0" for none.
         confidence: that the intervals of all rounds hold, in (0, 1).
         stop: rules by which to stop, as of ``curate round``.
-        observe: told strategy, seed, labels and accuracy after each round.
+        observe: called with strategy, seed, labels and accuracy after each round.
 
     Raises:
         InputError: for a column, strategy or budget that cannot be used.
@@ -164,7 +164,7 @@ def _selectors(names: Sequence[str]) -> dict[str, Selector]:
         selector = make_selector(name)
         late = KNOWN_LATER & set(selector.needs)
         if late:
-            raise InputError(f"the strategy {name} goes by a column, which a replay has not; replay another one")
+            raise InputError(f"the strategy {name} uses a column, which a replay has not; replay another one")
         selectors[name] = selector
     return selectors
 
@@ -234,7 +234,7 @@ def check_outputs(out: Path | None, *, overwrite: bool) -> None:
     """Refuse a name for the results before the work, not after it.
 
     Raises:
-        InputError: for a name that is not ``.json``, whose folder is not there, or that is taken.
+        InputError: for a name that is not ``.json``, whose folder is missing, or that is taken.
     """
     if out is None:
         return
@@ -249,7 +249,7 @@ def check_outputs(out: Path | None, *, overwrite: bool) -> None:
 
 
 def write_simulation(simulation: Simulation, out: str | Path, *, overwrite: bool = False) -> list[Path]:
-    """Write a replay as JSON, and its curves as CSV beside it.
+    """Write a replay as JSON, and its curves as CSV next to it.
 
     Args:
         simulation: the replay.

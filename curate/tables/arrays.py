@@ -28,14 +28,14 @@ def exact_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 
 def nan_as_null(column: pa.Array) -> pa.Array:
-    """Return the values without dictionary encoding, null in place of NaN."""
+    """Return the values without dictionary encoding, null instead of NaN."""
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     return plain(column)
 
 
 def coded(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
-    """Return whole numbers for the values of a column, the same over all batches; null has one of its own."""
+    """Return whole numbers for the values of a column, the same over all batches; null has its own one."""
     encoded = column.dictionary_encode(null_encoding="encode")
     codes = [seen.setdefault(value, len(seen)) for value in encoded.dictionary.to_pylist()]
     return np.array(codes, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -61,5 +61,5 @@ def has_value(column: pa.Array) -> pa.BooleanArray:
 
 
 def texts(column: pa.Array) -> pa.Array:
-    """Return values as text; null where there is none, so that two rows without one are not the same."""
+    """Return values as text; null if absent, so that two rows without one are not the same."""
     return pc.if_else(has_value(column), plain(column).cast(pa.large_string()), pa.scalar(None, pa.large_string()))

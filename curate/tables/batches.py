@@ -114,7 +114,7 @@ def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """The schema with ``large_string`` and ``large_binary`` in place of views, which few functions of Arrow take."""
+    """The schema with ``large_string`` and ``large_binary`` instead of views, which few functions of Arrow take."""
     kinds = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return pa.schema([field.with_type(kinds.get(field.type, field.type)) for field in schema], schema.metadata)
 

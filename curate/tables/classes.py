@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import LABEL, OWN, describe
-from curate.manifest.classes import CLASSES as CLASSES  # under which name lists stand in the metadata of a table
+from curate.manifest.classes import CLASSES as CLASSES  # under which name lists are in the metadata of a table
 from curate.manifest.classes import ClassLists, class_labels, class_lists, named
 from curate.manifest.store_path import path_to_read
 from curate.manifest.text import read_text
@@ -32,7 +32,7 @@ def lists_of(table: Table) -> ClassLists:
 
 
 def lists_for_subset(table: Table) -> ClassLists:
-    """Return the lists that a subset of the table records: those of its metadata, else those of its rows."""
+    """Return the lists that a subset of the table records: its metadata's, else its rows'."""
     if CLASSES in table.metadata:
         return lists_of(table)
     columns = class_columns(table.schema, lists_of(table))
@@ -95,7 +95,7 @@ def ordered_names(values: pa.Array) -> tuple[str, ...]:
 
 
 def in_order(names: Iterable[str], kind: pa.DataType) -> tuple[str, ...]:
-    """Return names in the order of the values that they stand for.
+    """Return names in the order of the values that they represent.
 
     Args:
         names: of values of a column.
@@ -116,7 +116,7 @@ class ClassList:
         column: of the labels.
         names: all of them, in the order that numbers them; empty where nothing lists them.
         source: what lists them, for messages.
-        numbered: names that the numbers in the column stand for, from 0; empty for a column that holds names.
+        numbered: names that the numbers in the column represent, from 0; empty for a column that holds names.
     """
 
     column: str
@@ -159,7 +159,7 @@ NO_CLASSES = ClassList("")
 def class_list(table: Table, column: str, classes: str | Path | Sequence[str] | None = None) -> ClassList:
     """Return the classes of a column of a table.
 
-    Names that are given for a column of whole numbers are those of its numbers, from 0, unless they are numbers.
+    Names that are given for a column of whole numbers are its numbers', from 0, unless they are numbers.
 
     Args:
         table: that holds the column.
@@ -188,7 +188,7 @@ def read_classes(classes: str | Path | Sequence[str], column: str = LABEL) -> tu
         column: of the table.
 
     Raises:
-        InputError: for a name that is empty or comes twice, a file that is not there, or a table without the column.
+        InputError: for a name that is empty or comes twice, a file that is missing, or a table without the column.
 
     >>> read_classes("cat, dog")
     ('cat', 'dog')

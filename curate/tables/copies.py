@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.tables.needs import PHASH, SHA256
 from curate.tables.rows import Rows
-from scoring.heap.neighbours import COPY
+from scoring.relative.neighbours import COPY
 from scoring.search.hamming import HammingIndex
 
 NEAR_BITS = 3  # of the perceptual hash, in which near copies may differ,
@@ -26,7 +26,7 @@ class Copies:
     Attributes:
         first: the first row of the group of each, shape (M,): itself for one without copies.
         unique: rows that are the first of their group, shape (U,), ascending.
-        place: of each row, which of ``unique`` stands for it, shape (M,).
+        place: of each row, which of ``unique`` represents it, shape (M,).
         count: rows in the group of each, shape (M,).
     """
 
@@ -67,7 +67,7 @@ def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
     """Return the groups of rows that show the same image: equal digests, then nearly equal looks.
 
     Near copies have close hashes, confirmed by signatures and by embeddings: a blurred or noisy version of an image
-    looks the same at 32 pixels, but not to the model, and is an image of its own quality.
+    looks the same at 32 pixels, but not to the model, and is its own image quality.
 
     Args:
         rows: with embeddings and what ``columns_for_copies`` names.
@@ -119,7 +119,7 @@ def _first_near(
 
 
 def _cosine(vectors: NDArray, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the cosine of each row's vector to that of the other; 0 where either has no length."""
+    """Return the cosine of each row's vector to the other's; 0 where either has no length."""
     ours, theirs = vectors[rows].astype(np.float32), vectors[others].astype(np.float32)
     length = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
     return np.divide((ours * theirs).sum(1), length, out=np.zeros(len(ours), np.float32), where=length > 0)

@@ -58,13 +58,13 @@ def tie_breaks(keys: Sequence[bytes], *, seed: int | None = None) -> np.ndarray:
 
 
 def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
-    """Return other hashes of the same things, drawn anew by a seed; things that differ still do.
+    """Return other hashes of the same things, drawn again by a seed; things that differ still do.
 
     Args:
         hashes: shape (N,) uint64.
         seed: of 64 bits.
         purpose: what is drawn; two commands that draw for the same would draw the same rows, and the second, from what
-            the first left, would not draw by chance.
+            the first left, would not draw at random.
 
     Returns:
         Shape (N,) uint64.
@@ -102,7 +102,7 @@ class RowDigest:
     or anything else as UTF-8 text with its length.
 
     Args:
-        schema: types of the columns that count, besides the key.
+        schema: types of the columns that count, in addition to the key.
         whole: lists that count with all their numbers; other nested columns count by whether there is a value.
     """
 
@@ -199,7 +199,7 @@ def _counted(column: pa.Array) -> pa.Array:
 
 
 def salted(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return other numbers in place of hashes, by the seed: a bijection that leaves no order."""
+    """Return other numbers instead of hashes, by the seed: a bijection that leaves no order."""
     z = hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -9,8 +9,8 @@ from curate.counted import counted
 from curate.manifest.store_path import AnyPath
 from curate.tables.batches import named_errors, open_parquet
 from curate.tables.table import Table, noted_in
-from scoring.heap.columns import CLASS
-from scoring.heap.columns import COLUMNS as RELATIVE
+from scoring.relative.columns import CLASS
+from scoring.relative.columns import COLUMNS as RELATIVE
 
 # What ``curate score`` notes of a fit; a fit that notes more may have been applied to other rows.
 OF_SCORING = {"rows", "images", "digest", "groups", "junk"}

@@ -33,7 +33,7 @@ class Stored:
     """A graph of N rows, and the file that holds it or one of more rows.
 
     Attributes:
-        graph: indices are positions among the rows asked for; neighbours that are not among these are left out.
+        graph: indices are positions among the rows requested; neighbours that are not among these are left out.
         reach: cosine of the last neighbour that the file knows of each row, shape (N,) float32: every row that is
             more alike than this is among its neighbours. -inf where the file knows all others.
         path: of the file.
@@ -63,15 +63,15 @@ def stored_graph(
         path: a name ending in ``.parquet``.
         hashes: of the keys, in any order, each once, shape (N,).
         vectors: shape (N, D), float16 or float32; none of length zero.
-        model: digest of the model that made them; empty where nobody knows.
-        write: whether a graph that is not there yet gets a file.
+        model: digest of the model that made them; empty where it is unknown.
+        write: whether a graph that is missing yet gets a file.
         otherwise: what to do about the graph of other rows, for messages.
 
     Returns:
         The graph; the same whatever the order of the rows.
 
     Raises:
-        InputError: if the file lacks some of the rows, holds other embeddings of them or those of another model, or
+        InputError: if the file lacks some of the rows, holds other embeddings of them or another model's, or
             is damaged; if the path is a folder, or a link to nothing.
     """
     path = Path(path)

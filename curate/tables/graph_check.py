@@ -18,9 +18,9 @@ def forged_rows(file: Table, source: Table) -> tuple[NDArray[np.int64], int]:
     """Return the rows of a table whose neighbours in a file are not those that their embeddings give.
 
     A neighbour that is named must have the cosine that is noted, and no row that is more alike than the last one named
-    may be missing. The file may hold more rows than the table; of those nothing is said. Where the file was made by an
-    approximate search over more rows than the table has, rows that are missing are what such a search leaves out, and
-    only the cosines are compared.
+    may be missing. The file may hold more rows than the table; of those nothing is reported. Where the file was made by
+    an approximate search over more rows than the table has, rows that are missing are what such a search leaves out,
+    and only the cosines are compared.
 
     Args:
         file: a graph, as ``curate.tables.graph`` writes it.

@@ -28,11 +28,11 @@ MEANINGS = {
 
 
 def check_facts(table: Table, model: str, otherwise: str) -> None:
-    """Refuse a file that is no graph, one of another format or model, and one that lacks rows of its own.
+    """Refuse a file that is no graph, one of another format or model, and one that lacks its own rows.
 
     Args:
         table: the file.
-        model: digest of the model that made the embeddings asked for.
+        model: digest of the model that made the embeddings requested.
         otherwise: what to do about the graph of other rows, for messages.
 
     Raises:
@@ -46,7 +46,7 @@ def check_facts(table: Table, model: str, otherwise: str) -> None:
     if noted.get("model_digest") != model:
         raise InputError(f"{table.path} is the graph of another table: it has embeddings of another model; {otherwise}")
     if noted.get("n_rows") != table.n_rows:
-        raise InputError(f"{table.path} is damaged: it has {table.n_rows:,} rows, not all of its own; {AGAIN}")
+        raise InputError(f"{table.path} is damaged: it has {table.n_rows:,} rows, not its own all; {AGAIN}")
 
 
 def check_types(table: Table) -> int:
@@ -73,11 +73,11 @@ def check_types(table: Table) -> int:
 def rows_in(
     table: Table, hashes: NDArray[np.uint64], vectors: NDArray, otherwise: str
 ) -> tuple[NDArray[np.int64], int]:
-    """Return the row of the file of each row asked for, shape (N,), and how many rows the file has.
+    """Return the row of the file of each row requested, shape (N,), and how many rows the file has.
 
     Args:
         table: the file.
-        hashes: of the keys asked for, shape (N,).
+        hashes: of the keys requested, shape (N,).
         vectors: their embeddings, shape (N, D).
         otherwise: as in ``check_facts``.
 
@@ -112,7 +112,7 @@ def neighbours_in(table: Table, width: int, n: int) -> Iterator[tuple[NDArray[np
     """Yield the neighbours and cosines of a file of n rows, shape (B, width) each, batch by batch.
 
     Raises:
-        InputError: if a batch names rows that are not there, or its neighbours are not in order.
+        InputError: if a batch names rows that are missing, or its neighbours are not in order.
     """
     for batch in table.batches(["neighbours", "cosine"]):
         if any(column.null_count or column.values.null_count for column in batch.columns):

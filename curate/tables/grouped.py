@@ -8,25 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.tables.heap import Heap, sample_of
+from curate.tables.dataset import Dataset, sample_of
 from curate.tables.table import Table
-from scoring.heap.columns import CLUSTER, UNLIKE
-from scoring.heap.model import HeapFit, Said
-from scoring.heap.space import centred
-from scoring.heap.unlike import Group, group_of_clusters, unlike_groups
 from scoring.junk.features import Scale, features_of
+from scoring.relative.columns import CLUSTER, UNLIKE
+from scoring.relative.model import DatasetFit, Said
+from scoring.relative.space import centred
+from scoring.relative.unlike import Group, group_of_clusters, unlike_groups
 
 
-def with_groups(heap: Heap, table: Table, fit: HeapFit, said: Said) -> tuple[HeapFit, Said, list[Group]]:
+def with_groups(dataset: Dataset, table: Table, fit: DatasetFit, said: Said) -> tuple[DatasetFit, Said, list[Group]]:
     """Return a fit and its columns with the groups of images unlike the rest.
 
     Args:
-        heap: the different images of the table.
+        dataset: the different images of the table.
         table: whose quality columns say what images look like.
-        fit: to the heap.
+        fit: to the dataset.
         said: of its images.
     """
-    sample = sample_of(heap, table)
+    sample = sample_of(dataset, table)
     looks = features_of(sample.columns, sample.columns)
     scaled = Scale.of(looks, looks).scaled(looks)[:, : looks.shape[1]] if looks.size else np.zeros((len(sample), 0))
     units = centred(sample.embedding, fit.mean).units

@@ -25,7 +25,7 @@ from scoring.errors import InputError
 CHANGED = "changed"  # the bytes are not those that were scored
 SHA256 = "sha256"
 STEP = 65_536  # rows of a source looked at together
-WIDEST_GAP = 512  # rows of a source that are passed over rather than opening it anew
+WIDEST_GAP = 512  # rows of a source that are passed over rather than opening it again
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Images:
     Args:
         rows: their ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
         name: of what they are rows of, for messages.
-        numbers: of the rows, by which they are asked for; 0, 1, ... by default.
+        numbers: of the rows, by which they are requested; 0, 1, ... by default.
         source: what was scored: a folder, list, table or tar file.
         options: how to read the source, as when it was scored.
         partial: some rows may have no image, which reading them says; else that is an error now.
@@ -257,7 +257,7 @@ def readers_in_order(manifest: Manifest, places: NDArray[np.int64]) -> Iterator[
 def images_by_key(
     rows: pa.Table, *, source: str | None = None, options: SourceOptions | None = None
 ) -> Callable[[str], bytes]:
-    """Return a function from the key of a row to its encoded image, which raises ``ReadError`` where there is none.
+    """Return a function from the key of a row to its encoded image, which raises ``ReadError`` if absent.
 
     Args:
         rows: with ``key`` and, unless a source is given, ``uri``.
@@ -273,7 +273,7 @@ def images_by_key(
 
 
 def _keys(rows: pa.Table, numbers: Sequence[int], name: object) -> list[str]:
-    """The keys as text; numbers where there are none."""
+    """The keys as text; numbers if absent."""
     if KEY not in rows.column_names:
         return [str(number) for number in numbers]
     keys = rows.column(KEY).combine_chunks()

@@ -69,7 +69,7 @@ def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
 
 
 def named(table: Table, rows: NDArray[np.int64]) -> list[str]:
-    """Return the keys of some rows as text for people, whatever bytes they are."""
+    """Return the keys of some rows as text for display, whatever bytes they are."""
     keys = key_bytes(table.take(rows, [KEY]).column(KEY).combine_chunks(), table.path)
     return [key.decode("utf-8", "replace") for key in keys]
 

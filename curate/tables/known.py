@@ -1,4 +1,4 @@
-"""Keys that somebody names in a file of their own, with labels or without: what is labelled, what is left out."""
+"""Keys that somebody names in their own file, with labels or without: what is labelled, what is left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

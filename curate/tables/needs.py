@@ -23,7 +23,7 @@ class Needs:
         exact: numbers in the column's own precision.
         numbers: numbers as float64.
         groups: names or numbers, whose rows belong together; null is one of them.
-        names: values as text, such as classes; null and empty text are none.
+        names: values as text, such as classes; null and empty text are not counted.
         texts: text kept whole.
         present: of which only counts whether there is a value.
         conditions: pairs of an option, such as ``--where``, and the condition that was typed there.
@@ -69,7 +69,7 @@ class Needs:
         if EMBEDDING in self.representations and EMBEDDING not in table.schema.names:
             raise InputError(
                 f"{table.path} has no {EMBEDDING!r} column, which says how alike images are; score the images with "
-                "embeddings, name a column of your own with --embedding, or choose by "
+                "embeddings, name your own column with --embedding, or choose by "
                 "a column with --strategy score --score COLUMN"
             )
         table.require(names)

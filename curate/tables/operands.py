@@ -43,7 +43,7 @@ class Operand:
     read: Evaluate | None = None
 
     def array(self, batch: pa.RecordBatch) -> Any:
-        """Return the values for the rows of a batch, null in place of NaN; a literal is a scalar."""
+        """Return the values for the rows of a batch, null instead of NaN; a literal is a scalar."""
         return pa.scalar(self.value) if self.read is None else self.read(batch)
 
     @property
@@ -84,7 +84,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def column_operand(name: str, kind: pa.DataType) -> Operand:
-    """Return a column of a table; of the kind ``other`` if it can only be asked whether it has a value."""
+    """Return a column of a table; of the kind ``other`` if it can only be requested whether it has a value."""
     value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
     word = next((word for word, checks in KINDS.items() if any(check(value_type) for check in checks)), OTHER)
     return Operand(word, name, value_type, read=lambda batch: _values(batch.column(name)))

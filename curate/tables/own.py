@@ -16,7 +16,7 @@ KINDS = (pa.float16(), pa.float32(), pa.float64())
 
 
 def own_field(field: pa.Field, where: object) -> pa.Field:
-    """Return the field as which a column of embeddings is read: ``embedding``, float32 in place of float64.
+    """Return the field as which a column of embeddings is read: ``embedding``, float32 instead of float64.
 
     Args:
         field: of the column, lists of float16, float32 or float64, of fixed size or not.
@@ -40,11 +40,11 @@ def own_field(field: pa.Field, where: object) -> pa.Field:
 def as_embeddings(
     batches: Iterator[pa.RecordBatch], names: Sequence[str], own: str, field: pa.Field, where: object
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the columns asked for, ``embedding`` made of the user's column.
+    """Yield batches with the columns requested, ``embedding`` made of the user's column.
 
     Args:
-        batches: with the columns asked for, the user's in place of ``embedding``.
-        names: asked for.
+        batches: with the columns requested, the user's instead of ``embedding``.
+        names: requested.
         own: the user's column.
         field: of ``embedding``; see ``own_field``.
         where: the table, for messages.

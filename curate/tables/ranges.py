@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-CALIBRATION = "calibration"  # in the metadata of a table: what its columns of chances were fitted on
+CALIBRATION = "calibration"  # in the metadata of a table: what its columns of probabilities were fitted on
 ALARM = 0.01  # of as many rows outside, where all are drawn alike
 
 
@@ -39,7 +39,7 @@ class FittedRange:
         """Return the range of ``to_json``.
 
         Raises:
-            KeyError, TypeError, ValueError: if it is none.
+            KeyError, TypeError, ValueError: if it is invalid.
         """
         found = cls(str(record["column"]), float(record["low"]), float(record["high"]), int(record["rows"]))
         if not (np.isfinite([found.low, found.high]).all() and found.low < found.high and found.rows >= 2):
@@ -47,7 +47,7 @@ class FittedRange:
         return found
 
     def outside(self, values: NDArray) -> "Outside":
-        """Return how many values lie outside; NaN and infinite ones are none."""
+        """Return how many values lie outside; NaN and infinite ones are not counted."""
         there = values[np.isfinite(values)]
         return Outside(len(there), int((there < self.low).sum()), int((there > self.high).sum()))
 
@@ -64,25 +64,27 @@ class Outside:
         return Outside(self.rows + other.rows, self.below + other.below, self.above + other.above)
 
     def chance(self, fitted: FittedRange) -> float:
-        """Return the chance that as many lie outside, if these rows and those judged are drawn alike."""
+        """Return the probability that as many lie outside, if these rows and those judged are drawn alike."""
         from scoring.metrics.calibrators import outside_by_chance  # loads torch
 
         return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
 
     def words(self, fitted: FittedRange) -> str:
-        """Return it in one sentence, with an alarm where it is more than chance."""
+        """Return it in one sentence, with an alarm where it is more than coincidence."""
         n = self.below + self.above
         where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
         if not n:
             return f"none of {self.rows:,} rows lies outside {where}"
         said = f"{n:,} of {self.rows:,} rows ({n / self.rows:.1%}; {self.below:,} below, {self.above:,} above)"
         p = self.chance(fitted)
-        verdict = "no more than chance" if p > ALARM else f"more than chance (p {p:.1g}): judge some of these too"
+        verdict = (
+            "no more than coincidence" if p > ALARM else f"more than coincidence (p {p:.1g}): judge some of these too"
+        )
         return f"{said} lie outside {where}, {verdict}"
 
 
 def fitted_range(table: Table) -> FittedRange | None:
-    """Return the range that a table's columns of chances were fitted on; None where it has none.
+    """Return the range that a table's columns of probabilities were fitted on; None where it has none.
 
     Raises:
         InputError: for metadata that cannot be used.
@@ -93,4 +95,6 @@ def fitted_range(table: Table) -> FittedRange | None:
     try:
         return FittedRange.from_json(record["range"])
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{table.path} has metadata of a calibration that is none ({error}); apply it again") from None
+        raise InputError(
+            f"{table.path} has metadata of a calibration that is invalid ({error}); apply it again"
+        ) from None

@@ -37,7 +37,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Codes:
-    """A column whose values stand for groups or classes.
+    """A column whose values represent groups or classes.
 
     Attributes:
         codes: shape (N,) int32, a place in ``names``; -1 for none.
@@ -50,7 +50,7 @@ class Codes:
 
 @dataclass
 class Rows:
-    """N rows of a table as arrays, in its order or in that of the hashes of their keys; by column what was asked for.
+    """N rows of a table as arrays, in its order or in that of the hashes of their keys; by column what was requested.
 
     Attributes:
         ok: shape (N,) bool, whether the image was scored; all where the table has no status.
@@ -58,15 +58,15 @@ class Rows:
         place: row of the table, shape (N,) int64; none are noted of rows in the table's own order.
         exact: numbers in their own precision.
         numbers: shape (N,) float64, NaN where there is no value.
-        groups: single values, in the order in which they come; null has a group of its own.
+        groups: single values, in the order in which they come; null has its own group.
         names: values as text, in their own order; -1 for null and for empty text.
-        texts: text, N values, null where there is none.
+        texts: text, N values, null if absent.
         present: shape (N,) bool, whether there is a value.
         truths: by condition as typed, shape (N,) int8: 1 true, 0 false, -1 where it has no value.
         phash: shape (N,) uint64, of value only where ``has_phash``, shape (N,) bool; None where not read.
-        signature: shape (N, 255) int8, zero where there is none; None where not read.
+        signature: shape (N, 255) int8, zero if absent; None where not read.
         flat: shape (N,) bool, whether a scored image has a signature of zeros: it shows nothing; None where not read.
-        embedding: shape (N, D) float16 or float32, zero where there is none to compare; None where not read.
+        embedding: shape (N, D) float16 or float32, zero if absent to compare; None where not read.
         embedding_problem: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in
             ``vectors.EMBEDDING_PROBLEMS``.
         model: digest of the model that made the embeddings; empty where the table does not say.
@@ -115,7 +115,7 @@ class Rows:
         return {what: int(n) for what, n in zip(EMBEDDING_PROBLEMS, counts, strict=False) if n}
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each hash of a key, shape (M,), of rows in the order of theirs; -1 where there is none."""
+        """Return the row of each hash of a key, shape (M,), of rows in the order of theirs; -1 if absent."""
         if not len(self.hashes):
             return np.full(len(hashes), -1)
         nearest = np.searchsorted(self.hashes, hashes).clip(max=len(self.hashes) - 1)
@@ -125,12 +125,12 @@ class Rows:
 def read_rows(table: Table, needs: Needs, *, by_hash: bool = False, unique: bool = True) -> Rows:
     """Read what somebody needs of a table, in batches.
 
-    Memory: the arrays asked for, of which signatures and embeddings of more than 2 GB lie in a file.
+    Memory: the arrays requested, of which signatures and embeddings of more than 2 GB are in a file.
 
     Args:
         table: without ``status`` all its rows are ok.
         needs: what to read.
-        by_hash: rows in the order of the hashes of their keys, in place of the table's; costs a second pass over keys.
+        by_hash: rows in the order of the hashes of their keys, instead of the table's; costs a second pass over keys.
         unique: whether repeated keys are refused.
 
     Raises:
@@ -309,7 +309,7 @@ def _group_name(value: Any) -> str:
 
 
 def _in_order(codes: NDArray[np.int32], names: list[str | None]) -> Codes:
-    """Number names in their own order, whatever row came first; -1 where there is none."""
+    """Number names in their own order, whatever row came first; -1 if absent."""
     ordered = sorted(name for name in names if name)
     place = {name: code for code, name in enumerate(ordered)}
     again = np.array([place.get(name or "", -1) for name in names], np.int32)

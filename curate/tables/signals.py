@@ -1,4 +1,4 @@
-"""Which columns of a table say what a row is worth, and in which direction."""
+"""Which columns of a table say how good a row is, and in which direction."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from curate.columns import EMBEDDING, describe, without_bounds
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.heap.columns import FITTED, LOCAL
+from scoring.relative.columns import FITTED, LOCAL
 
 MAX, MIN = "max:", "min:"
 
@@ -59,7 +59,7 @@ def quality_signal(text: str | None, table: Table) -> Signal:
 def default_column(table: Table, *, flag: str = "--column", fitted: bool = True) -> str:
     """Return the score of a table: the fitted one, else its model's own method's, else the only one.
 
-    A score that was fitted to the heap goes before all others. A table may hold several scores, from a model with
+    A score that was fitted to the dataset goes before all others. A table may hold several scores, from a model with
     several heads: then the method that the model was trained for last, which its card names, decides. Kappa goes
     before the uncertainty of the same method, and before others.
 
@@ -69,7 +69,7 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
         fitted: whether the fitted score counts, which no image has that is not a row of the table.
 
     Raises:
-        InputError: if there is none, or several and none is the model's own; the text lists the candidates.
+        InputError: if absent, or several and none is the model's own; the text lists the candidates.
     """
     if fitted and FITTED in table.schema.names:
         return FITTED
@@ -78,10 +78,10 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
     for name in (f"kappa_{own}", f"unc_{own}"):
         if own and name in table.schema.names:
             return name
-    of_heap = () if fitted else (FITTED, LOCAL)
+    of_dataset = () if fitted else (FITTED, LOCAL)
     for kind in ("kappa", "unc"):
         found = [name for name in without_bounds(table.schema.names) if name.startswith(f"{kind}_")]
-        found = [name for name in found if name not in of_heap]
+        found = [name for name in found if name not in of_dataset]
         if len(found) == 1:
             return found[0]
         if found:
@@ -95,17 +95,17 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
 
 
 def amount_column(table: Table) -> str:
-    """Return the column that an amount is kept by: the default one, so that every part of a heap keeps the same share.
+    """Return the column that an amount is ranked by; by default one that keeps an even share of every region.
 
-    Cut by a score of ambiguity as it is, a heap loses the parts in which all is hard to tell, and what stays trains
-    worse than as many rows at random (docs/fit.md).
+    Cut by a score of ambiguity as it is, a dataset loses the parts in which all is hard to recognise, and what is kept
+    trains worse than as many rows at random (docs/fit.md).
     """
     return LOCAL if LOCAL in table.schema.names else default_column(table)
 
 
 @dataclass(frozen=True)
 class Signals:
-    """Columns of numbers that a plan goes by: ``score`` ranks, ``quality`` guards; losses for rho- and small-loss."""
+    """Columns of numbers that a plan uses: ``score`` ranks, ``quality`` guards; losses for rho- and small-loss."""
 
     score: Signal | None = None
     quality: Signal | None = None
@@ -119,13 +119,13 @@ class Signals:
         return tuple(dict.fromkeys([*ranks, *(name for name in (self.loss, self.holdout_loss) if name)]))
 
 
-BEST = "kappa_visimsiam"  # of several, the one that told copies and originals apart best (docs/dedup.md)
+BEST = "kappa_visimsiam"  # of several, the one that reported copies and originals apart best (docs/dedup.md)
 
 
 def kappa_of(table: Table) -> str | None:
     """Return the kappa of a table: of the model's own method, else the best that was measured, else the only one.
 
-    None where there is none, or several of which none is better than the others.
+    None if absent, or several of which none is better than the others.
     """
     kappas = [name for name in without_bounds(table.schema.names) if name.startswith("kappa_")]
     model = table.metadata.get("model")

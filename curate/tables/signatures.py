@@ -1,4 +1,4 @@
-"""The `signature` column: pictures' signatures as fixed-size binary, and back as a matrix."""
+"""The `signature` column: images' signatures as fixed-size binary, and back as a matrix."""
 
 from collections.abc import Sequence
 

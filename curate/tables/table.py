@@ -40,7 +40,7 @@ class Table:
         metadata: the JSON under the key ``curate``; empty when absent.
         n_rows: rows over all files.
         own: the user's column that is read as ``embedding``; None for that itself. ``schema`` and ``batches`` have it
-            under that name then, and ``stored`` is the table as it lies in its files: what is written comes from there.
+            under that name then, and ``stored`` is the table as it is in its files: what is written comes from there.
     """
 
     own: str | None = None
@@ -78,7 +78,7 @@ class Table:
             own: lists of float16, float32 or float64; None, or ``embedding``, for the table as it is stored.
 
         Raises:
-            InputError: for a column that is not there, or holds something else.
+            InputError: for a column that is missing, or holds something else.
         """
         if own is None:
             return self.stored
@@ -147,7 +147,7 @@ class Table:
             columns: which, in this order.
 
         Raises:
-            IndexError: for a row that is not there.
+            IndexError: for a row that is missing.
             InputError: as ``batches``.
         """
         asked = np.asarray(rows, np.int64)

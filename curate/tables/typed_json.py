@@ -23,7 +23,7 @@ def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[st
         kind: the dataclass.
         value: what JSON gave.
         what: what it is, and of what, for messages: "the rule of the receipt".
-        ignored: names that may stand in the object and are no fields.
+        ignored: names that may be in the object and are no fields.
         whole: whether fields with a default must be there too.
 
     Raises:

@@ -73,7 +73,8 @@ def read_votes(path: str | Path, label: str | None = None) -> Votes:
     """Read a folder of rounds, or a CSV, TSV, JSON lines or Parquet file of keys, labels and perhaps annotators.
 
     Args:
-        path: a file has the columns ``key`` and ``label``, and may have ``annotator``; a vote without a label is none.
+        path: a file has the columns ``key`` and ``label``, and may have ``annotator``; a vote without a label is not
+            one.
         label: column of labels of a file; None for ``label``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Conditions on columns as people write them: ``label == "cat" and width * height >= 40000``.
+"""Conditions on columns as annotators write them: ``label == "cat" and width * height >= 40000``.
 
 A condition is parsed into a small tree and evaluated with Arrow; no text of it is ever run as code.
 Logic is SQL's, with three values: where a column has no value (null, NaN or blank text) a comparison has none either.
@@ -84,13 +84,13 @@ def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> C
     Args:
         text: comparisons (``== != < <= > >=``), ``in (...)``, ``like "a%"``, ``is [not] null``, joined by
             ``and``, ``or``, ``not`` and brackets; of columns, values, sums and products (``+ - * /``) and functions
-            (``FUNCTIONS``). Text stands in single or double quotes; a column whose name is not a plain word in
+            (``FUNCTIONS``). Text is in single or double quotes; a column whose name is not a plain word in
             backticks.
         schema: the columns that may be named.
         flag: of the option, for messages.
 
     Raises:
-        InputError: if the text cannot be understood, names a column that is not there, or compares values of
+        InputError: if the text cannot be understood, names a column that is missing, or compares values of
             different kinds.
     """
     if len(text) > MAX_LENGTH:
@@ -216,7 +216,7 @@ class _Parser:
         word = self._take(*COMPARISONS)
         if not word:
             if left.kind == BOOL and left.type is not None:
-                return left.array  # a true/false column stands for itself
+                return left.array  # a true/false column represents itself
             raise self._fail(f"expected a comparison after {left.name!r}")
         right = self._sum()
         compare = COMPARISONS[word]
@@ -345,7 +345,9 @@ class _Parser:
         self.columns.append(name)
         column = column_operand(name, self.schema.field(name).type)
         if column.kind == OTHER and self.tokens[self.at] != ("keyword", "is"):
-            raise self._fail(f"column {name!r} is {column.type}, which can only be asked 'is null' or 'is not null'")
+            raise self._fail(
+                f"column {name!r} is {column.type}, which can only be requested 'is null' or 'is not null'"
+            )
         return column
 
     def _literal(self, value: Operand, column: Operand) -> pa.Scalar:

@@ -27,7 +27,7 @@ class TableWriter:
 
     Args:
         path: the final name; its folder must exist.
-        schema: Arrow schema; its own metadata is kept beside ours, except pandas' index notes.
+        schema: Arrow schema; its own metadata is kept next to ours, except pandas' index notes.
         metadata: JSON values: ``kind`` is required; ``curate`` (version) and ``columns`` are filled in.
         overwrite: replace a file that is there already.
 

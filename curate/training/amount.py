@@ -18,8 +18,8 @@ def fitted(
     Args:
         config: the recipe.
         n: how many images there are, at least 2.
-        typed: ``batch_size``, None where nobody typed one, and ``set_``, NAME=VALUE as typed; these stay as they are.
-        line: told what changed.
+        typed: ``batch_size``, None if not typed, and ``set_``, NAME=VALUE as typed; these stay as they are.
+        line: called with what changed.
     """
     from trainers.methods.table import METHODS
 
@@ -31,7 +31,7 @@ def fitted(
     lowered = {name: value for name, value in vars(suits).items() if value != getattr(own, name) and name not in stay}
     for name, value in lowered.items():
         line(
-            f"{name}={value} in place of {getattr(own, name)}, for {n:,} images in batches of {config.batch_size:,} "
+            f"{name}={value} instead of {getattr(own, name)}, for {n:,} images in batches of {config.batch_size:,} "
             f"(--set {name})"
         )
     return replace(config, settings=replace(own, **lowered)) if lowered else config

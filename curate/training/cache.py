@@ -143,7 +143,7 @@ def cache(
     network = for_inference(network.to(where).to(memory_format=torch.channels_last).eval(), where, exact)
     failures = make_cache(out, about, images, network, recipe, workers=workers, report=report, announce=line)
     say_failures(failures, line)
-    made = read_about(out) or about  # a folder that was there may hold more epochs than were asked for
+    made = read_about(out) or about  # a folder that was there may hold more epochs than were requested
     n = len(images.keys) - sum(failures.values())
     return CacheResult(out, int(made["epochs"]), n, failures)
 

@@ -16,7 +16,7 @@ class ConvertResult:
         digest: of the model.
         size: side of its images in pixels.
         head: name of the head that came along; None for weights of a backbone alone.
-        facts: what the file says of the model.
+        facts: what the file reports for the model.
         metrics: what it says was measured.
     """
 

@@ -37,7 +37,7 @@ def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
 
 
 def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:
-    """Return the value that is white in the 16-bit images of a source: as typed, or found, which is said."""
+    """Return the value that is white in the 16-bit images of a source: as typed, or found, which is reported."""
     from curate.engines.white import find_white
 
     if typed.get("white") is not None:
@@ -145,7 +145,7 @@ class Inputs:
 
     Attributes:
         data: images in memory, or a cache of features.
-        description: one line for people.
+        description: one line for display.
         digest: changes when the input does.
     """
 
@@ -163,10 +163,10 @@ def image_inputs(
 ) -> Inputs:
     """Return the images that were named, decoded and in memory, and say what was left out.
 
-    With marks, in the folder of the run, images among which a process died are decoded each in one of its own.
+    With marks, in the folder of the run, images among which a process died are decoded each in its own one.
 
     Raises:
-        InputError: if there are fewer than what was typed needs, which is told before any is decoded, or they lack
+        InputError: if there are fewer than what was typed needs, which is reported before any is decoded, or they lack
             the labels or losses that the method reads.
     """
     from curate.manifest.ahead import ahead
@@ -179,7 +179,7 @@ def image_inputs(
     labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(settings) else None
     column = kind.reads_losses(settings)
     losses = None if column is None else losses_of(manifest, column, option="--set loss_column")
-    if manifest.n_rows >= 2:  # fewer are none to train on, and are told so below
+    if manifest.n_rows >= 2:  # fewer are not counted to train on, and are reported so below
         likely = fitted(config, manifest.n_rows, typed)
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)

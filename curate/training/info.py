@@ -58,7 +58,7 @@ def _rounds(folder: Path) -> Description:
         "table": fixed.table,
         "rows": fixed.n_rows,
         "rounds": len(opened.rounds),
-        "images asked": len(opened.asked),
+        "images requested": len(opened.asked),
         "images labelled": len(opened.votes.consensus()),
         "batch": fixed.batch,
         "held out": fixed.holdout,

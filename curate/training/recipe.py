@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # options of every method, by their names in the recipe; what is left out is the method's own
 SHARED = ("epochs", "batch_size", "optimizer", "lr", "schedule", "warmup", "weight_decay", "trunk_lr", "seed")
 AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt", "damage")
-DEFAULT_LABEL = "label"  # of --label; nobody can tell whether it was typed
+DEFAULT_LABEL = "label"  # of --label; nobody can report whether it was typed
 
 
 def recipe_of(
@@ -112,12 +112,12 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
 
 
 def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":
-    """Return how views are drawn: what was typed in place of a method's own.
+    """Return how views are drawn: what was typed instead of a method's own.
 
     Args:
         default: of the method.
-        typed: ``scale`` (least share of the area), ``jitter``, ``gray``, ``blur``, ``corrupt``, ``damage`` (chances)
-            and ``blur_sigma`` (most); others, and None, are passed over.
+        typed: ``scale`` (least share of the area), ``jitter``, ``gray``, ``blur``, ``corrupt``, ``damage``
+            (probabilities) and ``blur_sigma`` (most); others, and None, are passed over.
     """
     changes = {name: value for name, value in typed.items() if name in AUGMENTATION and value is not None}
     if "scale" in changes:

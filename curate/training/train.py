@@ -108,7 +108,7 @@ def train(
         path_column: of the source.
         image_column: of the source.
         root: of the source.
-        size: side of a view in pixels; None for that of the backbone, or 224.
+        size: side of a view in pixels; None for the backbone's, or 224.
         epochs: passes over the images; None for the method's own number, as with all options down to ``damage``.
         batch_size: images a step.
         optimizer: ``sgd`` or ``adamw``.
@@ -296,7 +296,7 @@ def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", lin
     if kept:
         line(f"kept as they are: {', '.join(kept)}")
     if config.freeze == "trunk" and config.method in before:
-        line(f"the head {config.method} is trained anew")
+        line(f"the head {config.method} is trained again")
     gone = [name for name in before if name not in kept and name != config.method]
     if gone:
         line(f"left behind, since the backbone moves: {', '.join(gone)}; --freeze keeps them")

@@ -30,7 +30,7 @@ NEGLIGIBLE = Fraction(1, 10**18)
 def _debye_polynomials() -> list[list[Fraction]]:
     """Return D_1..D_n with sum_j u_j(t)/w^j = exp(sum_j D_j(t)/w^j), each as coefficients of t^0, t^1, ...
 
-    u_{j+1} = t^2 (1-t^2) u_j' / 2 + (1/8) integral_0^t (1 - 5 x^2) u_j(x) dx; the logarithm is that of a power series.
+    u_{j+1} = t^2 (1-t^2) u_j' / 2 + (1/8) integral_0^t (1 - 5 x^2) u_j(x) dx; the logarithm is a power series'.
     """
     u = [[Fraction(1)]]
     for _ in range(MAX_TERMS):

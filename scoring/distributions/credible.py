@@ -1,4 +1,4 @@
-"""Regions of a sphere that hold a query's match with a stated chance, where no concentration is known beforehand.
+"""Regions of a sphere that hold a query's match with a stated probability, where no concentration is known beforehand.
 
 A certainty that is no concentration on the sphere at hand, only an order, becomes one: with r the share of images that
 are less certain, log kappa(r) = base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M are those of
@@ -6,8 +6,9 @@ the highest likelihood of the cosines that some queries have with their matches.
 differ in few of its directions, and their cosines are spread as wide as on a sphere of few dimensions.
 
 That such a model is right is not assumed. Of other queries, the level of a match is the smallest share whose cap holds
-it; were the model right, levels would be uniform. The cap that is returned for a chance p is that of the level which
-enough of them do not exceed, so the match of a new query of the same kind lies inside with a chance of at least p.
+it; were the model right, levels would be uniform. The cap that is returned for a probability p is that of the level
+which enough of them do not exceed, so the match of a new query of the same kind lies inside with a probability of at
+least p.
 
 Source: the cap: Kirchhof et al. 2023, arXiv:2302.02865, appendix C.5. Levels of highest density as conformity scores:
 Izbicki, Shimizu and Stern 2022, "CD-split and HPD-split", JMLR 23(87). The model of kappa by rank is ours.
@@ -50,7 +51,7 @@ class RankedKappa:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What makes regions of a stated chance.
+    """What makes regions of a stated probability.
 
     Attributes:
         model: of the concentrations.
@@ -78,7 +79,7 @@ def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: ND
     Args:
         cosine: of each query with its match, shape (N,), in [-1, 1].
         rank: share of images that are less certain than the query, shape (N,), in [0, 1].
-        fitted: the queries that the model is fitted to, shape (N,); the others tell the levels.
+        fitted: the queries that the model is fitted to, shape (N,); the others show the levels.
 
     Raises:
         ValueError: if either part has fewer than two queries.

@@ -6,7 +6,7 @@ Mises-Fisher around T(mu) with concentration |K mu|, Z has the density
     p(z) = C_M(|K mu|) exp(|K mu| cos(K z, K mu)) |det K| / |K z|^M,
 
 the last factor being how T changes areas. It integrates to 1, and K = kappa I gives the von Mises-Fisher density. The
-paper has D(K) = |det K| / |K mu| in place of that factor, a constant, and says that the result is no density; it is
+paper has D(K) = |det K| / |K mu| instead of that factor, a constant, and says that the result is no density; it is
 ``log_prob_published`` here, for comparison.
 
 The paper calls mu the mode. It is where T(z) agrees with T(mu), but where K spreads widely the areas move the

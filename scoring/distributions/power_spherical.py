@@ -123,7 +123,7 @@ def sample(mu: Tensor, kappa: Tensor, *, generator: torch.Generator | None = Non
         Shape (N, M), in the dtype of ``mu``. The tangent is drawn by projecting a Gaussian off ``mu``, so no
         direction is special (a Householder map from the pole divides by zero at the pole itself).
 
-    Source: De Cao & Aziz 2020, algorithm 1, with the projection in place of the reflection.
+    Source: De Cao & Aziz 2020, algorithm 1, with the projection instead of the reflection.
     """
     a, b = _beta_parameters(kappa, mu.shape[-1])
     direction = torch.nn.functional.normalize(mu.double(), dim=-1)  # a float32 unit vector is off by 1e-7

@@ -5,7 +5,7 @@ In the coordinates of the sampler, w = (x0 + t) / (1 + x0 t) and t = cos(angle),
     sin(angle)^(M-2) exp(-(M-1) (log(1+y) - y/(1+y))),   y = x0 t,   1 - x0^2 = (M-1) x0 / kappa,
 
 smooth, of width 1/sqrt(M) whatever kappa is, and without a normaliser that could overflow. It is integrated by
-Gauss-Legendre panels; the quantile lies in one of them and is found there by Newton's steps, or halving where a step
+Gauss-Legendre panels; the quantile is in one of them and is found there by Newton's steps, or halving where a step
 would leave the bracket.
 """
 

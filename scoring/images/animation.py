@@ -1,31 +1,31 @@
-"""Which picture of several stands for a file: the first, or where that is flat, the next of most contrast."""
+"""Which image of several represents a file: the first, or where that is flat, the next of most contrast."""
 
 import numpy as np
 from PIL import ImageFile
 
 from scoring.images.geometry import Pixels
 
-LEAST_CONTRAST = 4.0  # grey levels, standard deviation: a picture with less is flat, as the first of a fade from black
+LEAST_CONTRAST = 4.0  # grey levels, standard deviation: an image with less is flat, as the first of a fade from black
 MOST_PICTURES = 64  # that are looked at
 MOST_PIXELS = 64_000_000  # of them together
-_SHOWN = ("gif", "png", "webp", "tiff", "avif")  # formats of several pictures of one subject; others name a main one
+_SHOWN = ("gif", "png", "webp", "tiff", "avif")  # formats of several images of one subject; others name a main one
 _SIDE = 128  # pixels of a side that are looked at, at most
 
 
 def is_looked_through(name: str, n_frames: int | None) -> bool:
-    """Return whether another picture of the file may stand for it; ``n_frames`` is None where they are many."""
+    """Return whether another image of the file may represent it; ``n_frames`` is None where they are many."""
     return name in _SHOWN and n_frames != 1
 
 
 def contrast(pixels: Pixels) -> float:
-    """Return the standard deviation of the grey of a picture, in levels, from at most some 128 x 128 of its pixels."""
+    """Return the standard deviation of the grey of an image, in levels, from at most some 128 x 128 of its pixels."""
     height, width = pixels.shape[:2]
     some = pixels[:: -(-height // _SIDE), :: -(-width // _SIDE)].astype(np.float32)
     return float((some @ np.array([0.299, 0.587, 0.114], np.float32)).std())
 
 
 def seek_same_size(picture: ImageFile.ImageFile, number: int, size: tuple[int, int]) -> bool:
-    """Go to a picture of an opened file; return whether there is one, of this size (width, height).
+    """Go to an image of an opened file; return whether there is one, of this size (width, height).
 
     A page of another size is a thumbnail, a mask or another document.
     """
@@ -37,5 +37,5 @@ def seek_same_size(picture: ImageFile.ImageFile, number: int, size: tuple[int, i
 
 
 def n_looked_at(width: int, height: int) -> int:
-    """Return how many pictures of this size are looked at, the first among them; at least 1."""
+    """Return how many images of this size are looked at, the first among them; at least 1."""
     return max(1, min(MOST_PICTURES, MOST_PIXELS // (width * height)))

@@ -4,18 +4,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SMALL = 4_000_000  # pixels; a picture up to this size is not counted
-IN_FLIGHT = 100_000_000  # pixels of larger pictures that may be decoded at once
+SMALL = 4_000_000  # pixels; an image up to this size is not counted
+IN_FLIGHT = 100_000_000  # pixels of larger images that may be decoded at once
 
 
 class PixelBudget:
-    """Large pictures wait for one another, so memory does not grow with the number of threads.
+    """Large images wait for one another, so memory does not grow with the number of threads.
 
-    A picture larger than the whole budget is let in alone.
+    An image larger than the whole budget is let in alone.
 
     Args:
         limit: pixels in flight, above 0.
-        small: pictures of at most so many pixels pass at once, uncounted.
+        small: images of at most so many pixels pass at once, uncounted.
     """
 
     def __init__(self, limit: int = IN_FLIGHT, small: int = SMALL) -> None:

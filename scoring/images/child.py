@@ -1,8 +1,8 @@
 """A decoder's own process: takes encoded images over a socket, gives back pixels in shared memory, one at a time.
 
-What is said: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
+What is reported: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
 answers with the header; the parent asks for the pixels, their digest or nothing more; the child answers. So the parent
-can wait, between the two, until there is memory for the picture. Any answer may be a failure instead.
+can wait, between the two, until there is memory for the image. Any answer may be a failure instead.
 """
 
 import json
@@ -24,8 +24,8 @@ from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
 from scoring.images.raster import Bounds, OpenedHere
 
-MEMORY = 512 << 20  # bytes that a decoder may take beside what the picture needs
-MEMORY_PER_PIXEL = 24  # bytes, of the largest picture that is allowed
+MEMORY = 512 << 20  # bytes that a decoder may take next to what the image needs
+MEMORY_PER_PIXEL = 24  # bytes, of the largest image that is allowed
 MEMORY_PER_BYTE = 4  # of the encoded image
 LONGEST_FRAME = 1 << 16
 _EXPENDABLE = "500"  # where the system runs out of memory, it ends this process rather than the run
@@ -102,7 +102,7 @@ def _send_raster(parent: socket.socket, image: OpenedHere, wanted: dict[str, Any
 
 
 def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
-    """Return the pixels that lie in shared memory, without a copy.
+    """Return the pixels that are in shared memory, without a copy.
 
     Args:
         place: its descriptor, which may be closed afterwards.

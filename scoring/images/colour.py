@@ -7,7 +7,7 @@
 | 16-bit grey | v x 255 / white, rounded; white is 65535, or as the caller states (``deep.py``) |
 | 9 to 15-bit grey | v x 255 / its own white; TIFF's white-is-zero inverted |
 | 16-bit colour | the high byte; where the caller states a white, as 16-bit grey |
-| float grey | v x 255, rounded, where all values lie in [0, 1]; anything else is `unsupported` |
+| float grey | v x 255, rounded, where all values are in [0, 1]; anything else is `unsupported` |
 | 32-bit or signed integers, LAB | `unsupported`: the file does not say what is white, or nothing here converts it |
 """
 
@@ -23,14 +23,14 @@ from scoring.images.outcome import DecodeError
 
 LEAST_CONTRAST = 0.1  # of white, root mean square: what is drawn is lost on a background that is nearer than that
 _HALF = 128  # alpha from which a pixel counts as drawn
-_EVERY = 8  # of so many rows one is looked at for whether a picture is dark enough to be seen on white anyway
-_BAND = 2_000_000  # pixels converted at a time, so that a large picture needs no second copy of itself
+_EVERY = 8  # of so many rows one is looked at for whether an image is dark enough to be seen on white anyway
+_BAND = 2_000_000  # pixels converted at a time, so that a large image needs no second copy of itself
 _PLAIN = {"RGB", "RGBX", "L", "1", "P", "CMYK", "YCbCr", "HSV"}
 _ALPHA = {"RGBA", "RGBa", "LA", "La", "PA"}
 
 
 def to_rgb(picture: Image.Image, *, white: int = WHITE, is_inverted: bool = False) -> Pixels:
-    """Return a loaded picture as 8-bit RGB, shape (H, W, 3).
+    """Return a loaded image as 8-bit RGB, shape (H, W, 3).
 
     Args:
         picture: any mode.
@@ -46,12 +46,12 @@ def to_rgb(picture: Image.Image, *, white: int = WHITE, is_inverted: bool = Fals
 
 
 def to_rgba(picture: Image.Image) -> NDArray[np.uint8]:
-    """Return a loaded picture for which ``is_transparent`` as 8-bit RGBA, not premultiplied, shape (H, W, 4)."""
+    """Return a loaded image for which ``is_transparent`` as 8-bit RGBA, not premultiplied, shape (H, W, 4)."""
     return _in_bands(picture, lambda band: np.asarray(_straight(band)), 4)
 
 
 def is_transparent(picture: Image.Image) -> bool:
-    """Return whether a picture of 8-bit channels has alpha in any form, be it all opaque."""
+    """Return whether an image of 8-bit channels has alpha in any form, be it all opaque."""
     return picture.mode in _ALPHA or (picture.mode in _PLAIN and picture.has_transparency_data)
 
 
@@ -111,7 +111,7 @@ def _straight(band: Image.Image) -> Image.Image:
 
 
 def _composited(picture: Image.Image) -> Pixels:
-    """Return a picture with alpha on white, or on black by the rule of ``background``."""
+    """Return an image with alpha on white, or on black by the rule of ``background``."""
     on_white = _in_bands(picture, lambda band: _on(band, 255), 3)
     if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then so do the drawn pixels, which are fewer
         return on_white

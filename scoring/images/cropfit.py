@@ -1,4 +1,4 @@
-"""The part of a picture that agrees best with another picture, from their signatures alone."""
+"""The part of an image that agrees best with another image, from their signatures alone."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +11,7 @@ from torch import Tensor
 from scoring.images.crops import FRAMES, LOW, WEIGHT, axis_maps, check, coarse_fits, waves
 from scoring.images.signature import KEPT
 
-FINE = 12  # frequencies of each axis by which pictures are judged at last
+FINE = 12  # frequencies of each axis by which images are judged at last
 STEPS = 256  # places of an edge along a side
 MARGIN = 90  # of these, how far an edge may lie inside
 LEAST = 0.6  # of each side: smaller parts are not looked for
@@ -26,7 +26,7 @@ WHOLE = np.array([0, STEPS, 0, STEPS])
 
 @dataclass(frozen=True)
 class Refined:
-    """How well a part of one picture agrees with another picture.
+    """How well a part of one image agrees with another image.
 
     Attributes:
         cosine: of the frequencies that the part holds, 12 of a whole axis and fewer of less; shape (P,), float64, -1
@@ -41,9 +41,9 @@ class Refined:
 def refine(
     whole: NDArray[np.int8], part: NDArray[np.int8], start: NDArray[np.int64] | None = None, *, worth: float = -1.0
 ) -> Refined:
-    """Return the part of each whole picture that agrees best with the other picture, and how well.
+    """Return the part of each whole image that agrees best with the other image, and how well.
 
-    Gauss-Newton from a frame of the grid: the other picture, told as a sum of what the frame shows and of what moving
+    Gauss-Newton from a frame of the grid: the other image, reported as a sum of what the frame shows and of what moving
     each of its four edges would add, says where the edges belong. First by the lowest 8 x 8 frequencies, then by 12
     for a whole axis and fewer for less, for a part of 80 % shows no more than 80 % of the waves; the best of the
     frames seen counts.
@@ -71,11 +71,11 @@ def refine(
 
 
 def as_they_are(pictures: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return the cosine of each pair of whole pictures by the frequencies that ``refine`` judges by; 0 with zeros.
+    """Return the cosine of each pair of whole images by the frequencies that ``refine`` judges by; 0 with zeros.
 
     Args:
         pictures: signatures, int8, shape (P, 255).
-        others: likewise, shape (P, 255).
+        others: the same, shape (P, 255).
     """
     (a, length), (b, other) = _judged(pictures), _judged(others)
     return np.einsum("pd,pd->p", a, b).astype(np.float64) / (length * other)
@@ -155,7 +155,7 @@ def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> t
 
 
 def _held(at: NDArray[np.int64], kept: int) -> Tensor:
-    """Which frequencies of a part the whole picture holds, (P, kept, kept): it has only so many waves on a side."""
+    """Which frequencies of a part the whole image holds, (P, kept, kept): it has only so many waves on a side."""
     sides = torch.from_numpy((at[:, 1::2] - at[:, 0::2]) * FINE)  # (P, 2)
     low = torch.arange(kept) * STEPS < sides[..., None]  # (P, 2, kept)
     return low[:, 0, :, None] & low[:, 1, None, :]
@@ -179,7 +179,7 @@ def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
 
 
 def _inside(edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return edges inside the picture and not further in than ``MARGIN``, and no part shorter than ``LEAST``."""
+    """Return edges inside the image and not further in than ``MARGIN``, and no part shorter than ``LEAST``."""
     first = np.clip(edges[:, 0::2], 0, MARGIN / STEPS)
     last = np.clip(edges[:, 1::2], 1 - MARGIN / STEPS, 1)
     short = np.maximum(LEAST - (last - first), 0)

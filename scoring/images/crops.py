@@ -1,4 +1,4 @@
-"""Is one picture a part of another? Coarsely: many frames of the whole, by its signature, beside the part."""
+"""Is one image a part of another? Coarsely: many frames of the whole, by its signature, next to the part."""
 
 from functools import cache
 
@@ -104,7 +104,7 @@ def _grid() -> Tensor:
 
 @cache
 def _taken() -> Tensor:
-    """Where the numbers of the frames lie in the product of all intervals, (F x 63,)."""
+    """Where the numbers of the frames are in the product of all intervals, (F x 63,)."""
     n = len(INTERVALS)
     u, v = np.divmod(np.arange(LOW * LOW)[1:], LOW)
     at = ((_FRAME[:, :1] * LOW + u) * n + _FRAME[:, 1:]) * LOW + v
@@ -112,7 +112,7 @@ def _taken() -> Tensor:
 
 
 def framed(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return what ``coarse`` would give of each part of each picture.
+    """Return what ``coarse`` would give of each part of each image.
 
     Args:
         signatures: int8, shape (N, 255); a few thousand at most, for the result has 19 kB a row.
@@ -137,7 +137,7 @@ def coarse_fits(
         wholes: signatures, int8, shape (W, 255).
         whole: which of them each pair is of, shape (P,).
         parts: signatures, int8, shape (V, 255).
-        part: likewise, shape (P,).
+        part: the same, shape (P,).
 
     Returns:
         cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.

@@ -29,7 +29,7 @@ from scoring.images.signature import signature
 from scoring.images.sniff import sniff
 
 __all__ = ["DEFAULT_MAX_PIXELS", "DEFAULT_SECONDS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
-KIND = "background and picture by contrast"  # of the rules that pixels follow; another kind gives other pixels
+KIND = "background and image by contrast"  # of the rules that pixels follow; another kind gives other pixels
 
 
 def decode(
@@ -46,20 +46,20 @@ def decode(
 ) -> DecodedImage:
     """Decode, orient, resize and crop one image; any bytes give an outcome, none an exception.
 
-    May be called from many threads at once. Pictures over 4 megapixels share a budget of 100 megapixels in flight.
-    What is no plainly built JPEG, PNG or WebP is read in a process of its own, so that it can crash, hang or grow
+    May be called from many threads at once. Images over 4 megapixels share a budget of 100 megapixels in flight.
+    What is no plainly built JPEG, PNG or WebP is read in its own process, so that it can crash, hang or grow
     without harm.
 
     Args:
         data: the encoded image.
         preprocessing: size, resize and interpolation; mean and std are left to the device.
-        max_pixels: a picture of more (width x height, from its header) is ``too_large`` and not decoded.
+        max_pixels: an image of more (width x height, from its header) is ``too_large`` and not decoded.
         allow_truncated: a JPEG, PNG, GIF or BMP that ends early is ``ok`` with a warning; what is missing is empty.
         sha256: of the bytes, where the caller knows it already.
         with_quality: measure ``quality`` too.
         seconds: of processor time that such a process may take for it; more is a ``timeout``.
         supervised: read this one in such a process, however it is built; the outcome is the same.
-        white: the value that is white in a picture of 16 bits a channel, 255 to 65535; larger ones are white too.
+        white: the value that is white in an image of 16 bits a channel, 255 to 65535; larger ones are white too.
 
     Returns:
         the outcome; ``pixels`` has shape (size, size, 3).
@@ -98,13 +98,13 @@ def decode_rgb(
     seconds: float = DEFAULT_SECONDS,
     white: int = WHITE,
 ) -> Pixels:
-    """Return the whole picture as 8-bit RGB, oriented, at full size or with its short side resized.
+    """Return the whole image as 8-bit RGB, oriented, at full size or with its short side resized.
 
     The same road as ``decode``, for callers that crop for themselves.
 
     Args:
         data: the encoded image.
-        short_side: in pixels, at least 1; None keeps the full size. With it, a picture more than 8 times as long as
+        short_side: in pixels, at least 1; None keeps the full size. With it, an image more than 8 times as long as
             wide is cut to its middle.
         interpolation: ``bicubic`` or ``bilinear``, antialiased.
         max_pixels: as in ``decode``.
@@ -173,7 +173,7 @@ def _small_picture(raster: Raster) -> Pixels:
 
 
 def _measures(raster: Raster, resized: Pixels, small: Pixels, preprocessing: Preprocessing, header: Header) -> Quality:
-    """Measure a picture; where the model's own resize is the one that quality is defined by, it is not made twice."""
+    """Measure an image; where the model's own resize is the one that quality is defined by, it is not made twice."""
     is_reduced = (
         (preprocessing.resize, preprocessing.interpolation) == (QUALITY_SIDE, "bicubic")
         and min(raster.width, raster.height) >= QUALITY_SIDE
@@ -193,7 +193,7 @@ def outcome_of(
     quality: Quality | None = None,
     warning: str | None = None,
 ) -> DecodedImage:
-    """Return the record of an image, with what follows from its picture of 32 x 32.
+    """Return the record of an image, with what follows from its image of 32 x 32.
 
     Args:
         data: the encoded image.
@@ -202,14 +202,14 @@ def outcome_of(
         sha256: of the bytes.
         failure: why there are no pixels.
         pixels: for the model, shape (size, size, 3).
-        small: the whole picture, oriented, shape (32, 32, 3).
-        quality: measures, where they were asked for.
+        small: the whole image, oriented, shape (32, 32, 3).
+        quality: measures, where they were requested.
         warning: of an image that is ``ok``.
     """
     width, height = (failure.width, failure.height) if failure else (None, None)
     if header is not None:
         width, height = displayed_size(header.width, header.height, header.orientation)
-    if max(width or 0, height or 0) >= 2**31:  # no such picture can exist: the header lies
+    if max(width or 0, height or 0) >= 2**31:  # no such image can exist: the header lies
         width = height = None
     error = str(failure) if failure else one_line(warning) if warning else None
     return DecodedImage(

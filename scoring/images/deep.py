@@ -61,12 +61,12 @@ def _table(white: int) -> NDArray[np.uint8]:
 
 
 def is_deep_grey(picture: Image.Image) -> bool:
-    """Return whether Pillow keeps all bits of a picture's grey."""
+    """Return whether Pillow keeps all bits of an image's grey."""
     return picture.mode.startswith("I;16")
 
 
 def highest_grey(picture: Image.Image) -> int:
-    """Return the largest value of a loaded picture of deep grey."""
+    """Return the largest value of a loaded image of deep grey."""
     return int(np.asarray(picture).max())
 
 
@@ -77,7 +77,7 @@ def highest_colour(picture: Image.Image) -> int:
 
 
 def low_bytes(picture: ImageFile.ImageFile) -> None:
-    """Let a picture of 16-bit colour that is not loaded yet give the low byte of each channel, not the high one.
+    """Let an image of 16-bit colour that is not loaded yet give the low byte of each channel, not the high one.
 
     A reader of the other byte order takes the other byte of each pair. Grey with alpha, for which there is no such
     reader, is read as four channels: high and low byte of grey, then of alpha.
@@ -100,20 +100,20 @@ def low_bytes(picture: ImageFile.ImageFile) -> None:
 
 
 def is_grey_with_alpha(picture: ImageFile.ImageFile) -> bool:
-    """Return whether a picture that is not loaded yet is 16-bit grey with alpha."""
+    """Return whether an image that is not loaded yet is 16-bit grey with alpha."""
     return any(tile.args == _GREY_ALPHA for tile in picture.tile)
 
 
 def scaled_colour(
     high: Image.Image, low: Image.Image, white: int, *, grey_alpha: bool = False
 ) -> tuple[Image.Image, int]:
-    """Return 16-bit colour as a picture of 8 bits whose white is ``white``, and its largest value; alpha is kept.
+    """Return 16-bit colour as an image of 8 bits whose white is ``white``, and its largest value; alpha is kept.
 
     Args:
         high: loaded, the high byte of each channel.
         low: loaded, what ``low_bytes`` gives.
         white: the value that becomes 255.
-        grey_alpha: the picture is grey with alpha, and ``low`` holds both bytes of both.
+        grey_alpha: the image is grey with alpha, and ``low`` holds both bytes of both.
     """
     channels = np.empty((high.height, high.width, len(high.getbands())), np.uint8)
     alpha = high.getbands().index("A") if "A" in high.getbands() else None

@@ -1,6 +1,6 @@
-"""JPEGs decoded and reduced on a device: what the CPU checks first, and the same picture for the model from there.
+"""JPEGs decoded and reduced on a device: what the CPU checks first, and the same image for the model from there.
 
-nvJPEG, which decodes on a GPU, is made for speed: nothing says that it notices a picture that ends early or whose codes
+nvJPEG, which decodes on a GPU, is made for speed: nothing says that it notices an image that ends early or whose codes
 make no sense. So libjpeg-turbo reads all codes first, and what it objects to never gets here.
 """
 
@@ -25,8 +25,8 @@ from scoring.images.quiet import quiet
 from scoring.images.raster import Bounds, Header, OpenedHere
 from scoring.images.sniff import sniff
 
-MOST_PIXELS = 32_000_000  # of one picture on a device, where it takes 12 more bytes a pixel while it is reduced
-CLOSE = 3.0  # grey levels, mean of absolute differences, by which decoders may differ on the pictures of the trial
+MOST_PIXELS = 32_000_000  # of one image on a device, where it takes 12 more bytes a pixel while it is reduced
+CLOSE = 3.0  # grey levels, mean of absolute differences, by which decoders may differ on the images of the trial
 _COLOURS = ("YCbCr", "Gray")
 _SUBSAMPLINGS = ("444", "422", "420", "440", "411", "Gray")
 
@@ -37,7 +37,7 @@ class SoundJpeg:
 
     Attributes:
         data: its bytes.
-        header: what stands before the picture.
+        header: what is before the image.
     """
 
     data: bytes
@@ -46,11 +46,11 @@ class SoundJpeg:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What the device makes of a picture, oriented.
+    """What the device makes of an image, oriented.
 
     Attributes:
         pixels: for the model, uint8 RGB, shape (size, size, 3).
-        small: the whole picture, for the hash and the signature, uint8 RGB, shape (32, 32, 3).
+        small: the whole image, for the hash and the signature, uint8 RGB, shape (32, 32, 3).
     """
 
     pixels: Pixels
@@ -66,8 +66,8 @@ def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = 
 
     Args:
         data: the encoded image.
-        resize: length of the short side that the model's picture is cut from, in pixels.
-        max_pixels: a picture of more is left to ``decode``, which refuses it.
+        resize: length of the short side that the model's image is cut from, in pixels.
+        max_pixels: an image of more is left to ``decode``, which refuses it.
         is_checked: ``decode`` gave it as ``ok`` without a warning, so that its codes need not be read again.
     """
     jpeg = read_jpeg_header(data) if sniff(data) == "jpeg" else None
@@ -91,7 +91,7 @@ def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = 
 
 
 class DeviceJpegs:
-    """Decodes JPEGs on a device and reduces them there; each picture for itself, so a batch decides no pixel.
+    """Decodes JPEGs on a device and reduces them there; each image for itself, so a batch decides no pixel.
 
     Args:
         device: a GPU; on the CPU the same calls run, more slowly than ``decode``.
@@ -107,7 +107,7 @@ class DeviceJpegs:
 
     @torch.inference_mode()
     def decode(self, jpegs: Sequence[SoundJpeg]) -> list[Reduced]:
-        """Return what the model sees, and the small picture, of one or more JPEGs.
+        """Return what the model sees, and the small image, of one or more JPEGs.
 
         Raises:
             RuntimeError: the device's decoder fails at one of them, or memory runs out; there is nothing of any then.
@@ -129,7 +129,7 @@ class DeviceJpegs:
         return pictures
 
     def _reduced(self, picture: Tensor, orientation: int) -> tuple[Tensor, Tensor]:
-        """Return the square that the model sees, (S, S, 3), and the small picture, (32, 32, 3)."""
+        """Return the square that the model sees, (S, S, 3), and the small image, (32, 32, 3)."""
         wanted = self._preprocessing
         height, width = picture.shape[1:]
         across, down = resized_size(width, height, wanted.resize)
@@ -140,7 +140,7 @@ class DeviceJpegs:
         return square, _oriented(_resized(levels, SIDE, SIDE, "bilinear"), orientation)
 
     def _try_out(self) -> None:
-        """Decode a picture in colour and one in grey, and compare both with what libjpeg-turbo makes of them."""
+        """Decode an image in colour and one in grey, and compare both with what libjpeg-turbo makes of them."""
         for colours, subsampling in (("RGB", "420"), ("GRAY", "Gray")):
             data = _ramps(colours, subsampling)
             try:
@@ -154,25 +154,25 @@ class DeviceJpegs:
             if got.shape != expected.shape or (apart := float(np.abs(got - expected).mean())) > CLOSE:
                 how = f"shape {got.shape}" if got.shape != expected.shape else f"{apart:.1f} levels apart"
                 raise InputError(
-                    f"the JPEG decoder on {self.device} gives another picture than libjpeg-turbo, {how}; "
+                    f"the JPEG decoder on {self.device} gives another image than libjpeg-turbo, {how}; "
                     "leave out --decode"
                 )
 
 
 def decoder_versions(device: torch.device) -> dict[str, str]:
-    """Return what decides the pixels that a GPU decodes, by the names a person would use."""
+    """Return what decides the pixels that a GPU decodes, by the names a reviewer would use."""
     versions = {"decoder": "gpu", "torchvision": version("torchvision"), "cuda": str(torch.version.cuda)}
     return {**versions, "gpu": torch.cuda.get_device_name(device)}
 
 
 def _resized(levels: Tensor, width: int, height: int, interpolation: str) -> Tensor:
-    """Return the picture at another size, antialiased: (1, 3, H, W) to uint8, (height, width, 3)."""
+    """Return the image at another size, antialiased: (1, 3, H, W) to uint8, (height, width, 3)."""
     resized = interpolate(levels, size=(height, width), mode=interpolation, antialias=True)
     return resized[0].round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0)
 
 
 def _oriented(picture: Tensor, orientation: int) -> Tensor:
-    """Return a picture of shape (H, W, 3) as ``orient`` would."""
+    """Return an image of shape (H, W, 3) as ``orient`` would."""
     if orientation in (5, 6, 7, 8):
         picture = picture.transpose(0, 1)
     flipped = [axis for axis, those in ((1, (2, 3, 6, 7)), (0, (3, 4, 7, 8))) if orientation in those]

@@ -1,4 +1,4 @@
-"""What a picture holds, without loss, as a digest: the same for a PNG, a BMP and a lossless WebP of one picture.
+"""What an image holds, without loss, as a digest: the same for a PNG, a BMP and a lossless WebP of one image.
 
 | what | what is hashed |
 | --- | --- |
@@ -9,7 +9,7 @@
 | 16-bit colour in PNG and TIFF | Pillow reads the high bytes only, so it agrees with nothing but the same bytes |
 | AVIF and HEIC of more than 8 bits | the 8 bits that their readers give |
 | float grey | the float32 values, which agree with no other type |
-| animation, pages | the first picture and the bytes of the file: agrees with nothing but the same bytes |
+| animation, pages | the first image and the bytes of the file: agrees with nothing but the same bytes |
 | EXIF orientation | applied |
 | ICC profiles, other metadata | ignored |
 """
@@ -38,7 +38,7 @@ def digest_by_pillow(picture: ImageFile.ImageFile, data: bytes, name: str, *, is
         picture: opened, not loaded.
         data: the encoded image.
         name: its format.
-        is_alone: it is the only picture of the file; the others may differ where the first are equal.
+        is_alone: it is the only image of the file; the others may differ where the first are equal.
     """
     orientation, _ = orientation_of(picture, data, name)
     white, is_inverted = grey_scale(picture, name)
@@ -54,7 +54,7 @@ def digest_by_pillow(picture: ImageFile.ImageFile, data: bytes, name: str, *, is
 
 
 def digest(kind: str, pixels: Channels) -> str:
-    """Hash a picture of shape (H, W, channels) band by band, so that no copy of a turned one is needed."""
+    """Hash an image of shape (H, W, channels) band by band, so that no copy of a turned one is needed."""
     height, width = pixels.shape[:2]
     whole = hashlib.sha256(f"{kind} {width} {height}\n".encode())
     rows = max(1, _BAND // width)
@@ -64,7 +64,7 @@ def digest(kind: str, pixels: Channels) -> str:
 
 
 def _exact(picture: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
-    """Return what a loaded picture holds without loss, and its kind; shape (H, W, channels), little-endian."""
+    """Return what a loaded image holds without loss, and its kind; shape (H, W, channels), little-endian."""
     if picture.mode.startswith("I;16"):
         return _deep_grey(picture, white, is_inverted)
     if picture.mode == "F":

@@ -1,4 +1,4 @@
-"""How many pictures a GIF or TIFF holds, counted in a bounded number of steps.
+"""How many images a GIF or TIFF holds, counted in a bounded number of steps.
 
 Pillow counts by walking the whole file with no bound, so a small hostile file can keep it busy for minutes.
 """
@@ -9,7 +9,7 @@ MOST_STEPS = 200_000  # blocks of a GIF, directories of a TIFF; beyond it the co
 
 
 def count_gif(data: bytes) -> int | None:
-    """Return the number of pictures in a GIF (at least 1), or None where it has more blocks than we walk.
+    """Return the number of images in a GIF (at least 1), or None where it has more blocks than we walk.
 
     Source: GIF89a specification, sections 18 to 27.
     """

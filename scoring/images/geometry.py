@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]  # (H, W, 3) RGB
 
-MAX_ASPECT = 8  # a picture longer than this times its short side is cut to its middle before it is resized
+MAX_ASPECT = 8  # an image longer than this times its short side is cut to its middle before it is resized
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,11 @@ class Raster:
     """Decoded pixels before resize and orientation.
 
     Attributes:
-        pixels: uint8 RGB, (H, W, 3); smaller than ``height`` x ``width`` where the decoder shrank the picture.
-        width: of the picture as stored, at full size.
-        height: likewise.
+        pixels: uint8 RGB, (H, W, 3); smaller than ``height`` x ``width`` where the decoder shrank the image.
+        width: of the image as stored, at full size.
+        height: the same.
         orientation: EXIF orientation still to be applied, 1 to 8.
-        highest: of a picture of 16 bits a channel, its largest value, or a bound on it; else None.
+        highest: of an image of 16 bits a channel, its largest value, or a bound on it; else None.
     """
 
     pixels: Pixels
@@ -45,7 +45,7 @@ def dct_scale(width: int, height: int, short_side: int) -> int:
 
     The largest that divides both sides (else the last column would hold what the encoder padded with) and leaves
     enough pixels for the resize that follows to agree with a full decode to 50 dB: 4 times the target, or 3.3 times
-    for scales up to 4 of a picture of 2000 pixels or more, where a pixel holds less detail. Not shrunk are pictures
+    for scales up to 4 of an image of 2000 pixels or more, where a pixel holds less detail. Not shrunk are images
     below 512 pixels (little to gain, and their hard edges miss the 50 dB), and those whose middle is cut out first.
 
     >>> dct_scale(4000, 3000, 224), dct_scale(500, 375, 224), dct_scale(640, 480, 64)
@@ -62,7 +62,7 @@ def dct_scale(width: int, height: int, short_side: int) -> int:
 
 
 def cut_middle(raster: Raster) -> Raster:
-    """Return the middle of a picture that is more than 8 times as long as wide; any other as it is.
+    """Return the middle of an image that is more than 8 times as long as wide; any other as it is.
 
     The square that is cut later keeps its content up to a fraction of a pixel, and the resized long side is at most
     8 times the short one, whatever the file says.
@@ -78,14 +78,14 @@ def cut_middle(raster: Raster) -> Raster:
 
 
 def resize(pixels: Pixels, width: int, height: int, interpolation: str) -> Pixels:
-    """Return the picture at ``width`` x ``height`` pixels, antialiased.
+    """Return the image at ``width`` x ``height`` pixels, antialiased.
 
     torch's filter for uint8 in channels-last order is Pillow's, vectorised: the same pixels to within 1, about four
     times as fast, and on one thread whatever ``torch.get_num_threads`` says.
     """
     if pixels.shape[:2] == (height, width):
         return pixels
-    import torch  # not at the top: a decoder's own process reads pictures, and never resizes one
+    import torch  # not at the top: a decoder's own process reads images, and never resizes one
     from torch.nn.functional import interpolate
 
     batch = torch.from_numpy(np.ascontiguousarray(pixels))[None].permute(0, 3, 1, 2)  # (1, 3, H, W), channels last
@@ -95,7 +95,7 @@ def resize(pixels: Pixels, width: int, height: int, interpolation: str) -> Pixel
 
 
 def orient(pixels: Pixels, orientation: int) -> Pixels:
-    """Return the picture as EXIF orientation 1 to 8 says it is displayed (a view; the EXIF standard's table)."""
+    """Return the image as EXIF orientation 1 to 8 says it is displayed (a view; the EXIF standard's table)."""
     if orientation in (5, 6, 7, 8):
         pixels = pixels.transpose(1, 0, 2)
     if orientation in (2, 3, 6, 7):

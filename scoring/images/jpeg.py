@@ -8,7 +8,7 @@ import simplejpeg
 from scoring.images.geometry import Raster, dct_scale
 from scoring.images.outcome import DecodeError
 
-MOST_SEGMENTS = 4096  # before the picture begins
+MOST_SEGMENTS = 4096  # before the image begins
 MOST_SCAN_PIXELS = 2_000_000_000  # scans x pixels; an ordinary progressive file has about 10 scans
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 # Quantisation of luminance at quality 50 (ITU-R T.81, annex K, table K.1), in any order: only its sum is compared.
@@ -28,16 +28,16 @@ _SCALED_COLOURS = ("YCbCr", "RGB", "Gray")  # the rest, CMYK and YCCK, is Pillow
 
 @dataclass(frozen=True)
 class JpegHeader:
-    """What stands before the first scan.
+    """What is before the first scan.
 
     Attributes:
         width: in pixels, as stored.
-        height: likewise.
-        is_progressive: several scans refine one picture.
-        has_metadata: there is EXIF, XMP or a list of further pictures, so orientation and frames need reading.
+        height: the same.
+        is_progressive: several scans refine one image.
+        has_metadata: there is EXIF, XMP or a list of further images, so orientation and frames need reading.
         quality: libjpeg's setting, 1 to 100, whose luminance table is nearest to the file's; None without a table.
         is_plain: one frame of 8 bits, 1 or 3 colours and the usual coding, in segments without a gap, and an end to
-            the picture: what cameras and programs write.
+            the image: what cameras and programs write.
     """
 
     width: int
@@ -117,7 +117,7 @@ def quality_setting(segment: bytes) -> int | None:
 
 @cache
 def _sums() -> list[int]:
-    """Return the sum of libjpeg's luminance table at each quality; 0 stands for none.
+    """Return the sum of libjpeg's luminance table at each quality; 0 represents none.
 
     Source: libjpeg's jcparam.c, `jpeg_quality_scaling` and `jpeg_add_quant_table` with 8-bit tables forced.
     """
@@ -126,7 +126,7 @@ def _sums() -> list[int]:
 
 
 def check_scans(data: bytes, width: int, height: int) -> None:
-    """Refuse a JPEG whose scans, each a pass over the whole picture, would take minutes.
+    """Refuse a JPEG whose scans, each a pass over the whole image, would take minutes.
 
     Raises:
         DecodeError: scans x pixels is above 2e9 (``too_large``).
@@ -142,15 +142,15 @@ def decode_strictly(data: bytes, short_side: int | None, max_pixels: int) -> Ras
 
     Args:
         data: a JPEG.
-        short_side: the target; the picture is shrunk as far as ``dct_scale`` allows. None decodes at full size.
+        short_side: the target; the image is shrunk as far as ``dct_scale`` allows. None decodes at full size.
         max_pixels: bound on width x height in libjpeg-turbo's own reading of the header.
 
     Returns:
-        the picture as stored, orientation 1.
+        the image as stored, orientation 1.
 
     Raises:
         ValueError: libjpeg-turbo reports anything, or the colours are not its business; Pillow may still accept it.
-        MemoryError: likewise, from a header that asks for too much.
+        MemoryError: the same, from a header that asks for too much.
         DecodeError: more than ``max_pixels`` (``too_large``).
     """
     height, width, colours, _ = simplejpeg.decode_jpeg_header(data)

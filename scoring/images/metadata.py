@@ -1,4 +1,4 @@
-"""What stands in a file beside its pixels, taken out of it: damage there must not cost a sound picture."""
+"""What is in a file next to its pixels, taken out of it: damage there must not cost a sound image."""
 
 import re
 import struct

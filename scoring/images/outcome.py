@@ -18,7 +18,7 @@ STATUSES: dict[str, str] = {
     "empty": "zero bytes",
     "not_an_image": "the bytes do not begin like any image format known here",
     "unsupported": "an image, of a format or kind that is not decoded here",
-    "truncated": "the bytes end before the picture does",
+    "truncated": "the bytes end before the image does",
     "corrupt": "the bytes contradict themselves",
     "too_large": "more pixels, scans or memory than is allowed",
     "timeout": "decoding it took longer than is allowed",
@@ -34,8 +34,8 @@ class DecodeError(InputError):
     Attributes:
         status: a key of ``STATUSES``, never ``ok``.
         width: in pixels as displayed, or None where the header could not be read.
-        height: likewise.
-        n_frames: pictures in the file, or None where they were not counted.
+        height: the same.
+        n_frames: images in the file, or None where they were not counted.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -55,18 +55,18 @@ class DecodedImage:
     Attributes:
         pixels: uint8 RGB, shape (size, size, 3), contiguous and writable; None unless ``status`` is ``ok``.
         width: in pixels as displayed (EXIF orientation applied); given on a failure too, where the header was read.
-        height: likewise.
+        height: the same.
         n_bytes: length of the encoded bytes.
         format: found in the bytes: jpeg png webp gif tiff bmp avif heif; of a refused format its name; None if none.
         sha256: hex digest of the encoded bytes.
-        phash: 64-bit perceptual hash of the whole picture, unsigned; None unless ``status`` is ``ok``.
-        signature: of the whole picture, int8, shape (255,): see ``signature.py``; zeros for a picture without
+        phash: 64-bit perceptual hash of the whole image, unsigned; None unless ``status`` is ``ok``.
+        signature: of the whole image, int8, shape (255,): see ``signature.py``; zeros for an image without
             structure; None unless ``status`` is ``ok``.
-        quality: measures of the whole picture; None unless ``status`` is ``ok`` and they were asked for.
-        n_frames: pictures in the file, of which one is decoded; None where they were not counted.
+        quality: measures of the whole image; None unless ``status`` is ``ok`` and they were requested.
+        n_frames: images in the file, of which one is decoded; None where they were not counted.
         status: a key of ``STATUSES``.
         error: one sentence on a failure; on an ``ok`` image a warning or None.
-        highest: of a picture of 16 bits a channel, its largest value, or a bound on it; else None.
+        highest: of an image of 16 bits a channel, its largest value, or a bound on it; else None.
     """
 
     pixels: NDArray[np.uint8] | None

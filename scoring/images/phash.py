@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-SIDE = 32  # pixels of the grey picture that is hashed
+SIDE = 32  # pixels of the grey image that is hashed
 _KEPT = 8  # frequencies kept along each axis
 LUMA = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 
@@ -19,12 +19,12 @@ _DCT = _dct_matrix(SIDE, _KEPT)  # (8, 32)
 
 
 def perceptual_hash(picture: NDArray[np.uint8]) -> int:
-    """Return the 64-bit DCT hash of a 32 x 32 picture; pictures that look alike differ in few bits.
+    """Return the 64-bit DCT hash of a 32 x 32 image; images that look alike differ in few bits.
 
-    The grey picture (0.299 R + 0.587 G + 0.114 B) goes through the unnormalised two-dimensional DCT-II; of its
+    The grey image (0.299 R + 0.587 G + 0.114 B) goes through the unnormalised two-dimensional DCT-II; of its
     64 lowest frequencies, DC among them, each gives one bit: 1 where the coefficient is above their median. Rows of
     the block follow one another, the lowest frequency is the most significant bit. Coefficients are rounded to 0.001
-    first, so that rounding noise of another machine decides nothing and a picture of one colour hashes to 2**63.
+    first, so that rounding noise of another machine decides nothing and an image of one colour hashes to 2**63.
 
     Args:
         picture: uint8 RGB, shape (32, 32, 3).
@@ -39,7 +39,7 @@ def perceptual_hash(picture: NDArray[np.uint8]) -> int:
     '0x8000000000000000'
     """
     if picture.shape != (SIDE, SIDE, 3):
-        raise ValueError(f"picture must have shape (32, 32, 3), got {picture.shape}")
+        raise ValueError(f"image must have shape (32, 32, 3), got {picture.shape}")
     low = np.round(_DCT @ luma(picture) @ _DCT.T, 3).ravel()  # (64,)
     in_order = np.sort(low)
     bits = low > (in_order[31] + in_order[32]) / 2  # the median, without what np.median checks
@@ -47,13 +47,13 @@ def perceptual_hash(picture: NDArray[np.uint8]) -> int:
 
 
 def luma(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Return the grey of an RGB picture of shape (H, W, 3): 0.299 R + 0.587 G + 0.114 B, shape (H, W)."""
+    """Return the grey of an RGB image of shape (H, W, 3): 0.299 R + 0.587 G + 0.114 B, shape (H, W)."""
     flat: NDArray[np.float64] = picture.reshape(-1, 3).astype(np.float64) @ _LUMA
     return flat.reshape(picture.shape[:2])
 
 
 def hamming(a: int, b: int) -> int:
-    """Return in how many of their bits two hashes differ: 0 for equal, about 32 for unrelated pictures.
+    """Return in how many of their bits two hashes differ: 0 for equal, about 32 for unrelated images.
 
     >>> hamming(0b1100, 0b1010)
     2

@@ -60,7 +60,7 @@ _UNSUPPORTED = ("unknown pixel mode", "unsupported", "not supported", "not imple
 
 
 def check_size(width: int, height: int, max_pixels: int) -> None:
-    """Refuse a picture by its header, before anything is allocated for it.
+    """Refuse an image by its header, before anything is allocated for it.
 
     Raises:
         DecodeError: zero pixels (``corrupt``), or more than ``max_pixels`` or a side over 65,535 (``too_large``);
@@ -114,7 +114,7 @@ def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> tupl
     if name in ("tiff", "heif"):
         return 1, None
     if name == "png" and picture.tile and "exif" not in picture.info:
-        return 1, None  # Pillow would decode the whole picture to find out
+        return 1, None  # Pillow would decode the whole image to find out
     try:
         with named_failures(data, name):
             value = picture.getexif().get(ExifTags.Base.Orientation)
@@ -124,7 +124,7 @@ def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> tupl
 
 
 def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | None:
-    """Return how many pictures the file holds, or None where counting them is not cheap."""
+    """Return how many images the file holds, or None where counting them is not cheap."""
     if name == "gif":
         return count_gif(data)
     if name == "tiff":
@@ -134,12 +134,12 @@ def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | 
 
 @dataclass(frozen=True)
 class ReadPicture:
-    """A picture that was decoded to RGB.
+    """An image that was decoded to RGB.
 
     Attributes:
         pixels: uint8 RGB, shape (H, W, 3), as stored.
         warning: what was wrong with it, or None.
-        highest: of a picture of 16 bits a channel, its largest value, or a bound on it; else None.
+        highest: of an image of 16 bits a channel, its largest value, or a bound on it; else None.
     """
 
     pixels: Pixels
@@ -150,7 +150,7 @@ class ReadPicture:
 def read_pixels(
     picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int = WHITE
 ) -> ReadPicture:
-    """Decode the picture at which an opened file stands.
+    """Decode the image at which an opened file stands.
 
     Args:
         picture: opened, not loaded.
@@ -160,7 +160,7 @@ def read_pixels(
         white: the value of 16 bits that is white.
 
     Raises:
-        DecodeError: as ``load``; also for a picture that cannot be had as RGB.
+        DecodeError: as ``load``; also for an image that cannot be had as RGB.
     """
     bits = bits_of(picture, data, name)
     if bits == 16 and white != WHITE and not is_deep_grey(picture) and picture.mode in _COLOURS:
@@ -204,21 +204,21 @@ def read_shown(
     allow_truncated: bool,
     white: int = WHITE,
 ) -> ReadPicture:
-    """Decode the picture that stands for an opened file: the first, or where that is flat, the one of most contrast.
+    """Decode the image that represents an opened file: the first, or where that is flat, the one of most contrast.
 
-    Of the first 64 pictures of that size, as far as they have 64 million pixels together.
+    Of the first 64 images of that size, as far as they have 64 million pixels together.
 
     Args:
         picture: opened, not loaded.
         data: the encoded image.
         name: its format.
-        n_frames: pictures in the file; None where they are many.
+        n_frames: images in the file; None where they are many.
         max_pixels: bound on the tiles of a TIFF's page.
         allow_truncated: as in ``load``.
         white: the value of 16 bits that is white.
 
     Raises:
-        DecodeError: as ``read_pixels``, of the first picture; one that cannot be decoded ends the look at the rest.
+        DecodeError: as ``read_pixels``, of the first image; one that cannot be decoded ends the look at the rest.
     """
     size = picture.size
     first = read_pixels(picture, data, name, allow_truncated=allow_truncated, white=white)
@@ -240,13 +240,11 @@ def read_shown(
     if not number:
         return first
     count = "many" if n_frames is None else f"{n_frames:,}"
-    return replace(
-        best, warning=first.warning or f"the first of {count} pictures is flat: picture {number + 1} is shown"
-    )
+    return replace(best, warning=first.warning or f"the first of {count} images is flat: image {number + 1} is shown")
 
 
 def load(picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool) -> str | None:
-    """Decode the picture at which an opened file stands, in its own mode; return a warning or None.
+    """Decode the image at which an opened file stands, in its own mode; return a warning or None.
 
     Raises:
         DecodeError: it cannot be decoded, or is truncated and that is not allowed.
@@ -266,7 +264,7 @@ def load(picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncate
             picture.tile = []
             picture.load()
     if picture.size[0] * picture.size[1] > size[0] * size[1]:
-        raise DecodeError("corrupt", f"the header says {size}, the picture is {picture.size}")
+        raise DecodeError("corrupt", f"the header says {size}, the image is {picture.size}")
     return warning
 
 

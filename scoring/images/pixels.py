@@ -1,4 +1,4 @@
-"""A digest of what an image decodes to; what is hashed of which kind of picture stands in ``exact.py``."""
+"""A digest of what an image decodes to; what is hashed of which kind of image is in ``exact.py``."""
 
 from scoring.images.budget import BUDGET
 from scoring.images.exact import digest
@@ -8,7 +8,7 @@ from scoring.images.reading import opened
 
 
 def pixel_digest(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS, seconds: float = DEFAULT_SECONDS) -> str:
-    r"""Return the SHA-256 of an image's pixels at full size: equal where two files decode to the same picture.
+    r"""Return the SHA-256 of an image's pixels at full size: equal where two files decode to the same image.
 
     The hash is of the line ``"RGB <width> <height>\n"`` and of the rows, as displayed, 3 bytes a pixel; see the
     table at the top of ``exact.py`` for all that is not 8-bit RGB. May be called from many threads at once, and shares
@@ -16,7 +16,7 @@ def pixel_digest(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS, seconds: 
 
     Args:
         data: the encoded image.
-        max_pixels: a picture of more (width x height, from its header) is refused before it is decoded.
+        max_pixels: an image of more (width x height, from its header) is refused before it is decoded.
         seconds: as in ``decode``.
 
     Returns:

@@ -43,7 +43,7 @@ class Preprocessing:
         if self.size > self.resize:
             raise InputError(
                 f"preprocessing: expected size <= resize, got size {self.size} and resize {self.resize}; "
-                "a square cannot be cut from a smaller picture, so raise resize"
+                "a square cannot be cut from a smaller image, so raise resize"
             )
         if self.interpolation not in INTERPOLATIONS:
             raise InputError(

@@ -1,14 +1,14 @@
-"""Picture quality: cheap statistics of the decoded pixels, each a plain number with a unit.
+"""Image quality: cheap statistics of the decoded pixels, each a plain number with a unit.
 
 | what is measured | of which pixels |
 | --- | --- |
-| brightness, shadow, highlight, contrast, entropy, sharpness, noise, border | the picture at a short side of 128 |
-| colourfulness | the 32 x 32 picture that the perceptual hash is made of |
-| blocking | the middle at full size, untouched by any resize; None where the decoder shrank the picture |
-| colours | the middle of the decoded picture, untouched by any resize |
+| brightness, shadow, highlight, contrast, entropy, sharpness, noise, border | the image at a short side of 128 |
+| colourfulness | the 32 x 32 image that the perceptual hash is made of |
+| blocking | the middle at full size, untouched by any resize; None where the decoder shrank the image |
+| colours | the middle of the decoded image, untouched by any resize |
 | jpeg | none: the quantisation table of the file |
 
-At a short side of 128 means: antialiased, bicubic; a smaller picture as it is; of one that is more than 8 times as
+At a short side of 128 means: antialiased, bicubic; a smaller image as it is; of one that is more than 8 times as
 long as wide, the middle. So the numbers compare across sizes, and say what is left for a model to see.
 """
 
@@ -25,20 +25,20 @@ KIND = f"{SIDE} px"  # measures of one kind can be compared with one another, an
 _BLOCK = 8  # pixels: the side of JPEG's blocks
 _CROP = 160  # pixels: the side of the middle in which blocking is measured
 _TILE = 8  # pixels: of the tiles in which noise is measured
-_LEAST_SIDE = 16  # pixels: a smaller picture has no sharpness and no noise
-_LEAST_DETAIL = 1.0  # grey levels squared: a picture with less at every scale is neither sharp nor blurred
+_LEAST_SIDE = 16  # pixels: a smaller image has no sharpness and no noise
+_LEAST_DETAIL = 1.0  # grey levels squared: an image with less at every scale is neither sharp nor blurred
 _ROUNDING = 20 / 12  # grey levels squared, of a Laplacian: what rounding to whole levels adds
 _FLAT = 6  # grey levels: the range within a bar of one colour
 _COVERED = 0.9  # share of the pixels that colours cover
 _EVERY = 4  # of so many columns one is looked at for where a bar ends, and of rows and columns for colours
-_STRAIGHT = 0.5  # share of a bar's inner edge along which the picture differs from it
+_STRAIGHT = 0.5  # share of a bar's inner edge along which the image differs from it
 
 Grey = NDArray[np.uint8] | NDArray[np.int16]  # (H, W)
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Measures of one picture; None where its pixels do not tell.
+    """Measures of one image; None where its pixels do not show.
 
     Attributes:
         brightness: mean grey, 0 (black) to 1 (white).
@@ -49,14 +49,14 @@ class Quality:
         sharpness: detail at the finest scale against that at twice or four times the scale, 0 to 2; blur lowers it,
             contrast does not matter. None where there is no detail, or a side is below 16 pixels.
         noise: standard deviation of the noise of colour in the smoothest quarter, grey levels; grain that is equal in
-            red and green does not count, for it cannot be told from texture. None below 16 pixels.
+            red and green does not count, for it cannot be separated from texture. None below 16 pixels.
         colourfulness: 0 for grey; about 15 slightly, 45 quite, 80 highly colourful.
         border: share of the area in plain bars or a frame with straight inner edges, 0 to 1.
         blocking: grey steps across the lines of JPEG's grid of 8 pixels against those between; about 1 without, 2 and
-            more where heavy compression shows. None where the decoder shrank the picture, or below 24 pixels.
+            more where heavy compression shows. None where the decoder shrank the image, or below 24 pixels.
         colours: the fewest colours that cover 90 % of some 1,600 pixels in the middle, 1 to 1,600; up to 256 where a
-            picture is grey or was reduced to a palette. None of a JPEG, which adds colours.
-        jpeg: setting of libjpeg's quality, 1 to 100, that the file's quantisation is nearest to; None if it is none.
+            image is grey or was reduced to a palette. None of a JPEG, which adds colours.
+        jpeg: setting of libjpeg's quality, 1 to 100, that the file's quantisation is nearest to; None if it is invalid.
     """
 
     brightness: float
@@ -77,10 +77,10 @@ MEASURES = tuple(field.name for field in fields(Quality))
 
 
 def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None, jpeg: int | None = None) -> Quality:
-    """Measure a picture.
+    """Measure an image.
 
     Args:
-        raster: the decoded picture.
+        raster: the decoded image.
         thumbnail: it at 32 x 32 pixels.
         reduced: what ``reduce`` gives, where it is there already.
         jpeg: as in ``Quality``.
@@ -106,7 +106,7 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
 
 
 def reduce(raster: Raster) -> Pixels:
-    """Return a picture at the size at which it is measured: a short side of 128 pixels, or less where it has less."""
+    """Return an image at the size at which it is measured: a short side of 128 pixels, or less where it has less."""
     middle = cut_middle(raster)
     side = min(SIDE, middle.width, middle.height)
     return resize(middle.pixels, *resized_size(middle.width, middle.height, side), "bicubic")
@@ -187,7 +187,7 @@ def noise(pixels: Pixels) -> float | None:
 
 
 def colourfulness(pixels: Pixels) -> float:
-    """Return how colourful a picture is.
+    """Return how colourful an image is.
 
     Source: Hasler and Suesstrunk 2003, "Measuring colourfulness in natural images", the third metric.
     """
@@ -198,9 +198,9 @@ def colourfulness(pixels: Pixels) -> float:
 
 
 def border(green: Grey) -> float:
-    """Return the share of the area that lies in plain bars at the sides, above and below, with straight edges.
+    """Return the share of the area that is in plain bars at the sides, above and below, with straight edges.
 
-    A bar is rows of one colour from the edge of the picture on; its inner edge is straight where the picture differs
+    A bar is rows of one colour from the edge of the image on; its inner edge is straight where the image differs
     from it along at least half of the edge. A thing before a plain wall leaves no straight edge.
     """
     height, width = green.shape
@@ -283,12 +283,12 @@ def _halved(green: Grey) -> Grey:
 
 
 def _bar(green: Grey) -> int:
-    """Return how many rows from the first on are of one colour, if the picture behind begins at a straight edge."""
+    """Return how many rows from the first on are of one colour, if the image behind begins at a straight edge."""
     if not green.size:
         return 0
     first = green[0]
     if abs(int(first[0]) - int(first[len(first) // 2])) > _FLAT or first.max() - first.min() > _FLAT:
-        return 0  # the first test, for most pictures, is the cheaper one
+        return 0  # the first test, for most images, is the cheaper one
     colour = int(first[0])
     some = green[:, ::_EVERY]
     differs = (some < colour - _FLAT) | (some > colour + _FLAT)

@@ -1,6 +1,6 @@
 """Bytes to a header and a raster, in the process that asks: the part of decoding that runs libraries written in C.
 
-Nothing here imports torch, so a process of its own for decoding (``child.py``) starts in a tenth of a second.
+Nothing here imports torch, so its own process for decoding (``child.py``) starts in a tenth of a second.
 """
 
 from dataclasses import dataclass, replace
@@ -33,8 +33,8 @@ class Bounds:
     """What one image may take.
 
     Attributes:
-        max_pixels: a picture of more (width x height, from its header) is not decoded; at least 1.
-        seconds: of processor time that a decoder in a process of its own may take; above 0.
+        max_pixels: an image of more (width x height, from its header) is not decoded; at least 1.
+        seconds: of processor time that a decoder in its own process may take; above 0.
 
     Raises:
         ValueError: a value is out of its range.
@@ -101,7 +101,7 @@ class OpenedHere:
         header: what is known before any pixel is decoded.
 
     Raises:
-        DecodeError: the header cannot be read, or is that of too large a picture.
+        DecodeError: the header cannot be read, or is that of too large an image.
     """
 
     def __init__(self, data: bytes, name: str, bounds: Bounds, jpeg: JpegHeader | None = None) -> None:
@@ -120,11 +120,11 @@ class OpenedHere:
 
         Args:
             short_side: a JPEG may be shrunk for it; None keeps the full size.
-            allow_truncated: take what there is of a picture that ends early.
+            allow_truncated: take what there is of an image that ends early.
             white: the value of 16 bits that is white.
 
         Returns:
-            the picture, and a warning or None.
+            the image, and a warning or None.
 
         Raises:
             DecodeError: it cannot be decoded.

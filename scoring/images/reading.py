@@ -1,4 +1,4 @@
-"""Where an image is read: in this process, or, unless it is plainly built, in one of its own."""
+"""Where an image is read: in this process, or, unless it is plainly built, in its own one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +34,7 @@ class _OpenedPlain(OpenedHere):
         """Decode it."""
         if self.header.format != "jpeg":
             return super().raster(short_side, allow_truncated=allow_truncated, white=white)
-        with suppress(ValueError, MemoryError):  # what decodes it anew below meets the same, and says so
+        with suppress(ValueError, MemoryError):  # what decodes it again below meets the same, and says so
             return self.strict_raster(short_side), None
         with opened_there(self.data, self.header.format, self.bounds) as image:
             return image.raster(short_side, allow_truncated=allow_truncated)
@@ -47,7 +47,7 @@ def opened(data: bytes, bounds: Bounds, *, supervised: bool = False) -> Iterator
     Args:
         data: the encoded image.
         bounds: what it may take.
-        supervised: read it in a process of its own, however it is built.
+        supervised: read it in its own process, however it is built.
 
     Raises:
         DecodeError: from the block, too: memory that runs out there is ``too_large``.

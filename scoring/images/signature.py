@@ -1,4 +1,4 @@
-"""The signature: 255 small numbers whose cosine says how alike two pictures are, mirrored or turned ones included."""
+"""The signature: 255 small numbers whose cosine says how alike two images are, mirrored or turned ones included."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
 WHITENING = 0.75  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
 KIND = f"dct-{KEPT} f^{WHITENING:g}"  # signatures of one kind can be compared with one another, and no others
 LARGEST = 127  # magnitude of a signature's largest number
-LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; a picture with less has no signature
+LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; an image with less has no signature
 
 # The eight symmetries of the square; turns are clockwise. Index i is EXIF orientation i + 1.
 ORIENTATIONS: dict[str, int] = {
@@ -57,15 +57,15 @@ _SIGN = [_signs(index) for index in range(8)]
 
 
 def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """Return the signature of a 32 x 32 picture; the cosine of two is near 1 where they show the same.
+    """Return the signature of a 32 x 32 image; the cosine of two is near 1 where they show the same.
 
-    The grey picture (0.299 R + 0.587 G + 0.114 B) goes through the orthonormal two-dimensional DCT-II. Its 16 x 16
+    The grey image (0.299 R + 0.587 G + 0.114 B) goes through the orthonormal two-dimensional DCT-II. Its 16 x 16
     lowest frequencies but the constant one, row after row (vertical frequency u, horizontal v), are multiplied by
     f ** 0.75 with f = sqrt(u^2 + v^2), scaled so that the largest magnitude is 127, and rounded. Brightness and
     contrast are gone. Coefficients are rounded to 0.001 first, so that rounding noise of another machine decides
     nothing.
 
-    A picture with nothing in it gives zeros, which have no cosine with anything: one whose grey, as far as the kept
+    An image with nothing in it gives zeros, which have no cosine with anything: one whose grey, as far as the kept
     frequencies hold it, has a standard deviation below 1 of 255 levels. That is so for one colour, and for a pattern
     too fine for these frequencies.
 
@@ -84,7 +84,7 @@ def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
     array([-127,    0,   97,    0], dtype=int8)
     """
     if picture.shape != (SIDE, SIDE, 3):
-        raise ValueError(f"picture must have shape (32, 32, 3), got {picture.shape}")
+        raise ValueError(f"image must have shape (32, 32, 3), got {picture.shape}")
     low = np.round(_DCT @ luma(picture) @ _DCT.T, 3).ravel()[1:]  # (255,)
     if low @ low < (LEAST_STRUCTURE * SIDE) ** 2:  # Parseval: the sum of squares is 32 x 32 variances
         return np.zeros(WIDTH, dtype=np.int8)
@@ -93,11 +93,11 @@ def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
 
 
 def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:
-    """Return the signatures that the pictures would have if they were mirrored or turned.
+    """Return the signatures that the images would have if they were mirrored or turned.
 
-    Exact and without the pictures: mirroring changes the sign of the odd horizontal frequencies, turning upside down
-    that of the odd vertical ones, and a quarter turn also swaps the two. That holds for a picture that is not square
-    as well, for a signature is made of the whole picture squeezed to 32 x 32, and squeezing the turned picture gives
+    Exact and without the images: mirroring changes the sign of the odd horizontal frequencies, turning upside down
+    that of the odd vertical ones, and a quarter turn also swaps the two. That holds for an image that is not square
+    as well, for a signature is made of the whole image squeezed to 32 x 32, and squeezing the turned image gives
     the turned square.
 
     Args:

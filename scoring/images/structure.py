@@ -1,6 +1,6 @@
-"""Is a file built as its format says? Told from its first bytes and the lengths it states, before any decoder runs.
+"""Is a file built as its format requires? Found from its lengths and first bytes, before any decoder runs.
 
-A file that passes may be broken inside still; one that does not is decoded in a process of its own (``supervised.py``).
+A file that passes may be broken inside still; one that does not is decoded in its own process (``supervised.py``).
 """
 
 import struct
@@ -11,12 +11,12 @@ from scoring.images.sniff import webp_canvas
 MOST_CHUNKS = 20_000  # of a PNG; libpng writes one for every 8 KB
 _SMALL_CHUNK = 4096  # bytes; of these the checksum is compared here, of others the decoder does it
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # colour type -> bits
-_WEBP_PARTS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ICCP", b"EXIF", b"XMP "}  # of a picture that does not move
+_WEBP_PARTS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ICCP", b"EXIF", b"XMP "}  # of an image that does not move
 _MOVING = 0x02  # flag of a WebP's VP8X
 
 
 def is_plain(data: bytes, name: str) -> bool:
-    """Return whether this is a still PNG or WebP whose structure is whole; of a JPEG its header tells.
+    """Return whether this is a still PNG or WebP whose structure is whole; of a JPEG its header shows.
 
     Args:
         data: the encoded image.

@@ -1,4 +1,4 @@
-"""Decoders in processes of their own, which may crash, hang or grow without harm to anybody else.
+"""Decoders in their own processes, which may crash, hang or grow without harm to anybody else.
 
 Each is started when a thread first needs one and none is idle, serves one image after another, and is replaced when it
 dies. It has a limit on its processor time and on its memory for each image, and is gone when this process is: it ends
@@ -88,7 +88,7 @@ class Child:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it can be requested."""
         return self._process.poll() is None
 
     def ask(self, message: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], int | None]:
@@ -197,7 +197,7 @@ CHILDREN = Children()
 
 
 class OpenedThere:
-    """An image whose header was read in a process of its own; as ``OpenedHere``.
+    """An image whose header was read in its own process; as ``OpenedHere``.
 
     What a decoder crashes on is tried once more with a new one: the first may have been ended from outside.
     """
@@ -226,7 +226,7 @@ class OpenedThere:
         return str(self._twice(self._get, {"what": "digest"})[0]["digest"])
 
     def close(self) -> None:
-        """Tell the decoder, if it still waits for what to do, that it was all."""
+        """Show the decoder, if it still waits for what to do, that it was all."""
         if self._child is not None:
             with suppress(Lost):
                 self._ask({"what": "nothing"})
@@ -256,7 +256,7 @@ class OpenedThere:
     def _ask(self, message: dict[str, Any], data: bytes = b"") -> tuple[dict[str, Any], int | None]:
         child = self._child
         if child is None:
-            raise ValueError("the decoder has answered all that it was asked")
+            raise ValueError("the decoder has answered all that it was requested")
         self._child = None
         try:
             told, place = child.ask(message, data, self._bounds.seconds)
@@ -264,7 +264,7 @@ class OpenedThere:
             child.end()
             raise
         if "header" in told:
-            self._child = child  # it waits for what to do with the picture
+            self._child = child  # it waits for what to do with the image
         else:
             CHILDREN.give_back(child)
         _raise_failure(told)
@@ -286,7 +286,7 @@ def _raise_failure(told: dict[str, Any]) -> None:
 
 @contextmanager
 def opened_there(data: bytes, name: str, bounds: Bounds) -> Iterator[OpenedThere]:
-    """Read the header of an image in a process of its own, whose pixels are to be had inside the block.
+    """Read the header of an image in its own process, whose pixels are to be had inside the block.
 
     Raises:
         DecodeError: as ``OpenedHere``; also ``timeout`` and ``crashed``.

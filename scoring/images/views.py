@@ -1,4 +1,4 @@
-"""Other views of a picture, computed from its signature alone: mirrored, turned, or both."""
+"""Other views of an image, computed from its signature alone: mirrored, turned, or both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from scoring.images.signature import ORIENTATIONS, reorient
 
 AS_IT_IS = "as it is"
-_UNDONE_BY = {"rotated 90": "rotated 270", "rotated 270": "rotated 90"}  # every other view by itself
+_UNDONE_BY = {"rotated 90": "rotated 270", "rotated 270": "rotated 90"}  # every other view on its own
 
 Look = Callable[[NDArray[np.int8]], NDArray[np.int8]]
 
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at a picture again.
+    """One way to look at an image again.
 
     Attributes:
         name: in words, such as ``mirrored``.
-        apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows stay zero.
+        apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows are kept zero.
         undo: what gives the old signatures again.
     """
 
@@ -31,7 +31,7 @@ class View:
 
 
 def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[View, ...]:
-    """Return the views that find copies of a kind, the picture as it is first; with each, the one that undoes it.
+    """Return the views that find copies of a kind, the image as it is first; with each, the one that undoes it.
 
     Args:
         mirrored: also left and right exchanged.

@@ -39,8 +39,8 @@ class JunkClassifier:
         scale: of their features.
         mean: of the dataset's embeddings at length 1, shape (D,).
         on_features: coefficients of each fold, shape (K, G).
-        on_embedding: likewise, shape (K, D).
-        intercept: likewise, shape (K,).
+        on_embedding: the same, shape (K, D).
+        intercept: the same, shape (K,).
         threshold: log odds at which ``p_junk`` is 0.5.
     """
 
@@ -76,7 +76,7 @@ class JunkClassifier:
 
 @dataclass(frozen=True)
 class Trained:
-    """A classifier, and what it says of the images that it was trained on.
+    """A classifier, and what it reports for the images that it was trained on.
 
     Attributes:
         classifier: the classifier.

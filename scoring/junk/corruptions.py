@@ -103,7 +103,7 @@ def covered(pixels: Pixels, draw: Generator) -> Floats:
 
 
 def placeholder(pixels: Pixels, draw: Generator) -> Floats:
-    """A plain page with a sign (framed picture, crossed circle, cross) and up to three lines of text, or text alone."""
+    """A plain page with a sign (framed image, crossed circle, cross) and up to three lines of text, or text alone."""
     page, contrast = _colour(draw), draw.uniform(40, 160)
     ink = np.clip(page + (contrast if page.mean() < 128 else -contrast), 0, 255)
     sign, size = int(draw.integers(0, 4)), draw.uniform(0.12, 0.35)
@@ -226,7 +226,7 @@ def resized(pixels: NDArray, height: int, width: int, mode: str) -> Floats:
 def _sign(kind: int, u: NDArray, v: NDArray) -> NDArray[np.bool_]:
     """Where the sign of a placeholder is drawn, in units of its half size; nowhere for a page with text alone."""
     thick = 0.08
-    if kind == 0:  # a framed picture: a hill and a sun
+    if kind == 0:  # a framed image: a hill and a sun
         frame = (np.abs(u) < 1) & (np.abs(v) < 0.75) & ~((np.abs(u) < 1 - thick) & (np.abs(v) < 0.75 - thick))
         hill = (v < 0.6) & (v > -0.2 + 1.3 * np.abs(u + 0.2))
         return frame | hill | ((u - 0.45) ** 2 + (v + 0.35) ** 2 < 0.15**2)

@@ -34,7 +34,7 @@ def from_json(value: Mapping[str, Any]) -> JunkClassifier:
     """Return the classifier that ``to_json`` wrote.
 
     Raises:
-        KeyError, TypeError, ValueError: if it is none, or one of another version.
+        KeyError, TypeError, ValueError: if it is invalid, or one of another version.
     """
     if value["version"] != VERSION:
         raise ValueError(f"a junk classifier of version {value['version']!r}, this curate writes {VERSION}")

@@ -15,7 +15,7 @@ FEW, EXPLAINED = 0.006, 1.5  # see ``flagged_most``
 def tail_bound(log_odds: Floats, tail: float) -> float:
     """Return a bound above nearly all images of a dataset: the median plus ``tail`` times the way to the 80 % quantile.
 
-    Both quantiles lie in the bulk of the dataset, so that some junk among the images hardly moves the bound.
+    Both quantiles are in the bulk of the dataset, so that some junk among the images hardly moves the bound.
     """
     middle, upper = np.quantile(log_odds, [0.5, UPPER])
     return float(middle + tail * (upper - middle))

@@ -14,10 +14,11 @@ BETS = np.geomspace(0.05, 3.0, 20)  # log odds that are bet on, so that from ten
 def level_of_look(look: int, confidence: float = 0.95) -> float:
     """Return the level at which an interval is to be made at a look, so that those of all looks hold together.
 
-    Look j may err with a chance of (1 - confidence) c / ((j + c - 1) (j + c)), where c is ``LOOKS``. These chances fall
-    slowly up to look c, by when half of the error is spent, and sum to 1 - confidence over all looks there can ever be.
-    By the union bound the chance that any of the intervals misses what it is of is no larger: nobody has to say
-    beforehand how often he will look, and whoever stops at a look of his choice stops at an interval that holds.
+    Look j may err with a probability of (1 - confidence) c / ((j + c - 1) (j + c)), where c is ``LOOKS``. These
+    probabilities fall slowly up to look c, by when half of the error is spent, and sum to 1 - confidence over all looks
+    there can ever be. By the union bound the probability that any of the intervals misses what it is of is no larger:
+    nobody has to say beforehand how often he will look, and the caller that stops at a look of his choice stops at an
+    interval that holds.
 
     Args:
         look: from 1.
@@ -36,14 +37,14 @@ def level_of_look(look: int, confidence: float = 0.95) -> float:
     (0.004545, 0.025)
     """
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     if look < 1:
         raise ValueError(f"looks are counted from 1, got {look}")
     return 1 - (1 - confidence) * LOOKS / ((look + LOOKS - 1) * (look + LOOKS))
 
 
 def fewest_rows(bound: float, level: float, share: float = 1.0) -> int | None:
-    """Return of how many rows the exact interval lies at or above a bound, if a share of them is right.
+    """Return of how many rows the exact interval is at or above a bound, if a share of them is right.
 
     Args:
         bound: on the accuracy, in (0, 1).
@@ -75,17 +76,17 @@ def fewest_rows(bound: float, level: float, share: float = 1.0) -> int | None:
 
 
 def running_mean_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the interval of the mean of the chances of n successes one after another, that holds at every n at once.
+    """Return the interval of the mean success probability of n trials in sequence, valid at every n at once.
 
-    Each chance may depend on all that came before, as that of a prediction does whose model has learnt from the labels
-    so far: what holds is the interval of their mean up to now. Bets of fixed sizes b are laid on successes, and on
-    failures; one that began with 1 has, were the mean m, at least
+    Each probability may depend on all that came before, as that of a prediction does whose model has learnt from the
+    labels so far: what holds is the interval of their mean up to now. Bets of fixed sizes b are laid on successes, and
+    on failures; one that began with 1 has, were the mean m, at least
 
         exp(b S - n log(1 + m (e^b - 1)))
 
     after n rows with S successes, since the logarithm is concave in m. A mean is refused once the average of all bets
-    is beyond 2 / (1 - confidence), which happens with a chance of (1 - confidence) / 2 at most on each side, however
-    often one looks.
+    is beyond 2 / (1 - confidence), which happens with a probability of (1 - confidence) / 2 at most on each side,
+    however often one looks.
 
     Args:
         successes: in [0, n].
@@ -106,9 +107,9 @@ def running_mean_interval(successes: int, n: int, confidence: float = 0.95) -> I
     [0.8, 0.738, 0.854]
     """
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie in [0, {n}], got {successes}")
+        raise ValueError(f"successes must be in [0, {n}], got {successes}")
     if n == 0:
         return Interval(float("nan"), 0.0, 1.0)
     error = (1 - confidence) / 2

@@ -1,4 +1,4 @@
-"""How far chances that were promised lie from what happened: calibration error and squared error, with intervals."""
+"""How far predicted probabilities are from what happened: calibration error and squared error, with intervals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from scoring.metrics.weighted import RankOrder
 
 Floats = NDArray[np.float64]
 BINS = 10  # of equally many rows
-BY_CHANCE = 200  # draws of outcomes that the chances are right of
+BY_CHANCE = 200  # draws of outcomes that it is likely right of
 
 
 class EqualMass:
@@ -50,12 +50,12 @@ class EqualMass:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """How good chances are on rows that they were not fitted on; all lower is better but ``gain``.
+    """How good probabilities are on rows that they were not fitted on; all lower is better but ``gain``.
 
     Attributes:
         ece: expected calibration error: mean distance of promise and share in bins of equally many rows.
-        by_chance: the mean of that and its 95 % bounds if every promise were right: none below can be told from 0.
-        rms: the same squared and without what chance adds, under a root; 0 where chance explains all.
+        by_chance: the mean of that and its 95 % bounds if every promise were right: none below can be separated from 0.
+        rms: the same squared and without what chance adds, under a root; 0 where probability explains all.
         brier: mean squared distance of promise and outcome.
         gain: how much lower that is than the baseline's.
         promised: mean promise of each bin, the lowest first.
@@ -74,14 +74,14 @@ class Calibrated:
 def calibrated(
     predictions: Mapping[str, Floats], baseline: str, y: Floats, weights: Floats, *, repeats: int = 1000, seed: int = 0
 ) -> dict[str, Calibrated]:
-    """Measure chances against what happened.
+    """Measure probabilities against what happened.
 
     The bounds are percentile bootstraps over rows; resamples are the same for all predictions. A resample adds the
     noise of its draw to the bins once more, so it is taken off twice from ``rms`` there, and the bounds of ``ece`` are
     moved by how much the mean of the resamples lies above the value.
 
     Args:
-        predictions: name -> chance of each row, made without that row, shape (N,).
+        predictions: name -> probability of each row, made without that row, shape (N,).
         baseline: which of them ``gain`` is over.
         y: how bad each row was, in [0, 1], shape (N,).
         weights: of the rows, mean 1, shape (N,).
@@ -100,7 +100,7 @@ def calibrated(
     def statistic(counts: NDArray[np.int64], noise: float = 2.0) -> Floats:
         """Shape (P, 4 + 2 k): ECE, squared error without noise, Brier, gain, then promise and share of each bin."""
         drawn = counts * weights
-        rows = drawn.sum() ** 2 / (drawn * weights).sum() / k  # in a bin, as many as would tell as much
+        rows = drawn.sum() ** 2 / (drawn * weights).sum() / k  # in a bin, as many as would show as much
         brier = squares @ drawn / drawn.sum()
         found = np.empty((len(names), 4 + 2 * k))
         for at, each in enumerate(bins):

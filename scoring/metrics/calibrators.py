@@ -1,4 +1,4 @@
-"""Monotone maps from a score to a chance: isotonic and logistic regression on rows whose outcome is known."""
+"""Monotone maps from a score to a probability: isotonic and logistic regression on rows whose outcome is known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MOST_KNOTS = 1_000_000  # of a map that is read
 
 
 class Calibrator(Protocol):
-    """A map from a score, where high is bad, to the chance of being bad; it never falls."""
+    """A map from a score, where high is bad, to the probability of being bad; it never falls."""
 
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
@@ -27,14 +27,14 @@ class Calibrator(Protocol):
         """
 
     def predict(self, x: Floats) -> Floats:
-        """Return the chance of being bad of M scores, in [0, 1]; beyond those it was fitted on, that at the end."""
+        """Return the probability of being bad of M scores, in [0, 1]; beyond the fitted range, the one at its end."""
 
     def to_json(self) -> dict[str, Any]:
         """Return its numbers as plain JSON."""
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Return the map of ``to_json``; KeyError, TypeError or ValueError for what is none."""
+        """Return the map of ``to_json``; KeyError, TypeError or ValueError for an invalid value."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Isotonic:
 
     Attributes:
         x: knots, ascending, shape (K,).
-        p: chance at each, ascending, shape (K,).
+        p: probability at each, ascending, shape (K,).
 
     Source: pool adjacent violators, Ayer et al. 1955; for calibration Zadrozny and Elkan 2002, "Transforming classifier
     scores into accurate multiclass probability estimates".
@@ -62,7 +62,7 @@ class Isotonic:
         at, place = np.unique(x, return_inverse=True)
         weight = np.asarray(np.bincount(place, weights), np.float64)
         p = _pooled(np.bincount(place, weights * y) / weight, weight)
-        inside = np.ones(len(at), bool)  # within a run of equal chances its two ends say all
+        inside = np.ones(len(at), bool)  # within a run of equal probabilities its two ends say all
         inside[1:-1] = (p[1:-1] != p[:-2]) | (p[1:-1] != p[2:])
         return cls(at[inside], p[inside])
 
@@ -83,7 +83,7 @@ class Isotonic:
         if not (np.isfinite(x).all() and (np.diff(x) > 0).all()):
             raise ValueError("knots that do not ascend")
         if not ((p >= 0).all() and (p <= 1).all() and (np.diff(p) >= 0).all()):
-            raise ValueError("chances that do not ascend in [0, 1]")
+            raise ValueError("probabilities that do not ascend in [0, 1]")
         return cls(x, p)
 
 
@@ -108,7 +108,7 @@ class Logistic:
     """log(p / (1 - p)) = intercept + slope * x, between the scores that it was fitted on; slope >= 0.
 
     The targets are Platt's: (bad + 1) / (bad + 2) for a bad row and 1 / (good + 2) for a good one, so that classes that
-    a threshold tells apart have a finite fit. Where bad rows have lower scores the best map that does not fall is flat.
+    a threshold separates have a finite fit. Where bad rows have lower scores the best map that does not fall is flat.
 
     Attributes:
         intercept: log odds at x = 0.
@@ -128,7 +128,7 @@ class Logistic:
 
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
-        """See ``Calibrator.fit``; weights count as the number of rows that would tell as much (Kish)."""
+        """See ``Calibrator.fit``; weights count as the number of rows that would show as much (Kish)."""
         low, high = float(x.min()), float(x.max())
         n = weights.sum() ** 2 / (weights**2).sum()
         bad = float(n * (weights @ y) / weights.sum())
@@ -157,7 +157,7 @@ class Logistic:
         """See ``Calibrator.from_json``."""
         found = cls(*(float(record[name]) for name in ("intercept", "slope", "low", "high")))
         if not np.isfinite([found.intercept, found.slope, found.low, found.high]).all():
-            raise ValueError("a number that is none")
+            raise ValueError("a number that is invalid")
         if found.slope < 0 or found.low > found.high:
             raise ValueError(f"a slope of {found.slope:g} between {found.low:g} and {found.high:g}")
         return found
@@ -167,7 +167,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {"isotonic": Isotonic, "logistic": Lo
 
 
 def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, fold: NDArray[np.integer]) -> Floats:
-    """Return the chance of each row by a map that was fitted on the rows of all other folds, shape (N,).
+    """Return the probability of each row by a map that was fitted on the rows of all other folds, shape (N,).
 
     Args:
         kind: of map.
@@ -184,7 +184,7 @@ def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, 
 
 
 def outside_by_chance(n: int, others: int, outside: int) -> float:
-    """Return the chance that at least so many new rows lie outside the range of ``n``, if all are drawn alike.
+    """Return the probability that at least so many new rows lie outside the range of ``n``, if all are drawn alike.
 
     Of n + m rows without ties every choice of which n were first is as likely; k of the m others lie outside of the
     range of the n in (k + 1) C(n + m - k - 2, n - 2) of the C(n + m, n) choices.

@@ -1,4 +1,4 @@
-"""A linear classifier on embeddings, and what it says of rows that it was not fitted on."""
+"""A linear classifier on embeddings, and what it reports for rows that it was not fitted on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

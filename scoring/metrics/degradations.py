@@ -1,4 +1,4 @@
-"""Worse versions of an image, of stated strength, and the sharpness baseline.
+"""Corrupted versions of an image, of stated strength, and the sharpness baseline.
 
 Every change takes RGB images of one size, shape (N, 3, S, S), float32 in [0, 255], and gives the same shape and range.
 """
@@ -126,7 +126,7 @@ WORSE: dict[str, Change] = {  # a trustworthy score calls these less certain
     "noise": noise,
     "grey box": grey_box,
 }
-AUGMENTATIONS: dict[str, Change] = {  # the rows of VI-SimSiam's Table 3, beside those above
+AUGMENTATIONS: dict[str, Change] = {  # the rows of VI-SimSiam's Table 3, next to those above
     "colour jitter": color_jitter,
     "greyscale": grayscale,
     "random crop": random_crop,

@@ -3,7 +3,7 @@
 A population is ordered, the best rows first, and a cut keeps the first K of them. Verdicts say of a sample how bad each
 row is: 0 good, 1 bad, or between where judges disagree. Two promises can be had:
 
-- with a confidence: the mean badness of the kept rows is at most a rate, unless chance was against it (``LTT``);
+- with a confidence: the mean badness of the kept rows is at most a rate, unless probability was against it (``LTT``);
 - on average over samples: the badness that is kept, a share of the whole population, is at most a rate (``CRC``).
 """
 
@@ -18,7 +18,7 @@ from scoring.metrics.proportions import Stratum, p_value_at_most
 
 _SLACK = 1e-12
 N_CUTS = 200  # that are tested, about
-LATER_STARTS = ((0.5, 0.75), (0.75,), ())  # shares of the population at which tests begin anew, as many as have room
+LATER_STARTS = ((0.5, 0.75), (0.75,), ())  # shares of the population at which tests begin again, as many as have room
 _MARGIN = 2.0  # standard deviations by which the first cut is larger, so that it has its verdicts
 
 
@@ -98,7 +98,7 @@ def fewest_verdicts(size: int, rate: float, confidence: float, n_bad: int = 0) -
 
 
 def verdicts_for_power(size: int, rate: float, confidence: float, *, expected: float, power: float = 0.8) -> int | None:
-    """Return how many verdicts show it with a chance of ``power`` if a share ``expected`` of the rows is bad.
+    """Return how many verdicts show it with a probability of ``power`` if a share ``expected`` of the rows is bad.
 
     Args:
         size: rows that are kept.
@@ -126,7 +126,7 @@ def verdicts_for_power(size: int, rate: float, confidence: float, *, expected: f
 
 @dataclass(frozen=True)
 class Planned:
-    """Cuts in the order of their tests, and what each may err by itself.
+    """Cuts in the order of their tests, and what each may err on its own.
 
     Attributes:
         cuts: ranks, ascending, shape (T,).
@@ -175,9 +175,9 @@ class Guaranteed:
 def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
     """Return the cuts to test; none where there are too few verdicts for any.
 
-    They depend on how many rows were judged, and not on what was said of them. Tests begin at up to three cuts, at an
-    equal part of 1 - confidence each: the strictest that has verdicts enough for that part, half, and three quarters of
-    the population. A score whose best rows are mostly, but not all, good passes late where it failed early, and one
+    They depend on how many rows were judged, and not on what was reported on them. Tests begin at up to three cuts, at
+    an equal part of 1 - confidence each: the strictest that has verdicts enough for that part, half, and three quarters
+    of the population. A score whose best rows are mostly, but not all, good passes late where it failed early, and one
     that is good for few rows alone passes early.
     """
     end = int(sampled.ends[-1])
@@ -219,8 +219,8 @@ def guaranteed_cut(
     """Return the largest cut of which it is shown that at most ``rate`` of its rows is bad.
 
     Cuts are tested from strict to loose in an order that is fixed beforehand. A cut that passes hands its level on to
-    the next, one that fails hands on nothing: the chance of passing any cut with more than ``rate`` of bad rows is at
-    most 1 - confidence, whatever the score is worth.
+    the next, one that fails hands on nothing: the probability of passing any cut with more than ``rate`` of bad rows is
+    at most 1 - confidence, whatever the score is worth.
 
     Args:
         sampled: the verdicts.
@@ -274,7 +274,7 @@ def conformal_cut(sampled: Sampled, rate: float, cuts: NDArray[np.int64]) -> int
 
 
 def more_verdicts(sampled: Sampled, rate: float, confidence: float) -> int | None:
-    """Return how many more verdicts would show it for some cut with even chances, if they are like those there are.
+    """Return how many more verdicts would show it for some cut with equal probability, if they are like the first.
 
     None where every cut that was tested shows a share of bad rows of ``rate`` or more: no number of verdicts helps.
     """

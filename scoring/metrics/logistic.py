@@ -16,7 +16,7 @@ class LogisticFit:
     """log(p / (1 - p)) = intercept + coefficient * x, by maximum likelihood.
 
     Attributes:
-        coefficient: for one unit of x; positive says that the chance grows with x.
+        coefficient: for one unit of x; positive says that the probability grows with x.
         intercept: at x = 0.
         error: standard error of the coefficient (Wald).
         p: two-sided p value of the coefficient being 0 (Wald).
@@ -32,7 +32,7 @@ class LogisticFit:
 
 
 def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
-    """Fit the chance of y on x, without a penalty.
+    """Fit the probability of y on x, without a penalty.
 
     Args:
         x: shape (N,), finite, not constant.
@@ -96,7 +96,7 @@ def most_likely(z: Floats, y: Floats, beta: Floats, weights: Floats) -> Floats |
 
 
 def separates(x: NDArray, y: NDArray) -> bool:
-    """Return whether some threshold on x tells the classes apart without error (or one is absent): no finite fit."""
+    """Return whether some threshold on x separates the classes without error (or one is absent): no finite fit."""
     if y.all() or not y.any():
         return True
     return bool(x[y].min() >= x[~y].max() or x[~y].min() >= x[y].max())
@@ -106,7 +106,7 @@ def one_step_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
     """Return what each row adds to the gradient and information at the fit, shape (N, 5).
 
     Sums of these rows, weighted by the counts of a resample, give its fit to first order by ``one_step``: one product
-    in place of a fit. The difference to the full fit vanishes as 1/N.
+    instead of a fit. The difference to the full fit vanishes as 1/N.
     """
     x = np.asarray(x, np.float64)
     chance = chance_of(fit.intercept + fit.coefficient * x)
@@ -122,7 +122,7 @@ def one_step(fit: LogisticFit, sums: NDArray) -> float:
 
 
 def two_sided(z: float) -> float:
-    """Return the chance that a standard normal number is at least |z| away from 0."""
+    """Return the probability that a standard normal number is at least |z| away from 0."""
     return erfc(abs(z) / sqrt(2))
 
 

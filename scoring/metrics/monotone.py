@@ -20,8 +20,8 @@ class Rise:
 
     Attributes:
         end: mean change from the first strength to the last, with its 95 % interval.
-        fall: mean change between the two strengths whose fall is surest, the weaker one first, with an interval that
-            holds for all pairs of strengths at once with a chance of 95 %.
+        fall: mean change between the two strengths whose fall is most certain, the weaker one first, with an interval
+            that holds for all pairs of strengths at once with a probability of 95 %.
         between: the numbers of those two strengths.
     """
 
@@ -51,7 +51,7 @@ def rise(values: NDArray, confidence: float = 0.95) -> Rise:
     if values.ndim != 2 or min(values.shape) < 2:
         raise ValueError(f"expected values of shape (S, N), S and N at least 2, got {values.shape}")
     if not 0 < confidence < 1:
-        raise ValueError(f"the confidence must lie in (0, 1), got {confidence}")
+        raise ValueError(f"the confidence must be in (0, 1), got {confidence}")
     pairs = list(combinations(range(len(values)), 2))
     share = (1 - confidence) / len(pairs)
     changes = [mean_change(values[early], values[late], 1 - share) for early, late in pairs]

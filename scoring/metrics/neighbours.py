@@ -1,4 +1,4 @@
-"""Nearest neighbours of hundreds of thousands of rows, in blocks, and what they say of the labels."""
+"""Nearest neighbours of hundreds of thousands of rows, in blocks, and what they report for the labels."""
 
 import numpy as np
 import torch

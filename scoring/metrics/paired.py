@@ -21,14 +21,14 @@ _BEYOND = 6  # differences beyond an end that must be refused too
 def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Interval:
     """Return the difference of two accuracies, measured on the same rows, and its exact interval.
 
-    Rows are independent; on each one the first model alone is right with some chance p, the second alone with some
-    chance q, and the difference is p - q. A difference m is refused if a result as far from m as this one is improbable
-    whatever p + q is. How far is the score statistic,
+    Rows are independent; on each one the first model alone is right with some probability p, the second alone with some
+    probability q, and the difference is p - q. A difference m is refused if a result as far from m as this one is
+    improbable whatever p + q is. How far is the score statistic,
 
         (better - worse - n m) / sqrt(n (2 q + m (1 - m))),    q the likeliest if m were true,
 
-    and how improbable its chance under the trinomial distribution, the largest over a range of p + q that holds but for
-    a fiftieth of the error, which is added. Only the three counts matter, not the order of the rows.
+    and how improbable its probability under the trinomial distribution, the largest over a range of p + q that holds
+    but for a fiftieth of the error, which is added. Only the three counts matter, not the order of the rows.
 
     Args:
         better: rows on which the first model alone is right, in [0, n - worse].
@@ -50,7 +50,7 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
     [0.04, 0.016, 0.067]
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
+        raise ValueError(f"level must be in (0, 1), got {level}")
     if min(better, worse) < 0 or better + worse > n:
         raise ValueError(f"expected counts of at most {n} rows, got {better} and {worse}")
     if n == 0:
@@ -80,7 +80,7 @@ def _lower(better: int, worse: int, n: int, error: float) -> float:
     for _ in range(_STEPS):
         middle = (bad + good) / 2
         bad, good = (middle, good) if refused(middle) else (bad, middle)
-    for step in range(1, _BEYOND + 1):  # chances jump a little where a result enters or leaves the tail
+    for step in range(1, _BEYOND + 1):  # probabilities jump a little where a result enters or leaves the tail
         further = bad - step * (net / n - bad) / (8 * _BEYOND)
         if further > -most and not refused(further):
             good = further
@@ -88,7 +88,7 @@ def _lower(better: int, worse: int, n: int, error: float) -> float:
 
 
 def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
-    """Return the chance of a result whose score statistic is at least ``distance``.
+    """Return the probability of a result whose score statistic is at least ``distance``.
 
     Args:
         distance: >= 0; may be infinite.
@@ -100,7 +100,7 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
         Shape (G,), in [0, 1].
     """
     low, high = (end * n for end in (rates.min(), rates.max()))
-    reach = 8 * sqrt(high) + 25  # of the rows that differ; what is further has a chance below e^-25
+    reach = 8 * sqrt(high) + 25  # of the rows that differ; what is further has a probability below e^-25
     differ = np.arange(max(0, int(low - reach)), min(n, int(high + reach)) + 1)  # (B,)
     least = _least_wins(distance, n, difference, differ)
     p = np.clip(rates[:, None], 1e-300, 1.0)  # (G, 1)

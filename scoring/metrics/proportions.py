@@ -47,9 +47,9 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
 
 def _check_counts(successes: float, n: float, level: float) -> None:
     if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
+        raise ValueError(f"level must be in (0, 1), got {level}")
     if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie in [0, {n}], got {successes}")
+        raise ValueError(f"successes must be in [0, {n}], got {successes}")
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
@@ -114,10 +114,10 @@ def stratified_share(strata: Sequence[Stratum]) -> float:
 def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
     """Return a p value against "at most ``share`` of the population has the property".
 
-    With T the estimated share, it bounds the chance of a T as high as the one seen, whatever the shares p_h of the
+    With T the estimated share, it bounds the probability of a T as high as the one seen, whatever the shares p_h of the
     strata are, as long as together they make ``share`` or less and agree with what was seen. A stratum of which every
-    member was looked at is known and left out of T. If one stratum is left, the chance is exact (hypergeometric). If
-    several are, it is Chernoff's bound, the least over lambda of
+    member was looked at is known and left out of T. If one stratum is left, the probability is exact (hypergeometric).
+    If several are, it is Chernoff's bound, the least over lambda of
 
         max over p of  exp(-lambda T) prod_h (1 - p_h + p_h exp(lambda W_h / n_h))^n_h,   sum_h W_h p_h <= share,
 
@@ -157,7 +157,7 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
 
 
 def chance_of_at_least(seen: int, drawn: int, marked: int, total: int) -> float:
-    """Return the chance that at least ``seen`` of some members drawn without replacement are marked; exact.
+    """Return the probability that at least ``seen`` of some members drawn without replacement are marked; exact.
 
     Args:
         seen: in [0, drawn].
@@ -176,7 +176,7 @@ def chance_of_at_least(seen: int, drawn: int, marked: int, total: int) -> float:
 
 
 def _hypergeometric_tail(one: Stratum, seen: int, good: int) -> float:
-    """Return the chance of at least ``seen`` when ``good`` of ``one.size`` members have the property."""
+    """Return the probability of at least ``seen`` when ``good`` of ``one.size`` members have the property."""
     i = np.arange(seen, min(one.n, good) + 1)
     bad = one.size - good
     i = i[one.n - i <= bad]
@@ -262,7 +262,7 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
         ``confidence`` of all samples, or equal to it.
     """
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     total = sum(one.size for one in strata)
     low = floor(sum(one.positive for one in strata) + _SLACK)
     high = total - floor(sum(one.n - one.positive for one in strata) + _SLACK)

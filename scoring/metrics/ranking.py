@@ -19,7 +19,7 @@ def ranks(values: NDArray) -> NDArray[np.float64]:
 
 
 def auroc(score: NDArray, target: NDArray) -> float:
-    """Return the chance that a true row scores higher than a false one, ties counting half; 0.5 is no better than luck.
+    """Return the probability that a true row scores higher than a false one, ties counting half (AUROC).
 
     Args:
         score: shape (N,), without NaN.
@@ -44,7 +44,7 @@ def spearman(x: NDArray, y: NDArray) -> float:
 
 
 def r_auroc(certainty: NDArray, embedding: Tensor, labels: Tensor) -> float:
-    """Return how well certainty tells rows whose nearest neighbour has their label from the others; higher is better.
+    """Return how well certainty shows rows whose nearest neighbour has their label from the others; higher is better.
 
     Args:
         certainty: higher is more certain, shape (N,).

@@ -83,9 +83,9 @@ def bootstrap(
 def permutation_test(
     statistic: Callable[[NDArray], NDArray], y: NDArray, *, repeats: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Return the chance that shuffled targets score at least as high as the real ones: one-sided p values.
+    """Return the probability that shuffled targets score at least as high as the real ones: one-sided p values.
 
-    The null hypothesis is that x and y are unrelated; a small p says that the score is above what luck gives.
+    The null hypothesis is that x and y are unrelated; a small p says that the score is above what chance level gives.
 
     Args:
         statistic: y, in any order of its values, -> scores, shape (K,); higher is a closer relation.

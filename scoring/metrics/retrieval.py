@@ -68,13 +68,13 @@ def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.floa
 
 
 def normalized_mutual_information(first: ArrayLike, second: ArrayLike) -> float:
-    """Return how much two groupings of N rows tell of one another, in [0, 1]; higher where they agree.
+    """Return how much two groupings of N rows speak of one another, in [0, 1]; higher where they agree.
 
-    2 I(A; B) / (H(A) + H(B)), by shares of the rows; 1 where neither tells rows apart.
+    2 I(A; B) / (H(A) + H(B)), by shares of the rows; 1 where neither separates rows.
 
     Args:
         first: group of each row, shape (N,), whole numbers.
-        second: likewise.
+        second: the same.
 
     Raises:
         ValueError: if the shapes differ, or there are no rows.

@@ -41,7 +41,7 @@ def aurc(certainty: NDArray, right: NDArray) -> float:
 
 
 def excess_aurc(certainty: NDArray, right: NDArray) -> float:
-    """Return the AURC beyond that of a perfect order at the same error rate; 0 is perfect, lower is better.
+    """Return the AURC beyond a perfect order's at the same error rate; 0 is perfect, lower is better.
 
     See ``least_aurc`` for what a perfect order costs.
     """

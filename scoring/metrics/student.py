@@ -11,7 +11,7 @@ NORMAL = 1e7  # degrees of freedom from which on nothing but the normal distribu
 
 
 def student_p(t: float, df: float) -> float:
-    """Return the chance that a number of Student's t distribution is at least |t| away from 0.
+    """Return the probability that a number of Student's t distribution is at least |t| away from 0.
 
     Args:
         t: any number.
@@ -32,7 +32,7 @@ def student_p(t: float, df: float) -> float:
 
 
 def student_quantile(level: float, df: float) -> float:
-    """Return the number that |t| stays below with chance ``level``.
+    """Return the number that |t| stays below with probability ``level``.
 
     Args:
         level: in (0, 1).
@@ -42,7 +42,7 @@ def student_quantile(level: float, df: float) -> float:
     (2.776, 1.96)
     """
     if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
+        raise ValueError(f"level must be in (0, 1), got {level}")
     df = min(df, NORMAL)
     low, high = 0.0, inf
     t = NormalDist().inv_cdf((1 + level) / 2)

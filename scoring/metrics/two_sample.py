@@ -1,9 +1,10 @@
 """Are two samples of one kind? Tests with exact p values, whatever ties there are and however many items are in both.
 
 The unit is an item that differs from all others, with how often each sample holds it, a_i and b_i. The hypothesis is
-that these counts have nothing to do with what the items are: then they may be dealt out among the items anew, and the
-share of deals that score as high as the real one is a p value without any assumption. An item that both samples hold
-keeps both counts together wherever it is dealt, so copies confuse nothing, and a sample may be a part of the other.
+that these counts have nothing to do with what the items are: then they may be dealt out among the items again, and the
+share of permutations that score as high as the real one is a p value without any assumption. An item that both samples
+hold keeps both counts together wherever it is dealt, so copies confuse nothing, and a sample may be a part of the
+other.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
 Deals = NDArray[np.int64]  # shape (R, N): which item's counts each item gets
-ROOM = 4_000_000  # numbers of a deal held at a time
+ROOM = 4_000_000  # numbers of a permutation held at a time
 BLOCK = 1_000  # items whose kernel is held at a time
 MOST_BLOCKS = 20
 SHRUNK = 0.7  # less follows the noise of hundreds of rows, more sees no difference but that of means (docs/compare.md)
@@ -30,7 +31,7 @@ class Counts:
 
     Attributes:
         a: shape (N,), >= 0.
-        b: likewise; no item is in neither.
+        b: the same; no item is in neither.
     """
 
     a: NDArray[np.int64]
@@ -51,19 +52,19 @@ class Counts:
 
 @dataclass(frozen=True)
 class Tested:
-    """A statistic and how it stands among deals.
+    """A statistic and how it stands among permutations.
 
     Attributes:
-        value: of the real deal; shape () or (K,).
-        p: share of all deals, the real one among them, that score at least as high; of the same shape.
+        value: of the real permutation; shape () or (K,).
+        p: share of all permutations, the real one among them, that score at least as high; of the same shape.
     """
 
     value: Floats
     p: Floats
 
 
-def deals(n: int, *, repeats: int, seed: int) -> Iterator[Deals]:
-    """Yield 1 + ``repeats`` deals of n items in blocks, shape (R, n); the first of all is the real one."""
+def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Deals]:
+    """Yield 1 + ``repeats`` permutations of n items in blocks, shape (R, n); the first of all is the real one."""
     generator = np.random.default_rng([seed, 0])
     step = max(1, ROOM // max(n, 1))
     for start in range(0, 1 + repeats, step):
@@ -75,19 +76,19 @@ def deals(n: int, *, repeats: int, seed: int) -> Iterator[Deals]:
 def exact_test(
     statistic: Callable[[Deals], Floats], n: int, *, repeats: int, seed: int, enough: int | None = None
 ) -> Tested:
-    """Return how a statistic stands among deals.
+    """Return how a statistic stands among permutations.
 
     Args:
-        statistic: deals, shape (R, n) -> values, shape (R,); higher says more of a difference.
+        statistic: permutations, shape (R, n) -> values, shape (R,); higher says more of a difference.
         n: items.
-        repeats: deals besides the real one, >= 1.
-        seed: of the deals.
-        enough: it stops once so many deals have reached the real one, when p is known well enough.
+        repeats: permutations in addition to the real one, >= 1.
+        seed: of the permutations.
+        enough: it stops once so many permutations have reached the real one, when p is known well enough.
 
     Source: Phipson & Smyth 2010, "Permutation p-values should never be zero"; stopping: Besag & Clifford 1991.
     """
     real, reached, done = np.zeros(0), 0, 0
-    for block in deals(n, repeats=repeats, seed=seed):
+    for block in permutations(n, repeats=repeats, seed=seed):
         values = np.asarray(statistic(block), np.float64)
         real = values[:1] if not done else real
         reached, done = reached + int(_reach(values, real).sum()), done + len(block)
@@ -164,14 +165,15 @@ def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = 
 
 
 def share_gaps(of: Units, *, repeats: int, seed: int) -> Tested:
-    """Test each value's share by itself: its absolute difference, shape (V,), with p adjusted for all of them.
+    """Test each value's share on its own: its absolute difference, shape (V,), with p adjusted for all of them.
 
-    A deal reaches a value's gap where its largest gap of any value does, each in units of its own spread over deals.
+    A permutation reaches a value's gap where its largest gap of any value does, each in its own units spread over
+    permutations.
 
     Source: Westfall & Young 1993, "Resampling-based multiple testing", single-step maxT.
     """
     contrast = of.counts.contrast()
-    blocks = deals(len(contrast), repeats=repeats, seed=seed)
+    blocks = permutations(len(contrast), repeats=repeats, seed=seed)
     gaps = np.concatenate([np.abs(np.add.reduceat(contrast[dealt], of.starts, axis=1)) for dealt in blocks])
     spread = np.sqrt(np.square(gaps).mean(0))
     scaled = np.divide(gaps, spread, out=np.zeros_like(gaps), where=spread > SLACK)
@@ -194,8 +196,8 @@ class Classified:
     """A classifier two-sample test.
 
     Attributes:
-        auroc: chance that a row of b looks more like b than a row of a does, with an interval.
-        p: share of deals whose own classifiers reach that.
+        auroc: probability that a row of b looks more like b than a row of a does, with an interval.
+        p: share of permutations whose own classifiers reach that.
         scores: of each item, by a classifier that was not fitted on it, in standard deviations; higher is more like
             b; shape (N,).
     """
@@ -206,18 +208,18 @@ class Classified:
 
 
 def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int, folds: int = 5) -> Classified:
-    """Test whether a linear classifier tells a from b on items that it was not fitted on.
+    """Test whether a linear classifier separates a from b on items that it was not fitted on.
 
     The classifier is the linear discriminant of the whitened vectors, cross-fitted in folds; the whitening knows no
-    side, and is shrunk so that few rows suffice. AUROC is taken inside folds, and every deal is fitted again, so p is
-    exact. The interval is Wilson's with the items of the smaller sample as trials, since AUROC (1 - AUROC) /
+    side, and is shrunk so that few rows suffice. AUROC is taken inside folds, and every permutation is fitted again, so
+    p is exact. The interval is Wilson's with the items of the smaller sample as trials, since AUROC (1 - AUROC) /
     min(n_a, n_b) bounds its variance.
 
     Args:
         vectors: of N items in an order that knows no side, shape (N, D).
         counts: how often either sample holds each.
-        repeats: deals.
-        seed: of folds and deals.
+        repeats: permutations.
+        seed: of folds and permutations.
         folds: parts, 2 <= folds <= N.
 
     Source: Lopez-Paz & Oquab 2017, arXiv:1610.06545; the bound: van Dantzig 1951.
@@ -272,9 +274,9 @@ def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.i
     """Return in how many pairs of a and b the item of b scores higher, ties counting half, shape (R,).
 
     Args:
-        score: of M items in each of R deals, shape (R, M).
+        score: of M items in each of R permutations, shape (R, M).
         a: their counts, shape (R, M).
-        b: likewise.
+        b: the same.
     """
     order = np.argsort(score, axis=1)
     score, a, b = (
@@ -299,8 +301,8 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
     Args:
         vectors: of N items, shape (N, D).
         counts: how often either sample holds each.
-        repeats: deals.
-        seed: of blocks and deals.
+        repeats: permutations.
+        seed: of blocks and permutations.
 
     Returns:
         The statistic less what chance gives in ``value``, about 0 under the hypothesis; its p.
@@ -320,7 +322,9 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
         width = width or float(np.median(distance[np.triu_indices(len(rows), 1)])) or 1.0
         kernel = np.exp(distance / (-2 * width))
         contrast = counts.part(block).contrast().astype(np.float32)
-        dealt = np.concatenate([contrast[deal] for deal in deals(len(block), repeats=repeats, seed=seed + 1 + number)])
+        dealt = np.concatenate(
+            [contrast[deal] for deal in permutations(len(block), repeats=repeats, seed=seed + 1 + number)]
+        )
         total += np.einsum("rn,rn->r", dealt @ kernel, dealt, dtype=np.float64)
         n_used += 1
     total /= max(n_used, 1)
@@ -328,7 +332,7 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
 
 
 def holm(p: NDArray) -> Floats:
-    """Return p values adjusted so that all below alpha are real at once with chance 1 - alpha, shape (K,).
+    """Return p values adjusted so that all below alpha are real at once with probability 1 - alpha, shape (K,).
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
 

@@ -1,1 +1,1 @@
-"""Labels that are wrong: what chances of classes, had from other rows, say of the labels that rows bear."""
+"""Labels that are wrong: what probabilities of classes, had from other rows, say of the labels that rows bear."""

@@ -41,7 +41,7 @@ def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
 
     Args:
         votes: classes, shape (N, A), A >= 1; -1 for none.
-        tie: any number of its own for each row, shape (N,).
+        tie: any its own number for each row, shape (N,).
 
     Returns:
         -1 for a row without a vote.
@@ -72,9 +72,9 @@ def weigh(
 ) -> Annotators:
     """Weigh the votes of annotators, each by its accuracy, and what other rows say, by theirs.
 
-    The chance of class k is that of the other rows times, for each vote, the accuracy of its annotator if it is for k
-    and an even part of its mistakes if not. Accuracies come from the likeliest classes, and these from the accuracies,
-    three times over.
+    The probability of class k is that of the other rows times, for each vote, the accuracy of its annotator if it is
+    for k and an even part of its mistakes if not. Accuracies come from the likeliest classes, and these from the
+    accuracies, three times over.
 
     Args:
         chances: of N rows, from models that were fitted to ``given``.
@@ -83,8 +83,8 @@ def weigh(
         n_classes: C.
         who: the annotator of each vote, shape (N, A), from 0; None where each column is one.
 
-    Source: Dawid and Skene 1979, with one accuracy an annotator, and the models' chances for its prior, as in Goh et
-    al. 2022 (CROWDLAB), arXiv:2210.06812.
+    Source: Dawid and Skene 1979, with one accuracy an annotator, and the models' probabilities for its prior, as in Goh
+    et al. 2022 (CROWDLAB), arXiv:2210.06812.
     """
     n = len(votes)
     who = np.broadcast_to(np.arange(votes.shape[1]), votes.shape) if who is None else who
@@ -110,7 +110,7 @@ def weigh(
 def _likeliest(
     chances: Chances, votes: Codes, given: NDArray[np.int64], accuracy: NDArray, n_classes: int, at: slice
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the likeliest class of some rows, and how likely the given one is beside all others."""
+    """Return the likeliest class of some rows, and how likely the given one is next to all others."""
     index, cast, own = chances.index[at], votes[at], given[at]
     candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the likeliest
     logs = np.log(np.maximum(chances.chance[at], LEAST))

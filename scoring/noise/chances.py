@@ -1,4 +1,4 @@
-"""The chances of the likeliest classes of rows: of N rows and any number of classes in the memory of a few."""
+"""The probabilities of the likeliest classes of rows: of N rows and any number of classes in the memory of a few."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_KEPT = 16  # classes of a row: what lies below them decides nothing
-LEAST = 1e-9  # chance of a class that nothing speaks for
+LEAST = 1e-9  # probability of a class that nothing speaks for
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Chances:
 
     @classmethod
     def room(cls, n: int, n_classes: int) -> "Chances":
-        """Return the chances of n rows, to be filled in."""
+        """Return the probabilities of n rows, to be filled in."""
         k = min(MOST_KEPT, n_classes)
         return cls(np.zeros((n, k), np.int32), np.zeros((n, k), np.float32), np.full(n, np.nan, np.float32))
 
@@ -40,7 +40,7 @@ class Chances:
         k = self.index.shape[1]
         top = np.argpartition(-chances, k - 1, axis=1)[:, :k]
         found = np.take_along_axis(chances, top, 1)
-        order = np.lexsort((top, -found), axis=1)  # of equal chances the lower class
+        order = np.lexsort((top, -found), axis=1)  # of equal probabilities the lower class
         self.index[rows] = np.take_along_axis(top, order, 1)
         self.chance[rows] = np.take_along_axis(found, order, 1)
         own = chances[np.arange(len(rows)), given.clip(0)]
@@ -50,8 +50,8 @@ class Chances:
 def trust(chances: Chances) -> NDArray[np.float32]:
     """Return how far each row's label may be learned from, shape (N,), in [0, 1].
 
-    The chance of the label over that of the likeliest class: 1 where they are one. 0 without a label, or without a
-    chance of it.
+    The probability of the label over the likeliest class': 1 where they are one. 0 without a label, or without a
+    probability of it.
     """
     share = chances.own / np.maximum(chances.chance[:, 0], LEAST)
     return np.nan_to_num(np.minimum(share, 1), nan=0.0).astype(np.float32)

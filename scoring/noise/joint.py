@@ -38,7 +38,7 @@ class ConfidentJoint:
         return self.pair % self.n_classes
 
     def at(self, given: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the count of pairs, of any shape, 0 where there is none."""
+        """Return the count of pairs, of any shape, 0 if absent."""
         wanted = given.astype(np.int64) * self.n_classes + true
         if not len(self.pair):
             return np.zeros(wanted.shape, np.int64)
@@ -49,8 +49,8 @@ class ConfidentJoint:
 def confident_joint(chances: Chances, given: NDArray[np.integer], n_classes: int) -> ConfidentJoint:
     """Count rows by the label given and the class that they are confidently of.
 
-    A row is confidently of the likeliest class whose chance reaches the mean chance that rows with that label have of
-    it. Classes beyond the ones that ``Chances`` keeps are not looked at.
+    A row is confidently of the likeliest class whose probability reaches the mean probability that rows with that label
+    have of it. Classes beyond the ones that ``Chances`` keeps are not looked at.
 
     Args:
         chances: of N rows.
@@ -100,7 +100,7 @@ class Mistakes:
         return cls(joint, of_class, (wrong + 1) / (int(joint.count.sum()) + 2))
 
     def chance(self, given: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return the chance of a label given the class, of any shape.
+        """Return the probability of a label given the class, of any shape.
 
         As if ``PRIOR_ROWS`` more rows of each class were mistaken at the rate of all, for every other class alike.
         """

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from scoring.noise.chances import LEAST, Chances
 from scoring.noise.joint import BLOCK, Mistakes
 
-HALF = 0.5  # power of the chance of a mistake: between a score that knows no usual mistakes and one that trusts them
+HALF = (
+    0.5  # power of the probability of a mistake: between a score that knows no usual mistakes and one that trusts them
+)
 STEPS = 1e-4  # to which a quality is rounded, so that other machines say the same
 
 
@@ -31,10 +33,10 @@ class Judged:
 def judge(chances: Chances, given: NDArray[np.integer], mistakes: Mistakes) -> Judged:
     """Weigh each label against the likeliest other class.
 
-    With p the chances of a row and T(k, g) how likely a row of class k is to bear label g, the odds of label g are
-    p_g T(g, g)^b over the largest p_k T(k, g)^b of the others, b = 1/2, and the quality is odds / (1 + odds). Without T
-    that is the normalised margin on the scale of logarithms: it asks for one strong rival, not for many weak ones. T
-    speaks against a label that is often taken for its rival.
+    With p the probabilities of a row and T(k, g) how likely a row of class k is to bear label g, the odds of label g
+    are p_g T(g, g)^b over the largest p_k T(k, g)^b of the others, b = 1/2, and the quality is odds / (1 + odds).
+    Without T that is the normalised margin on the scale of logarithms: it asks for one strong rival, not for many weak
+    ones. T speaks against a label that is often taken for its rival.
 
     Args:
         chances: of N rows.

@@ -10,7 +10,7 @@ from scoring.metrics.resampling import Interval
 from scoring.noise.chances import Chances
 from scoring.noise.joint import ConfidentJoint
 
-ANCHORS = 0.2  # of the rows called each class: the surest, which tell mistakes from rows that are hard
+ANCHORS = 0.2  # of the rows called each class: the most certain, which separate mistakes from rows that are hard
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Shares:
 
 
 def anchors(chances: Chances, share: float = ANCHORS) -> NDArray[np.bool_]:
-    """Return which rows are surely of the class that they are called, shape (N,): the surest of each class.
+    """Return which rows are surely of the class that they are called, shape (N,): the most certain of each class.
 
     Args:
         chances: of N rows.
@@ -73,11 +73,12 @@ def shares(
 ) -> Shares:
     """Estimate how many labels are wrong.
 
-    Whether a row bears a wrong label or is hard to tell cannot be known from chances alone, so there are two readings.
-    The confident joint takes every confident contradiction for a wrong label: too many where classes overlap. The
-    anchors, the fifth of the rows that is surest of its class, show how often a label is wrong where the row is clear:
-    too few where hard rows are labelled wrong more often. An interval reaches from the lower Wilson bound of the one to
-    the upper bound of the other; the estimate is the share that is suspected, or the end of the interval next to it.
+    Whether a row bears a wrong label or is hard to separate cannot be known from chances alone, so there are two
+    readings. The confident joint takes every confident contradiction for a wrong label: too many where classes overlap.
+    The anchors, the fifth of the rows that is most certain of its class, show how often a label is wrong where the row
+    is clear: too few where hard rows are labelled wrong more often. An interval reaches from the lower Wilson bound of
+    the one to the upper bound of the other; the estimate is the share that is suspected, or the end of the interval
+    next to it.
 
     Args:
         chances: of N rows.

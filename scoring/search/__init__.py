@@ -1,6 +1,6 @@
 """Numeric search: rows that are close by cosine, codes that differ in few bits, clusters, and nearest neighbours.
 
-NumPy arrays in and out; nothing here knows what they stand for.
+NumPy arrays in and out; nothing here knows what they represent.
 """
 
 from scoring.search.cosine import CosineIndex

@@ -23,13 +23,14 @@ class Centroids:
     """k centroids, with groups of near ones where they are many.
 
     To find the nearest of k takes k products a row; by way of sqrt(k) groups it takes some 13 sqrt(k). What is nearest
-    lies in another group now and then: whoever searches measures on sampled rows what that loses, and looks at more.
+    is in another group now and then: the caller that searches measures on sampled rows what that loses, and looks at
+        more.
 
     Attributes:
         vectors: shape (k, D), float32.
         heads: the mean directions of the groups, shape (C, D), float32; None where there are no groups.
-        members: the centroids, group by group, shape (k, D), float32; likewise.
-        numbers: which centroid each member is, shape (k,), int64; likewise.
+        members: the centroids, group by group, shape (k, D), float32; the same.
+        numbers: which centroid each member is, shape (k,), int64; the same.
         starts: where each group begins among the members, and the end of the last.
         looked_at: groups that a row looks at.
     """
@@ -70,7 +71,7 @@ class Centroids:
     def nearest(self, units: Tensor, probes: int = 1) -> Near:
         """Return index and cosine of the centroids nearest to unit rows, the nearest first, shape (N, probes) each.
 
-        The first is the same however many are asked for, also where several tie, so that equal rows share a list.
+        The first is the same however many are requested, also where several tie, so that equal rows share a list.
 
         Args:
             units: shape (N, D), bfloat16, on the device of the centroids.

@@ -29,13 +29,13 @@ Sampled = tuple[
 class CosineIndex:
     """Finds every pair of a query and a row whose cosine is at least a threshold.
 
-    Up to ``exact_rows`` rows every query is compared with every row, and no pair is lost. Beyond, rows lie in inverted
+    Up to ``exact_rows`` rows every query is compared with every row, and no pair is lost. Beyond, rows are in inverted
     lists by the nearest of some k-means directions, and a query is compared with the few lists nearest to it: how few
     is decided, and the share of pairs that are found so is measured, on rows drawn at random. Either way no pair below
     the threshold is reported: each one's cosine is computed in float64 from the rows as they are stored, and a cosine
     within 1e-12 of the threshold counts as at it. A row of length zero is like nothing.
 
-    Rows may have any length; their cosines are what is compared. Memory: 2 N D bytes beside the rows given, which stay
+    Rows may have any length; their cosines are what is compared. Memory: 2 N D bytes next to the rows given, which stay
     where they are, in a file where they are many; some 50 N bytes of numbers, and 4 N bytes for each list that a row
     looks at; and blocks that do not grow with N. A search costs what comparing its queries with the rows of their
     lists costs; ``among`` takes rows out of that.
@@ -81,7 +81,9 @@ class CosineIndex:
             raise ValueError(f"threshold must be in (0, 1], recall in (0, 1) and sample >= 2, got {got}")
         self.threshold, self.n_rows = threshold, len(vectors)
         self.probes, self.recall = 1, Recall.of_everything()
-        self._looked: NDArray[np.int32] | None = None  # the lists that each row looks at, (N, probes); -1 until asked
+        self._looked: NDArray[np.int32] | None = (
+            None  # the lists that each row looks at, (N, probes); -1 until requested
+        )
         self._device = torch.device(device or "cpu")
         centroids = list_centroids(vectors, exact_rows=exact_rows, seed=seed, order=order, device=device)
         if centroids is None:
@@ -137,14 +139,14 @@ class CosineIndex:
     def search_rows(
         self, rows: NDArray[np.int64], among: NDArray[np.bool_] | None = None, *, first: bool = False
     ) -> Links:
-        """Return the same for queries that are rows of the index, each of them a link of its own where it may be found.
+        """Return the same for queries that are rows of the index, each of them its own link where it may be found.
 
         Which lists a row looks at is noted, so that to ask about it again costs less.
 
         Args:
             rows: their numbers, shape (Q,).
             among: as in ``search``.
-            first: likewise.
+            first: the same.
 
         Returns:
             Links as of ``search``; ``query`` is a place in ``rows``.
@@ -186,7 +188,7 @@ class CosineIndex:
     def _sampled(self, rows: NDArray[np.int64]) -> list[Sampled]:
         """Compare rows with all rows; return which pairs they have, block by block.
 
-        A row is no pair of its own. Of a crowd, which is what a row of very many pairs has, those count that came first
+        A row is no pair. Of a crowd, which is what a row of very many pairs has, those count that came first
         in the sample: later ones are left out with all their pairs, which would leave no time for other rows. Where
         there are very many pairs all the same, the sample is cut short.
         """

@@ -52,7 +52,7 @@ def knn_graph(
     inverted lists nearest to it; how few, and which share of the neighbours that finds, is measured on rows drawn at
     random. Rows of length zero have no neighbour and are nobody's.
 
-    Memory: the graph, 8 N k bytes, and where it is exact the rows in float32, 4 N D bytes; blocks beside.
+    Memory: the graph, 8 N k bytes, and where it is exact the rows in float32, 4 N D bytes; blocks next to.
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
@@ -93,7 +93,7 @@ class Neighbouring:
         centroids: of the lists.
         order: as in ``InvertedLists``.
         start: of ``InvertedLists.rows``.
-        stop: likewise.
+        stop: the same.
         k: neighbours.
         probes: lists that each row looks at.
     """
@@ -123,7 +123,7 @@ def neighboured(task: Neighbouring) -> list[Found]:
 
 
 def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[Found]:
-    """Yield rows, their neighbours and cosines, by whoever runs tasks."""
+    """Yield rows, their neighbours and cosines, by the caller that runs tasks."""
     lists, vectors = search.lists, search.vectors
     if lists.centroids is None:
         raise ValueError("lists have centroids where not all rows are compared with all")

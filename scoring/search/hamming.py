@@ -103,7 +103,7 @@ class HammingIndex:
 
         Args:
             parts: pairs of different queries and different codes.
-            lowest: the first query with each of the different codes asked for.
+            lowest: the first query with each of the different codes requested.
         """
         nobody = np.iinfo(np.int64).max
         query, bits = np.full(len(self._codes), nobody), np.zeros(len(self._codes), np.uint8)

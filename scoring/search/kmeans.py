@@ -82,7 +82,7 @@ def in_groups(centroids: Tensor, seed: int) -> Centroids:
     plain, n_groups = centroids.cpu().numpy(), math.isqrt(len(centroids))
     heads = spherical_kmeans(plain, n_groups, seed=seed)
     used, home = np.unique(assign(plain, heads)[0][:, 0].clip(min=0), return_inverse=True)
-    heads = heads[used]  # of equal ones a single one has all members, and nobody must look at the others in its place
+    heads = heads[used]  # of equal ones a single one has all members, and nobody must look at the others instead
     order, starts = groups_of(home, len(used))
     numbers = torch.from_numpy(order).to(centroids.device)
     on_device = torch.from_numpy(heads).to(centroids.device)
@@ -158,7 +158,7 @@ def nearest_centroids(
 
     Args:
         units: shape (N, D), bfloat16, on the device of the centroids.
-        centroids: of whoever looks.
+        centroids: of the caller that looks.
         probes: how many of them.
         shared: the unit rows, where they are shared already.
     """
@@ -197,7 +197,7 @@ def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, gener
 
 
 def _means(units: Tensor, label: Tensor, k: int, generator: np.random.Generator) -> Tensor:
-    """Return the mean direction of each cluster; one that has none gets that of a random row."""
+    """Return the mean direction of each cluster; one that has none gets a random row's."""
     sums = torch.zeros((k, units.shape[1]), device=units.device)
     for start in range(0, len(units), BLOCK):
         sums.index_add_(0, label[start : start + BLOCK], units[start : start + BLOCK].float())

@@ -52,7 +52,7 @@ class Asked:
         squares: squared length of each row of that.
         units: rows at length 1, bfloat16, the queries among them.
         rows: which row of the table each query is, shape (Q,), int64; None where they are the table.
-        places: which of the units, likewise.
+        places: which of the units, too.
     """
 
     vectors: Shared[Vectors]

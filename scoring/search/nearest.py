@@ -34,7 +34,7 @@ class NearestSearch:
         return units_float32(self.vectors, self.inverse, rows)
 
     def probed(self, rows: NDArray[np.int64], probes: int) -> NDArray[np.int64]:
-        """Return the lists nearest to rows, shape (B, probes); first of all the one that a row lies in."""
+        """Return the lists nearest to rows, shape (B, probes); first of all the one that a row is in."""
         return self.lists.probed(unit_rows(self.vectors[rows], numbers=rows).units, probes)
 
     def neighbours(
@@ -57,7 +57,7 @@ class NearestSearch:
 
         Args:
             queries: shape (Q, D), of any length.
-            own: the row that each query is, which is no neighbour of it; -1 where it is none; shape (Q,).
+            own: the row that each query is, which is no neighbour of it; -1 where it is not one; shape (Q,).
             k: neighbours; where there are fewer rows, -1 with a cosine of -inf.
             probes: lists that each query looks at; None for all.
         """
@@ -112,7 +112,7 @@ class NearestSearch:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the nearest rows of unit rows (B, D) in the lists probed (B, P), or in all, shape (B, k) each.
 
-        Each is compared with its nearest list first. That tells how near a row of another one has to be: few are, and
+        Each is compared with its nearest list first. That reports how near a row of another one has to be: few are, and
         only these are sorted.
         """
         nearest = NearestSoFar(own, k + SLACK)
@@ -190,7 +190,7 @@ class NearestSoFar:
             self._settle_waiting()
 
     def result(self) -> tuple[Tensor, Tensor]:
-        """Return cosines and rows, the nearest first, shape (B, width) each; -inf and -1 where there is none."""
+        """Return cosines and rows, the nearest first, shape (B, width) each; -inf and -1 if absent."""
         self._settle_waiting()
         return self.best, self.index
 

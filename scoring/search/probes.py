@@ -10,11 +10,11 @@ from scoring.search.inverted import InvertedLists
 from scoring.search.links import Recall
 
 MOST_PROBES = 64  # lists that a query looks at
-UNKNOWN = 8  # lists to look at where the sample has no pair to go by
+UNKNOWN = 8  # lists to look at where the sample has no pair to use
 
 
 class ProbeCounts:
-    """How many pairs of each query lie in its nearest list, its second..., and beyond the last looked at.
+    """How many pairs of each query are in its nearest list, its second..., and beyond the last looked at.
 
     Args:
         probed: lists of each of the S queries, nearest first, shape (S, P).

@@ -75,7 +75,7 @@ class EveryNth:
             schema=DECISION_SCHEMA,
             meanings={},
             result=OwnResult(dropped_by={"others": int((outcome == DROP).sum())}),
-            texts=lambda paths: {"note": f"beside {paths['note'].name}".encode()},
+            texts=lambda paths: {"note": f"next to {paths['note'].name}".encode()},
         )
 
 

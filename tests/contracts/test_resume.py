@@ -28,7 +28,7 @@ SMALL = {  # of settings that cost memory or time, for methods that have them
     "momentum": 0.9,
     "samples": "2",
 }
-OTHER = (  # where a setting gives a method other modules, or another memory, than it has by itself
+OTHER = (  # where a setting gives a method other modules, or another memory, than it has on its own
     "umm learner=moco",
     "umm learner=bank",
     "dino momentum=0",

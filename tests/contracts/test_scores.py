@@ -14,11 +14,11 @@ from scipy.stats import spearmanr
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.manifest import SourceOptions
+from curate.selftests.contract import COPIES, HOLDS, WORSE
+from curate.selftests.invariance import WAYS, unchanged
+from curate.selftests.run import selftest
+from curate.selftests.sample import FEWEST, of_source
 from curate.tables.table import open_table
-from curate.trial.contract import COPIES, HOLDS, WORSE
-from curate.trial.run import selftest
-from curate.trial.same import WAYS, unchanged
-from curate.trial.sample import FEWEST, of_source
 from scoring.checkpoint import DEFAULT, load_model, save_checkpoint, shipped_models
 from scoring.heads import GaussiansHeadSpec, PosteriorHeadSpec, PrototypeHeadSpec
 from scoring.images import decode
@@ -42,7 +42,7 @@ LEAST_CROPS = {"unc_junk": 0.55, "unc_losspred": 0.55}
 
 
 def demonstration():
-    """The script that makes worse versions of the photographs."""
+    """The script that makes corrupted versions of the photographs."""
     spec = importlib.util.spec_from_file_location("demo", ROOT / "examples" / "demo.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -50,11 +50,11 @@ def demonstration():
 
 
 @pytest.fixture(scope="module")
-def heap(tmp_path_factory):
+def dataset(tmp_path_factory):
     """The photographs and their versions: `NAME.jpg`, `NAME_blurred.jpg`, ..., four `NAME_duplicate.jpg`."""
     folder = tmp_path_factory.mktemp("contract") / "heap"
     folder.mkdir()
-    demonstration().make_heap(folder)
+    demonstration().make_dataset(folder)
     for name in ("cut_short.jpg", "not_an_image.jpg"):
         (folder / name).unlink()
     return folder
@@ -62,7 +62,7 @@ def heap(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def random_weights(tiny_checkpoint, tmp_path_factory):
-    """The tiny model with heads beside it that the model that ships does not have."""
+    """The tiny model with heads next to it that the model that ships does not have."""
     tiny, card = load_model(tiny_checkpoint)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -101,9 +101,9 @@ def shipped():
 def certainties(source, out, checkpoint, **settings):
     """Score as `curate score` does on a CPU; column -> file name -> kappa, or 1/uncertainty where there is no kappa.
 
-    Of an uncertainty that is a logarithm the exponential stands in its place.
+    Of an uncertainty that is a logarithm the exponential stands instead.
 
-    Without the fit to the heap, which depends on what else is there.
+    Without the fit to the dataset, which depends on what else is there.
     """
     asked = ScoreSettings(**{"device": "cpu", "fit": False, **settings})
     score(source, out, model=checkpoint, settings=asked, workers=2)
@@ -125,13 +125,13 @@ def certainties(source, out, checkpoint, **settings):
 
 
 @pytest.fixture(scope="module")
-def reference(heap, model, tmp_path_factory):
-    return certainties(heap, tmp_path_factory.mktemp("reference") / "s.parquet", model)
+def reference(dataset, model, tmp_path_factory):
+    return certainties(dataset, tmp_path_factory.mktemp("reference") / "s.parquet", model)
 
 
 @pytest.fixture(scope="module")
-def of_shipped(heap, shipped, tmp_path_factory):
-    return certainties(heap, tmp_path_factory.mktemp("shipped") / "s.parquet", shipped)
+def of_shipped(dataset, shipped, tmp_path_factory):
+    return certainties(dataset, tmp_path_factory.mktemp("shipped") / "s.parquet", shipped)
 
 
 def same(one, other):
@@ -160,21 +160,21 @@ def test_a_duplicate_has_the_very_same_score(reference):
             assert certainty[name] == certainty[name.replace("_duplicate", "")]
 
 
-def test_neither_batches_nor_order_company_or_parts_change_a_score(heap, model, tmp_path):
+def test_neither_batches_nor_order_company_or_parts_change_a_score(dataset, model, tmp_path):
     """What `curate selftest` tries on the user's images."""
     options = SourceOptions()
-    _, everything = of_source(str(heap), FEWEST, tmp_path, seed=0, options=options, announce=lambda text: None)
+    _, everything = of_source(str(dataset), FEWEST, tmp_path, seed=0, options=options, announce=lambda text: None)
     ways = [way for way in WAYS if not way.needs and way.tolerance is not None]
     found = unchanged(everything, tmp_path, model, fit=False, ways=ways)
-    assert len(everything.keys) == len(list(heap.iterdir()))
+    assert len(everything.keys) == len(list(dataset.iterdir()))
     assert {check.what for check in found} == {way.what for way in ways}
     assert [check for check in found if check.state != HOLDS] == []
 
 
-def test_every_score_of_the_model_that_ships_notices_what_it_must(heap, shipped):
+def test_every_score_of_the_model_that_ships_notices_what_it_must(dataset, shipped):
     """By `curate selftest`, on the photographs and their versions; noise, zoom and recompression: docs/selftest.md."""
     changes = ["blur", "grey box", "darkness"]
-    found = selftest(heap, model=shipped, device="cpu", images=40, change=changes, ways=())
+    found = selftest(dataset, model=shipped, device="cpu", images=40, change=changes, ways=())
     assert {*LEAST_SHARE, "unc_fitted"} <= set(found.columns)
     broken = {(check.column, check.what) for check in found.broken if check.section in (WORSE, COPIES)}
     assert {column for column, _ in broken} <= {"unc_ambiguous"}, broken
@@ -195,7 +195,7 @@ def test_a_batch_that_shrinks_has_the_scores_of_the_whole(model):
 
 
 def test_a_lossless_copy_of_the_pixels_has_the_same_score(model, tmp_path):
-    """The score is of the picture, not of the file: PNG for JPEG, a name for another."""
+    """The score is of the image, not of the file: PNG for JPEG, a name for another."""
     for folder in ("jpeg", "png"):
         (tmp_path / folder).mkdir()
     for path in PHOTOS:
@@ -207,8 +207,8 @@ def test_a_lossless_copy_of_the_pixels_has_the_same_score(model, tmp_path):
     assert same(certainties(tmp_path / "png", tmp_path / "b.parquet", model), ours)
 
 
-def test_half_precision_keeps_the_order(heap, shipped, of_shipped, tmp_path):
-    bf16 = certainties(heap, tmp_path / "b.parquet", shipped, precision="bf16")
+def test_half_precision_keeps_the_order(dataset, shipped, of_shipped, tmp_path):
+    bf16 = certainties(dataset, tmp_path / "b.parquet", shipped, precision="bf16")
     for column, fp32 in of_shipped.items():
         names = sorted(fp32)
         rank = spearmanr([fp32[name] for name in names], [bf16[column][name] for name in names]).statistic

@@ -83,7 +83,7 @@ def test_it_works_before_anything_is_labelled_and_without_what_it_does_not_need(
 def test_only_what_it_names_changes_its_picks(selector):
     pool = pool_of()
     if isinstance(selector, Determinantal):
-        pytest.skip("weighs rows by chances and quality where a pool has them; `curate select` gives it neither")
+        pytest.skip("weighs rows by probabilities and quality where a pool has them; `curate select` gives it neither")
     named = {*selector.needs, *selector.optional, "candidates", "labelled"}
     bare = Pool(**{name: array for name, array in arrays_of(pool).items() if name in named})
     assert np.array_equal(selector(pool, 12, seed=3).rows, selector(bare, 12, seed=3).rows)
@@ -113,7 +113,7 @@ def test_picks_do_not_depend_on_the_order_of_the_rows_unless_they_are_drawn(sele
     pool = pool_of()
     picks = selector(pool, 10).rows
     if any(not np.array_equal(picks, selector(pool, 10, seed=seed).rows) for seed in (1, 2)):
-        pytest.skip("drawn by a seed: whoever makes the pool sorts its rows by key")
+        pytest.skip("drawn by a seed: the caller that makes the pool sorts its rows by key")
     new_to_old = np.random.default_rng(9).permutation(pool.n_rows)
     old_to_new = np.argsort(new_to_old)
     shuffled = {

@@ -1,4 +1,4 @@
-"""Every command that writes, as it is driven here: what stands before it, and what is typed."""
+"""Every command that writes, as it is driven here: what is before it, and what is typed."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ class Command:
 
     @property
     def draws(self) -> bool:
-        """Whether it draws a picture after its results have their names, so that a repeat may need ``--overwrite``."""
+        """Whether it draws an image after its results have their names, so that a repeat may need ``--overwrite``."""
         return " --sheet " in self.line or " --plot " in self.line
 
 
@@ -143,7 +143,7 @@ COMMANDS: dict[str, Command] = {
         goes_on=True,
     ),
     "models convert": Command("models convert ../weights.safetensors --backbone test_resnet -o own.safetensors"),
-    # what only stands before others
+    # what only is before others
     "score of some": Command(f"{SCORE} --limit 20 -o table.parquet"),
     "score of some with views": Command(f"{SCORE} --no-fit --views 2 -o viewed.parquet"),
     "score of some to a folder": Command(f"{SCORE} --no-fit --limit 20 -o table"),

@@ -140,7 +140,7 @@ class Lab:
             else:
                 make_beginning(self.place)
                 ended = self.run(f"{SCORE} --label-from-folder -o scores.parquet")
-            assert ended.code == 0, ended.said  # none that stands before another ends otherwise
+            assert ended.code == 0, ended.said  # none that is before another ends otherwise
             kept = self.place / f"template-{len(self.templates)}"
             shutil.copytree(self.folder, kept, symlinks=True)
             self.templates[after] = kept

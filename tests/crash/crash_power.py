@@ -1,7 +1,7 @@
 """A model of a disk that loses power: what was not flushed may be lost, in part, or in another order.
 
 As in ALICE (Pillai et al., OSDI 2014): bytes of a file are on the disk when it is synced, names when their folder
-is. At any moment, of what is not yet there, any part may be: each operation on names by itself, though it is whole;
+is. At any moment, of what is not yet there, any part may be: each operation on names on its own, though it is whole;
 of bytes none or the first half.
 """
 

@@ -21,7 +21,7 @@ from pathlib import Path
 SHIM = os.environ.get("LD_PRELOAD", "")
 EVERYTHING = ("curate", "scoring", "trainers")
 JANITORS = {"jemalloc_bg_thd", "polars-ooc-clea"}  # idle threads of libraries: a child has no need of them
-ABSENT = ("ray", "openvino")  # which `curate selftest` would try: half a minute each, and processes of their own
+ABSENT = ("ray", "openvino")  # which `curate selftest` would try: half a minute each, and their own processes
 OTHERS = ("polars", "matplotlib.backends.backend_agg", "torch", "timm", "PIL.PngImagePlugin", "pyarrow.parquet")
 
 
@@ -92,7 +92,7 @@ def forked(asked: dict) -> int:
 
 
 def run(asked: dict) -> dict:
-    """Fork a child, send it the signals asked for at their times, and say how it ended; so for others beside it."""
+    """Fork a child, send it the signals requested at their times, and say how it ended; so for others next to it."""
     began = time.perf_counter()
     pid = forked(asked)
     others = [forked({**asked, **other}) for other in asked.get("beside", [])]

@@ -89,7 +89,7 @@ class Bench:
         """Run the command again, undisturbed; return what differs from a run that never was disturbed.
 
         Where all results were whole already, it may say so, or that there is nothing to do. Where a table is, and not
-        yet its picture, it may ask for ``--overwrite``, which is then typed.
+        yet its image, it may ask for ``--overwrite``, which is then typed.
         """
         earlier = steady(self.lab.snapshot())
         ended = self.lab.run(self.line)

@@ -1,4 +1,4 @@
-"""Commands that are told to stop, or put to sleep."""
+"""Commands that are reported to stop, or put to sleep."""
 
 import signal
 

@@ -9,7 +9,7 @@ from crash_trials import ERRORS, bench, kinds, place, plain, some
 
 
 def failed_at(trial, fault):
-    """Let a call fail; return what is wrong with what was said, what is left, and the repeat."""
+    """Let a call fail; return what is wrong with what was reported, what is left, and the repeat."""
     ended = trial.disturbed(fault=fault)
     call = f"{place(trial, fault['n'])} {errno.errorcode[fault['errno']]}"
     return [

@@ -47,7 +47,7 @@ class Bucket:
 
 
 class Faults:
-    """What the proxy does to requests; a rule is asked (method, path) and returns what to do, or None."""
+    """What the proxy does to requests; a rule is requested (method, path) and returns what to do, or None."""
 
     def __init__(self):
         self.rules, self.requests, self.delay, self.at_once, self.most = [], [], 0.0, 0, 0

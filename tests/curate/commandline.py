@@ -1,4 +1,4 @@
-"""The command line as a person types it."""
+"""The command line as a reviewer types it."""
 
 from typer.testing import CliRunner
 

@@ -1,4 +1,4 @@
-"""A heap of images, and the table of an undisturbed run over it."""
+"""A dataset of images, and the table of an undisturbed run over it."""
 
 import asyncio
 import logging
@@ -108,7 +108,7 @@ def hub_behind_faults():
 
 @pytest.fixture
 def hub(hub_behind_faults, monkeypatch, tmp_path):
-    """The hub, with nothing on it, asked without a token."""
+    """The hub, with nothing on it, requested without a token."""
     from huggingface_hub import constants
 
     hub_behind_faults.faults.clear()

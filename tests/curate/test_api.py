@@ -19,7 +19,7 @@ from curate.tables.table import open_table
 
 
 def commands():
-    """Function -> the command of the command line that it stands for: all that there are."""
+    """Function -> the command of the command line that it represents: all that there are."""
     found = {}
     for name, command in typer.main.get_command(app).commands.items():
         inner = getattr(command, "commands", None)
@@ -59,7 +59,7 @@ ONLY_CALLED = {
     "picked",
     "announce",
     "password",
-}  # the last four are told of progress
+}  # the last four are given progress
 OF_THE_PICTURE = {"source", "other_source", "root", "key", "path_column", "image_column"}
 OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},

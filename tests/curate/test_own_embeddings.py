@@ -54,7 +54,7 @@ def write(path, table, digest="d"):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """The same embeddings as ``embedding``, under another name beside others, under it alone, and of any length."""
+    """The same embeddings as ``embedding``, under another name next to others, under it alone, and of any length."""
     folder = tmp_path_factory.mktemp("tables")
     fixed = pa.list_(pa.field("element", pa.float32(), nullable=False), D)
     decoy = np.random.default_rng(5).normal(size=(N, D))
@@ -195,7 +195,7 @@ REFUSED = {
     "filter": (lambda table, **how: curate.filter(table, keep_top=3, **how, dry_run=True), "for --like and --unlike"),
     "select": (
         lambda table, **how: curate.select(table, None, "score", 3, score="kappa_a", **how, dry_run=True),
-        "strategies that go by them, which score does not",
+        "strategies that use them, which score does not",
     ),
     "compare": (
         lambda table, **how: curate.compare(table, table.with_name("alone.parquet"), column="label", **how),

@@ -38,7 +38,7 @@ def wide(monkeypatch):
 
 
 def table(path, *, seed, shift=0.0, classes=("ant", HOSTILE, "cat")):
-    """A scored table of three kinds of picture, its label the kind, with a hostile name for one, and for a column."""
+    """A scored table of three kinds of image, its label the kind, with a hostile name for one, and for a column."""
     generator = np.random.default_rng(seed)
     kind = np.arange(N) % 3
     rows = generator.normal(size=(N, 6)).astype(np.float32) * 0.3
@@ -82,7 +82,7 @@ def test_a_comparison_prints_as_its_command(tmp_path, shift):
     assert shown.exit_code == 3 * found.failed, shown.output
     assert found.failed == bool(shift)
     assert str(found) + "\n" == shown.stdout
-    assert ("of both differ by more than chance" in shown.stdout) == bool(shift)
+    assert ("of both differ by more than coincidence" in shown.stdout) == bool(shift)
     assert is_safe(found)
 
 

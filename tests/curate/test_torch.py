@@ -86,7 +86,7 @@ def test_workers_read_what_one_process_reads(table):
 
 
 def test_forked_workers_read_what_one_process_reads(table):
-    """In an interpreter of its own, for a process in which OpenVINO ran dies when it forks."""
+    """In its own interpreter, for a process in which OpenVINO ran dies when it forks."""
     line = "import sys; sys.path.insert(0, sys.argv[1]); from test_torch import *; read_by_workers(sys.argv[2], 'fork')"
     here = str(Path(__file__).parent)
     subprocess.run([sys.executable, "-c", line, here, str(table)], check=True)

@@ -65,7 +65,7 @@ CALLS = {
         ["s.parquet", "t.parquet"],
         ["none.parquet", "other.parquet"],
     ),
-    "selftest": ("curate.trial.run.selftest", ["s.parquet"], ["none.parquet"]),
+    "selftest": ("curate.selftests.run.selftest", ["s.parquet"], ["none.parquet"]),
     "retrieve": ("curate.retrieval.run.open_table", ["s.parquet", "key"], ["none.parquet", "key"]),
     "report": ("curate.facts.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
     "view": ("curate.facts.serve.open_table", ["s.parquet"], ["none.parquet"]),

@@ -42,8 +42,8 @@ def generate():
 def newcomer(tmp_path, monkeypatch):
     """A folder with the photographs in it, and the folder that the demonstration makes of them."""
     shutil.copytree(ROOT / "examples" / "photos", tmp_path / "examples" / "photos")
-    (tmp_path / "demo" / "heap").mkdir(parents=True)
-    script("examples/demo.py").make_heap(tmp_path / "demo" / "heap")
+    (tmp_path / "demo" / "images").mkdir(parents=True)
+    script("examples/demo.py").make_dataset(tmp_path / "demo" / "images")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -83,7 +83,7 @@ HELP_LINES = [
 def test_no_number_is_left_to_be_filled_in():
     counts = {str(path.relative_to(ROOT)): path.read_text().count(PLACEHOLDER) for path in DOCUMENTS}
     left = {name: n for name, n in counts.items() if n}
-    assert not left, f"measure, and write the numbers in place of {PLACEHOLDER}: {left}"
+    assert not left, f"measure, and write the numbers instead of {PLACEHOLDER}: {left}"
 
 
 def test_the_tables_are_what_the_code_says_and_each_stands_once(generate):

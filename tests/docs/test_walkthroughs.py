@@ -48,7 +48,7 @@ def test_no_page_shows_a_mistake(walk):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="no data sets beside the checkout")
+@pytest.mark.skipif(not DATA.is_dir(), reason="no data sets next to the checkout")
 def test_the_pages_show_what_the_commands_print(walk, tmp_path):
     for name, begin in walk.BEGINNINGS.items():
         here = tmp_path / name

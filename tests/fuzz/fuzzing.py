@@ -29,7 +29,7 @@ values = st.recursive(
 
 
 def fuzz(examples):
-    """Run a test on so many examples, the same every time unless more are asked for."""
+    """Run a test on so many examples, the same every time unless more are requested."""
     return settings(
         max_examples=examples * TIMES,
         derandomize=TIMES == 1,

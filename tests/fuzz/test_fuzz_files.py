@@ -1,4 +1,4 @@
-"""Files that people hand in, broken: tables of labels, answers, receipts, models, pipelines."""
+"""Files that annotators hand in, broken: tables of labels, answers, receipts, models, pipelines."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Words that people type, name files with or send to a page, and the first bytes of images."""
+"""Words that annotators type, name files with or send to a page, and the first bytes of images."""
 
 import io
 import struct

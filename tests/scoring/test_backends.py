@@ -26,7 +26,7 @@ MIDDLE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 FAR = {"fp32": 1e-4, "bf16": 0.03}  # relative error of embeddings
 needs_openvino = pytest.mark.skipif(
     find_spec("openvino") is None or "CURATE_TEST_OPENVINO" not in os.environ,
-    reason="openvino runs in a process of its own: tests/test_openvino.py",
+    reason="openvino runs in its own process: tests/test_openvino.py",
 )
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this CPU does not multiply in bfloat16")
 PRECISIONS = ["fp32", pytest.param("bf16", marks=needs_bfloat16)]
@@ -34,7 +34,7 @@ PRECISIONS = ["fp32", pytest.param("bf16", marks=needs_bfloat16)]
 
 @pytest.fixture(scope="module")
 def model():
-    """Two convolutional trunks side by side, and a head."""
+    """Two convolutional backbones side by side, and a head."""
     torch.manual_seed(0)
     parts = (PartSpec("resnet10t", 64, 0.6, **MIDDLE), PartSpec("tf_efficientnet_lite0", 32, 0.4, **MIDDLE))
     seen = Preprocessing(64, 64, mean=(0, 0, 0), std=(1, 1, 1))

@@ -1,4 +1,4 @@
-"""Maps from scores to chances, and what they are worth: by other libraries, definitions said slowly, exact counts."""
+"""Maps from scores to probabilities, against other libraries, slow definitions and exact counts."""
 
 from itertools import combinations
 
@@ -119,7 +119,7 @@ def test_a_weight_of_two_is_nearly_a_row_twice(kind):
     ],
 )
 def test_knots_that_are_none_are_refused(record):
-    with pytest.raises(ValueError, match=r"knots|chances"):
+    with pytest.raises(ValueError, match=r"knots|probabilities"):
         Isotonic.from_json(record)
 
 

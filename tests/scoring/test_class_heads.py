@@ -1,4 +1,4 @@
-"""Heads that tell classes: each number against a slow restatement in float64, or a published oracle."""
+"""Heads that predict classes: each number against a slow restatement in float64, or a published oracle."""
 
 import math
 

@@ -152,7 +152,7 @@ for is_off in (False, True):
 
 @pytest.mark.slow
 def test_without_a_compiler_and_with_torch_compile_switched_off_nothing_else_runs(tmp_path):
-    """In a process of its own: torch remembers a function that it was told not to compile."""
+    """In its own process: torch remembers a function that it was reported not to compile."""
     without = {**os.environ, "CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, "-c", PLAINLY], env=without, capture_output=True, text=True, check=True)
     lacking, is_off = done.stdout.splitlines()

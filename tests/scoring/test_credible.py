@@ -1,4 +1,4 @@
-"""Regions of a stated chance: against samples whose distribution is known, and against their definition."""
+"""Regions of a stated probability: against samples whose distribution is known, and against their definition."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Ten crops of a picture and their spread, against a slow restatement."""
+"""Ten crops of an image and their spread, against a slow restatement."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Edits do what their strength says, for any picture, and the same each time."""
+"""Edits do what their strength says, for any image, and the same each time."""
 
 import io
 

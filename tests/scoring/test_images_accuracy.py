@@ -30,7 +30,7 @@ def by_pillow(data, preprocessing):
 
 @cache
 def photograph(width, height, *, seed=0, quality=90, subsampling=2):
-    """Edges at every scale, in the spectrum of natural pictures, with a sensor's noise."""
+    """Edges at every scale, in the spectrum of natural images, with a sensor's noise."""
     rng = np.random.default_rng(seed)
     total = np.zeros((height, width, 3), dtype=np.float32)
     for octave in range(1, 9):
@@ -67,7 +67,7 @@ def test_sizes_that_cannot_be_shrunk_exactly_agree_to_within_one(width, height, 
     assert np.abs(difference).max() <= 1
 
 
-@pytest.mark.skipif(not PHOTOS.is_file(), reason=f"{PHOTOS.name} is not beside the checkout")
+@pytest.mark.skipif(not PHOTOS.is_file(), reason=f"{PHOTOS.name} is not next to the checkout")
 @pytest.mark.parametrize("target", [32, 64, 224])
 def test_real_photographs_agree_to_fifty_decibels_each(target):
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -77,7 +77,7 @@ def test_real_photographs_agree_to_fifty_decibels_each(target):
     assert worst >= 50
 
 
-@pytest.mark.skipif(not PHOTOS.is_file(), reason=f"{PHOTOS.name} is not beside the checkout")
+@pytest.mark.skipif(not PHOTOS.is_file(), reason=f"{PHOTOS.name} is not next to the checkout")
 @pytest.mark.parametrize("times", [2, 4])
 def test_enlarged_real_photographs_agree_to_fifty_decibels_each(times):
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -1,4 +1,4 @@
-"""Which picture of an animation or a document stands for it."""
+"""Which image of an animation or a document represents it."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_a_flat_first_picture_gives_way_to_the_one_of_most_contrast(name, flat):
     data = animation(name, blank, dim, scene(1), dim)
     outcome = decode(data, P32)
     assert (outcome.status, outcome.n_frames) == ("ok", 4)
-    assert "picture 3" in outcome.error
+    assert "image 3" in outcome.error
     assert near(data, scene(1))
 
 

@@ -1,4 +1,4 @@
-"""What is put behind pictures with alpha, so that what is drawn can be seen."""
+"""What is put behind images with alpha, so that what is drawn can be seen."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Parts of pictures, told from signatures alone, against pictures that are really cropped, bordered, or others."""
+"""Parts of images, separated from signatures alone, against images that are really cropped, bordered, or others."""
 
 from itertools import product
 from pathlib import Path
@@ -38,7 +38,7 @@ def wholes(photos):
 
 
 def slow_part(one, edges, kept):
-    """The low frequencies of a part of one signature's picture, from the series itself, point by point."""
+    """The low frequencies of a part of one signature's image, from the series itself, point by point."""
     waves = np.concatenate([[0], one / WEIGHTS]).reshape(KEPT, KEPT)
     points = 32
     within = (np.arange(points) + 0.5) / points

@@ -18,7 +18,7 @@ EXIF_FORMATS["avif"] = {"quality": 95, "subsampling": "4:4:4"}
 
 
 def scene(width, height, seed=0):
-    """A smooth picture, so that lossy formats change it little; no two corners alike."""
+    """A smooth image, so that lossy formats change it little; no two corners alike."""
     rng = np.random.default_rng(seed)
     corners = rng.integers(0, 256, (3, 4, 3), dtype=np.uint8)
     corners[0, 0], corners[0, -1], corners[-1, 0], corners[-1, -1] = (255, 0, 0), (0, 255, 0), (0, 0, 255), (9, 9, 9)
@@ -124,7 +124,7 @@ def test_missing_heif_extra_is_named_with_its_pip_line(monkeypatch):
 
 
 def plain(outcome):
-    """The one colour of a picture of one colour."""
+    """The one colour of an image of one colour."""
     assert outcome.status == "ok", outcome.error
     assert np.ptp(outcome.pixels.reshape(-1, 3), axis=0).max() <= 1
     return tuple(int(value) for value in outcome.pixels[8, 8])

@@ -22,7 +22,7 @@ MOST = 10**8
 
 
 def scene(width, height, seed=0):
-    """A smooth picture with edges: chance colours at a twelfth of the size, enlarged, and a dark bar."""
+    """A smooth image with edges: probability colours at a twelfth of the size, enlarged, and a dark bar."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (max(2, height // 12), max(2, width // 12), 3), dtype=np.uint8)
     picture = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
@@ -66,7 +66,7 @@ def test_the_square_is_the_turned_resized_middle(orientation):
     (made,) = DeviceJpegs(CPU, wanted).decode([sound(data)])
     assert made.pixels.shape == (55, 55, 3)
     assert psnr(made.pixels, by_pillow(data, wanted)) > 45
-    assert psnr(made.pixels[::-1], by_pillow(data, wanted)) < 30  # or any picture would do
+    assert psnr(made.pixels[::-1], by_pillow(data, wanted)) < 30  # or any image would do
 
 
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
@@ -190,14 +190,14 @@ class Swapped(DeviceJpegs):
 
 
 class Broken(DeviceJpegs):
-    """A decoder that is not there."""
+    """A decoder that is missing."""
 
     def _pictures(self, coded):
         raise RuntimeError("no decoder was built in\nat a place")
 
 
 def test_a_decoder_is_tried_before_any_picture_depends_on_it():
-    with pytest.raises(InputError, match=r"gives another picture than libjpeg-turbo, \d+\.\d levels apart"):
+    with pytest.raises(InputError, match=r"gives another image than libjpeg-turbo, \d+\.\d levels apart"):
         Swapped(CPU, P)
     with pytest.raises(InputError, match="decodes no JPEG on cpu: no decoder was built in; leave out --decode"):
         Broken(CPU, P)

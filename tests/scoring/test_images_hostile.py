@@ -74,8 +74,8 @@ def test_refused_formats_are_named_and_never_reach_a_decoder():
 
 
 def test_a_name_in_the_bytes_decides_and_stray_beginnings_do_not():
-    assert sniff(b"BMW is a car and not a picture") is None
-    assert sniff(b"P6x is no picture") is None
+    assert sniff(b"BMW is a car and not an image") is None
+    assert sniff(b"P6x is no image") is None
     assert sniff(b"\x00\x00\x00\x14ftypisom\x00\x00\x00\x00isom") is None
     assert sniff(b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1avifmiaf") == "avif"
 
@@ -284,7 +284,7 @@ def test_messages_are_one_printable_line_of_bounded_length():
         DecodeError("ok", "no")
 
 
-@pytest.mark.skipif(not MALFORMED.is_file(), reason=f"{MALFORMED.name} is not beside the checkout")
+@pytest.mark.skipif(not MALFORMED.is_file(), reason=f"{MALFORMED.name} is not next to the checkout")
 def test_pillows_own_odd_files_each_give_one_outcome_in_bounded_time():
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = parquet.read_table(MALFORMED, columns=["name", "pillow_outcome", "format", "bytes"]).to_pylist()
@@ -311,7 +311,7 @@ def test_pillows_own_odd_files_each_give_one_outcome_in_bounded_time():
 
 
 def test_broken_tiffs_print_nothing_from_c(capfd):
-    """libtiff writes to file descriptor 2 by itself, past Python's sys.stderr."""
+    """libtiff writes to file descriptor 2 on its own, past Python's sys.stderr."""
     generator = np.random.default_rng(0)
     stream = io.BytesIO()
     Image.fromarray(generator.integers(0, 255, (64, 64, 3), np.uint8)).save(stream, "TIFF", compression="tiff_lzw")

@@ -1,4 +1,4 @@
-"""Damage beside the pixels: the picture is decoded all the same, and a warning says what was ignored."""
+"""Damage next to the pixels: the image is decoded all the same, and a warning says what was ignored."""
 
 import struct
 import zlib
@@ -44,7 +44,7 @@ def webp_with(body):
 
 
 BAD_PNG = {
-    "EXIF that is none": (b"eXIf", GARBAGE, True),
+    "EXIF that is invalid": (b"eXIf", GARBAGE, True),
     "EXIF behind a prefix": (b"eXIf", b"Exif\0\0" + GARBAGE, True),
     "EXIF with a wrong checksum": (b"eXIf", exif(6), False),
     "EXIF as text that is no number": (b"tEXt", b"Raw profile type exif\0\nexif\n 20\nzzzz", True),

@@ -83,7 +83,7 @@ def test_hash_sees_what_the_crop_leaves_out():
     assert phash(wide) != phash(other)
 
 
-@pytest.mark.skipif(not PHOTOS.is_file(), reason=f"{PHOTOS.name} is not beside the checkout")
+@pytest.mark.skipif(not PHOTOS.is_file(), reason=f"{PHOTOS.name} is not next to the checkout")
 def test_hashes_of_real_photographs_are_near_for_copies_and_far_for_others():
     parquet = pytest.importorskip("pyarrow.parquet")
     files = parquet.read_table(PHOTOS, columns=["image"]).slice(0, 2663)["image"].to_pylist()[::60]

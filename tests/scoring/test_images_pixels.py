@@ -1,4 +1,4 @@
-"""The digest of pixels: which files of one picture agree, and which pictures must not."""
+"""The digest of pixels: which files of one image agree, and which images must not."""
 
 import contextlib
 import hashlib
@@ -95,7 +95,7 @@ def test_a_jpeg_of_any_kind_agrees_with_the_png_that_pillow_makes_of_it(size, su
     assert pixel_digest(data) == pixel_digest(encoded(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
-@pytest.mark.skipif(not CALTECH.is_file(), reason=f"{CALTECH.name} is not beside the checkout")
+@pytest.mark.skipif(not CALTECH.is_file(), reason=f"{CALTECH.name} is not next to the checkout")
 def test_real_jpegs_agree_with_their_decoded_copies():
     parquet = pytest.importorskip("pyarrow.parquet")
     files = parquet.read_table(CALTECH, columns=["image"]).slice(0, 2000)["image"].to_pylist()[::40]
@@ -202,7 +202,7 @@ def test_a_transparent_value_of_sixteen_bit_grey_counts():
 def test_sixteen_bit_colour_agrees_with_nothing_but_its_own_bytes(colour):
     channels = {2: 3, 6: 4, 4: 2}[colour]
     values = np.random.default_rng(2).integers(0, 65536, (10, 12 * channels))
-    low = values ^ 1  # another picture, in the bytes that Pillow does not read
+    low = values ^ 1  # another image, in the bytes that Pillow does not read
     one, two = (png_of([row.astype(">u2").tobytes() for row in v], 16, colour) for v in (values, low))
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(one))), np.asarray(Image.open(io.BytesIO(two))))
     assert pixel_digest(one) != pixel_digest(two)

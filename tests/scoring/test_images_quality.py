@@ -1,4 +1,4 @@
-"""Picture quality, against slow restatements, Pillow, and pictures whose measures are known."""
+"""Image quality, against slow restatements, Pillow, and images whose measures are known."""
 
 import io
 import math
@@ -95,7 +95,7 @@ def test_sharpness_is_the_root_of_a_ratio_of_laplacian_energies():
 def test_noise_is_its_standard_deviation(sigma):
     flat = np.full((128, 160, 3), 128.0) + np.random.default_rng(1).normal(0, sigma, (128, 160, 3))
     assert noise(flat.round().astype(np.uint8)) == pytest.approx(sigma, rel=0.15)
-    assert noise(np.array(scene().convert("L").convert("RGB"))) == 0  # grain equal in all channels is not told apart
+    assert noise(np.array(scene().convert("L").convert("RGB"))) == 0  # grain equal in all channels is not separated
 
 
 @pytest.mark.parametrize(("top", "side"), [(20, 0), (0, 12), (16, 8)])

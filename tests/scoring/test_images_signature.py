@@ -1,4 +1,4 @@
-"""The signature of a picture: its definition, its eight orientations, and what it survives."""
+"""The signature of an image: its definition, its eight orientations, and what it survives."""
 
 from math import hypot
 from pathlib import Path
@@ -18,7 +18,7 @@ PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"
 P64 = Preprocessing()
 SIGNATURES = arrays(np.int8, (3, 255), elements=st.integers(-127, 127))
 ORIENTATION = st.integers(0, 7)
-# What Pillow does to a picture, named by what people call it.
+# What Pillow does to an image, named by what annotators call it.
 TURNED = {
     "as it is": lambda picture: picture.copy(),
     "mirrored": ImageOps.mirror,
@@ -103,7 +103,7 @@ def test_orientations_are_eight_different_ones():
 @given(SIGNATURES, ORIENTATION, ORIENTATION)
 @settings(max_examples=60, deadline=None)
 def test_two_reorientations_are_one_of_the_eight_whatever_the_signature(rows, first, second):
-    probe = np.arange(255, dtype=np.uint8).astype(np.int8)[None] // 2 + 1  # tells all eight apart
+    probe = np.arange(255, dtype=np.uint8).astype(np.int8)[None] // 2 + 1  # separates all eight
     both = reorient(reorient(probe, first), second)
     (third,) = (index for index in range(8) if (reorient(probe, index) == both).all())
     assert (reorient(reorient(rows, first), second) == reorient(rows, third)).all()

@@ -1,4 +1,4 @@
-"""Decoders in processes of their own: the same outcome, and nobody else harmed when one fails."""
+"""Decoders in their own processes: the same outcome, and nobody else harmed when one fails."""
 
 import gc
 import io
@@ -114,7 +114,7 @@ def exif(orientation):
 
 
 def test_what_cameras_and_programs_write_is_plain_and_needs_no_process(monkeypatch):
-    monkeypatch.setattr("scoring.images.reading.opened_there", lambda *_: pytest.fail("a process was asked"))
+    monkeypatch.setattr("scoring.images.reading.opened_there", lambda *_: pytest.fail("a process was requested"))
     picture = smooth()
     for options in (
         *({"quality": q, "progressive": p, "optimize": p} for q in (30, 95) for p in (False, True)),

@@ -1,4 +1,4 @@
-"""Views computed from a signature, against the signature of the picture that is really mirrored or turned."""
+"""Views computed from a signature, against the signature of the image that is really mirrored or turned."""
 
 from pathlib import Path
 

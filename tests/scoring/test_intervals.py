@@ -1,4 +1,4 @@
-"""Views of pictures and the intervals of scores over them, against slow restatements."""
+"""Views of images and the intervals of scores over them, against slow restatements."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Intervals that hold at every look: against sums of exact chances, by enumeration, and by simulation."""
+"""Intervals that hold at every look: against sums of exact probabilities, by enumeration, and by simulation."""
 
 import math
 from itertools import product
@@ -32,7 +32,7 @@ def test_all_right_all_wrong_and_no_rows_have_an_interval_too():
     assert math.isnan(clopper_pearson(0, 0).value)
     assert clopper_pearson(0, 0)[1:] == (0, 1)
     for wrong in ((3, 2, 0.95), (-1, 2, 0.95), (1, 2, 0), (1, 2, 1)):
-        with pytest.raises(ValueError, match="must lie in"):
+        with pytest.raises(ValueError, match="must be in"):
             clopper_pearson(*wrong)
 
 
@@ -42,7 +42,7 @@ def test_the_errors_of_all_looks_come_to_what_may_be_erred_and_fall():
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] > 0
     for wrong in ((0, 0.95), (1, 0.0), (1, 1.0)):
-        with pytest.raises(ValueError, match=r"looks are counted|confidence must lie"):
+        with pytest.raises(ValueError, match=r"looks are counted|confidence must be"):
             level_of_look(*wrong)
 
 
@@ -57,7 +57,7 @@ def test_the_fewest_rows_are_the_first_that_show_a_bound(bound):
 
 
 def net_wins(n, p, q):
-    """Chance of each net number of wins, by adding one row after the other."""
+    """Probability of each net number of wins, by adding one row after the other."""
     chances = np.array([1.0])
     for _ in range(n):
         chances = np.convolve(chances, [q, 1 - p - q, p])
@@ -65,7 +65,7 @@ def net_wins(n, p, q):
 
 
 def likeliest_loss(win, loss, n, m):
-    """The chance of a loss that makes a result likeliest if the difference is m, by going through a thousand."""
+    """The probability of a loss that makes a result likeliest if the difference is m, by going through a thousand."""
     q = np.linspace(max(0.0, -m), (1 - m) / 2, 200_001)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = [
@@ -95,7 +95,7 @@ def test_the_tail_is_the_sum_of_the_chances_of_all_results_that_far(p, q, distan
 
 @pytest.mark.parametrize(("n", "level"), [(8, 0.9), (25, 0.95)])
 def test_the_interval_of_a_paired_difference_covers_whatever_the_truth_is(n, level):
-    """Coverage by adding the chances of all results, at many truths: it is exact, so no luck is in this test."""
+    """Coverage by adding the probabilities of all results at many truths: exact, without sampling."""
     results = [(win, loss) for win in range(n + 1) for loss in range(n + 1 - win)]
     ends = np.array([paired_interval(win, loss, n, level)[1:] for win, loss in results])
     ways = [math.lgamma(n + 1) - sum(math.lgamma(k + 1) for k in (win, loss, n - win - loss)) for win, loss in results]
@@ -123,7 +123,7 @@ def test_a_paired_interval_turns_with_its_models_and_shrinks_with_rows():
     assert paired_interval(0, 0, 0)[1:] == (-1, 1)
     assert paired_interval(1, 0, 1).high == 1
     for wrong in ((2, 1, 2, 0.95), (-1, 0, 2, 0.95), (1, 0, 2, 1)):
-        with pytest.raises(ValueError, match=r"expected counts|level must lie"):
+        with pytest.raises(ValueError, match=r"expected counts|level must be"):
             paired_interval(*wrong)
 
 
@@ -194,13 +194,13 @@ def test_means_of_nothing_of_one_row_and_of_all_alike():
     assert running_mean_interval(200, 200).high == 1
     assert running_mean_interval(200, 200).low == 1 - running_mean_interval(0, 200).high > 0.95
     for wrong in ((3, 2, 0.95), (1, 2, 1.0)):
-        with pytest.raises(ValueError, match="must lie in"):
+        with pytest.raises(ValueError, match="must be in"):
             running_mean_interval(*wrong)
 
 
 @pytest.mark.parametrize(("first", "last"), [(0.3, 0.9), (0.6, 0.6), (0.95, 0.9)])
 def test_a_mean_that_wanders_is_inside_at_every_row(first, last):
-    """Chances go up as a model learns; two thousand runs of 120 rows, looked at after each one."""
+    """Probabilities go up as a model learns; two thousand runs of 120 rows, looked at after each one."""
     n, runs = 120, 2_000
     chances = np.linspace(first, last, n)
     ends = np.zeros((2, 2, n, n + 1))  # of every row, of one look alone; low, high

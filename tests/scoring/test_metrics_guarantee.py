@@ -21,7 +21,7 @@ from scoring.metrics.proportions import Stratum
 N = 4000
 
 
-def heap(share: float, sharpness: float, seed: int = 0) -> np.ndarray:
+def dataset(share: float, sharpness: float, seed: int = 0) -> np.ndarray:
     """Rows in order, of which the last ones are mostly bad, shape (N,) bool."""
     place = (np.arange(N) + 0.5) / N
     chance = 1 / (1 + np.exp(-(place - (1 - share)) * sharpness))
@@ -127,7 +127,7 @@ def test_all_good_keeps_all_and_all_bad_keeps_nothing():
 @pytest.mark.parametrize("rate", [0.02, 0.05])
 def test_the_promise_is_broken_in_at_most_one_of_twenty_samples(share, sharpness, rate):
     """A score that says nothing (sharpness 0) is the hardest: every cut is near the rate."""
-    bad = heap(share, sharpness)
+    bad = dataset(share, sharpness)
     so_far = np.cumsum(bad) / np.arange(1, N + 1)
     rng = np.random.default_rng(1)
     kept = [guaranteed_cut(drawn(bad, 400, rng), rate, 0.95).kept for _ in range(60)]
@@ -138,7 +138,7 @@ def test_the_promise_is_broken_in_at_most_one_of_twenty_samples(share, sharpness
 
 
 def test_samples_of_two_zones_keep_the_promise_too():
-    bad = heap(0.1, 25)
+    bad = dataset(0.1, 25)
     so_far = np.cumsum(bad) / np.arange(1, N + 1)
     rng = np.random.default_rng(2)
     broken, kept = 0, []
@@ -153,7 +153,7 @@ def test_samples_of_two_zones_keep_the_promise_too():
 
 def test_badness_between_good_and_bad_keeps_the_promise():
     rng = np.random.default_rng(3)
-    badness = np.where(heap(0.2, 20), rng.random(N), 0.0)
+    badness = np.where(dataset(0.2, 20), rng.random(N), 0.0)
     so_far = np.cumsum(badness) / np.arange(1, N + 1)
     broken = 0
     for _ in range(40):
@@ -164,7 +164,7 @@ def test_badness_between_good_and_bad_keeps_the_promise():
 
 
 def test_conformal_risk_control_holds_on_average_and_is_not_timid():
-    bad = heap(0.1, 10)
+    bad = dataset(0.1, 10)
     lost, rng = np.cumsum(bad) / N, np.random.default_rng(4)
     cuts = np.arange(10, N + 1, 10)
     losses = np.array([lost[max(conformal_cut(drawn(bad, 200, rng), 0.05, cuts), 1) - 1] for _ in range(400)])

@@ -30,7 +30,7 @@ def test_wilson_knows_nothing_from_no_trial():
 
 @pytest.mark.parametrize("bad", [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 1.0), (1, 2, 0.0)])
 def test_wilson_refuses_what_is_no_share(bad):
-    with pytest.raises(ValueError, match="must lie in"):
+    with pytest.raises(ValueError, match="must be in"):
         wilson(*bad)
 
 
@@ -73,7 +73,7 @@ def test_the_share_weighs_strata_by_their_size():
 
 
 def chances(sizes, samples, good):
-    """Every outcome of a stratified sample and its chance."""
+    """Every outcome of a stratified sample and its probability."""
     laws = [hypergeom(size, g, n) for size, n, g in zip(sizes, samples, good, strict=True)]
     tables = [law.pmf(np.arange(n + 1)) for law, n in zip(laws, samples, strict=True)]
     for outcome in product(*(range(n + 1) for n in samples)):

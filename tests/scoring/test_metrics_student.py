@@ -29,5 +29,5 @@ def test_degrees_of_freedom_are_above_0(call):
 
 @pytest.mark.parametrize("level", [0, 1, -0.5])
 def test_a_level_is_a_share(level):
-    with pytest.raises(ValueError, match="level must lie in"):
+    with pytest.raises(ValueError, match="level must be in"):
         student_quantile(level, 3)

@@ -34,7 +34,7 @@ def test_the_end_and_the_surest_fall_are_those_of_all_pairs():
 
 
 def test_a_level_score_is_said_to_fall_in_few_of_many_runs():
-    """All pairs at once, with a chance of 95 %: of 2,000 runs at most 5 % and what luck adds."""
+    """All pairs at once, with a probability of 95 %: of 2,000 runs at most 5 % and what chance level adds."""
     generator = np.random.default_rng(2)
     wrong = sum(rise(generator.normal(size=(6, 60)) + generator.normal(size=60)).fall.high < 0 for _ in range(2_000))
     assert wrong <= stats.binom.ppf(0.999, 2_000, 0.05)

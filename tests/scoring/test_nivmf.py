@@ -32,7 +32,7 @@ def circle(n=4000):
 
 
 def sphere(n=300):
-    """Points of S^2 and the areas they stand for: Gauss-Legendre in height, evenly in angle."""
+    """Points of S^2 and the areas they represent: Gauss-Legendre in height, evenly in angle."""
     heights, weights = (torch.from_numpy(a) for a in np.polynomial.legendre.leggauss(n))
     ring, _ = circle(2 * n)
     radius = (1 - heights.square()).sqrt()

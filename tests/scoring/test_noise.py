@@ -11,14 +11,14 @@ from scoring.noise.share import anchors, shares
 
 
 def kept(table, given):
-    """Chances of all classes as ``Chances``."""
+    """Probabilities of all classes as ``Chances``."""
     found = Chances.room(len(table), table.shape[1])
     found.put(np.arange(len(table)), given, table)
     return found
 
 
 def drawn(n=300, n_classes=4, wrong=0.2, sharp=4.0, seed=0):
-    """Rows of known classes, chances that lean to them, and labels of which some are wrong."""
+    """Rows of known classes, probabilities that lean to them, and labels of which some are wrong."""
     generator = np.random.default_rng(seed)
     true = generator.integers(0, n_classes, n)
     logits = generator.normal(size=(n, n_classes)) + sharp * np.eye(n_classes)[true]

@@ -101,7 +101,7 @@ def test_without_a_network_it_says_so_at_once_and_asks_once(monkeypatch):
 
 def test_published_weights_that_were_fetched_before_need_no_network(weights, monkeypatch):
     monkeypatch.setattr(backbones, "try_to_load_from_cache", lambda *args: str(weights))
-    monkeypatch.setattr(backbones, "urlopen", lambda *args, **named: pytest.fail("asked the network"))
+    monkeypatch.setattr(backbones, "urlopen", lambda *args, **named: pytest.fail("requested the network"))
     model, card = load_model(f"timm:{NAME}")
     assert card["digest"] == load_model(f"timm:{NAME}@{weights}")[1]["digest"]
     assert card["data_licence"] == "apache-2.0"

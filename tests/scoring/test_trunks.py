@@ -47,7 +47,7 @@ def saved(model, tmp_path):
 
 
 def pooled_slowly(pixels, state):
-    """What the two networks pool of pictures, one at a time, by timm alone; the small square by means in numpy."""
+    """What the two networks pool of images, one at a time, by timm alone; the small square by means in numpy."""
     large, small = timm.create_model(NAME, num_classes=0), timm.create_model(NAME, num_classes=0)
     large.load_state_dict({name: value for name, value in state.items() if not name.startswith("fc.")})
     small.load_state_dict(own_weights())
@@ -120,7 +120,7 @@ def test_a_model_with_heads_can_be_projected_later(model, projected):
 
 
 def test_one_trunk_and_too_few_images_are_not_projected(model):
-    with pytest.raises(InputError, match="of several trunks, got resnet10t"):
+    with pytest.raises(InputError, match="of several backbones, got resnet10t"):
         project(load_model("trio")[0], torch.zeros(5, 512), 4)
     with pytest.raises(InputError, match="at least 12 images to measure on, got 5"):
         project(model, torch.zeros(5, 1024), 12)
@@ -203,9 +203,9 @@ def changed(path, at=0, **fields):
 
 
 BAD = {
-    "no list": (lambda path: {"parts": "resnet10t"}, "expected at most 4 trunks"),
-    "one trunk": (lambda path: {"parts": changed(path)[:1]}, "expected 2 to 4 trunks"),
-    "many trunks": (lambda path: {"parts": changed(path)[:1] * 5}, "expected at most 4 trunks"),
+    "no list": (lambda path: {"parts": "resnet10t"}, "expected at most 4 backbones"),
+    "one backbone": (lambda path: {"parts": changed(path)[:1]}, "expected 2 to 4 backbones"),
+    "many backbones": (lambda path: {"parts": changed(path)[:1] * 5}, "expected at most 4 backbones"),
     "a size that does not divide": (lambda path: {"parts": changed(path, size=48)}, "do not divide the 64"),
     "a huge size": (lambda path: {"parts": changed(path, size=10**9)}, "whole number of pixels"),
     "shares": (lambda path: {"parts": changed(path, share=0.9)}, "add up to 1.2"),

@@ -184,7 +184,7 @@ def test_a_sample_that_is_a_part_chosen_by_its_looks_is_told_from_the_whole():
     kept = rows[:, 0] < 1.2
     found = classifier_test(rows, Counts(np.ones(300, int), kept.astype(int)), repeats=99, seed=0)
     assert found.p == 0.01
-    assert 0.5 < found.auroc.value < 0.62  # most rows are in both, and tell nothing
+    assert 0.5 < found.auroc.value < 0.62  # most rows are in both, and show nothing
 
 
 def test_a_standardised_difference_is_in_standard_deviations_and_nan_without_spread():

@@ -300,7 +300,7 @@ def test_credible_cosine_of_the_uniform_distribution_is_a_beta_quantile(dim):
 
 def test_credible_cosine_on_the_circle_matches_scipy():
     for kappa in (0.1, 5.0, 400.0):
-        expected = math.cos(scipy.stats.vonmises.ppf(0.95, kappa))  # half of a share of 0.9 lies on either side
+        expected = math.cos(scipy.stats.vonmises.ppf(0.95, kappa))  # half of a share of 0.9 is on either side
         assert vmf.credible_cosine(0.9, tensor(kappa), 2).item() == pytest.approx(expected, rel=1e-7)
 
 

@@ -1,4 +1,4 @@
-"""What a decoder draws: its points, its sheet, how far it is from real pictures, and a model that cannot draw."""
+"""What a decoder draws: its points, its sheet, how far it is from real images, and a model that cannot draw."""
 
 import io
 import sys
@@ -42,7 +42,7 @@ def test_draws_have_the_mean_and_covariance_of_mu():
 
 @pytest.fixture
 def model():
-    """A model with random weights that decodes pictures of 16 pixels."""
+    """A model with random weights that decodes images of 16 pixels."""
     torch.manual_seed(0)
     heads = {"simvae": PosteriorHeadSpec(4, 16, 8)}
     return ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=16, resize=16), embedding="simvae"))
@@ -50,7 +50,7 @@ def model():
 
 @pytest.fixture
 def files(tmp_path, model):
-    """Its checkpoint under two names, and 60 grey pictures, from dark to light."""
+    """Its checkpoint under two names, and 60 grey images, from dark to light."""
     card = {"method": "simvae", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
     for name in ("m", "n"):
         save_checkpoint(tmp_path / f"{name}.safetensors", model, card)
@@ -125,7 +125,7 @@ def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_
     decoded.main([*typed, "--distance", "20", "-o", str(files / "d.png")])
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
     assert [name for name, _ in cells[2:]] == [
-        "other real pictures",
+        "other real images",
         "the same at a quarter of the side",
         "the mean of all, each time",
         "noise of their mean and spread",
@@ -136,7 +136,7 @@ def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_
     grey = (4 * torch.arange(60) / 255).view(-1, 1, 1, 1).expand(-1, 3, 16, 16)  # 20 are for the draws, then 20 and 20
     real, other = (decoded_measures.embedded(some, load_model(tiny_checkpoint)[0]) for some in grey[20:].split(20))
     slow = decoded_measures.frechet_distance(other, real)
-    assert found["other real pictures"] == pytest.approx(slow, abs=6e-4) != 0
+    assert found["other real images"] == pytest.approx(slow, abs=6e-4) != 0
     assert (files / "d-m.png").exists()
     assert (files / "d-n.png").exists()
     with pytest.raises(SystemExit, match=r"and 2 x 21 held out, 2 or more each, got 60 in all"):

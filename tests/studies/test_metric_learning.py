@@ -1,4 +1,4 @@
-"""The study of metric learning: its measures against slow restatements, and a run of it on a few pictures."""
+"""The study of metric learning: its measures against slow restatements, and a run of it on a few images."""
 
 import io
 import sys
@@ -29,7 +29,7 @@ SMALL = ["--epochs", "2", "--batch-size", "8", "--latent-dim", "8", "--worse", "
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Pictures of six classes, coarse squares of six shades, under the name of a data set."""
+    """Images of six classes, coarse squares of six shades, under the name of a data set."""
     draw, out = np.random.default_rng(0), tmp_path_factory.mktemp("data")
     labels, images = np.arange(60) % 6, []
     for label in labels:
@@ -62,19 +62,19 @@ def test_a_study_runs_goes_on_and_prints_the_same(told, capsys, monkeypatch):
 
 def test_classes_to_learn_from_are_never_measured_and_a_seed_draws_them_for_all(folder, told):
     model, _ = load_model("world")
-    heap = data.load_heap(folder, "grocery", Path(told[4]), model, worse=30)
-    learn, held = heap.split(0)
+    dataset = data.load_dataset(folder, "grocery", Path(told[4]), model, worse=30)
+    learn, held = dataset.split(0)
     assert learn.n + len(held) == 60
-    known = {heap.cache.classes[label] for label in heap.labels[learn.rows].tolist()}
+    known = {dataset.cache.classes[label] for label in dataset.labels[learn.rows].tolist()}
     assert known == set(learn.classes)
-    assert not known & {heap.cache.classes[label] for label in heap.labels[held].tolist()}
+    assert not known & {dataset.cache.classes[label] for label in dataset.labels[held].tolist()}
     assert [learn.classes[at] for at in learn.labels.tolist()] == [
-        heap.cache.classes[at] for at in heap.labels[learn.rows].tolist()
+        dataset.cache.classes[at] for at in dataset.labels[learn.rows].tolist()
     ]
-    assert torch.equal(learn.epoch(1), heap.cache.epoch(1)[learn.rows])
-    assert any(not torch.equal(held, heap.split(seed)[1]) for seed in (1, 2))
-    assert (heap.worse.strength["crop"] >= 0).all()
-    assert heap.worse.features["blur"].shape == (30, model.width)
+    assert torch.equal(learn.epoch(1), dataset.cache.epoch(1)[learn.rows])
+    assert any(not torch.equal(held, dataset.split(seed)[1]) for seed in (1, 2))
+    assert (dataset.worse.strength["crop"] >= 0).all()
+    assert dataset.worse.features["blur"].shape == (30, model.width)
 
 
 def test_recall_by_distance_and_certainty_are_their_definitions():

@@ -1,4 +1,4 @@
-"""The study of methods: its measures against slow or other restatements, and a run of it on a few pictures."""
+"""The study of methods: its measures against slow or other restatements, and a run of it on a few images."""
 
 import io
 import json
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.study
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Pictures of two classes, red and blue, under the names of CIFAR-10's files."""
+    """Images of two classes, red and blue, under the names of CIFAR-10's files."""
     folder = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(0)
     for name, n in (("cifar10_train", 40), ("cifar10_test", 20)):
@@ -159,7 +159,7 @@ def test_held_out_pictures_are_those_of_the_split_and_count_by_the_classes_of_al
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(stored, "PNG")
     label = np.repeat(np.arange(5), 6)
     split = np.where(np.arange(30) % 3 == 0, "test", np.where(np.arange(30) % 3 == 1, "train", "val"))
-    split[label == 2] = "train"  # a class that is not in the test pictures
+    split[label == 2] = "train"  # a class that is not in the test images
     held = pa.table({"image": [stored.getvalue()] * 30, "label": label, "split": split})
     pq.write_table(held, tmp_path / "grocery_160.parquet")
     found = load_pictures(tmp_path, "grocery", pool=100, test=100, size=8)

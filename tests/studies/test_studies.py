@@ -1,4 +1,4 @@
-"""The two studies of choosing rows: their parts by definition, and each run on a slice of the real pictures."""
+"""The two studies of choosing rows: their parts by definition, and each run on a slice of the real images."""
 
 import io
 import sys
@@ -25,7 +25,7 @@ import subset_training as training
 pytestmark = pytest.mark.study
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the folder shared/data beside the repository is absent")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the folder shared/data next to the repository is absent")
 
 
 def curves(accuracy, budgets=(10, 100, 1000)):
@@ -163,7 +163,7 @@ def test_pools_with_and_without_junk_hold_the_same_rows():
     assert not none.any()
     assert is_junk.sum() == 20
     assert np.array_equal(clean.vectors[~is_junk], spoilt.vectors[~is_junk])
-    assert np.array_equal(clean.columns["label"], spoilt.columns["label"])  # the annotator's, of the picture it was
+    assert np.array_equal(clean.columns["label"], spoilt.columns["label"])  # the annotator's, of the image it was
     assert set(map(bytes, spoilt.vectors[is_junk])) <= set(map(bytes, junk.vectors))
     assert not np.array_equal(
         clean.vectors, labelling.draw_pool(labelling.Pictures(pool, pool, None), 100, 4)[0].vectors
@@ -287,7 +287,7 @@ def test_a_strategy_that_does_not_exist_is_told(work):
 
 
 def test_a_picture_that_cannot_be_scored_stops_a_study(tmp_path):
-    table = pa.table({"key": ["a"], "image": pa.array([b"no picture"], pa.binary())})
+    table = pa.table({"key": ["a"], "image": pa.array([b"no image"], pa.binary())})
     pq.write_table(table, tmp_path / "source.parquet")
-    with pytest.raises(SystemExit, match="1 of 1 pictures"):
+    with pytest.raises(SystemExit, match="1 of 1 images"):
         study_data.scored(tmp_path / "source.parquet", tmp_path / "out.parquet")

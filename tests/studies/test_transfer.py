@@ -27,7 +27,7 @@ def encoded(pixels):
 
 
 def pictures(n, seed, side=24):
-    """Pictures of two classes: coarse squares of two palettes, each of its own shade."""
+    """Images of two classes: coarse squares of two palettes, its own each shade."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 2, n)
     for label in labels:

@@ -1,4 +1,4 @@
-"""The URL benchmark: its measures against slow restatements, and a run of it on a few pictures."""
+"""The URL benchmark: its measures against slow restatements, and a run of it on a few images."""
 
 import io
 import json
@@ -116,7 +116,7 @@ def test_the_benchmark_runs_goes_on_and_says_the_same(data, tmp_path, capsys, mo
     monkeypatch.setattr(url_estimators, "train", None)  # nothing is trained again
     url.main(arguments)
     assert capsys.readouterr().out.split("\n## ", 1)[1] == told
-    with pytest.raises(SystemExit, match="pictures of other amounts"):
+    with pytest.raises(SystemExit, match="images of other amounts"):
         url.main([*arguments, "--shots", "3"])
 
 
@@ -187,11 +187,13 @@ def test_answers_are_measured_as_defined_on_written_out_resamples(rounded, monke
     monkeypatch.setattr(url_measures, "REPEATS", 2)
     measured, generator = toy(), np.random.default_rng(1)
     counts = url_measures.resampled(measured)
-    answers = {heap: generator.normal(size=len(rows)) for heap, rows in measured.heaps.items()}
-    answers |= {f"{heap}, crops": generator.normal(size=len(measured.crops_in(heap))) for heap in measured.sets}
-    answers |= {f"{heap}, few": generator.normal(size=36) for heap in url_tables.few_sets()}
+    answers = {dataset: generator.normal(size=len(rows)) for dataset, rows in measured.datasets.items()}
+    answers |= {
+        f"{dataset}, crops": generator.normal(size=len(measured.crops_in(dataset))) for dataset in measured.sets
+    }
+    answers |= {f"{dataset}, few": generator.normal(size=36) for dataset in url_tables.few_sets()}
     if rounded:  # so that many tie
-        answers = {heap: said.round() for heap, said in answers.items()}
+        answers = {dataset: said.round() for dataset, said in answers.items()}
     embedding = measured.embedding.double()
     for one in url_measures.questions(measured, 0):
         values = one.values(answers, counts)
@@ -200,9 +202,9 @@ def test_answers_are_measured_as_defined_on_written_out_resamples(rounded, monke
         wrong = (measured.labels[one.rows][near] != measured.labels[one.rows]).numpy()
         for value, line in zip(values, counts, strict=True):
             rows = np.repeat(np.arange(len(one.rows)), line[one.rows])
-            said = answers[one.heap] if one.within is None else answers[one.heap][one.within]
+            said = answers[one.dataset] if one.within is None else answers[one.dataset][one.within]
             if one.measure == "crop":
-                slow = float((answers[f"{one.heap}, crops"] > said)[rows].mean())
+                slow = float((answers[f"{one.dataset}, crops"] > said)[rows].mean())
             elif one.measure == "votes":
                 share = measured.votes / measured.votes.sum(1, keepdims=True)
                 slow = stats.spearmanr(said[rows], stats.entropy(share, axis=1)[rows]).statistic
@@ -215,7 +217,7 @@ def test_answers_are_measured_as_defined_on_written_out_resamples(rounded, monke
 def test_mixes_hold_as_many_of_either_kind_and_resamples_keep_to_their_set():
     measured = toy()
     for name in url_data.DOWNSTREAM:
-        rows = measured.heaps[url_measures.mix_of(name)]
+        rows = measured.datasets[url_measures.mix_of(name)]
         kinds = [measured.keys[row].split("/")[0] for row in rows]
         assert sorted(set(kinds)) == sorted({name, url_data.SEEN})
         assert kinds.count(name) == kinds.count(url_data.SEEN) == 40
@@ -228,7 +230,7 @@ def test_an_uncertainty_that_is_not_a_number_is_refused():
     measured = toy()
     one = url_measures.questions(measured, 0)[0]
     with pytest.raises(SystemExit, match="not a number"):
-        one.values({one.heap: np.full(40, np.nan)}, np.ones((1, len(measured.keys)), np.int32))
+        one.values({one.dataset: np.full(40, np.nan)}, np.ones((1, len(measured.keys)), np.int32))
 
 
 def test_a_crop_is_as_far_as_the_nearest_picture_that_it_is_not_of():

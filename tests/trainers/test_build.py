@@ -30,7 +30,7 @@ OWN = Preprocessing(size=32, resize=36, interpolation="bilinear", mean=(0.5, 0.4
 
 @pytest.fixture
 def one():
-    """A model that somebody trusts: a kappa head and a preprocessing of its own."""
+    """A model that somebody trusts: a kappa head and its own preprocessing."""
     torch.manual_seed(3)
     return ScoringModel(ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, OWN)).eval()
 
@@ -204,7 +204,7 @@ def test_a_loss_column_needs_no_labels_but_its_losses(blobs, tmp_path, one):
 
 
 def test_published_weights_come_with_their_own_preprocessing(tmp_path, monkeypatch):
-    """As timm would fetch them, from a file in place of the network."""
+    """As timm would fetch them, from a file instead of the network."""
     torch.manual_seed(7)
     theirs = timm.create_model("vit_tiny_patch16_224.augreg_in21k")
     torch.save(theirs.state_dict(), tmp_path / "weights.pth")

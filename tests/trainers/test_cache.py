@@ -49,14 +49,14 @@ def model():
 
 @pytest.fixture(scope="module")
 def files():
-    """Encoded pictures; the sixth is none."""
+    """Encoded images; the sixth is not one."""
     generator = np.random.default_rng(0)
     found = []
     for _ in range(N):
         buffer = io.BytesIO()
         Image.fromarray(generator.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize((50, 40)).save(buffer, "PNG")
         found.append(buffer.getvalue())
-    found[5] = b"no picture"
+    found[5] = b"no image"
     return found
 
 
@@ -189,7 +189,7 @@ def test_pixels_that_do_not_fit_are_decoded_anew_and_give_the_same_bytes(made, m
     monkeypatch.setattr(extract, "BLOCK", 8)  # and in several blocks
     said = []
     make(tmp_path / "f", model, files, announce=said.append)
-    assert "decoded anew for each epoch" in said[0]
+    assert "decoded again for each epoch" in said[0]
     for at in range(3):
         ours = torch.from_numpy(np.stack(pq.read_table(tmp_path / "f" / epoch_name(at)).column("features").to_pylist()))
         assert torch.equal(ours.half(), open_cache(made).epoch(at))
@@ -506,7 +506,7 @@ def test_the_only_epoch_there_is_serves_a_method_with_one_view(model, files, tmp
 
 
 def test_a_recipe_whose_trunk_moves_cannot_read_a_cache(made, model, tmp_path):
-    with pytest.raises(ValueError, match="frozen trunk"):
+    with pytest.raises(ValueError, match="frozen backbone"):
         train(config(freeze="nothing"), open_cache(made), state=tmp_path / "s", device=CPU)
 
 
@@ -524,7 +524,7 @@ def test_losses_of_ones_own_are_kept(model, files, tmp_path):
 
 
 def test_an_augmentation_that_nobody_knows_is_refused(made, tmp_path, model, files):
-    """Even where every file agrees on it, as those of another version would."""
+    """Even where every file agrees on it, as another version would's."""
     strange = {**about(model, 1), "recipe": {**RECIPE.to_json(), "augmentation": {"shear": 1}}}
     make_cache(tmp_path / "f", strange, images(files), model, RECIPE, workers=1)
     with pytest.raises(InputError, match=r"cache.json is damaged \(no good value for the augmentation: .*shear"):
@@ -580,7 +580,7 @@ def test_the_digest_of_labels_is_that_of_every_row_in_whatever_blocks():
 
 @pytest.mark.parametrize("missing", [None, float("nan"), float("inf")])
 def test_an_image_without_a_loss_is_refused_before_any_work_unless_it_is_broken(model, files, tmp_path, missing):
-    losses = [missing if i in (5, 11, 20) else float(i) for i in range(N)]  # the sixth is no picture
+    losses = [missing if i in (5, 11, 20) else float(i) for i in range(N)]  # the sixth is no image
     note = about(model, 1, loss="mine")
     with pytest.raises(InputError, match=r"^3 of 24 images have no finite loss .* read is 'k11'; drop them first$"):
         make_cache(tmp_path / "f", note, images(files, losses=losses), model, RECIPE, workers=1)

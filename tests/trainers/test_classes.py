@@ -1,4 +1,4 @@
-"""Classifiers that say how unsure they are, trained: what they learn, and what they say of what they have not seen."""
+"""Classifiers with an uncertainty, trained: what they learn, and what they report for unseen classes."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def recipe(name, **shared):
 
 @pytest.fixture(scope="module")
 def images():
-    """Three kinds of picture, red, green or blue, under noise."""
+    """Three kinds of image, red, green or blue, under noise."""
     pixels = torch.randint(0, 60, (24, 3, 32, 32), generator=seeded(), dtype=torch.uint8)
     labels = torch.arange(24) % 3
     pixels[torch.arange(24), labels] += 150

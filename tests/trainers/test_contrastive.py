@@ -334,7 +334,7 @@ def test_votes_choose_a_positive_with_the_chance_that_two_votes_agree():
         contrast = of_votes(votes, generator=generator)
         at = contrast.anchors.tolist().index(0)
         counts[contrast.positives[at]] += 1
-    # class 0 with chance 3/4: item 1 weighs 1, item 3 a half; class 1 with 1/4: item 2 weighs 1, item 3 a half
+    # class 0 with probability 3/4: item 1 weighs 1, item 3 a half; class 1 with 1/4: item 2 weighs 1, item 3 a half
     expected = torch.tensor([0, 3 / 4 * 2 / 3, 1 / 4 * 2 / 3, 1 / 3])
     assert torch.allclose(counts / 4000, expected, atol=4 * 0.5 / 4000**0.5)
     assert counts[0] == 0

@@ -18,7 +18,7 @@ FAILING = Path(__file__).parents[1] / "scoring" / "failing_decoder.py"
 
 
 @pytest.fixture
-def heap(tmp_path):
+def dataset(tmp_path):
     """Eight JPEGs; the decoder crashes at one of them."""
     folder = tmp_path / "heap"
     folder.mkdir()
@@ -42,9 +42,9 @@ def twice(*line):
 
 
 @pytest.mark.slow
-def test_a_cache_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(heap, tiny_checkpoint, tmp_path):
+def test_a_cache_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(dataset, tiny_checkpoint, tmp_path):
     out = tmp_path / "features"
-    ended = twice("cache", heap, "-o", out, "--model", tiny_checkpoint, "--epochs", 2, "--device", "cpu", "--json")
+    ended = twice("cache", dataset, "-o", out, "--model", tiny_checkpoint, "--epochs", 2, "--device", "cpu", "--json")
     assert json.loads(ended.stdout)["failures"] == {"crashed": 1}
     assert sorted(path.name for path in out.iterdir()) == [
         "cache.json", "epoch-000000.parquet", "epoch-000001.parquet", "lock",
@@ -54,9 +54,9 @@ def test_a_cache_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeat
 
 
 @pytest.mark.slow
-def test_training_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(heap, tiny_checkpoint, tmp_path):
+def test_training_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(dataset, tiny_checkpoint, tmp_path):
     out = tmp_path / "mine.safetensors"
-    line = ["train", "visimsiam", heap, "-o", out, "--backbone", tiny_checkpoint, "--freeze", "--size", 32]
+    line = ["train", "visimsiam", dataset, "-o", out, "--backbone", tiny_checkpoint, "--freeze", "--size", 32]
     twice(*line, "--epochs", 1, "--batch-size", 7, "--device", "cpu", "--set", "n_small=0", "--precision", "fp32")
     assert read_header(out)["training"]["images"] == 7
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heap", "mine.safetensors"]

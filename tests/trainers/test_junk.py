@@ -75,7 +75,7 @@ def test_no_gradient_reaches_the_backbone():
 
 
 def test_a_head_learns_what_damage_adds_and_not_what_its_images_look_like():
-    """Feature 0 is what damage adds, feature 1 tells two kinds of originals apart, one of them damaged more often."""
+    """Feature 0 is what damage adds, feature 1 separates two kinds of originals, one of them damaged more often."""
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     method, head = Junk(JunkSettings(noise=0), Task(2)), JunkHeadSpec(16, 2).build(2)
@@ -93,7 +93,7 @@ def test_a_head_learns_what_damage_adds_and_not_what_its_images_look_like():
         optimizer.step()
     u = head(views(500).flatten(0, 1)).view(2, 500)
     assert (u[1] > u[0] + 1).float().mean() > 0.99
-    assert torch.exp(-u[0]).mean() > 0.9  # the chance of a whole picture
+    assert torch.exp(-u[0]).mean() > 0.9  # the probability of a whole image
     assert torch.exp(-u[1]).mean() < 0.1
 
 

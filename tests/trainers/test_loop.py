@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def blobs():
-    """Two classes that a network can tell: bright left or bright right."""
+    """Two classes that a network can determine: bright left or bright right."""
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 60, (48, 3, 32, 32), generator=generator, dtype=torch.uint8)
     labels = torch.arange(48) % 2

@@ -21,7 +21,7 @@ X, Y = torch.sin(I).reshape(4, 6), torch.cos(0.5 * I).reshape(4, 6)
 
 
 class Given(torch.nn.Module):
-    """A head that says what it was told, whatever the features."""
+    """A head that says what it was reported, whatever the features."""
 
     def __init__(self, kappa):
         super().__init__()

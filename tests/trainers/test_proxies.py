@@ -32,7 +32,7 @@ def recipe(name, **own):
 
 @pytest.fixture(scope="module")
 def images():
-    """Three kinds of picture, a little red, green or blue, of any brightness, under noise."""
+    """Three kinds of image, a little red, green or blue, of any brightness, under noise."""
     pixels = torch.randint(0, 60, (24, 3, 32, 32), generator=seeded(), dtype=torch.uint8)
     pixels += torch.randint(0, 160, (24, 1, 1, 1), generator=seeded(1), dtype=torch.uint8)
     labels = torch.arange(24) % 3

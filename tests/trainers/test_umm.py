@@ -105,7 +105,7 @@ def test_the_divergence_has_its_gradient():
 
 
 def test_the_divergence_of_mixtures_is_at_most_what_is_minimised():
-    """KL is convex in both together, so the mean over the branches bounds that of the even mixtures."""
+    """KL is convex in both together, so the mean over the branches bounds the even mixtures'."""
     grid = torch.linspace(-12, 12, 20_001, dtype=torch.float64)[:, None]
 
     def density(mean, log_variance):
@@ -350,8 +350,8 @@ def test_a_setting_out_of_range_is_refused_in_one_line(wrong, words):
             48,
             "the queue must not be longer than the data, 48 images, got 64; use --set queue=48",
         ),
-        ("bank", {"queue": 33}, 48, "the bank holds 32 images beside a batch of 16, .* use --set queue=32"),
-        ("bank", {}, 16, "the bank holds nothing beside a batch of all 16 images; use a smaller --batch-size"),
+        ("bank", {"queue": 33}, 48, "the bank holds 32 images next to a batch of 16, .* use --set queue=32"),
+        ("bank", {}, 16, "the bank holds nothing next to a batch of all 16 images; use a smaller --batch-size"),
     ],
 )
 def test_a_queue_or_bank_that_does_not_fit_is_refused(images, learner, changes, n, words):

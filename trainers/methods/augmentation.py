@@ -9,14 +9,14 @@ from scoring.errors import InputError
 class Augmentation:
     """How a view is drawn from an image. The defaults are SimSiam's, which appendix B of VI-SimSiam keeps.
 
-    ``corrupt`` is this project's addition: the chance of noise, and of a grey box, on a view. SimSiam's views hold
+    ``corrupt`` is this project's addition: the probability of noise, and of a grey box, on a view. SimSiam's views hold
     neither, so a kappa head that was trained without them says nothing about such images. ``damage`` is, too: the
-    chance that a view is left with little to learn from, in one of the ways of ``trainers.damage``.
+    probability that a view is left with little to learn from, in one of the ways of ``trainers.damage``.
     """
 
     scale: tuple[float, float] = (0.2, 1.0)  # share of the area that a standard view shows
     small_scale: tuple[float, float] = (0.05, 0.2)  # the same for a low-resolution view
-    jitter: float = 0.8  # chance of colour jitter, of strength 0.4, 0.4, 0.4, 0.1
+    jitter: float = 0.8  # probability of colour jitter, of strength 0.4, 0.4, 0.4, 0.1
     gray: float = 0.2
     blur: float = 0.5
     blur_sigma: tuple[float, float] = (0.1, 2.0)  # pixels on a side of 224, scaled to the side of the view
@@ -26,7 +26,7 @@ class Augmentation:
     def __post_init__(self) -> None:
         for name in ("jitter", "gray", "blur", "corrupt", "damage"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"augmentation {name} is a chance in [0, 1], got {getattr(self, name)}")
+                raise InputError(f"augmentation {name} is a probability in [0, 1], got {getattr(self, name)}")
         for name in ("scale", "small_scale", "blur_sigma"):
             object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON knows lists alone
         for name, most in (("scale", 1), ("small_scale", 1), ("blur_sigma", 224)):

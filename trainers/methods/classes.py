@@ -34,7 +34,7 @@ class HetXLSettings(Settings):
     """The settings of HET-XL."""
 
     latent_dim: int = setting(512, "width M before the classifier, where the noise is", least=2, most=WIDEST_INSIDE)
-    rank: int = setting(1, "of the covariance beside its diagonal", least=1, most=256)
+    rank: int = setting(1, "of the covariance next to its diagonal", least=1, most=256)
     samples: int = setting(
         20, "draws, of each image while it learns, of all when it scores", least=2, most=MOST_SAMPLES
     )
@@ -101,7 +101,7 @@ class MCDropout(Classes[DropoutSettings]):
 
 
 class HetXL(Classes[HetXLSettings]):
-    """A classifier of features with noise, whose covariance each image has of its own (HET-XL)."""
+    """A classifier of features with noise, whose covariance each image its own has (HET-XL)."""
 
     paper = "Collier et al. 2023, arXiv:2301.12860"
     Settings = HetXLSettings
@@ -115,8 +115,9 @@ class HetXL(Classes[HetXLSettings]):
 class SNGP(Classes[SNGPSettings]):
     """A Gaussian process by random features, which knows how far an image is from those it learned from (SNGP).
 
-    The spectral normalisation of the trunk that the paper adds would change a trunk that others trained, and is left
-    out: on a frozen trunk distances are what they are.
+    The spectral normalisation of the backbone that the paper adds would change a backbone that others trained, and is
+    left
+    out: on a frozen backbone distances are what they are.
     """
 
     paper = "Liu et al. 2020, arXiv:2006.10108"

@@ -17,9 +17,9 @@ class Contrast:
 
     Attributes:
         anchors: rows of the anchors, P of them: int64 of shape (P,), or a slice where they lie side by side.
-        positives: rows of their positives, likewise.
+        positives: rows of their positives, too.
         weights: shape (P, N), float, >= 0, with a sum above 0 in every row. 1 is a negative, 0 none; between them is
-            the chance that the item would be drawn as one. The losses divide by the sum of the row, which is M.
+            the probability that the item would be drawn as one. The losses divide by the sum of the row, which is M.
         among: the N items that have a weight; all B by default.
     """
 
@@ -54,12 +54,12 @@ def of_views(
     Args:
         n_views: views of an image, >= 2; every ordered pair of two views is a pair.
         n_images: images, >= 2; item ``v * n_images + i`` is view v of image i.
-        negatives: how many of the negatives to keep, drawn anew for every anchor; all of them where None.
+        negatives: how many of the negatives to keep, drawn again for every anchor; all of them where None.
         device: where the result lives.
         generator: for the draw.
 
     Raises:
-        ValueError: if there is nothing to compare with, or fewer negatives than asked for.
+        ValueError: if there is nothing to compare with, or fewer negatives than requested.
     """
     if n_views < 2 or n_images < 2:
         raise ValueError(f"expected at least 2 views of 2 images, got {n_views} views of {n_images}")
@@ -99,24 +99,24 @@ def of_labels(
 
 
 def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Contrast | None:
-    """Return positives drawn with the chance that two votes agree.
+    """Return positives drawn with the probability that two votes agree.
 
     A class c is drawn from the votes on the anchor, the positive from all other items in proportion to their share of
-    votes for c. Every other item is a negative with its chance of not being c.
+    votes for c. Every other item is a negative with its probability of not being c.
 
     Args:
         votes: counts or shares of votes, shape (B, C), >= 0, each row with a sum above 0.
         generator: for the draws.
 
     Returns:
-        An anchor for each item whose class another one has votes for; None where there is none.
+        An anchor for each item whose class another one has votes for; None if absent.
 
-    Source: Kirchhof et al. 2023 (MCInfoNCE), appendix C.1; the negatives are weighted by their chance, which is what
-    drawing them would give on average.
+    Source: Kirchhof et al. 2023 (MCInfoNCE), appendix C.1; the negatives are weighted by their probability, which is
+    what drawing them would give on average.
     """
     shares = votes.float() / votes.float().sum(1, keepdim=True)
     chosen = torch.multinomial(shares, 1, generator=generator).squeeze(1)  # (B,)
-    agree = shares[:, chosen].T.clone()  # (B, B): chance that item j is of the class drawn for anchor i
+    agree = shares[:, chosen].T.clone()  # (B, B): probability that item j is of the class drawn for anchor i
     weights = (1 - agree).clamp(min=0).fill_diagonal_(0)
     agree.fill_diagonal_(0)
     usable = ((agree.sum(1) > 0) & (weights.sum(1) > 0)).nonzero().squeeze(1)
@@ -160,7 +160,7 @@ def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None)
         return weights
     fewest = int((weights > 0).sum(1).min())
     if not 1 <= count <= fewest:
-        raise ValueError(f"negatives must be between 1 and {fewest} (those of the poorest anchor), got {count}")
+        raise ValueError(f"negatives must be between 1 and {fewest} (the poorest anchor's), got {count}")
     return _at_most(weights, count, generator)
 
 

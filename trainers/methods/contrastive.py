@@ -48,16 +48,16 @@ class ContrastiveSettings(Settings):
     latent_dim: int = _latent_dim(16)
     hidden_dim: int = setting(512, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
     positives: str = setting("views", "views of one image, or images with equal labels", choices=("views", "labels"))
-    negatives: int = setting(0, "how many an image is compared with, drawn anew each step; 0: the whole batch", least=0)
+    negatives: int = setting(
+        0, "how many an image is compared with, drawn again each step; 0: the whole batch", least=0
+    )
 
 
 @dataclass(frozen=True)
 class KappaSettings(ContrastiveSettings):
     """What the three methods with kappa share."""
 
-    kappa: str = setting(
-        "head", "from the features by a head of its own, or the norm of the projection", choices=SOURCES
-    )
+    kappa: str = setting("head", "from the features by its own head, or the norm of the projection", choices=SOURCES)
     kappa_init: float = setting(16.0, "about where kappa starts", above=0, most=MOST_KAPPA)
     phases: float = setting(0.0, "share of the steps for mu alone, then kappa alone; 0: jointly", least=0, below=1)
 
@@ -94,8 +94,8 @@ class HIBSettings(KappaSettings):
     """The settings of HIB."""
 
     samples: int = _samples()
-    hib_a: float = setting(2.0, "slope of the chance of a match", above=0, most=MOST_KAPPA)
-    hib_b: float = setting(1.0, "offset of the chance of a match")
+    hib_a: float = setting(2.0, "slope of the probability of a match", above=0, most=MOST_KAPPA)
+    hib_b: float = setting(1.0, "offset of the probability of a match")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Contrastive(Method[C]):
         n_views, n = features.shape[:2]
         mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
         pairs = self.pairs(n_views, n, labels, features.device)
-        if pairs is None:  # a batch of one class, by chance: nothing to learn from
+        if pairs is None:  # a batch of one class, at random: nothing to learn from
             return Step(0.0 * features.sum() + 0.0 * mu.sum(), {})
         with torch.no_grad():
             positive = (mu[pairs.anchors] * mu[pairs.positives]).sum(1).mean()
@@ -152,7 +152,7 @@ class Contrastive(Method[C]):
         """Return who is compared with whom in a batch; None where labels make no pair.
 
         Raises:
-            InputError: if there is a single image, labels are missing, or there are fewer negatives than asked for.
+            InputError: if there is a single image, labels are missing, or there are fewer negatives than requested.
         """
         negatives = self.settings.negatives or None
         if self.settings.positives == "views":
@@ -252,7 +252,7 @@ class SimCLR(Contrastive[SimCLRSettings]):
 
 
 class HIB(WithKappa[HIBSettings]):
-    """Hedged instance embeddings: the chance that two images match, averaged over draws."""
+    """Hedged instance embeddings: the probability that two images match, averaged over draws."""
 
     paper = "Oh et al. 2019, arXiv:1810.00319"
     Settings = HIBSettings

@@ -123,7 +123,7 @@ def elk(
     denominator: str = "eq7",
     block: int | None = None,
 ) -> Tensor:
-    """Return contrastive ELK: InfoNCE with the log expected likelihood of two distributions in place of the cosine.
+    """Return contrastive ELK: InfoNCE with the log expected likelihood of two distributions instead of the cosine.
 
     Args:
         mu: unit vectors, shape (B, M).

@@ -16,7 +16,7 @@ from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 
 def dino_loss(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of a view under what the teacher says of another view of the same image.
+    """Return the mean cross-entropy of a view under what the teacher reports for another view of the same image.
 
     -mean over pairs i != j and images of sum_k softmax(teacher_i)_k log softmax(student_j / T)_k, in nats.
 
@@ -53,7 +53,7 @@ class DINOSettings(Settings):
     student_temperature: float = setting(0.1, "of the student, by which cosines are divided", above=0, most=1e3)
     centre: float = setting(0.9, "share of itself that the centre of the teacher keeps in a step", least=0, below=1)
     momentum: float = setting(
-        0.0, "share of its own weights that the teacher keeps in a step, rising to 1; 0: it is the network itself",
+        0.0, "its own share weights that the teacher keeps in a step, rising to 1; 0: it is the network itself",
         least=0, below=1,
     )  # fmt: skip
     n_small: int = setting(6, "low-resolution views an image", least=0, cached=0)
@@ -86,7 +86,7 @@ class DINO(Method[DINOSettings]):
 
     @classmethod
     def reads_pixels(cls, settings: DINOSettings) -> bool:
-        """Return whether the teacher is a copy, which reads the views by itself."""
+        """Return whether the teacher is a copy, which reads the views on its own."""
         return settings.momentum > 0
 
     def before_step(self, batch: Batch) -> None:

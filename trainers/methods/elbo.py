@@ -9,7 +9,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 def log_likelihood(pixels: Tensor, decoded: Tensor, variance: float) -> Tensor:
-    """Return log N(x; decoder(z), variance) summed over the values of a picture; higher where it is decoded better.
+    """Return log N(x; decoder(z), variance) summed over the values of an image; higher where it is decoded better.
 
     Args:
         pixels: x, shape (..., C, H, W).
@@ -60,7 +60,7 @@ def log_prior_of_set(
         mean: of q(z|x), shape (J, ..., M), J >= 2.
         log_variance: of q(z|x), same shape; None for the density at z = mean itself.
         variance: of p(z|psi), > 0.
-        centre_variance: of p(psi), > 0; 0 stands for the uniform one.
+        centre_variance: of p(psi), > 0; 0 represents the uniform one.
 
     Returns:
         Shape (...), nats.

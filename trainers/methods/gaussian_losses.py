@@ -77,11 +77,11 @@ def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
     """Return 1 minus the mean average precision of every draw as a query among all the others; FastAP.
 
     Precision and recall are counted in a histogram of squared distances in [0, 4] with ``bins`` + 1 centres. A
-    distance belongs to the two centres beside it, the nearer the more, which has a gradient. The query itself is left
+    distance belongs to the two centres next to it, the nearer the more, which has a gradient. The query itself is left
     out. AP = sum_b h+_b H+_b / H_b / (G - 1), with h of one bin, H of all up to it and + of the query's own image.
 
     Args:
-        sets: unit vectors, shape (N, G, M), G >= 2: a draw needs another one of its own image.
+        sets: unit vectors, shape (N, G, M), G >= 2: a draw needs another its own one image.
         bins: B, >= 1.
 
     Returns:
@@ -112,9 +112,9 @@ def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
 
 
 def _ramp(cosine: Tensor, at: int, bins: int) -> Tensor:
-    """Return how much of a pair lies at or below centre number ``at``: 1 below it, 0 from the next centre on.
+    """Return how much of a pair is at or below centre number ``at``: 1 below it, 0 from the next centre on.
 
-    It is the running sum of triangles of which each is 1 at its own centre and 0 at the two beside it.
+    It is the running sum of triangles of which each is 1 at its own centre and 0 at the two next to it.
     """
     return ((cosine - 1) * (bins / 2) + at + 1).clamp(0, 1)  # a squared distance is 2 - 2 cosine, a bin is 4 / bins
 

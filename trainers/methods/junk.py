@@ -1,4 +1,4 @@
-"""Junk: a head that tells pictures from what is left of them after damage."""
+"""Junk: a head that separates images from what is left of them after damage."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from trainers.methods.settings import Settings, setting
 
 
 def whole_or_damaged(whole: Tensor, damaged: Tensor) -> Tensor:
-    """Return the binary cross-entropy of a head that says u = -ln p, p being the chance that an image is whole.
+    """Return the binary cross-entropy of a head that says u = -ln p, p being the probability that an image is whole.
 
     Args:
         whole: u of images as they are, shape (N,), >= 0, in nats: what it costs is u.
@@ -47,7 +47,7 @@ def pair_loss(whole: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
 
 @dataclass(frozen=True)
 class JunkSettings(Settings):
-    """How a head learns what is no picture to learn from."""
+    """How a head learns what is no image to learn from."""
 
     margin: float = setting(1.0, "by which a damaged view is to lie above its own image, in nats", above=0)
     within: float = setting(
@@ -61,7 +61,7 @@ class JunkSettings(Settings):
 
 
 class Junk(Method[JunkSettings]):
-    """A head that tells pictures from junk: damaged views of the same pictures, and of others. No labels."""
+    """A head that separates images from junk: damaged views of the same images, and of others. No labels."""
 
     Settings = JunkSettings
     n_plain = 1
@@ -87,7 +87,8 @@ class Junk(Method[JunkSettings]):
         """Raise ``InputError`` unless every view is damaged: one that is whole would be taught as junk."""
         if augmentation.damage < 1:
             raise InputError(
-                f"junk tells images from damaged views of them, so that every view must be damaged: expected --damage "
+                f"junk separates images from damaged views of them, so that every view must be damaged: expected "
+                f"--damage "
                 f"1, got {augmentation.damage:g}; give it, or make a cache with curate cache ... --damage 1 --scale "
                 "0.9 --jitter 0"
             )
@@ -96,7 +97,7 @@ class Junk(Method[JunkSettings]):
         """Return the cross-entropy of whole against damaged, and the loss of pairs, weighted.
 
         An image is compared with its own views so that what small, blurred originals have in common is not what the
-        head goes by: their damaged views have it, too.
+        head uses: their damaged views have it, too.
         """
         if head is None:
             raise ValueError("junk needs a head")

@@ -120,7 +120,7 @@ class LossPredSettings(Settings):
     within: float = setting(
         0.0, "weight of pairs of an image and its own view, the view the less certain", least=0, most=1
     )
-    weight: float = setting(1.0, "of the head's loss beside the classifier's", above=0)
+    weight: float = setting(1.0, "of the head's loss next to the classifier's", above=0)
     folds: int = setting(
         5, "classifiers; an image's loss is of the one that did not learn from it; 1: all learn from all", least=1,
         most=100,
@@ -220,7 +220,7 @@ class LossPred(Method[LossPredSettings]):
         return within * of_one + (1 - within) * between
 
     def _classify(self, flat: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the classifiers' loss, each image's loss under the classifier of its own fold, and measures."""
+        """Return the classifiers' loss, each image's loss under the its own classifier fold, and measures."""
         folds = self.settings.folds
         logits = self.classifier(flat).view(len(flat), folds, self.n_classes)  # type: ignore[misc]
         fold = fold_of(rows, folds, self.seed)

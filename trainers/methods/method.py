@@ -56,9 +56,9 @@ class Task:
         is_frozen: whether the backbone stays as it is.
         size: side of a standard view in pixels.
         backbone: the one that learns, for methods that keep a copy of it; not to be registered as a module.
-        head: the one of this method, likewise.
+        head: the one of this method, too.
         precision: of the backbone, fp32 or bf16.
-        n: how many images there are; 0 where nobody knows yet.
+        n: how many images there are; 0 where it is unknown yet.
         mean: of the channels in [0, 1], which was subtracted from the pixels of views.
         std: of the same, which they were divided by then.
     """
@@ -81,7 +81,7 @@ class Method(nn.Module, Generic[S]):
 
     Class attributes:
         paper: where it was published, or empty.
-        Settings: the class of its own settings.
+        Settings: the its own class settings.
         defaults: where its recipe differs from TrainConfig's defaults in what all methods share.
         needs_labels: whether the data must have them.
         needs_pixels: whether it reads ``Batch.pixels``, which a cache of features does not have.
@@ -114,8 +114,8 @@ class Method(nn.Module, Generic[S]):
 
         Args:
             settings: its own.
-            size: side of a standard view in pixels, for heads that make pictures.
-            n_classes: of the labels, for heads that tell classes.
+            size: side of a standard view in pixels, for heads that make images.
+            n_classes: of the labels, for heads that predict classes.
         """
         return None
 
@@ -148,7 +148,7 @@ class Method(nn.Module, Generic[S]):
         """Raise ``InputError`` for views that this method cannot learn from; most take any."""
 
     def rates(self) -> dict[str, float]:
-        """Return parameters of its own by name whose rate is a multiple of lr; they are not decayed. None, for most."""
+        """Return its own parameters by name whose rate is a multiple of lr; they are not decayed. None, for most."""
         return {}
 
     def before_step(self, batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""MoCo v2: an image is to be told from those of earlier batches, by what a slow copy of the network says of them."""
+"""MoCo v2: separate an image from earlier ones, which a slow copy of the network embedded."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -48,13 +48,13 @@ class MoCoSettings(Settings):
     )
     hidden_dim: int = setting(2048, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
     queue: int = setting(
-        4096, "keys of earlier batches that an image is told from; a multiple of the batch, at most the images",
+        4096, "keys of earlier batches that an image is separated from; a multiple of the batch, at most the images",
         least=1, most=1 << 22,
     )  # fmt: skip
-    momentum: float = setting(0.999, "share of its own weights that the slow copy keeps in a step", least=0, below=1)
+    momentum: float = setting(0.999, "its own share weights that the slow copy keeps in a step", least=0, below=1)
     temperature: float = setting(0.2, "by which cosines are divided", above=0, most=1e3)
     key_groups: int = setting(
-        8, "parts of a batch of keys, shuffled, that batch normalisation sees by themselves", least=1, most=MOST_GROUPS
+        8, "parts of a batch of keys, shuffled, that batch normalisation sees on their own", least=1, most=MOST_GROUPS
     )
 
 
@@ -113,7 +113,7 @@ class MoCo(Method[MoCoSettings]):
         self.keys = F.normalize(self.slow(batch.pixels[0][1]).float(), dim=1)  # (N, M)
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return the cross-entropy of the first view's own key among those of the queue."""
+        """Return the cross-entropy of the first view's own key among the queue's."""
         queries = F.normalize(self.projector(features[0]).float(), dim=1)
         loss = queue_loss(queries, self.keys, self.queue.keys, temperature=self.settings.temperature)
         with torch.no_grad():

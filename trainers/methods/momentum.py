@@ -16,15 +16,15 @@ from scoring.errors import InputError
 
 
 class MomentumEncoder(nn.Module):
-    """A copy of modules in a row whose weights follow those of the originals: w <- m w + (1 - m) original.
+    """A copy of modules in a row whose weights follow the originals': w <- m w + (1 - m) original.
 
-    It never gets a gradient. The originals are not registered: they belong to whoever trains them.
+    It never gets a gradient. The originals are not registered: they belong to the caller that trains them.
 
     Args:
         live: what learns, the backbone first; each reads what the one before gives.
         momentum: m, in [0, 1); 0 makes it the original one step later.
-        groups: into how many parts a batch is split, shuffled, so that batch normalisation sees each part by itself.
-            Else the statistics of the batch tell a key from its query, and little is learned (sec. 3.3).
+        groups: into how many parts a batch is split, shuffled, so that batch normalisation sees each part on its own.
+            Else the statistics of the batch separate a key from its query, and little is learned (sec. 3.3).
         precision: ``bf16`` to read pixels as the backbone does in that precision.
     """
 
@@ -36,7 +36,7 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return what the copies say of views, shape (N, ...), from pixels as the backbone reads them (N, 3, S, S).
+        """Return what the copies report for views, shape (N, ...), from pixels as the backbone reads them (N, 3, S, S).
 
         The copies run in the mode of the originals, so that what is frozen is frozen here.
         """

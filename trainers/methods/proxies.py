@@ -1,6 +1,6 @@
 """Deep metric learning with proxies: ProxyNCA++, ProxyAnchor, and classes that are distributions (nivMF).
 
-A class has a proxy: a direction and, for ``nivmf``, concentrations, all learned at rates of their own. An image has mu
+A class has a proxy: a direction and, for ``nivmf``, concentrations, all learned at their own rates. An image has mu
 and kappa from one projection, its direction and its length; the length is a certainty in any of the methods, and the
 loss of ``nivmf`` reads it.
 """
@@ -70,10 +70,8 @@ class NivMFSettings(ProxySettings):
     density: str = setting("exact", "of a class, or as the paper has it", choices=("exact", "published"))
     samples: int = setting(5, "Monte Carlo draws of an image (el-nivmf)", least=1, most=4096)
     temperature: float = setting(3.0, "by which distances are divided, at the start", above=0, most=1e6)
-    guidance: float = setting(0.0, "weight of the ProxyAnchor loss beside it", least=0, most=1e6)
-    kappa: str = setting(
-        "norm", "the norm of the projection, or from the features by a head of its own", choices=SOURCES
-    )
+    guidance: float = setting(0.0, "weight of the ProxyAnchor loss next to it", least=0, most=1e6)
+    kappa: str = setting("norm", "the norm of the projection, or from the features by its own head", choices=SOURCES)
     kappa_init: float = setting(1000.0, "about where the kappa of an image starts", above=0, most=MOST_KAPPA)
     proxy_kappa: float = setting(50.0, "where those of a class start", above=0, most=MOST_KAPPA)
     kappa_lr: float = _share(10.0, "the logarithms of the classes' kappas")
@@ -129,7 +127,7 @@ class Proxies(Method[P]):
         return Step(loss, measures)
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of this method, and measures of its own."""
+        """Return the loss of this method, and its own measures."""
         raise TypeError(f"{type(self).__name__} has no loss")
 
 

@@ -1,4 +1,4 @@
-"""What a method can be told: frozen dataclasses whose fields say what they mean and what they may be."""
+"""What a method can be determined: frozen dataclasses whose fields say what they mean and what they may be."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -7,7 +7,7 @@ from typing import Any
 from scoring.errors import InputError
 
 MOST_WIDTH = 1 << 15  # of a layer, or a view in pixels: more is a slip of the finger
-LATER = object()  # in place of a value that a cache fixes: it fixes none
+LATER = object()  # instead of a value that a cache fixes: it fixes none
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class About:
     """What one setting means, and the values that it takes.
 
     Attributes:
-        meaning: with the unit, for people.
+        meaning: with the unit, for display.
         choices: the words that it takes, for a setting of words.
         least: the smallest number, itself allowed.
         above: the bound below, itself not allowed.
@@ -87,7 +87,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Shown:
-    """A setting as people see it: its name, its default as typed, and what it means with the values that it takes."""
+    """A setting for display: its name, default, meaning and allowed values."""
 
     name: str
     default: str

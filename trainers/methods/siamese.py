@@ -197,7 +197,7 @@ class VISimSiam(SimSiam):
         return KappaHeadSpec(HEAD_HIDDEN, float(settings.latent_dim - 1))
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
-        """Return the power spherical likelihood in place of the cosine."""
+        """Return the power spherical likelihood instead of the cosine."""
         if kappa is None:
             raise ValueError("VI-SimSiam needs a kappa head")
         return Step(visimsiam_loss(cosine, kappa, dim), {**measures, "kappa": kappa.detach().mean()})

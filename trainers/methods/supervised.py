@@ -1,4 +1,4 @@
-"""Cross-entropy on labels: a trunk for other methods to start from."""
+"""Cross-entropy on labels: a backbone for other methods to start from."""
 
 from typing import ClassVar
 

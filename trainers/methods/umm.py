@@ -1,8 +1,8 @@
-"""UMM: an image is a Gaussian, or several, and is told from other images by draws from it.
+"""UMM: an image is a Gaussian, or several, and is separated from other images by draws from it.
 
-Three learners say what the other view of an image is, and what it is told from: both views go through the network and
-the other images of the batch are the negatives (end-to-end), a slow copy reads the other view and a queue holds those
-of earlier batches (moco), or a bank holds what the network said of every image before (bank).
+Three learners say what the other view of an image is, and what it is separated from: both views go through the network
+and the other images of the batch are the negatives (end-to-end), a slow copy reads the other view and a queue holds
+those of earlier batches (moco), or a bank holds what the network said of every image before (bank).
 """
 
 import math
@@ -29,7 +29,7 @@ BANK_MOMENTUM = 0.5  # of an entry of the bank: Wu et al. 2018, as their code ru
 
 @dataclass(frozen=True)
 class UMMSettings(Settings):
-    """The settings of UMM; the defaults are those of its CIFAR-10 runs where the paper gives a value.
+    """The settings of UMM; the defaults are its CIFAR-10 runs' where the paper gives a value.
 
     But for ``lambda_n``, which is 10 there, of a scale that is not stated: so much of ours lets all images fall
     together within a few hundred steps (docs/methods.md).
@@ -49,14 +49,14 @@ class UMMSettings(Settings):
     bins: int = setting(10, "of the histogram that the ranking is counted in", least=1, most=1000)
     learner: str = setting("end-to-end", "where the other view and the negatives come from", choices=LEARNERS)
     queue: int = setting(
-        4096, "others that an image is told from: the length of the queue (moco), or draws from the bank",
+        4096, "others that an image is separated from: the length of the queue (moco), or draws from the bank",
         least=1, most=1 << 22,
     )  # fmt: skip
     momentum: float = setting(
-        0.999, "share of its own weights that the slow copy keeps in a step (moco)", least=0, below=1
+        0.999, "its own share weights that the slow copy keeps in a step (moco)", least=0, below=1
     )
     key_groups: int = setting(
-        8, "shuffled parts of a batch that batch normalisation sees by themselves in the slow copy (moco)",
+        8, "shuffled parts of a batch that batch normalisation sees on their own in the slow copy (moco)",
         least=1, most=MOST_GROUPS,
     )  # fmt: skip
 
@@ -96,7 +96,7 @@ def schedule(text: str) -> list[tuple[float, int]]:
 
 
 class Bank(nn.Module):
-    """What was said last of every image: its Gaussians, as a running mean; random directions at first.
+    """What was reported last of every image: its Gaussians, as a running mean; random directions at first.
 
     Args:
         n: images.
@@ -113,13 +113,13 @@ class Bank(nn.Module):
         self.register_buffer("held", torch.stack([mean, torch.full_like(mean, -math.log(shape[1]))], dim=1))
 
     def others(self, rows: Tensor, count: int) -> Tensor:
-        """Return Gaussians of other images than these, drawn anew, shape (count, 2, C, M)."""
+        """Return Gaussians of other images than these, drawn again, shape (count, 2, C, M)."""
         order = torch.randperm(len(self.held), device=rows.device)
         return self.held[order[~torch.isin(order, rows)][:count]]
 
     @torch.no_grad()
     def follow(self, rows: Tensor, said: Tensor) -> None:
-        """Move the entries of these images half way to what was said now, shape (N, 2, C, M)."""
+        """Move the entries of these images half way to what was reported now, shape (N, 2, C, M)."""
         mean, log_variance = torch.lerp(said, self.held[rows], BANK_MOMENTUM).unbind(1)
         self.held[rows] = torch.stack([F.normalize(mean, dim=-1), log_variance], dim=1)
 
@@ -178,10 +178,11 @@ class UMM(Method[UMMSettings]):
             check_groups(settings.key_groups, batch_size)
         if settings.learner == "bank" and settings.queue > n - batch_size:
             raise InputError(
-                f"the bank holds {n - batch_size} images beside a batch of {batch_size}, and an image is to be told "
+                f"the bank holds {n - batch_size} images next to a batch of {batch_size}, and an image is to be "
+                f"reported "
                 f"from {settings.queue} of them; use --set queue={n - batch_size}, or a smaller --batch-size"
                 if n > batch_size
-                else f"the bank holds nothing beside a batch of all {n} images; use a smaller --batch-size"
+                else f"the bank holds nothing next to a batch of all {n} images; use a smaller --batch-size"
             )
 
     @property

@@ -103,7 +103,7 @@ class Variational(Method[V]):
 
     @classmethod
     def head(cls, settings: V, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return a posterior with a decoder to pictures of this size."""
+        """Return a posterior with a decoder to images of this size."""
         return PosteriorHeadSpec(settings.latent_dim, size, settings.channels)
 
     def before_step(self, batch: Batch) -> None:
@@ -111,7 +111,7 @@ class Variational(Method[V]):
         self._seen = batch.pixels[0] * self.std + self.mean
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
-        """Return minus the bound, in nats per view and value of a picture.
+        """Return minus the bound, in nats per view and value of an image.
 
         The mean over images, views and the 3 S^2 values, where the paper sums over them, makes one learning rate right
         for every batch, number of views and size; Adam, which the paper uses, does not see the difference.
@@ -165,7 +165,7 @@ class BetaVAE(Variational[BetaVAESettings]):
 
 
 class VAE(Variational[VariationalSettings]):
-    """The baseline of the family: each view by itself, against a standard normal prior."""
+    """The baseline of the family: each view on its own, against a standard normal prior."""
 
     paper = "Kingma & Welling 2014, arXiv:1312.6114"
     Settings = VariationalSettings
@@ -186,7 +186,7 @@ class CRVAE(Variational[CRVAESettings]):
     def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the VAE's bound of the image and of its views, less lambda sum_j KL(q(z|x^j) || q(z|x)).
 
-        The mean over the views stands for the expectation over changes of the image, which is the first of them: the
+        The mean over the views represents the expectation over changes of the image, which is the first of them: the
         image and the mean of its views count alike.
         """
         mean, log_variance = seen.mean, seen.log_variance

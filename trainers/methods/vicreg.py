@@ -1,4 +1,4 @@
-"""VICReg: views of an image agree, while every number keeps its spread and says something of its own."""
+"""VICReg: views of an image agree, while every number keeps its spread and says its own something."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -51,7 +51,7 @@ def vicreg_terms(x: Tensor, y: Tensor) -> Terms:
 
 @dataclass(frozen=True)
 class VICRegSettings(Settings):
-    """The settings of VICReg; the weights are those of the paper, whose expander is 8,192 wide throughout."""
+    """The settings of VICReg; the weights are the paper's, whose expander is 8,192 wide throughout."""
 
     latent_dim: int = setting(2048, "width D of what the terms are of; 8,192 in the paper", least=2, most=MOST_WIDTH)
     hidden_dim: int = setting(2048, "width of the two hidden layers of the expander", least=1, most=MOST_WIDTH)

@@ -1,4 +1,4 @@
-"""The page of a report, in one text: its facts inside, or asked for page by page from the server that serves it.
+"""The page of a report, in one text: its facts inside, or requested page by page from the server that serves it.
 
 The user's strings reach the page as JSON in blocks that no browser runs; the scripts put them into it as text.
 """
@@ -104,7 +104,7 @@ def _charts() -> str:
 
 @cache
 def _text_of(names: tuple[str, ...]) -> str:
-    """Return files of this folder, one after the other; none may end the element that it stands in."""
+    """Return files of this folder, one after the other; none may end the element that it is in."""
     text = "".join(files(__package__).joinpath(name).read_text("utf-8") for name in names)
     if "</script" in text or "</style" in text:
         raise ValueError(f"one of {names} ends its own element")

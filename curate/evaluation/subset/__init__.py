@@ -1,1 +1,1 @@
-"""What a subset is worth: models trained on it, on the whole and on random rows, and what it holds."""
+"""How good a subset is: models trained on it, on the whole and on random rows, and what it holds."""

@@ -29,7 +29,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Luck:
+class ChanceLevel:
     """What the draw of the rows to train on adds to the variance of a mean over some rows.
 
     Attributes:
@@ -45,18 +45,18 @@ class Luck:
     draws: int
 
 
-def luck_of(draws: NDArray, weight: Floats) -> Luck:
-    """Return what random draws say of luck.
+def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
+    """Return what random draws say of chance level.
 
     Args:
         draws: whether every draw is right on every row, shape (R, N), R >= 2.
         weight: of the rows, shape (N,), sum 1.
     """
     alone = float((draws.astype(np.float64).var(0, ddof=1) * weight**2).sum())
-    return Luck(float((draws @ weight).var(ddof=1)), alone, len(draws) - 1, len(draws))
+    return ChanceLevel(float((draws @ weight).var(ddof=1)), alone, len(draws) - 1, len(draws))
 
 
-def gap(first: NDArray, second: NDArray, luck: Luck, weight: Floats | None = None) -> Gap:
+def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floats | None = None) -> Gap:
     """Return how much higher the first is in the mean over rows, as if other test rows and other draws were possible.
 
     The variance has two parts. The test rows: the paired differences vary from row to row. The draw: a subset may be a
@@ -66,8 +66,8 @@ def gap(first: NDArray, second: NDArray, luck: Luck, weight: Floats | None = Non
 
     Args:
         first: whether a model is right on each row, or any number, shape (N,); or (A, N) for a mean over A models.
-        second: likewise.
-        luck: of random draws, on the same rows and weights.
+        second: the same.
+        chance_level: of random draws, on the same rows and weights.
         weight: of the rows, shape (N,), sum 1; equal by default.
 
     Source: Satterthwaite 1946; the two parts as in Dietterich 1998, "Approximate statistical tests for comparing
@@ -78,10 +78,10 @@ def gap(first: NDArray, second: NDArray, luck: Luck, weight: Floats | None = Non
     weight = np.full(len(paired), 1 / len(paired)) if weight is None else weight
     value = float(weight @ paired)
     rows = float((weight**2 * np.square(paired - value)).sum()) * n / max(n - 1, 1)
-    factor = 1 + 1 / luck.draws
-    drawn = factor * luck.variance
-    variance = rows + max(0.0, drawn - factor * luck.chance)
-    df = luck.df * max(1.0, variance / drawn) ** 2 if drawn > 0 else MOST_DF
+    factor = 1 + 1 / chance_level.draws
+    drawn = factor * chance_level.variance
+    variance = rows + max(0.0, drawn - factor * chance_level.chance)
+    df = chance_level.df * max(1.0, variance / drawn) ** 2 if drawn > 0 else MOST_DF
     return _tested(value, variance, min(df, MOST_DF), n)
 
 

@@ -1,4 +1,4 @@
-"""Whether a subset keeps as much of each group: shares, their ratio, and who was dropped more than chance allows."""
+"""Whether a subset keeps as much of each group: shares, their ratio, and which lose more than coincidence allows."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class GroupShare:
         rows: of the table.
         kept: of them.
         share: kept over rows, with Wilson's 95 % interval.
-        p: chance that a random subset of the same size drops as many of the group, or more.
+        p: probability that a random subset of the same size drops as many of the group, or more.
         adjusted_p: by Holm over all groups of the column.
     """
 

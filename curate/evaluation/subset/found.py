@@ -31,19 +31,19 @@ class SubsetFound:
         left_out: reason -> rows of the table that no side holds.
         label: column of the classes; None without.
         classes: how many.
-        test: what was asked to be tested on, as typed.
+        test: what was requested to be tested on, as typed.
         n_tested: rows that are.
         n_trained: side -> rows that are trained on.
         share: of the rows that could be trained on, how many are looked at.
         copies: test rows with a near-copy among the rows that are trained on.
         copies_left_out: whether they were left out.
         lost: classes of the whole that the subset has no row of.
-        trained: what every kind of model says, that of the verdict first.
+        trained: what every kind of model says, the verdict first's.
         not_trained: kind of model -> why not.
         noise: wrong labels; None without labels.
         diversity: Vendi scores.
         coverage: nearness to the whole.
-        fairness: of each column that was asked for.
+        fairness: of each column that was requested.
         settings: what decides the numbers.
     """
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.evaluation.subset.differences import Gap, Luck, gap, gap_of_draws, luck_of
+from curate.evaluation.subset.differences import ChanceLevel, Gap, chance_level_of, gap, gap_of_draws
 from curate.evaluation.subset.pool import SubsetPool
 from curate.evaluation.subset.sides import Sides
 from scoring.metrics import Interval
@@ -21,7 +21,7 @@ class Diversity:
 
     Attributes:
         subset: with its interval over rows.
-        whole: likewise.
+        whole: the same.
         random: mean of random subsets of the same size.
         against_random: subset less that.
     """
@@ -67,7 +67,7 @@ def diversity(pool: SubsetPool, sides: Sides, *, seed: int) -> Diversity:
 
 
 def coverage(pool: SubsetPool, sides: Sides, *, seed: int) -> Coverage:
-    """Return how near rows of the whole are to the subset, beside random subsets."""
+    """Return how near rows of the whole are to the subset, next to random subsets."""
     generator = np.random.default_rng([seed, 4])
     looked_at = np.sort(generator.permutation(len(sides.whole))[:LOOKED_AT])
     rows = pool.vectors[sides.whole[looked_at]]
@@ -77,17 +77,17 @@ def coverage(pool: SubsetPool, sides: Sides, *, seed: int) -> Coverage:
     random = np.stack([nearest_distances(rows, pool.vectors[drawn]) for drawn in sides.random])
     weight = np.full(len(rows), 1 / len(rows))
 
-    def luck(values: np.ndarray) -> Luck:
-        return luck_of(values, weight)
+    def chance_level(values: np.ndarray) -> ChanceLevel:
+        return chance_level_of(values, weight)
 
     within = random <= radius
     return Coverage(
         radius,
         float((ours <= radius).mean()),
         float(within.mean()),
-        gap(ours <= radius, within, luck(within)),
+        gap(ours <= radius, within, chance_level(within)),
         float(ours.mean()),
         float(random.mean()),
-        gap(ours, random, luck(random)),
+        gap(ours, random, chance_level(random)),
         len(rows),
     )

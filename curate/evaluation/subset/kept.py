@@ -16,7 +16,7 @@ from curate.tables.rows import Rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
-DECISIONS = frozenset({"decision", "reason", "rule"})  # what a file of decisions has besides keys
+DECISIONS = frozenset({"decision", "reason", "rule"})  # what a file of decisions has in addition to keys
 KEEP = "keep"
 
 

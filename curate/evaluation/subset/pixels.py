@@ -17,7 +17,7 @@ from curate.tables.images import holds_paths, require_images
 from scoring.errors import InputError
 from scoring.runner import select_device
 
-MOST = 4 * SIDE  # pixels of the side of a picture before it is made small
+MOST = 4 * SIDE  # pixels of the side of an image before it is made small
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOption
     pixels = np.zeros((len(pool.row), 3, SIDE, SIDE), np.uint8)
     there = np.zeros(len(pool.row), bool)
     for number, table in enumerate(pool.tables):
-        own = source if number == 0 or not holds_paths(table) else None  # a test table may have paths of its own
+        own = source if number == 0 or not holds_paths(table) else None  # a test table may have its own paths
         require_images(table, own)
         places = np.flatnonzero(pool.source == number)
         place = dict(zip(pool.row[places].tolist(), places.tolist(), strict=True))
@@ -65,7 +65,7 @@ def trainer(pool: SubsetPool, pictures: Pictures, settings: SubsetSettings, anno
         pool: rows whose image could be read; its labels, and who is tested on.
         pictures: of the same rows, in the same order.
         settings: steps, seed and device.
-        announce: told nothing but the device, once.
+        announce: called with nothing but the device, once.
     """
     device = str(select_device(settings.device))
     tests = pool.tests

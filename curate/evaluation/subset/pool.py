@@ -116,7 +116,7 @@ def read_pool(
     if EMBEDDING not in table.schema.names:
         raise InputError(
             f"{table.path} has no column {EMBEDDING!r}, which models are trained on; score the images again without "
-            "--no-embedding, or name a column of your own with --embedding"
+            "--no-embedding, or name your own column with --embedding"
         )
     columns = tuple(dict.fromkeys([*group, *([test.column] if test.column else [])]))
     rows = read_rows(table, Needs(names=columns, representations=EMBEDDINGS), by_hash=True)
@@ -235,7 +235,7 @@ def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float
 
 
 def _sha256(table: Table, rows: NDArray[np.int64]) -> pa.Array:
-    """Return digests of the bytes of some rows, M values, null where there is none or they are neither text nor bytes.
+    """Return digests of the bytes of some rows, M values, null if absent or they are neither text nor bytes.
 
     Only these rows are held, never the column: 64 bytes each.
     """

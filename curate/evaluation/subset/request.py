@@ -1,4 +1,4 @@
-"""What is asked of a subset: which rows are tested on, how often rows are drawn, whether a network is trained."""
+"""What is requested of a subset: which rows are tested on, how often rows are drawn, whether a network is trained."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest, told
 
-SHARE = 0.2  # of each class that is held out where nothing else is said
+SHARE = 0.2  # of each class that is held out where nothing else is reported
 MOST_SEEDS = 1000
 MOST_STEPS = 100_000
 
@@ -18,7 +18,7 @@ class TestSide:
 
     Attributes:
         share: of each class, drawn by a hash of the keys; 0 for none.
-        column: whose value tells.
+        column: whose value shows.
         value: of that column, as text.
         table: another table; None for rows of the same.
     """
@@ -31,17 +31,17 @@ class TestSide:
     table: Path | None = None
 
     def words(self) -> str:
-        """Return what was asked for, as typed."""
+        """Return what was requested, as typed."""
         if self.table is not None:
             return str(self.table)
         return f"{self.column}={self.value}" if self.column else f"{self.share:g} of each class"
 
 
 def parse_test(text: str | None, table: Table) -> TestSide:
-    """Return the test side that was asked for: a share, COLUMN=VALUE or a table.
+    """Return the test side that was requested: a share, COLUMN=VALUE or a table.
 
     Raises:
-        InputError: for what is none of the three.
+        InputError: for an invalid value of the three.
     """
     if text is None:
         return TestSide()

@@ -1,4 +1,4 @@
-"""What was found of a subset, and all that is said of it."""
+"""What was found of a subset, and all that is reported on it."""
 
 import math
 from dataclasses import asdict
@@ -19,7 +19,7 @@ class SubsetEvaluation(SubsetFound, Printed):
         return dict(_plain(record))
 
     def notes(self) -> list[str]:
-        """Return what a reader must know besides the numbers, one sentence each."""
+        """Return what a reader must know in addition to the numbers, one sentence each."""
         return words.notes(self)
 
     def verdict(self) -> list[str]:

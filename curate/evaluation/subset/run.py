@@ -56,7 +56,7 @@ def evaluate_subset(
         group: columns whose groups are compared.
         source: what was scored, for a network.
         options: how to read it.
-        announce: told in words what is about to happen.
+        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: if the subset cannot be judged.

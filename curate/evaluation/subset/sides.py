@@ -63,7 +63,7 @@ def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> Sides:
     if labelled and len(np.unique(pool.label[subset])) < 2:
         raise InputError(
             f"--subset: expected rows of at least two classes, got {counted(len(subset), 'row')} of "
-            f"{pool.classes[pool.label[subset[0]]]!r} alone; there is nothing to tell apart"
+            f"{pool.classes[pool.label[subset[0]]]!r} alone; there is nothing to separate"
         )
     random = [_random(whole, len(subset), seed, number) for number in range(seeds)]
     by_class = [_by_class(pool, seed, number) for number in range(seeds)] if labelled else []

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.evaluation.subset.differences import Floats, Gap, Luck, gap, luck_of
+from curate.evaluation.subset.differences import ChanceLevel, Floats, Gap, chance_level_of, gap
 from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Sides
 from scoring.metrics.two_sample import holm
 
 SIGNIFICANT = 0.05
-AGAINST = {WHOLE: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # and the draws that tell how lucky a subset may be
-FEWEST_OF_CLASS = 5  # test rows of a class that a difference is told of
+AGAINST = {WHOLE: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # and the draws that report how lucky a subset may be
+FEWEST_OF_CLASS = 5  # test rows of a class that a difference is given
 Right = NDArray[np.bool_]  # (T,), of test rows
 Train = Callable[[NDArray[np.int64], int], Right]  # rows of a side, number of the seed -> which test rows are right
 
 
 @dataclass(frozen=True)
 class ClassGap:
-    """How much better one class is told by the subset than by random rows.
+    """How much better one class is determined by the subset than by random rows.
 
     Attributes:
         name: of the class.
@@ -27,7 +27,7 @@ class ClassGap:
         kept: rows of it that the subset trains on.
         whole: rows of it that the whole trains on.
         gaps: less each other side -> the difference.
-        adjusted_p: likewise, by Holm over the classes.
+        adjusted_p: the same, by Holm over the classes.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Trained:
         draws: side -> the accuracy of each draw or seed.
         gaps: the subset less each other side.
         balanced_gaps: the same of ``balanced``.
-        borne_out: the same of accuracy, on test rows whose label other rows bear out.
+        borne_out: the same of accuracy, on test rows whose label other rows confirm.
         n_borne_out: how many these are.
         by_kept: "kept" and "dropped" -> the subset less random rows, on test rows that the subset has or has not.
         classes: of every class with test rows.
@@ -82,8 +82,8 @@ def train_on_sides(
         sides: to train on.
         train: trains and tests.
         seeds: R.
-        repeated: whether a side without draws is trained with every seed, too; else its model has no luck.
-        report: told what is trained.
+        repeated: whether a side without draws is trained with every seed, too; else its model has no chance level.
+        report: called with what is trained.
     """
     runs: dict[str, Sequence[NDArray[np.int64]]] = {
         SUBSET: [sides.subset] * (seeds if repeated else 1),
@@ -113,7 +113,7 @@ class HeldOut:
         kept: whether each is in the subset, shape (T,).
         borne_out: whether other rows bear its label out, shape (T,).
         n_kept: rows of each class that the subset trains on, shape (C,).
-        n_whole: likewise of the whole.
+        n_whole: the same of the whole.
     """
 
     label: NDArray[np.int64]
@@ -161,21 +161,21 @@ def _gaps(
     """Return the subset less others, on the rows that weigh something."""
     inside = weight > 0
     part = {side: each[:, inside] for side, each in right.items()}
-    luck = {draws: luck_of(part[draws], weight[inside]) for draws in (RANDOM, BY_CLASS)}
-    return {other: gap(part[SUBSET], part[other], luck[AGAINST[other]], weight[inside]) for other in others}
+    chance_level = {draws: chance_level_of(part[draws], weight[inside]) for draws in (RANDOM, BY_CLASS)}
+    return {other: gap(part[SUBSET], part[other], chance_level[AGAINST[other]], weight[inside]) for other in others}
 
 
-def _lucks(draws: Sequence[Right]) -> list[Luck]:
-    """Return the luck of each class, from what draws say on its test rows, (R, T_c) of each of C classes.
+def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
+    """Return the chance level of each class, from what draws say on its test rows, (R, T_c) of each of C classes.
 
-    Of one class a few draws tell the spread too badly for a small p. How much more they vary than their test rows alone
+    Of one class a few draws show the spread too badly for a small p. How much more they vary than their test rows alone
     would make them is pooled over the classes.
     """
-    alone = [luck_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
+    alone = [chance_level_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
     chance = float(np.mean([one.chance for one in alone])) if alone else 0.0
     more = max(1.0, float(np.mean([one.variance for one in alone])) / chance) if chance > 0 else 1.0
     df = sum(one.df for one in alone) // 2  # draws that are good for one class are bad for another
-    return [Luck(one.chance * more, one.chance, max(df, 1), one.draws) for one in alone]
+    return [ChanceLevel(one.chance * more, one.chance, max(df, 1), one.draws) for one in alone]
 
 
 def _among(inside: Right) -> Floats:
@@ -193,10 +193,10 @@ def _by_class(right: Mapping[str, Right], tested: HeldOut) -> list[ClassGap]:
     sizes = np.bincount(tested.label, minlength=len(tested.classes))
     there = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()
     inside = [tested.label == label for label in there]
-    luck = {draws: _lucks([right[draws][:, rows] for rows in inside]) for draws in (RANDOM, BY_CLASS)}
+    chance_level = {draws: _chance_levels([right[draws][:, rows] for rows in inside]) for draws in (RANDOM, BY_CLASS)}
     gaps = [
         {
-            other: gap(right[SUBSET][:, rows], right[other][:, rows], luck[draws][number])
+            other: gap(right[SUBSET][:, rows], right[other][:, rows], chance_level[draws][number])
             for other, draws in AGAINST.items()
         }
         for number, rows in enumerate(inside)

@@ -65,7 +65,7 @@ def right_by_linear(
 def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) -> float:
     """Return the inverse penalty with the fewest mistakes on rows left out; a middling one if none can be.
 
-    Between the strengths that are tried a parabola through the lowest three in log c tells where the fewest are: a
+    Between the strengths that are tried a parabola through the lowest three in log c reports where the fewest are: a
     choice among a few would jump, and make equal sides differ by what they happened to choose.
 
     Args:

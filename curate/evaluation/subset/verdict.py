@@ -6,9 +6,9 @@ from curate.evaluation.subset.differences import Gap
 from curate.evaluation.subset.sides import BY_CLASS, RANDOM, WHOLE
 from curate.evaluation.subset.trained import Trained
 
-HELPS, HURTS, NO_HELP, UNKNOWN = "helps", "hurts", "does not help", "cannot be told"
+HELPS, HURTS, NO_HELP, UNKNOWN = "helps", "hurts", "does not help", "cannot be determined"
 BETTER, WORSE, AS_GOOD = "better", "worse", "as good"
-MARGIN = 0.02  # of accuracy: a difference that is surely less than this is none to speak of
+MARGIN = 0.02  # of accuracy: a difference that is surely less than this is not one to speak of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def against(gap: Gap, margin: float = MARGIN) -> str:
     """Return whether the subset is ahead, by the 95 % interval of a difference.
 
     Above 0 it helps, below 0 it hurts. Around 0 it does not help where even the upper end is below the margin; else the
-    test is too small to tell.
+    test is too small to determine.
     """
     _, low, high = gap.interval
     if low > 0:
@@ -43,7 +43,7 @@ def against(gap: Gap, margin: float = MARGIN) -> str:
 
 
 def beside(gap: Gap, margin: float = MARGIN) -> str:
-    """Return how the subset stands beside the whole, by the 95 % interval; as good is within the margin."""
+    """Return how the subset is next to the whole, by the 95 % interval; as good is within the margin."""
     _, low, high = gap.interval
     if low > 0:
         return BETTER

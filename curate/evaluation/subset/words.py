@@ -1,4 +1,4 @@
-"""What is said of a subset: its tables, notes, and the verdict in plain words."""
+"""What is reported on a subset: its tables, notes, and the verdict in plain words."""
 
 from curate.counted import Grid, counted
 from curate.evaluation.subset.differences import Gap
@@ -26,7 +26,7 @@ SAYS = {
     HELPS: "the subset helps",
     HURTS: "the subset hurts",
     NO_HELP: "the subset does not help: random rows of the same size train as well",
-    UNKNOWN: "cannot be told",
+    UNKNOWN: "cannot be determined",
 }
 
 
@@ -57,7 +57,7 @@ def of_models(found: SubsetFound) -> list[str | Grid]:
         for side in (WHOLE, RANDOM)
     ]
     if models[0].borne_out:
-        gaps.append(["subset - random, labels borne out", *(_points(one.borne_out.get(RANDOM)) for one in models)])
+        gaps.append(["subset - random, labels confirmed", *(_points(one.borne_out.get(RANDOM)) for one in models)])
     for name in ("kept", "dropped"):
         if name in models[0].by_kept:
             gaps.append([f"subset - random, rows {name}", *(_points(one.by_kept.get(name)) for one in models)])
@@ -65,21 +65,24 @@ def of_models(found: SubsetFound) -> list[str | Grid]:
 
 
 def of_classes(found: SubsetFound) -> list[str | Grid]:
-    """Return the classes that gain or lose more than chance allows, against random rows or the whole."""
+    """Return the classes that gain or lose more than coincidence allows, against random rows or the whole."""
     if not found.trained or not found.trained[0].classes:
         return []
     model = found.trained[0]
     moved = [one for one in model.classes if min(one.adjusted_p[RANDOM], one.adjusted_p[WHOLE]) <= SIGNIFICANT]
     n = counted(len(model.classes), "class", "classes")
     if not moved:
-        return ["", f"of {n}, none gains or loses more than chance allows ({model.model}, adjusted for all of them)"]
+        return [
+            "",
+            f"of {n}, none gains or loses more than coincidence allows ({model.model}, adjusted for all of them)",
+        ]
     header = ["class", "tested", "kept", "of", "- random", "p", "- whole", "p"]
     shown = moved if len(moved) <= N_NAMED else [*moved[: N_NAMED // 2], *moved[-N_NAMED // 2 :]]
     more = "" if len(moved) == len(shown) else f", {len(shown)} of them shown"
     return [
         "",
         Grid([_class_line(one) for one in shown], header=header),
-        f"{len(moved):,} of {n} gain or lose more than chance allows ({model.model}, p adjusted for all){more}",
+        f"{len(moved):,} of {n} gain or lose more than coincidence allows ({model.model}, p adjusted for all){more}",
     ]
 
 
@@ -143,7 +146,7 @@ def of_fairness(found: SubsetFound) -> list[str | Grid]:
 
 
 def notes(found: SubsetFound) -> list[str]:
-    """Return what a reader must know besides the numbers."""
+    """Return what a reader must know in addition to the numbers."""
     lines = []
     if found.share < 1:
         lines.append(
@@ -169,11 +172,12 @@ def notes(found: SubsetFound) -> list[str]:
     if found.noise is not None and found.noise.tested.low > NOISY:
         lines.append(
             "labels of the test side are wrong in part, too: right models are counted as wrong there, which makes "
-            "differences smaller; see the line 'labels borne out', or test on labels that were checked, with --test"
+            "differences smaller; see the line 'labels confirmed', or test on labels that were checked, with --test"
         )
     if found.noise is not None:
         lines.append(
-            "wrong labels are told by what other rows say, as in curate labels: of a subset that was chosen by that, "
+            "wrong labels are determined by what other rows say, as in curate labels: of a subset that was "
+            "chosen by that, "
             "what is left looks better than it is"
         )
     return lines
@@ -182,7 +186,7 @@ def notes(found: SubsetFound) -> list[str]:
 def verdict(found: SubsetFound) -> list[str]:
     """Return whether the subset helps, in plain words."""
     if not found.trained:
-        return ["cannot be told whether it helps: no model was trained; name classes with --label"]
+        return ["cannot be determined whether it helps: no model was trained; name classes with --label"]
     model, told = found.trained[0], found.verdicts[0]
     gap = model.gaps[RANDOM]
     memory = "in part memory: " if _from_memory(found) else ""
@@ -201,7 +205,7 @@ def verdict(found: SubsetFound) -> list[str]:
     if found.noise is not None and found.noise.tested.low > NOISY and model.borne_out:
         clean = against(model.borne_out[RANDOM])
         lines.append(
-            f"on the {counted(model.n_borne_out, 'test row')} whose label other rows bear out: {SAYS[clean]}, "
+            f"on the {counted(model.n_borne_out, 'test row')} whose label other rows confirm: {SAYS[clean]}, "
             f"{_points(model.borne_out[RANDOM])} points"
         )
     lines += _losers(model)
@@ -228,7 +232,11 @@ def _fair(one: Fairness, more: str) -> list[str]:
     rule = "passes" if one.passes else "fails"
     unlucky = [each.name for each in one.groups if each.dropped_more]
     named = ", ".join(unlucky[:N_NAMED]) + (", ..." if len(unlucky) > N_NAMED else "")
-    chance = f"dropped more than chance allows: {named}" if unlucky else "no group was dropped more than chance allows"
+    chance = (
+        f"dropped more than coincidence allows: {named}"
+        if unlucky
+        else "no group was dropped more than coincidence allows"
+    )
     return [
         f"{one.column}{more}: {rule} the four-fifths rule, the lowest share is {one.ratio:.2f} of the highest; {chance}"
     ]
@@ -252,7 +260,7 @@ def _of_classes_or_rows(model: Trained, says: str, of_rows: str) -> list[str]:
         return [f"it is the rows, and not only how many of each class: {same}"]
     if of_rows in (NO_HELP, UNKNOWN):
         if beside(model.gaps[BY_CLASS]) != AS_GOOD:  # too wide to say that the rows are no matter
-            return [f"whether what {says} is the rows or how many there are of each class cannot be told: {same}"]
+            return [f"whether what {says} is the rows or how many there are of each class cannot be determined: {same}"]
         return [f"what {says} may be how many there are of each class, and not which rows: {same}"]
     if says in (NO_HELP, UNKNOWN):
         return [f"with as many rows of each class on both sides it {of_rows}: {same}"]
@@ -267,13 +275,13 @@ def _losers(model: Trained) -> list[str]:
         ]
         if lost:
             named = ", ".join(f"{one.name} {100 * one.gaps[side].interval.value:+.1f}" for one in lost[:N_NAMED])
-            lines.append(f"told worse than with {what}, in points: {named}{', ...' if len(lost) > N_NAMED else ''}")
+            lines.append(f"reported worse than with {what}, in points: {named}{', ...' if len(lost) > N_NAMED else ''}")
     return lines
 
 
 def _unknown(gap: Gap) -> str:
     low, high = (100 * value for value in gap.interval[1:])
-    return f": anything from {low:+.1f} to {high:+.1f} is likely; more test rows (--test) or draws (--seeds) tell more"
+    return f": anything from {low:+.1f} to {high:+.1f} is likely; more test rows (--test) or draws (--seeds) show more"
 
 
 def _name(one: Trained) -> str:

@@ -59,7 +59,7 @@ class Index:
         self.columns = {each.name: each for each in facts.columns}
         self._galleries = {each.id: np.array(each.all_rows(), np.int64) for each in facts.galleries}
         self._classes: dict[str, list[int]] = {}  # by the name that is shown
-        for code, name in enumerate(facts.heap.classes.names):
+        for code, name in enumerate(facts.dataset.classes.names):
             self._classes.setdefault(shortened(name), []).append(code)
         self._lock = threading.Lock()
         self._orders: Kept[NDArray[np.uint32]] = Kept(ORDERS)
@@ -81,7 +81,7 @@ class Index:
     def page(self, query: Query) -> dict[str, Any]:
         """Return the answer to a query as JSON has it."""
         total, rows = self.rows(query)
-        return {"total": total, "rows": row_values(self.facts.heap, self.facts.decided, self.facts.columns, rows)}
+        return {"total": total, "rows": row_values(self.facts.dataset, self.facts.decided, self.facts.columns, rows)}
 
     def _found(self, query: Query) -> NDArray[Any]:
         keep = self._keep(query)
@@ -89,16 +89,16 @@ class Index:
             listed = query.numbers if query.numbers is not None else ()
             rows = np.array(listed, np.int64) if query.gallery is None else self._galleries[query.gallery]
             if query.sort is not None:
-                rank = np.empty(self.facts.heap.n, np.uint32)
-                rank[self._order(query)] = np.arange(self.facts.heap.n, dtype=np.uint32)
+                rank = np.empty(self.facts.dataset.n, np.uint32)
+                rank[self._order(query)] = np.arange(self.facts.dataset.n, dtype=np.uint32)
                 rows = rows[np.argsort(rank[rows], kind="stable")]
             return rows if keep is None else rows[keep[rows]]
         order = self._order(query)
         return order if keep is None else order[keep[order]]
 
     def _order(self, query: Query) -> NDArray[np.uint32]:
-        """All rows in the order asked for; those without a value last either way."""
-        n = self.facts.heap.n
+        """All rows in the order requested; those without a value last either way."""
+        n = self.facts.dataset.n
         if query.sort in (None, ROW):
             order = np.arange(n, dtype=np.uint32)
             return order[::-1] if query.descending else order
@@ -116,20 +116,20 @@ class Index:
             return np.concatenate([rows[ascending], np.flatnonzero(~there).astype(np.uint32)])
         column = KEY if name == BY_KEY else self.columns[name].column
         texts = pa.chunked_array(
-            [plain(batch.column(0)).cast(pa.large_string()) for batch in self.facts.heap.table.batches([column])],
+            [plain(batch.column(0)).cast(pa.large_string()) for batch in self.facts.dataset.table.batches([column])],
             pa.large_string(),
         )
         order = "descending" if descending else "ascending"
         return np.asarray(pc.sort_indices(texts, sort_keys=[("", order)]).to_numpy(), np.uint32)
 
     def _keep(self, query: Query) -> NDArray[np.bool_] | None:
-        """Which rows pass all filters; None where there are none."""
-        heap, keep = self.facts.heap, None
+        """Which rows pass all filters; None if absent."""
+        dataset, keep = self.facts.dataset, None
         for part in self._parts(query):
             keep = part if keep is None else keep & part
         if query.of_class is not None:
             codes = self._classes.get(query.of_class, [])
-            part = np.isin(heap.classes.codes, codes) if len(heap.classes.codes) else np.zeros(heap.n, bool)
+            part = np.isin(dataset.classes.codes, codes) if len(dataset.classes.codes) else np.zeros(dataset.n, bool)
             keep = part if keep is None else keep & part
         if query.decision is not None:
             part = self.facts.decided.outcome == OUTCOMES.index(query.decision)
@@ -150,7 +150,7 @@ class Index:
 
         def read() -> NDArray[Any]:
             column = self.columns[name].column
-            numbers = read_rows(self.facts.heap.table, Needs(exact=(column,), keys=False)).exact[column]
+            numbers = read_rows(self.facts.dataset.table, Needs(exact=(column,), keys=False)).exact[column]
             values = numbers.values if numbers.values.dtype == np.float32 else numbers.values.astype(np.float64)
             values[~finite(numbers)] = np.nan
             return values
@@ -160,6 +160,6 @@ class Index:
     def _searched(self, text: str) -> NDArray[np.bool_]:
         found = [
             pc.match_substring(plain(batch.column(0)).cast(pa.large_string()), text, ignore_case=True)
-            for batch in self.facts.heap.table.batches([KEY])
+            for batch in self.facts.dataset.table.batches([KEY])
         ]
         return np.concatenate([np.zeros(0, bool), *(each.to_numpy(zero_copy_only=False) for each in found)])

@@ -1,4 +1,4 @@
-"""Pictures of rows on demand, the last thumbnails kept; what cannot be shown is said in a picture of words."""
+"""Images of rows on demand, the last thumbnails kept; what cannot be shown is reported in an image of words."""
 
 import hashlib
 import threading
@@ -23,7 +23,7 @@ KEPT = 4_000  # thumbnails, of some 3 kB
 KNOWN = 20_000  # rows whose place is remembered
 AT_ONCE = 4  # images that are decoded
 STEP = 65_536  # rows of a source looked at together
-LARGE = 1_024  # pixels of the longer side of a picture that is looked at by itself
+LARGE = 1_024  # pixels of the longer side of an image that is looked at on its own
 SVG = "image/svg+xml"
 CHANGED = "changed since it was scored"
 
@@ -35,7 +35,7 @@ class Picture:
     Attributes:
         data: encoded.
         type: its media type.
-        problem: why it is no picture of the row but one that says so; empty where it is.
+        problem: why it is no image of the row but one that says so; empty where it is.
     """
 
     data: bytes
@@ -44,7 +44,7 @@ class Picture:
 
 
 class Pictures:
-    """Makes pictures of rows of a table; safe to ask from many threads.
+    """Makes images of rows of a table; safe to ask from many threads.
 
     Args:
         table: with ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
@@ -69,7 +69,7 @@ class Pictures:
         self._at_once = threading.BoundedSemaphore(AT_ONCE)
 
     def remember(self, rows: Sequence[int]) -> None:
-        """Read where the images of rows are, all together, before each of them is asked for."""
+        """Read where the images of rows are, all together, before each of them is requested."""
         with self._lock:
             unknown = [row for row in rows if row not in self._places]
             if unknown and self._has_places:
@@ -95,17 +95,17 @@ class Pictures:
         return made
 
     def large(self, row: int, side: int = LARGE) -> Picture:
-        """Return the picture of a row, its longer side at most ``side`` pixels, or words where there is none."""
+        """Return the image of a row, its longer side at most ``side`` pixels, or words if absent."""
         self.remember([row])
         with self._at_once:
             try:
                 return Picture(thumbnail(self._data(row), side, white=self._white))
             except (ReadError, DecodeError) as error:
-                problem = CHANGED if error.status == CHANGED else f"no picture: {error.status.replace('_', ' ')}"
+                problem = CHANGED if error.status == CHANGED else f"no image: {error.status.replace('_', ' ')}"
         return Picture(_in_words(problem), SVG, problem)
 
     def _data(self, row: int) -> bytes:
-        """The encoded image that was scored; ReadError where it is not there."""
+        """The encoded image that was scored; ReadError where it is missing."""
         place, scored = self._places.get(row, (None, None))
         if place is None:
             raise ReadError("missing", "the table names no file for it")
@@ -129,7 +129,7 @@ class _Source:
         self._hashes = hashes[self._order]
 
     def data(self, key: bytes) -> bytes:
-        """Return the encoded image of a key; ReadError where there is none."""
+        """Return the encoded image of a key; ReadError if absent."""
         found = tie_breaks([key])[0]
         at = int(np.searchsorted(self._hashes, found))
         if at == len(self._hashes) or self._hashes[at] != found:
@@ -143,7 +143,7 @@ def _encoded(uri: str | None) -> bytes | None:
 
 
 def _in_words(problem: str) -> bytes:
-    """A picture that says why there is none, one word a line; grey enough for a light page and a dark one."""
+    """An image that says why none is given, one word a line; grey enough for a light page and a dark one."""
     words = problem.split()
     lines = "".join(
         f'<text x="64" y="{68 + 17 * at - 8.5 * (len(words) - 1)}">{escape(word)}</text>'

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from curate.policies.outcomes import OUTCOMES
 
-MOST_ROWS, ROWS = 1000, 100  # of an answer, and unless it is said
+MOST_ROWS, ROWS = 1000, 100  # of an answer, and unless it is reported
 MOST_FIELDS, MOST_LETTERS = 60, 1000  # of a query, and of one value
 ROW, KEY = "row", "key"
 MIN, MAX = "min.", "max."
@@ -99,7 +99,7 @@ def read_query(
 
 def _one_of(value: str | None, name: str, known: Collection[str]) -> str | None:
     if value is not None and value not in known:
-        raise BadQuery(f"{name}: {_shown(value)} is not there")
+        raise BadQuery(f"{name}: {_shown(value)} is missing")
     return value
 
 

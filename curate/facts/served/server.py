@@ -27,7 +27,7 @@ LOOK_AGAIN = 1.0  # seconds between two looks at whether the table is as it was
 PICTURE = re.compile(r"(thumb|image)/([0-9]{1,12})\.jpg")
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 POLICY = "default-src 'none'; frame-ancestors 'none'"
-# The page says itself what it may load, by digests; what a header alone can say is said here.
+# The page says itself what it may load, by digests; what a header alone can say is reported here.
 POLICY_OF_PAGE = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
@@ -59,7 +59,7 @@ class Site:
         if path == "rows":
             return self._rows(query)
         asked = PICTURE.fullmatch(path)
-        if asked and int(asked[2]) < self.index.facts.heap.n:
+        if asked and int(asked[2]) < self.index.facts.dataset.n:
             made = (self.pictures if asked[1] == "thumb" else self.pictures.large)(int(asked[2]))
             return HTTPStatus.OK, made.type, made.data
         return HTTPStatus.NOT_FOUND, JSON, _problem("there is nothing here")
@@ -68,12 +68,12 @@ class Site:
         columns = self.index.columns
         numbers = [name for name, each in columns.items() if each.is_number]
         try:
-            n, galleries = self.index.facts.heap.n, self.index.galleries
+            n, galleries = self.index.facts.dataset.n, self.index.galleries
             asked = read_query(query, n, sortable=columns, numbers=numbers, galleries=galleries)
         except BadQuery as error:
             return HTTPStatus.BAD_REQUEST, JSON, _problem(str(error))
         if self._has_changed():
-            table = self.index.facts.heap.table.path
+            table = self.index.facts.dataset.table.path
             return HTTPStatus.CONFLICT, JSON, _problem(f"{table} has changed; stop curate view and start it again")
         answer = self.index.page(asked)
         self.pictures.remember(answer["rows"]["row"])
@@ -84,7 +84,7 @@ class Site:
         if now - self._looked < LOOK_AGAIN:
             return False
         try:
-            changed = state_of(self.index.facts.heap.table) != self.state
+            changed = state_of(self.index.facts.dataset.table) != self.state
         except OSError:
             return True
         self._looked = 0.0 if changed else now
@@ -134,7 +134,7 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, where one is free; else hang up."""
+        """Answer in its own thread, where one is free; else hang up."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return

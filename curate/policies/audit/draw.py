@@ -1,4 +1,4 @@
-"""How many images a person must judge, and which: a simple random sample of the rows that could be kept."""
+"""How many images a reviewer must judge, and which: a simple random sample of the rows that could be kept."""
 
 import csv
 import hashlib
@@ -27,7 +27,7 @@ from scoring.errors import InputError
 from scoring.metrics.guarantee import fewest_verdicts, verdicts_for_power
 
 POWER = 0.8
-EXPECTED_PART = 0.25  # of the rate, if nothing is said: a filter that is good enough to be worth it
+EXPECTED_PART = 0.25  # of the rate, if nothing is reported: a filter that is good enough to be worth it
 ENDING = ".audit.csv"
 
 
@@ -66,14 +66,14 @@ def audit_plan(
     seed: int = 0,
     overwrite: bool = False,
 ) -> AuditPlan:
-    """Say how many images a person must judge to bound the share of bad ones, and draw them.
+    """Say how many images a reviewer must judge to bound the share of bad ones, and draw them.
 
     The sample is a simple random one, without replacement, of the rows that could be kept, so that of every stricter
     cut it is one too, and the test of each cut is exact. Rows of equal score are never parted.
 
     Args:
         table: scored, Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: NAME.audit.csv to fill in; a page to judge on is written beside it, NAME.audit.html. None only counts.
+        out: NAME.audit.csv to fill in; a page to judge on is written next to it, NAME.audit.html. None only counts.
         column: score by which rows are to be cut; by default as ``filter`` takes it.
         max_bad_rate: share of bad rows that is to be shown, 0.02 or "2%".
         confidence: of it.
@@ -82,8 +82,8 @@ def audit_plan(
         expected: share of bad rows among the more certain half of these, as far as one can guess; a quarter of
             ``max_bad_rate``.
         images: to draw; by default so many that the rate is shown for that half, where cuts begin to be tested, with a
-            chance of 80 %. What more can be kept shows then.
-        label: column of labels, to be shown beside the pictures, where bad means a wrong label.
+            probability of 80 %. What more can be kept shows then.
+        label: column of labels, to be shown next to the images, where bad means a wrong label.
         source: what was scored, where the table holds no paths.
         root: where its relative paths start.
         key: its column of keys.
@@ -146,7 +146,7 @@ def _needed(among: int, goal: Goal, guess: float) -> dict[float, int | None]:
             n = verdicts_for_power(half, goal.rate, goal.confidence, expected=share, power=POWER)
         else:
             n = fewest_verdicts(half, goal.rate, goal.confidence)
-        return None if n is None else min(ceil(n * among / half), among)  # of all, so many lie in the half
+        return None if n is None else min(ceil(n * among / half), among)  # of all, so many are in the half
 
     return {share: images(share) for share in sorted({0.0, guess, goal.rate / 2})}
 
@@ -177,12 +177,12 @@ def _places(out: str | Path) -> tuple[Path, Path]:
 
 
 def _refuse_answers(path: Path) -> None:
-    """Refuse to replace a file in which a person has answered."""
+    """Refuse to replace a file in which a reviewer has answered."""
     from curate.policies.audit.verdicts import count_answers
 
     n = count_answers(path)
     if n:
-        raise InputError(f"{path} holds {n:,} answers of a person; move it, or choose another name")
+        raise InputError(f"{path} holds {n:,} answers of a reviewer; move it, or choose another name")
 
 
 def _asked(

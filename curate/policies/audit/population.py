@@ -56,6 +56,6 @@ def in_doubt(values: NDArray, column: str) -> NDArray:
         return values
     if np.issubdtype(values.dtype, np.integer):
         raise InputError(
-            f"--column {column} holds whole numbers; an audit goes by a score, a column of floating-point numbers"
+            f"--column {column} holds whole numbers; an audit uses a score, a column of floating-point numbers"
         )
     return -values

@@ -1,4 +1,4 @@
-"""What verdicts say by themselves, without the table: the share that is bad, and what each rate would keep."""
+"""What verdicts say on their own, without the table: the share that is bad, and what each rate would keep."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -9,11 +9,11 @@ from scoring.errors import InputError
 
 CONFIDENCE, AVERAGE = "confidence", "average"
 PROMISES = {
-    CONFIDENCE: "at most that share of the kept rows is bad, unless chance was against it",
+    CONFIDENCE: "at most that share of the kept rows is bad, unless probability was against it",
     AVERAGE: "on average over audits, the bad rows that are kept are at most that share of all rows",
 }
 COLUMNS = ("image", "key", "label", "value", "rank", "among", "cut", "column", "answer")  # of the CSV
-MOST = 1000  # pictures on a page
+MOST = 1000  # images on a page
 ANY, MAJORITY, SHARE = "any", "majority", "share"
 JUDGES = {
     ANY: "bad where any judge says so",
@@ -53,7 +53,7 @@ def parse_share(value: str | float, flag: str) -> float:
 
 
 def parse_goal(rate: str | float, confidence: str | float) -> Goal:
-    """Return the goal that is typed; InputError for a share that is none."""
+    """Return the goal that is typed; InputError for an invalid share."""
     return Goal(parse_share(rate, "--max-bad-rate"), parse_share(confidence, "--confidence"))
 
 

@@ -22,10 +22,10 @@ class AuditPlan(Printed):
         images: to judge.
         rate: share of bad rows that is to be shown.
         confidence: of it.
-        needed: share that is bad in truth of the more certain half of ``among`` -> images for a chance of 80 % to show
-            the rate for that half; None where no number does. The share 0 is what is needed where not one is bad.
+        needed: share that is bad in truth of the more certain half of ``among`` -> images for a probability of 80 % to
+            show the rate for that half; None where no number does. The share 0 is what is needed where not one is bad.
         csv: to fill in.
-        page: to judge on; None where the images could not be asked for.
+        page: to judge on; None where the images could not be requested.
     """
 
     column: str
@@ -57,7 +57,7 @@ class AuditPlan(Printed):
                     (_share(share), "no number would do" if n is None else f"{n:,}", _chance(share))
                     for share, n in self.needed.items()
                 ],
-                header=("bad in the better half", "images", "chance to keep that half or more"),
+                header=("bad in the better half", "images", "probability to keep that half or more"),
                 right=1,
             ),
         ]
@@ -78,10 +78,10 @@ class AuditReading(Printed):
     Attributes:
         column: by which rows are cut.
         among: rows that the sample was drawn from.
-        counts: rows by what was said: good, bad, between, blank.
+        counts: rows by what was reported: good, bad, between, blank.
         bad: share of these rows that is bad, with its 95 % interval.
         kept: rate -> how many of the most certain rows have at most that share of bad ones at ``confidence``; 0 for
-            none. Each by itself.
+            none. Each on its own.
         confidence: of each.
     """
 
@@ -105,10 +105,10 @@ class AuditReading(Printed):
             f"or judged both ways, {count['blank']:,} without an answer",
         ]
         if count["blank"]:
-            lines.append("images without an answer count as not drawn, which is right if they were left out by chance")
+            lines.append("images without an answer count as not drawn, which is right if they were left out at random")
         low, high = self.bad.low, self.bad.high
         lines.append(
-            f"of the {self.among:,} rows they stand for, {_share(self.bad.value)} are bad (95 % interval {_share(low)} "
+            f"of the {self.among:,} rows they represent, {_share(self.bad.value)} are bad (95 % interval {_share(low)} "
             f"to {_share(high)})"
         )
         rows = [
@@ -120,15 +120,15 @@ class AuditReading(Printed):
 
 @dataclass(frozen=True)
 class Promise:
-    """What is promised of the rows that stay.
+    """What is promised of the rows that are kept.
 
     Attributes:
         kept: rows.
         of: rows that could have stayed.
         judged: of the kept rows.
         bad: of the judged rows, as a sum of badness.
-        rate: that was asked for. A lower bound than that is not promised: the cut was chosen by the verdicts.
-        cut: score of the last row that stays.
+        rate: that was requested. A lower bound than that is not promised: the cut was chosen by the verdicts.
+        cut: score of the last kept row.
     """
 
     kept: int

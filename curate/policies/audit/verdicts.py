@@ -40,7 +40,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class Judged:
-    """A row and what was said of it.
+    """A row and what was reported on it.
 
     Attributes:
         key: of the row.
@@ -59,7 +59,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What people said of random samples of the rows that could be kept.
+    """The verdicts on random samples of the rows that could be kept.
 
     Attributes:
         files: that were read.
@@ -78,7 +78,7 @@ class Verdicts:
     judges: str
 
     def counts(self) -> dict[str, int]:
-        """Return rows by what was said: good, bad, between (judges disagree, or are unsure) and blank."""
+        """Return rows by what was reported: good, bad, between (judges disagree, or are unsure) and blank."""
         said = [set(one.answers) for one in self.judged]
         good, bad = said.count({GOOD}), said.count({BAD})
         return {GOOD: good, BAD: bad, "between": len(said) - good - bad, "blank": self.blank}
@@ -104,13 +104,13 @@ class _File:
 
 
 def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
-    """Read what people said of drawn rows.
+    """Read the verdicts on drawn rows.
 
     Each file is a NAME.audit.csv of ``curate audit plan`` with its column ``answer`` filled in: good, bad or unsure
     (g, b, u). Copies of one file are several judges; files that were drawn with other seeds or from other zones add to
     the sample. A ``.json`` file is an export of Label Studio, whose choices are good, bad and unsure, for rows of the
-    CSV files beside it. An unsure answer counts as bad. A row without an answer counts as not drawn, which is right if
-    it was left out by chance.
+    CSV files next to it. An unsure answer counts as bad. A row without an answer counts as not drawn, which is right if
+    it was left out at random.
 
     Args:
         files: at least one CSV.
@@ -223,7 +223,7 @@ def _checked(path: Path, lines: list[dict[str, str]]) -> _File:
     if totals != {str(len(places))}:
         raise InputError(
             f"{path}: expected all rows of an audit, got {len(places):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
-            "leave answers empty where there are none, and the rows in"
+            "leave answers empty if absent, and the rows in"
         )
     if len(heads) != 1 or len({row.key for row in rows}) < len(rows):
         raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")

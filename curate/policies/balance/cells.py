@@ -45,7 +45,7 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
 
 
 def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
-    """Return how densely each row lies among those of its cell, shape (M,); higher lies denser."""
+    """Return how densely each row lies among its cell's, shape (M,); higher lies denser."""
     measure = Typicality(vectors, codes, seed)
     found = np.empty(len(codes))
     order = np.argsort(codes, kind="stable").astype(np.int32)

@@ -1,4 +1,4 @@
-"""What each cell gives, as asked; or why that cannot be."""
+"""What each cell gives, as requested; or why that cannot be."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int
     """Return how many rows each cell gives.
 
     Args:
-        request: what is asked.
+        request: what is requested.
         names: of the cells, C of them.
         sizes: rows of each, shape (C,), 1 or more.
 

@@ -134,7 +134,7 @@ def _cells(request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by
 def _score(
     request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], cells: Codes, signal: Signal | None
 ) -> NDArray[np.float64] | None:
-    """Return what the place of a row in its cell goes by, shape (M,); None for the hash of its key alone."""
+    """Return what the place of a row in its cell uses, shape (M,); None for the hash of its key alone."""
     if request.within == TYPICAL:
         return typical(_vectors(rows, inside), cells.codes, request.seed)
     return rows.numbers[signal.column][inside] if signal is not None else None
@@ -178,13 +178,13 @@ def balance(
         per: column whose values are the cells, or ``"clusters"`` for those of k-means on the embeddings.
         to: ``"uniform"`` (the default), ``"square-root"``, a CSV or JSON file of classes and shares, texts like
             ``"cat=30%"``, or a mapping of class -> share.
-        alpha: in place of ``to``: shares go by this power of the size of a cell, from 0, uniform, to 1, as it is.
+        alpha: instead of ``to``: shares use this power of the size of a cell, from 0, uniform, to 1, as it is.
         rows: how many in all, ``1000`` or ``"20%"``; None for as many as there are with every share met.
         within: who goes first in a cell: ``"random"`` (by the hash of the key), ``"certain"`` or ``"typical"``.
         column: score column for ``certain``; by default the table's own.
         clusters: how many, for k-means; by default 100, or a tenth of the rows where those are fewer.
         nearest: come as near as rows allow to shares that are named and cannot be met, rather than refuse.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of k-means and of what is drawn.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.

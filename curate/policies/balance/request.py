@@ -1,4 +1,4 @@
-"""What somebody asks of a balance, checked against the table; also what the receipt records."""
+"""A request for a balance, checked against the table; also what the receipt records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,12 +19,12 @@ RULE = "balance"
 
 @dataclass(frozen=True)
 class BalanceRequest:
-    """A balance, as asked.
+    """A balance, as requested.
 
     Attributes:
         per: column whose values are the cells; ``clusters`` for those of k-means, where no column has that name.
-        alpha: power of the size of a cell that its share goes by: 0 uniform, 1 as it is.
-        shares: class -> share, in place of the power; empty for none.
+        alpha: power of the size of a cell that its share uses: 0 uniform, 1 as it is.
+        shares: class -> share, instead of the power; empty for none.
         rows: how many in all, a count or a share of those in cells; None for as many as the shares allow.
         within: a key of ``WITHIN``: who goes first in a cell.
         column: score column for ``certain``, as typed; or None.
@@ -80,7 +80,7 @@ class BalanceRequest:
         return self.within == TYPICAL or self.by_clusters(table)
 
     def signal(self, table: Table) -> Signal | None:
-        """Return the score column and its direction; None where no score is asked for.
+        """Return the score column and its direction; None where no score is requested.
 
         Raises:
             InputError: for a column that is missing or of no known direction, or where there is no score.
@@ -93,14 +93,14 @@ class BalanceRequest:
         """Return what has to be read of the table.
 
         Raises:
-            InputError: for a column that is not there.
+            InputError: for a column that is missing.
         """
         by_clusters, score = self.by_clusters(table), self.signal(table)
         if self.by_embedding(table) and EMBEDDING not in table.schema.names:
             asked = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
             raise InputError(
-                f"{asked} goes by embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
-                "embeddings, or name a column of your own with --embedding"
+                f"{asked} uses embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
+                "embeddings, or name your own column with --embedding"
             )
         return Needs(
             names=() if by_clusters else (self.per,),

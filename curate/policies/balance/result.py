@@ -1,4 +1,4 @@
-"""What a balance did, and what has to be told of it."""
+"""What a balance did, and what has to be reported of it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ class BalanceResult(Result):
         limit: the cell with the fewest rows for its share.
         most: rows in all that every share can be met with.
         short: rows that cells lack for their shares, in all.
-        apart: half the sum of the differences of shares kept and asked for, from 0 to 1.
+        apart: half the sum of the differences of shares kept and requested, from 0 to 1.
     """
 
     cells: dict[str, tuple[int, int, int]] = field(default_factory=dict)
@@ -34,16 +34,16 @@ class BalanceResult(Result):
     apart: float = 0.0
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         own = ("cells", "limit", "most", "short", "apart", "notes")
         return {**super().facts(), **{name: getattr(self, name) for name in own}}
 
 
 def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> BalanceResult:
-    """Return the counts, and what has to be told.
+    """Return the counts, and what has to be reported.
 
     Args:
-        request: what was asked.
+        request: what was requested.
         words: what became of every row.
         plan: what the cells give.
     """
@@ -73,7 +73,7 @@ def _notes(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> list[
         n_short = counted(int((plan.short > 0).sum()), "cell has", "cells have")
         notes = [
             f"{n_short} {int(plan.short.sum()):,} rows too few for their shares and give all; the others give more: "
-            f"{plan.apart:.2%} of the rows lie elsewhere than asked. Up to {plan.most:,} rows every share is met; "
+            f"{plan.apart:.2%} of the rows lie elsewhere than requested. Up to {plan.most:,} rows every share is met; "
             f"the limit is {limit}"
         ]
     else:

@@ -1,4 +1,4 @@
-"""What a heap is balanced towards, as typed: a power of the sizes of its cells, or a share of each."""
+"""What a dataset is balanced towards, as typed: a power of the sizes of its cells, or a share of each."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
 from scoring.errors import InputError
 from scoring.lookup import closest, told
 
-NAMED = {"uniform": 0.0, "square-root": 0.5}  # power of the size of a cell that its share goes by
+NAMED = {"uniform": 0.0, "square-root": 0.5}  # power of the size of a cell that its share uses
 FILES = (".csv", ".json")
 SHARE = "share"
 ROUNDING = 1e-3  # three times 33.3 % is meant as a whole
@@ -30,7 +30,7 @@ def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:
         alpha: the power; None for none.
 
     Raises:
-        InputError: for what is none of it, or shares that do not sum to 1.
+        InputError: for an invalid value, or shares that do not sum to 1.
     """
     texts = [] if to is None else [str(to)] if isinstance(to, str | Path) else to
     if alpha is not None:
@@ -74,7 +74,7 @@ def shares_in(
         more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
         some = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise InputError(
-            f"no row has the {what} {unknown[0]!r}{more}, of which {named[unknown[0]]:.4g} was asked"
+            f"no row has the {what} {unknown[0]!r}{more}, of which {named[unknown[0]]:.4g} was requested"
             f"{closest(unknown[0], names)} ({what}: {some})"
         )
     shares = np.zeros(len(names))

@@ -13,7 +13,7 @@ MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value or an embedding is missing) or failed (not scored)",
     "reason": "the decision in words",
     "rule": "what decided",
-    "score": "what the row's place in its cell goes by; null where that is the hash of its key",
+    "score": "what the row's place in its cell uses; null where that is the hash of its key",
     "threshold": "the last value that stayed in its cell",
     "margin": "not used: the place in the cell decides",
     "cell": "value of the column, or number of the cluster",
@@ -29,12 +29,12 @@ class BalanceWords:
         outcome: codes of ``curate.policies.outcomes``, shape (N,).
         cell: of each row, shape (N,), a place in ``names``; -1 where it has none.
         place: rows of its cell before each, shape (N,).
-        score: as the column has it, shape (N,); NaN where there is none.
+        score: as the column has it, shape (N,); NaN if absent.
         lacks: number of what is missing, shape (N,), a place in ``reasons``; -1 for nothing.
         names: of the cells.
         sizes: rows of each.
         given: rows of each that stay.
-        cuts: last score that stays in each cell; NaN where there is none.
+        cuts: last score that stays in each cell; NaN if absent.
         reasons: what is missing, in words.
         what: the cells are: the column, or ``cluster``.
         within: who goes first in a cell.

@@ -39,7 +39,7 @@ FRAME = 0.03  # share of the area in a border
 
 @dataclass(frozen=True)
 class Appearance:
-    """What N rows look like, as far as their table tells.
+    """What N rows look like, as far as their table shows.
 
     Attributes:
         rows: with the columns of ``COMPARED`` that their table has.
@@ -55,7 +55,7 @@ class Appearance:
         return cls(rows, bits(rows).astype(np.int8))
 
     def value(self, name: str, row: int) -> float:
-        """Return the value of a row in a column of numbers; NaN where there is none."""
+        """Return the value of a row in a column of numbers; NaN if absent."""
         found = self.rows.exact.get(name)
         return float(found.values[row]) if found is not None and found.valid[row] else np.nan
 
@@ -66,7 +66,7 @@ class Appearance:
 
 
 def change_words(of: Appearance, row: int, kept_of: Appearance, kept: int, *, turned: bool, part: bool) -> list[str]:
-    """Return what distinguishes a row from the one that stays in its place, such as ``half the size``, ``grey``.
+    """Return what distinguishes a row from the one that stays instead, such as ``half the size``, ``grey``.
 
     Args:
         of: rows of the row.
@@ -74,7 +74,7 @@ def change_words(of: Appearance, row: int, kept_of: Appearance, kept: int, *, tu
         kept_of: rows of the one that stays.
         kept: that stays.
         turned: the one shows the other turned by 90 degrees.
-        part: the one shows a part of the other, which is said elsewhere: sizes are not compared.
+        part: the one shows a part of the other, which is reported elsewhere: sizes are not compared.
     """
 
     def pair(name: str) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def _size(widths: tuple[float, float], heights: tuple[float, float], *, turned: 
     if not np.isfinite([width, height, kept_width, kept_height]).all() or (width, height) == (kept_width, kept_height):
         return []
     if abs(_ratio(width * kept_height, height * kept_width) - 1) > SHAPE:
-        return [f"{width:.0f} x {height:.0f} pixels in place of {kept_width:.0f} x {kept_height:.0f}"]
+        return [f"{width:.0f} x {height:.0f} pixels instead of {kept_width:.0f} x {kept_height:.0f}"]
     scale = (_ratio(width, kept_width) * _ratio(height, kept_height)) ** 0.5
     return [f"{'reduced' if scale < 1 else 'enlarged'} to {scale:.0%}"]
 

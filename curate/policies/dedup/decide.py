@@ -37,14 +37,14 @@ class Duplicates:
         searches: finders, built.
         stars: who belongs to whom.
         outside: rows whose owner is a row of the other table, shape (N,) bool.
-        leaks: rows that the other table has too, shape (N,) bool: those, and of ``--report-only`` also rows that go
-            for another of their own table.
+        leaks: rows that the other table has too, shape (N,) bool: those, and of ``--report-only`` also rows that are
+            dropped for their own another table.
         foreign: of leaks, which row of the other table each is the same as.
         outcome: shape (N,) uint8.
         other_digest: of the other table, or empty.
         graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
         notes: facts for the user; sentences of the graph.
-        other_look: what rows of the other table look like, as far as it tells; or None.
+        other_look: what rows of the other table look like, as far as it shows; or None.
     """
 
     rows: Rows
@@ -62,7 +62,7 @@ class Duplicates:
 
     @cached_property
     def look(self) -> Appearance:
-        """What rows look like, as far as the table tells."""
+        """What rows look like, as far as the table shows."""
         return Appearance.of(self.rows)
 
 
@@ -76,16 +76,16 @@ def decide_duplicates(
     write_graph: bool = False,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Duplicates:
-    """Find what is the same and decide who stays; nothing is written but the graph.
+    """Find what is the same and decide which image is kept; nothing is written but the graph.
 
     Args:
         table: to deduplicate.
-        request: what is asked.
-        criteria: who stays.
+        request: what is requested.
+        criteria: which image is kept.
         other: table whose rows are there already.
         graph: file of the graph of nearest neighbours, of this table or one that has its rows.
-        write_graph: whether a graph that is not there yet gets its file.
-        compared: told of the rows that are settled, of all, now and then.
+        write_graph: whether a graph that is missing yet gets its file.
+        compared: called with the rows that are settled, of all, now and then.
 
     Raises:
         InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
@@ -150,7 +150,7 @@ def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> No
 def _read_pixels(
     table: Table, rows: Rows, request: DedupRequest, other: Table | None, other_rows: Rows | None
 ) -> PixelsRead:
-    """Read images again where only their pixels can tell; return how many."""
+    """Read images again where only their pixels can determine; return how many."""
     images, other_images = request.images()
     tables = [(table, rows, images)]
     if other is not None and other_rows is not None:

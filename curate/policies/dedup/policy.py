@@ -1,4 +1,4 @@
-"""Deduplicate a table: find what is the same, decide who stays, write it all down, and say how good it is."""
+"""Deduplicate a table: find what is the same, decide which image is kept, write it all down, and say how good it is."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ from scoring.errors import InputError
 N_CONFLICTS = 5
 N_LEAKS = 20
 LEAK = "leak"
-FILES = ("against", "graph")  # what a receipt names beside the request
+FILES = ("against", "graph")  # what a receipt names next to the request
 MOST_PICTURES = 2000  # that a page to judge pairs on may hold
 LOOSE_PAIRS = 60  # drawn of large groups just above the threshold
 
@@ -58,17 +58,17 @@ class Dedup:
     """A deduplication of a table; a ``Policy``.
 
     Attributes:
-        request: what is the same, and who stays.
+        request: what is the same, and which image is kept.
         against: table whose rows are there already; or None.
         graph: file of the graph of nearest neighbours; or None.
         plant: which copies to plant, to say how many are found again; or None.
-        audit: pairs for a person to judge; or None.
-        audit_loose: whether pairs of large groups just above the threshold are written for a person to judge.
+        audit: pairs for a reviewer to judge; or None.
+        audit_loose: whether pairs of large groups just above the threshold are written for a reviewer to judge.
         model: that scored the table, for ``plant``, if it does not ship.
         seed: of the pairs that are drawn.
         few_finders: where the table has not the columns of the usual ones; or None.
-        report: told of images edited, of all.
-        compared: told of rows compared, of all.
+        report: called with images edited, of all.
+        compared: called with rows compared, of all.
 
     Raises:
         InputError: for parameters that do not go together, or out of range.
@@ -88,7 +88,7 @@ class Dedup:
 
     def __post_init__(self) -> None:
         if self.request.report_only and self.against is None:
-            raise InputError("--report-only tells what another table has too; name that with --against")
+            raise InputError("--report-only reports what another table has too; name that with --against")
         if self.request.only_against:
             self._refuse_inside()
         if self.graph is not None:
@@ -168,7 +168,7 @@ class Dedup:
         )
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
-        """Return rows to show: leaks where they are what was asked for, and rows that go."""
+        """Return rows to show: leaks where they are what was requested, and rows that are dropped."""
         asked = self.request.report_only or self.request.only_against
         leaks = np.flatnonzero(duplicates.leaks)[: N_LEAKS * asked]
         gone = np.flatnonzero(duplicates.outcome == DROP)[:N_EXAMPLES]
@@ -183,7 +183,7 @@ class Dedup:
         return rule
 
     def _words(self, table: Table, duplicates: Duplicates, members: Members) -> DecisionWords:
-        """What the decisions say, with the key of the row that stays in place of each."""
+        """What the decisions say, with the key of the kept row instead of each."""
         linked = duplicates.stars.finder >= 0
         kept_key = keys_at(table, np.where(linked & ~duplicates.outside, duplicates.stars.owner, -1))
         if self.against is not None:
@@ -294,8 +294,8 @@ def dedup(
         rotated: so are copies turned by 90, 180 or 270 degrees.
         cropped: also the finder ``crop``.
         against: another table: rows that it has already go. Its rows are not compared with one another.
-        report_only: rows that ``against`` has stay, and are told.
-        only_against: rows are compared with ``against`` alone: nothing goes for another row of its own table.
+        report_only: rows that ``against`` has stay, and are reported.
+        only_against: rows are compared with ``against`` alone: nothing goes for another its own row table.
         keep: which row is kept: criteria in order, separated by commas.
         prefer: one or several patterns of keys, such as ``sorted/*``: rows that match are kept before others.
         protect: condition on the rows that never go.
@@ -306,7 +306,7 @@ def dedup(
         graph: file of the graph of nearest neighbours, for the finders ``embedding`` and ``near-duplicate``: read, or
             computed and written.
         estimate_recall: also edit so many of the table's own images, and say how many of the copies are found.
-        audit: also write this many pairs near the threshold, for a person to judge.
+        audit: also write this many pairs near the threshold, for a reviewer to judge.
         source: what was scored, where images are read again and the table has no paths.
         root: where relative paths of the source start.
         key: column of the source that holds the key.
@@ -314,15 +314,15 @@ def dedup(
         image_column: column of the source that holds image bytes.
         against_source: what was scored for ``against``.
         model: that scored the table, for ``estimate_recall``, if it does not ship.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of the images and pairs that are drawn.
         engine: where large searches run: ``local``, or ``ray``; what is written is the same.
         address: of a Ray cluster; by default one of this machine alone.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
-        report: told of images edited, of all.
-        compared: told of rows compared, of all.
-        announce: told in words where searches run.
+        report: called with images edited, of all.
+        compared: called with rows compared, of all.
+        announce: called with a line on where searches run.
 
     Returns:
         counts, notes and paths.
@@ -333,7 +333,7 @@ def dedup(
     opened = open_table(table, require=[KEY], embedding=embedding)
     if embedding is not None and estimate_recall is not None:
         raise InputError(
-            f"--estimate-recall embeds edited images, and nobody knows the model that made the column {embedding!r} of "
+            f"--estimate-recall embeds edited images, and it is unknown which model made the column {embedding!r} of "
             "--embedding; leave one of them out"
         )
     other = _other_table(against, opened, embedding) if against is not None else None

@@ -1,4 +1,4 @@
-"""What somebody asks of a deduplication, checked against the table: finders, thresholds, views, who stays."""
+"""A request for a deduplication, checked against the table: finders, thresholds, views, which image is kept."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,7 @@ class DedupRequest:
     Attributes:
         thresholds: finder -> threshold, in the order of ``FINDERS``.
         mirrored: whether mirrored copies count as the same; so ``rotated``.
-        cropped: whether the finder ``crop`` was asked for by that word.
+        cropped: whether the finder ``crop`` was requested by that word.
         keep: criteria, as typed.
         prefer: patterns of keys whose rows are kept before others, the most preferred first.
         protect: condition on the rows that never go, or None.
@@ -51,11 +51,11 @@ class DedupRequest:
         groups: ``star`` or ``chain``.
         similarity: of embeddings, ``cosine`` or ``elk``.
         kappa: column of the kappas for ``elk``, else None.
-        report_only: rows that are in the other table stay, and are told.
+        report_only: rows that are in the other table stay, and are reported.
         only_against: rows are compared with the other table alone, and not with one another.
         source: what was scored, for finders that read images again, where the table holds no paths.
         source_options: how to read it, by name; see ``WHERE``.
-        against_source: likewise for the other table, read with the same options.
+        against_source: the same for the other table, read with the same options.
         without_flat: images of one flat colour are not compared by embedding.
         facts: columns of the table that say what a copy has lost, and what was done to it.
     """
@@ -96,7 +96,7 @@ class DedupRequest:
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
-        """Read what ``to_json`` wrote; ``against`` and ``graph`` may stand beside it.
+        """Read what ``to_json`` wrote; ``against`` and ``graph`` may be next to it.
 
         Raises:
             InputError: if it is something else.
@@ -111,7 +111,7 @@ class DedupRequest:
         return request
 
     def views(self) -> tuple[View, ...]:
-        """Return the views of a picture that are compared."""
+        """Return the views of an image that are compared."""
         return views(mirrored=self.mirrored, rotated=self.rotated)
 
     def images(self) -> tuple[ImageSource, ImageSource]:
@@ -166,7 +166,7 @@ def _texts_of(facts: Iterable[str]) -> tuple[str, ...]:
 def resolved(
     request: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
 ) -> tuple[DedupRequest, FewFinders | None]:
-    """Return what is asked with the thresholds and columns that it means in a table, and where these are too few.
+    """Return what is requested with the thresholds and columns that it means in a table, and where these are too few.
 
     Args:
         request: without thresholds; ``kappa`` and ``label`` may be None for the table's own.
@@ -245,7 +245,7 @@ def _has(table: Table, name: str) -> None:
     able = _able(table)
     if name not in able:
         missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
-        own = ", name a column of your own with --embedding" if EMBEDDING in missing else ""
+        own = ", name your own column with --embedding" if EMBEDDING in missing else ""
         other = " or ".join(able)
         raise InputError(
             f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
@@ -254,14 +254,15 @@ def _has(table: Table, name: str) -> None:
 
 
 def _kappa(request: DedupRequest, table: Table) -> str | None:
-    """The column of the kappas for ``elk``: as asked, or the table's own; None for another similarity."""
+    """The column of the kappas for ``elk``: as requested, or the table's own; None for another similarity."""
     if request.similarity != ELK:
         if request.kappa is not None:
             raise InputError(f"--kappa {request.kappa} is for --similarity elk; add it, or leave --kappa out")
         return None
     if table.own is not None and request.kappa is None:
         raise InputError(
-            f"--similarity elk takes its radius from the kappa of the model that made the embeddings, and nobody knows "
+            f"--similarity elk takes its radius from the kappa of the model that made the embeddings, and it is "
+            f"unknown "
             f"that of the column {table.own!r} of --embedding; name a column with --kappa, or leave elk out"
         )
     column = request.kappa or kappa_of(table)
@@ -302,7 +303,7 @@ def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None
         elif name == "threshold":
             if last is None:
                 raise InputError(
-                    f"--threshold {value} belongs to the --finder before it, and there is none; write it like: "
+                    f"--threshold {value} belongs to the --finder before it, and none is given; write it like: "
                     "--finder hash --threshold 4"
                 )
             if found[last] is not None:

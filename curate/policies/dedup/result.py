@@ -21,13 +21,13 @@ class DedupResult(Result):
         largest: rows of the largest group.
         n_leaks: rows that the other table has too.
         n_conflicts: groups whose rows carry different labels.
-        n_lower: groups that keep a row of lower quality than one that goes; None where the table does not tell.
+        n_lower: groups that keep a row of lower quality than one that goes; None where the table does not show.
         conflicts: some of them: kept key, and the labels.
         recall: what each finder finds of all pairs, in words.
-        planted: how many planted copies were found, if that was asked.
+        planted: how many planted copies were found, if that was requested.
         groups: path of the table of groups; None in a dry run.
         leaks: path of the leaks by name, where there is another table.
-        audit: pairs for a person to judge, and the page to do it on, if that was asked.
+        audit: pairs for a reviewer to judge, and the page to do it on, if that was requested.
     """
 
     n_groups: int = 0
@@ -46,7 +46,7 @@ class DedupResult(Result):
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit", "audit_page")
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         names = ("dropped_by", "failed_by", "n_groups", "n_lower", "recall")
         planted = {"planted": self.planted.to_json()} if self.planted is not None else {}
         return {**{name: getattr(self, name) for name in names}, **planted}

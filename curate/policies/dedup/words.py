@@ -23,7 +23,7 @@ MEANINGS: dict[str, str] = {
     "threshold": "what the similarity had to reach",
     "margin": "by how much it reached it: positive; negative at the far end of a chain",
     "group": "rows that are the same have one number; null where a row is like no other",
-    "kept_key": "the row that stays in its place, or that it leaks from",
+    "kept_key": "the kept row instead, or that it leaks from",
 }
 EQUAL = ("bytes", "pixels")  # finders of copies to which nothing was done that can be seen
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])
@@ -121,7 +121,7 @@ def how_matched(duplicates: Duplicates, stars: Stars, row: int, views: Sequence[
 
     Args:
         duplicates: as decided.
-        stars: owners: those of the rows that go, or those of another table.
+        stars: owners: the rows that's are dropped, or another table's.
         row: that has an owner.
         views: names of the views that are compared.
     """
@@ -144,7 +144,7 @@ def how_alike(name: str, similarity: float, view: int, views: Sequence[str]) -> 
     Args:
         name: of the finder.
         similarity: in its unit.
-        view: which view of the row that stays matched, as ``Links.view`` tells it.
+        view: which view of the kept row matched, as ``Links.view`` shows it.
         views: names of the views that are compared.
     """
     unit, looks = FINDERS[name].unit, in_words(view, views)

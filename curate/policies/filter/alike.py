@@ -20,7 +20,7 @@ from scoring.errors import InputError
 COSINE = 0.8  # 0.3 % of the pairs of PACS reach it, most of them of one class (docs/filter.md)
 BLOCK = 65_536  # rows at a time
 MOST_EXAMPLES = 1_000
-N_TYPED = 3  # examples that a rule names when it is told
+N_TYPED = 3  # examples that a rule names when it is reported
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def parse_examples(
     """Return examples from keys, images and folders of images, with ``=COSINE`` or without, images embedded.
 
     Args:
-        texts: as typed; a text that is a key or a file as it stands has no cosine of its own.
+        texts: as typed; a text that is a key or a file as it stands has no cosine.
         table: whose keys are meant, and whose model embeds images.
         flag: of the option, for messages.
         model: that scored the table, if it does not ship.
@@ -174,7 +174,7 @@ def parse_examples(
     _refuse_too_many(found, flag)
     if images and table.own is not None:
         raise InputError(
-            f"{flag} {next(iter(images))} is an image to embed, and nobody knows the model that made the column "
+            f"{flag} {next(iter(images))} is an image to embed, and it is unknown which model made the column "
             f"{table.own!r} of --embedding; give the key of a row"
         )
     vectors = _embedded(images, table, model) if images else {}

@@ -1,6 +1,6 @@
 """Where a rule cuts, and on which side of the cut a row lies: by its score, or by an end of its interval.
 
-An interval that lies on one side of the cut decides its row; one that crosses it leaves the row undecided. What keeps
+An interval that is on one side of the cut decides its row; one that crosses it leaves the row undecided. What keeps
 high values is strict by the lower end and lenient by the upper, what keeps low ones the other way round.
 """
 
@@ -19,11 +19,11 @@ from curate.policies.filter.ruling import Ruling
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.heap.columns import CLUSTER, FITTED, LOCAL
-from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
-from scoring.heap.rule import PICTURE
 from scoring.intervals import bounds_of
 from scoring.lookup import lookup
+from scoring.relative.columns import CLUSTER, FITTED, LOCAL
+from scoring.relative.columns import COLUMNS as DATASET_COLUMNS
+from scoring.relative.rule import PICTURE
 
 Flags = NDArray[np.bool_]
 
@@ -69,7 +69,7 @@ def require_interval(rule: Any, table: Table) -> None:
     if set(bounds_of(rule.column)) <= set(names):
         return
     having = [name for name in names if set(bounds_of(name)) <= set(names)]
-    why = ", for it compares an image with others" if rule.column in HEAP_COLUMNS else ""
+    why = ", for it compares an image with others" if rule.column in DATASET_COLUMNS else ""
     advice = f"name a column that has one with --column ({', '.join(having)})" if having else ""
     score = "score the images with curate score --views 8" if not having else ""
     raise InputError(
@@ -96,7 +96,7 @@ class Ends:
         strict: shape (M,), the end that is the last to reach a cut: the lower one where high values are kept.
         lenient: shape (M,), the other.
         valid: shape (M,), whether score and ends have a value.
-        by_strict: whether the rule goes by the strict end.
+        by_strict: whether the rule uses the strict end.
     """
 
     strict: NDArray[Any]
@@ -106,7 +106,7 @@ class Ends:
 
     @property
     def named(self) -> NDArray[Any]:
-        """The end that the rule goes by."""
+        """The end that the rule uses."""
         return self.strict if self.by_strict else self.lenient
 
 
@@ -218,7 +218,7 @@ def _judge_evenly(
 
 
 def _ruling(rule: Cutting, ends: Ends, surely: Flags, perhaps: Flags, cuts: NDArray[np.float64]) -> Ruling:
-    """Return what becomes of rows that stay by the strict end, or only by the lenient one."""
+    """Return what becomes of rows that are kept by the strict end, or only by the lenient one."""
     if rule.crossing == BOUND:
         return Ruling((surely if ends.by_strict else perhaps) & ends.valid, ends.valid, cuts)
     return Ruling(surely & ends.valid, ends.valid & (surely | ~perhaps), cuts)

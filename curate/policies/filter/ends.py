@@ -1,4 +1,4 @@
-"""The ends of an interval that a rule can go by; importing this loads nothing."""
+"""The ends of an interval that a rule can use; importing this loads nothing."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The rule with a guarantee: the most rows of which a random sample, judged by people, shows that few are bad."""
+"""The rule with a guarantee: the most rows of which a random sample, judged by annotators, shows that few are bad."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,7 +126,7 @@ class MaxBadRate:
         advice = (
             f"about {more:,} more like these would be needed"
             if more is not None
-            else "no number of verdicts like these would do; ask for a higher rate, or go by another --column"
+            else "no number of verdicts like these would do; ask for a higher rate, or use another --column"
         )
         return (
             f"infeasible with these verdicts ({said}): they do not show for any cut of {self.column} that at most "
@@ -184,13 +184,13 @@ def read_guarantee(
     """Return the rule for a rate and the files of an audit.
 
     Raises:
-        InputError: for a share that is none, files that cannot be used, or another column than the audited one.
+        InputError: for an invalid share, files that cannot be used, or another column than the audited one.
     """
     flag = f"--{MaxBadRate.name}"
     parse_goal(rate, confidence)
     if not audits:
         raise InputError(
-            f"{flag} goes by what people say of a sample; draw one with curate audit plan, and give it with --audit"
+            f"{flag} uses the verdicts on a sample; draw one with curate audit plan, and give it with --audit"
         )
     verdicts = read_audit(audits, judges=judges)
     if column is not None and column != verdicts.column:

@@ -15,7 +15,7 @@ from curate.tables.rows import Rows
 FIELDS = (pa.field("lower", pa.float64()), pa.field("upper", pa.float64()))  # of decisions by intervals
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (the interval crosses the cut, or a value is missing) or failed (not scored)",
-    "margin": "the end that the rule goes by against threshold, in the direction of keeping",
+    "margin": "the end that the rule uses against threshold, in the direction of keeping",
     LOWER: "lower end of the row's interval in the column of a rule by intervals",
     UPPER: "upper end of it",
 }
@@ -34,7 +34,7 @@ class Against:
         lower: the lower end.
         upper: the upper end.
         threshold: the cut.
-        margin: the end that the rule goes by against the cut, in the direction of keeping.
+        margin: the end that the rule uses against the cut, in the direction of keeping.
     """
 
     there: Flags
@@ -112,7 +112,7 @@ def _whole(rule: Any, row: _Row, *, high: bool) -> str:
 
 
 def _alone(rule: Any, row: _Row, *, high: bool) -> str:
-    """Say where the end lies that the rule goes by."""
+    """Say where the end lies that the rule uses."""
     end = f"{compared(rule)} {row.named:.6g}"
     if np.isnan(row.cut):
         return f"{end}: nothing stays{row.group}"

@@ -14,7 +14,7 @@ from curate.tables.known import read_known
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 
-MOST_KEYS = 100_000  # of a file; they stand in the receipt
+MOST_KEYS = 100_000  # of a file; they are in the receipt
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Filter:
 
     @property
     def files(self) -> Files:
-        """What names keys and says what is bad; the rows that stay undecided, where a rule goes by intervals."""
+        """What names keys and says what is bad; the rows that are kept undecided, where a rule uses intervals."""
         named = [(f"--{rule.name}", rule.file) for rule in self.rules if isinstance(rule, Keys | WithoutKeys)]
         judged = [("--audit", file) for rule in self.rules if isinstance(rule, MaxBadRate) for file in rule.files]
         return Files(quoted=(*named, *judged), undecided=any(map(by_interval, self.rules)))
@@ -61,7 +61,9 @@ class Filter:
             names = ", ".join(f"--{name}" for name in RULES)
             raise InputError(f"expected at least one rule, got none; add one of {names}")
         if any(isinstance(rule, MaxBadRate) for rule in self.rules[:-1]):
-            raise InputError(f"--{MaxBadRate.name} is promised of what stays in the end; put it after all other rules")
+            raise InputError(
+                f"--{MaxBadRate.name} is promised of what is kept in the end; put it after all other rules"
+            )
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -173,12 +175,12 @@ def filter(
         max: highest value that stays.
         where: condition such as ``'label == "cat" and width >= 200'``.
         like: one or several examples, ``KEY``, ``IMAGE`` or either with ``=COSINE`` (0.8): what is like any stays.
-        unlike: likewise: what is like any goes.
+        unlike: the same: what is like any goes.
         keys: CSV, TSV, JSON lines or Parquet file with a column ``key``: the rows that it names stay.
-        without_keys: likewise: the rows that it names go.
-        max_bad_rate: share of the kept rows, 0.02 or "2%", that may be bad: the most rows stay of which ``audit``
+        without_keys: the same: the rows that it names go.
+        max_bad_rate: share of the kept rows, 0.02 or "2%", that may be bad: the most rows are kept of which ``audit``
             shows it. InputError where it shows it for none; the text says how many more verdicts would be needed.
-        audit: one or several files of ``audit_plan`` with what people said.
+        audit: one or several files of ``audit_plan`` with the verdicts.
         confidence: that at most that share is bad, "95%" by default.
         promise: ``confidence``, or ``average``: on average over audits, bad rows that are kept are at most that share
             of all rows.
@@ -189,11 +191,11 @@ def filter(
         label: column of classes of which ``keep_top`` and ``drop_bottom`` drop at most twice the average share; by
             default ``label`` where the table has it, else ``cluster``.
         allow_uneven: let them drop more of some classes or clusters.
-        by: ``lower`` or ``upper``, for the rules with a cut: go by that end of the interval of the score, in place of
+        by: ``lower`` or ``upper``, for the rules with a cut: use that end of the interval of the score, instead of
             the score itself; a row whose interval crosses the cut is undecided.
         crossing: ``bound``: such a row is what the end alone says.
         model: that scored the table, if it does not ship, for examples that are images.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
 

@@ -1,4 +1,4 @@
-"""The best rows by a value, with exact counts: ties go to the higher hash, and the heap is never sorted."""
+"""The best rows by a value, with exact counts: ties go to the higher hash, and the dataset is never sorted."""
 
 from collections.abc import Callable
 from typing import Any

@@ -15,15 +15,15 @@ from curate.tables.needs import is_plain
 from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.heap.columns import CLUSTER
+from scoring.relative.columns import CLUSTER
 
 EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
 NAMED: dict[str, type[Keys] | type[WithoutKeys]] = {kind.name: kind for kind in (Keys, WithoutKeys)}
 COLUMN, PER = "column", "per"
-INTERVALS = tuple(OF_INTERVALS)  # options of rules that go by the ends of intervals
+INTERVALS = tuple(OF_INTERVALS)  # options of rules that use the ends of intervals
 AUDIT, CONFIDENCE, PROMISE, JUDGES = "audit", "confidence", "promise", "judges"
 OF_AUDITS = (AUDIT, CONFIDENCE, PROMISE, JUDGES)  # that only a rule with a guarantee takes
-GROUPED = ""  # of a rule that judges each row by itself
+GROUPED = ""  # of a rule that judges each row on its own
 
 
 def rules_in_order(
@@ -41,7 +41,7 @@ def rules_in_order(
     first of them: a row that is like any stays; so are those of ``unlike``.
 
     Args:
-        typed: (one of these or a rule's name, value) in the order typed; ``_`` may stand for ``-``.
+        typed: (one of these or a rule's name, value) in the order typed; ``_`` may represent ``-``.
         table: where the default column and the keys of examples come from.
         model: that scored the table, if it does not ship, for examples that are images.
         label: column of the classes that no amount may empty; by default ``label``, else ``cluster``.
@@ -108,7 +108,7 @@ def _refuse_lone(names: Sequence[str]) -> None:
     """Refuse an option of audits without the rule that takes it, and such a rule twice."""
     lone = [name for name in names if name in OF_AUDITS]
     if lone and MaxBadRate.name not in names:
-        raise InputError(f"--{lone[0]} is for --{MaxBadRate.name}, and there is none; add it")
+        raise InputError(f"--{lone[0]} is for --{MaxBadRate.name}, and none is given; add it")
     for once in (MaxBadRate.name, *OF_AUDITS[1:]):
         if list(names).count(once) > 1:
             raise InputError(f"--{once} is given {list(names).count(once)} times; give it once")
@@ -130,7 +130,7 @@ def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:
         return None
     flags = ", ".join(f"--{name}" for name in rules)
     if not any(name in rules for name in names):
-        raise InputError(f"--{option} {values[last]} is for one of {flags}, and there is none; add one")
+        raise InputError(f"--{option} {values[last]} is for one of {flags}, and none is given; add one")
     if names.count(option) > 1:
         raise InputError(f"--{option} {values[last]} has no rule after it; put it before the one it is for ({flags})")
     return values[last]

@@ -1,4 +1,4 @@
-"""What a filter did, and the facts that its command says beside the counts."""
+"""What a filter did, and the facts that its command says next to the counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class FilterResult(Result):
     """What a filter did.
 
     Attributes:
-        undecided_rows: path of the rows that stay undecided, where a rule went by intervals.
+        undecided_rows: path of the rows that are kept undecided, where a rule used intervals.
         evened: by rule as typed, what became of the groups that no amount may empty.
     """
 
@@ -33,7 +33,7 @@ class FilterResult(Result):
     evened: dict[str, Any] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         return {**super().facts(), **({"evened": self.evened} if self.evened else {})}
 
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, UNDECIDED_ROWS)
@@ -73,7 +73,7 @@ class TooFew:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is promised of the rows that stay.
+    """What is promised of the rows that are kept.
 
     Attributes:
         rule: as typed.
@@ -105,7 +105,7 @@ class Names:
 
 @dataclass(frozen=True)
 class GoesBy:
-    """The end of intervals that a rule goes by.
+    """The end of intervals that a rule uses.
 
     Attributes:
         rule: as typed.
@@ -113,7 +113,7 @@ class GoesBy:
         strict: whether it is the end that is the last to reach a cut.
         crossing: what becomes of a row whose interval crosses the cut, a key of ``CROSSING``.
         views: over which the intervals were taken; None where the table does not say.
-        coverage: least chance that an interval holds the score of a fresh view; None likewise.
+        coverage: least probability that an interval holds the score of a fresh view; None too.
     """
 
     rule: str
@@ -141,7 +141,7 @@ Note = WorksOn | TooFew | Names | Guarantee | GoesBy | Spread
 
 
 def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: Table) -> list[Note]:
-    """Return what the rules went by, and what they found."""
+    """Return what the rules used, and what they found."""
     notes: list[Note] = []
     for rule, n, found in zip(rules, verdict.left, verdict.found, strict=True):
         if rule.column is not None and not isinstance(rule, MaxBadRate):

@@ -2,7 +2,7 @@
 
 Rules apply in the order given, each to the rows that the earlier ones left. A row without a value (null or
 NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset. So does one whose interval crosses
-the cut of a rule that goes by intervals.
+the cut of a rule that uses intervals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class Rule(Protocol):
     """
 
     name: ClassVar[str]  # as in receipts; the option is --name, the keyword of Python name with _
-    ranks: ClassVar[bool]  # whether what it says of a row depends on the others, so that it must see all at once
+    ranks: ClassVar[bool]  # whether what it reports for a row depends on the others, so that it must see all at once
 
     @property
     def column(self) -> str | None:
@@ -190,7 +190,7 @@ def typed(rule: Rule) -> str:
 
 
 def by_interval(rule: Rule) -> bool:
-    """Return whether a rule goes by an end of intervals."""
+    """Return whether a rule uses an end of intervals."""
     return getattr(rule, "by", SCORE) != SCORE
 
 
@@ -255,7 +255,7 @@ class Verdict:
         rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or left it undecided;
             -1 for kept and failed.
         cuts: by rule, as in ``Ruling``.
-        found: by rule, likewise.
+        found: by rule, too.
         left: rows that were still in before each rule.
     """
 

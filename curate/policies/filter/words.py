@@ -37,7 +37,7 @@ class DecisionWords:
         verdict: of all N rows.
 
     Attributes:
-        schema: of the decisions: ``DECISION_SCHEMA``, and the ends of intervals where a rule goes by them.
+        schema: of the decisions: ``DECISION_SCHEMA``, and the ends of intervals where a rule uses them.
     """
 
     def __init__(self, rules: Sequence[Rule], table_rows: Rows, verdict: Verdict) -> None:

@@ -1,1 +1,1 @@
-"""Pictures with a problem, by kind, with thresholds that adapt to the heap."""
+"""Images with a problem, by kind, with thresholds that adapt to the dataset."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.heap.columns import COPIES, JUNK, UNLIKE
+from scoring.relative.columns import COPIES, JUNK, UNLIKE
 
-Values = NDArray[np.float32]  # (N,), NaN where there is none
+Values = NDArray[np.float32]  # (N,), NaN if absent
 Flags = NDArray[np.bool_]
 
 FAR = 3.5  # robust standard deviations: Iglewicz and Hoaglin 1993, "How to detect and handle outliers"
@@ -87,7 +87,7 @@ class Kind:
         low: whether the low tail is the issue, or the high one.
         strict: a value beyond it is an issue in any dataset.
         loose: a value short of it is one in none.
-        log: whether the spread is that of the logarithm, for measures that are ratios.
+        log: whether the spread is the logarithm's, for measures that are ratios.
         measure: columns as float32 -> the measure, shape (N,).
         what: the measure in words.
         witness: what must confirm it; None where the measure is enough.
@@ -114,7 +114,7 @@ class Kind:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns that it can be told by, those of the witness among them."""
+        """Columns that it can be determined by, those of the witness among them."""
         return (*self.columns, *(self.witness.columns if self.witness else ()))
 
     def beyond(self, values: Values, cut: float) -> Flags:
@@ -123,7 +123,7 @@ class Kind:
         return values < limit if self.low else values > limit
 
     def confirmed(self, columns: Mapping[str, Values], n: int) -> Flags:
-        """Return which of N rows the witness confirms; all where there is none to ask."""
+        """Return which of N rows the witness confirms; all if absent to ask."""
         if self.witness is None:
             return np.ones(n, bool)
         there = {name: columns[name] for name in self.witness.columns if name in columns}

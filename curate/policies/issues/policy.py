@@ -20,8 +20,8 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
-from scoring.heap.columns import UNLIKE
 from scoring.lookup import lookup
+from scoring.relative.columns import UNLIKE
 
 N_WORST = 3  # rows of each kind that are shown
 
@@ -38,7 +38,7 @@ class IssuesResult(Result):
         not_looked: kinds whose columns the table lacks, or that hold no value.
         worst: by kind, numbers of the worst rows in the table, the worst first.
         groups: of images unlike the rest: ``group``, ``rows``, ``examples`` (row numbers), whether it is
-            ``dropped``, and what the table says of each.
+            ``dropped``, and what the table reports for each.
         n_unlike: rows in these groups.
     """
 
@@ -51,7 +51,7 @@ class IssuesResult(Result):
     n_unlike: int = 0
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         return {**super().facts(), "kinds": self.kinds, "groups": self.groups}
 
 
@@ -79,7 +79,7 @@ class Issues:
     Attributes:
         only: kinds to look for; all without one.
         without: kinds not to look for.
-        drop: kinds whose rows are dropped; ``unusable`` and ``all`` stand for several.
+        drop: kinds whose rows are dropped; ``unusable`` and ``all`` represent several.
         force: kinds whose rows are flagged however many there are.
         drop_group: numbers of groups of images unlike the rest, whose rows are dropped.
         set: kind -> where it begins, instead of where the dataset says.
@@ -128,11 +128,11 @@ class Issues:
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return what a receipt asked for; InputError if it holds something else."""
+        """Return what a receipt requested; InputError if it holds something else."""
         return from_json(cls, rules[0], what="the rule of the receipt", ignored=("rule",))
 
     def decide(self, table: Table, *, write: bool) -> Decided[IssuesResult]:
-        """Decide every row of a table; InputError for one without the columns that kinds are told by."""
+        """Decide every row of a table; InputError for one without the columns that kinds are determined by."""
         kinds, absent = self.kinds_in(table)
         names = columns_of(kinds, table)
         rows = read_rows(table, Needs(exact=names, advice="score the images again"))
@@ -182,7 +182,7 @@ class Issues:
 
         Args:
             kinds: which.
-            columns: that they are told by, shape (N,) each, NaN where there is no value.
+            columns: that they are determined by, shape (N,) each, NaN where there is no value.
             ok: whether the image was scored, shape (N,).
         """
         measures = {name: kind.measure(*(columns[each] for each in kind.columns)) for name, kind in kinds.items()}
@@ -226,13 +226,13 @@ class Issues:
         if lacking is not None:
             column = next(name for name in KINDS[lacking].reads if name not in numbers)
             raise InputError(
-                f"{table.path} has no column {column!r}, by which {lacking} is told; score the images again with "
+                f"{table.path} has no column {column!r}, by which {lacking} is reported; score the images again with "
                 "curate score, without --no-quality and --no-fit"
             )
         return there, absent
 
     def _groups(self, table: Table, numbers: Values | None, has: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-        """Return what is known of each group of images unlike the rest; InputError for a group that is not there."""
+        """Return what is known of each group of images unlike the rest; InputError for a group that is missing."""
         if numbers is None or GROUPS not in has:
             return []
         fit = table.metadata.get("fit")
@@ -317,7 +317,7 @@ def issues(
             only counts.
         only: kinds to look for, keys of ``KINDS``.
         without: kinds not to look for.
-        drop: kinds whose rows are dropped; ``"unusable"`` and ``"all"`` stand for several.
+        drop: kinds whose rows are dropped; ``"unusable"`` and ``"all"`` represent several.
         force: kinds whose rows are flagged though they are more than a tenth of the dataset.
         drop_group: numbers of groups of images unlike the rest, whose rows are dropped.
         set: kind -> where it begins, in the unit of its measure.
@@ -359,7 +359,7 @@ def _listed(given: str | Iterable[str] | None) -> list[str]:
 
 
 def columns_of(kinds: Mapping[str, Kind], table: Table) -> tuple[str, ...]:
-    """Return the columns of a table that kinds are told by, each once."""
+    """Return the columns of a table that kinds are determined by, each once."""
     there = {name for name in table.schema.names if is_number(table.schema.field(name).type)}
     return tuple(dict.fromkeys(name for kind in kinds.values() for name in kind.reads if name in there))
 

@@ -17,7 +17,7 @@ class LabelColumns:
 
     Args:
         table: whose labels were examined.
-        request: what was asked.
+        request: what was requested.
         examined: what came of it.
     """
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.labels.request import LabelsRequest
 from curate.probes.crossed import Evidence, crossed
-from curate.tables.heap import read_heap
+from curate.tables.dataset import read_dataset
 from curate.tables.rows import Codes, Rows
 from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
@@ -24,7 +24,7 @@ from scoring.noise.share import Shares, shares
 
 MOST_CLASSES = 10_000
 FEWEST_ROWS = 2
-NOBODY = "(nobody named)"  # annotator of labels of which a file does not say who gave them
+NOBODY = "(no annotator named)"  # annotator of labels of which a file does not say who gave them
 NAN = "nan"  # what is no number, as text
 NO_LABEL, ALONE = "no label", "no other row of its class"
 REASONS = (NO_LABEL, ALONE, *EMBEDDING_PROBLEMS)
@@ -92,8 +92,8 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
     """
     request.check(table)
     read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
-    heap = read_heap(table, names=request.columns, once=False)
-    rows, at = heap.rows, heap.at
+    dataset = read_dataset(table, names=request.columns, once=False)
+    rows, at = dataset.rows, dataset.at
     who: NDArray[np.int64] | None = None
     if read is not None:
         (votes, who), classes = read.of(rows, str(table.path)), read.classes
@@ -101,7 +101,7 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         votes, classes = _votes(table, rows, request.columns)
     given = majority(votes, rows.hashes)
     _refuse(given[at], classes, _place(request, table))
-    evidence = crossed(heap.embeddings, given[at], len(classes), seed=request.seed)
+    evidence = crossed(dataset.embeddings, given[at], len(classes), seed=request.seed)
     chances = evidence.chances
     joint = confident_joint(chances, given[at], len(classes))
     judged = judge(chances, given[at], Mistakes.of(joint))

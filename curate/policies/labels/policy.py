@@ -32,7 +32,7 @@ from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
 N_EXAMPLES = 5
-RELABELLED = "the label, or the suggested one in place of a suspected one"
+RELABELLED = "the label, or the suggested one instead of a suspected one"
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Labels:
     """An examination of labels; a ``Policy``.
 
     Attributes:
-        request: what is asked.
-        review: rows for a person to judge; or None.
+        request: what is requested.
+        review: rows for a reviewer to judge; or None.
         images: where they are, for the review.
     """
 
@@ -105,7 +105,7 @@ class Labels:
         )
 
     def _texts(self, columns: LabelColumns, paths: Mapping[str, Path]) -> dict[str, bytes]:
-        """Return the rows to judge, as CSV and as a page with the pictures."""
+        """Return the rows to judge, as CSV and as a page with the images."""
         from curate.display.label_page import label_page
 
         drawn = draw_rows(columns, self.review or 0)
@@ -143,17 +143,17 @@ def labels(
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key`` and embeddings.
         out: table to write, a name ending in ``.parquet``; None only examines.
         label: column of labels, or those of several annotators; of ``labelled`` where that is given.
-        labelled: file of keys, labels and perhaps annotators, or a folder of rounds, in place of a column of the table.
+        labelled: file of keys, labels and perhaps annotators, or a folder of rounds, instead of a column of the table.
         drop_suspected: drop the rows whose label is suspected.
-        relabel: name of a column to add, with the suggested label in place of a suspected one.
+        relabel: name of a column to add, with the suggested label instead of a suspected one.
         below: a label is suspected whose quality is below this, in (0, 1].
-        review: also write this many rows for a person to judge; see ``read_verdicts``.
+        review: also write this many rows for a reviewer to judge; see ``read_verdicts``.
         source: what was scored, for ``review``, where the table holds no paths.
         root: where its relative paths start.
         key: its column of keys.
         path_column: its column of paths.
         image_column: its column of image bytes.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of the folds, and of what is drawn.
         dry_run: write nothing.
         overwrite: replace outputs that exist.
@@ -182,7 +182,7 @@ def labels(
 
 
 def _refuse_answers(path: AnyPath) -> None:
-    """Refuse to replace a review in which a person has answered."""
+    """Refuse to replace a review in which a reviewer has answered."""
     if not path.is_file():
         return
     try:
@@ -192,5 +192,5 @@ def _refuse_answers(path: AnyPath) -> None:
         return  # no review, or one without an answer
     n = sum(verdicts.counts.values()) - verdicts.counts["blank"]
     raise InputError(
-        f"{path} holds {n:,} answers of a person, which --review would replace; move it, or leave --review out"
+        f"{path} holds {n:,} answers of a reviewer, which --review would replace; move it, or leave --review out"
     )

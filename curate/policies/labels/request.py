@@ -1,4 +1,4 @@
-"""What is asked of the labels of a table."""
+"""What is requested of the labels of a table."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,13 +21,13 @@ MEANINGS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class LabelsRequest:
-    """What is asked.
+    """What is requested.
 
     Attributes:
         label: columns of labels: one, or those of several annotators; with ``labelled`` one of that, or none.
-        labelled: file of keys and labels, or a folder of rounds, in place of columns of the table; or None.
+        labelled: file of keys and labels, or a folder of rounds, instead of columns of the table; or None.
         drop: whether rows whose label is suspected leave the subset.
-        relabel: column to add with the suggested label in place of a suspected one; None for none.
+        relabel: column to add with the suggested label instead of a suspected one; None for none.
         below: a label is suspected whose quality is below this, in (0, 1].
         seed: of the folds, and of what is drawn for review.
 
@@ -50,12 +50,12 @@ class LabelsRequest:
         if len(self.label) > 1 and self.labelled is not None:
             raise InputError(
                 f"--labelled takes one column of {self.labelled}, got --label {', --label '.join(self.label)}; name "
-                "one: annotators are told apart by the column 'annotator'"
+                "one: annotators are separated by the column 'annotator'"
             )
         if len(set(self.label)) < len(self.label):
             raise InputError(f"expected each column of labels once, got {', '.join(self.label)}; name each once")
         if not 0 < self.below <= 1:
-            raise InputError(f"--below must lie in (0, 1], got {self.below:g}; 0.5 is usual")
+            raise InputError(f"--below must be in (0, 1], got {self.below:g}; 0.5 is usual")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
         if self.drop and self.relabel is not None:
@@ -87,7 +87,7 @@ class LabelsRequest:
         if EMBEDDING not in table.schema.names:
             raise InputError(
                 f"{table.path} has no column {EMBEDDING!r}, by which labels are judged; score the images without "
-                "--no-embedding, or name a column of your own with --embedding"
+                "--no-embedding, or name your own column with --embedding"
             )
         taken = [QUALITY, SUGGESTED, WHY, AGREEMENT]
         if self.relabel is not None and self.relabel in (*table.schema.names, *taken):

@@ -35,7 +35,7 @@ class LabelsResult(Result):
         suggestions: rows without a label that get a suggestion.
         annotators: one entry a column, or a name of ``labelled``: ``column``, and ``accuracy`` as above; empty for one.
         alike: share of pairs of annotators' labels that are alike; None for a single column.
-        review: CSV of rows to judge; None where none was asked for.
+        review: CSV of rows to judge; None where none was requested.
         review_page: page to judge them on.
     """
 
@@ -55,7 +55,7 @@ class LabelsResult(Result):
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW, PAGE)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         return {**super().facts(), "judged": self.judged, "suspected": self.suspected, "wrong": self.wrong}
 
 
@@ -66,14 +66,14 @@ def estimate(interval: Interval) -> dict[str, float | None]:
 
 
 def worst_rows(columns: LabelColumns, n: int) -> NDArray[np.int64]:
-    """Return the rows with the lowest quality that are suspected, at most n, the lowest first; ties go by hash."""
+    """Return the rows with the lowest quality that are suspected, at most n, the lowest first; ties use hash."""
     found = columns.examined
     rows = np.flatnonzero(found.suspected(columns.request.below))
     return rows[np.lexsort((found.hashes[rows], found.quality[rows]))[:n]]
 
 
 def label_facts(columns: LabelColumns) -> dict[str, Any]:
-    """Return what ``LabelsResult`` says beside counts and files."""
+    """Return what ``LabelsResult`` says next to counts and files."""
     found, request = columns.examined, columns.request
     suspected, judged = found.suspected(request.below), ~np.isnan(found.quality)
     n_classes, shares = len(found.classes), found.shares

@@ -1,4 +1,4 @@
-"""Labels for a person to check: drawn by strata of quality, so that the answers bound how many are wrong."""
+"""Labels for a reviewer to check: drawn by strata of quality, so that the answers bound how many are wrong."""
 
 import csv
 import hashlib
@@ -19,12 +19,12 @@ from scoring.errors import InputError
 COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size", "answer")
 SUSPECTED, TRUSTED = "suspected", "trusted"
 PARTS = 4  # strata on each side, of equal size
-FEWEST, MOST = 10, 1000  # rows to draw: every stratum some, and no more pictures than a page takes
+FEWEST, MOST = 10, 1000  # rows to draw: every stratum some, and no more images than a page takes
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A row for a person to look at: its place among all drawn, and the stratum that it stands for."""
+    """A row for a reviewer to look at: its place among all drawn, and the stratum that it represents."""
 
     place: str
     key: str

@@ -1,4 +1,4 @@
-"""A review that came back with answers, and what they say of all labels."""
+"""A review that came back with answers, and what they report for all labels."""
 
 import csv
 import io
@@ -57,7 +57,7 @@ class Verdicts:
         wrong: share of all judged labels that are wrong.
         suspected: of the suspected ones; None where none was drawn.
         trusted: of the others; None where none was drawn.
-        corrected: share of the suspected rows whose suggested label is right; None likewise.
+        corrected: share of the suspected rows whose suggested label is right; None too.
     """
 
     counts: dict[str, int]
@@ -73,7 +73,7 @@ class Verdicts:
 
 
 def read_verdicts(path: str | Path) -> Verdicts:
-    """Read a review whose column ``answer`` a person has filled in, and weigh the answers by what each stands for.
+    """Read a review whose column ``answer`` a reviewer has filled in, and weigh the answers by what each represents.
 
     The intervals hold for every population: see ``scoring.metrics.proportions``. Rows without an answer count as not
     drawn.
@@ -129,7 +129,7 @@ def _weighed(path: Path, rows: list[dict[str, str]]) -> Verdicts:
     if totals != {str(len(seen))}:
         raise InputError(
             f"{path}: expected all rows of one review, got {len(seen):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
-            "leave answers empty where there are none, and the rows in"
+            "leave answers empty if absent, and the rows in"
         )
     said = [answer for _, each in answers.values() for answer in each]
     if not any(said):

@@ -35,7 +35,7 @@ def schema_of(columns: LabelColumns) -> pa.Schema:
 def outcomes(columns: LabelColumns) -> NDArray[np.uint8]:
     """Return what becomes of each row, shape (N,).
 
-    Rows go only where that was asked for, and then those whose label cannot be judged are undecided; else every row
+    Rows go only where that was requested, and then those whose label cannot be judged are undecided; else every row
     that was scored stays.
     """
     found, request = columns.examined, columns.request

@@ -25,8 +25,8 @@ class PickedCopies:
     Attributes:
         n: how many.
         of: picks in all.
-        key: of the first of them; None where there is none.
-        earlier: of the row that it is a copy of; likewise.
+        key: of the first of them; None if absent.
+        earlier: of the row that it is a copy of; the same.
     """
 
     n: int
@@ -54,7 +54,7 @@ def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray
         labelled: rows that are labelled already, shape (L,).
 
     Returns:
-        None where the table tells no copies, or there are more than 20,000 rows to compare.
+        None where the table shows no copies, or there are more than 20,000 rows to compare.
     """
     columns = [name for name in (SHA256, SIGNATURE) if name in table.schema.names]
     rows = np.concatenate([labelled, picks])

@@ -1,4 +1,4 @@
-"""What is asked, applied to a table: which rows are picked, and what became of every other; nothing is written."""
+"""What is requested, applied to a table: which rows are picked, and what became of every other; nothing is written."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,7 +38,7 @@ MEANINGS = {
     RANK: "place among the picks, from 1",
     GAIN: "what the pick added, in the strategy's own unit",
     PREDICTED: "likeliest class by the probe",
-    PROBABILITY: "its chance by the probe",
+    PROBABILITY: "its probability by the probe",
 }
 
 
@@ -65,7 +65,7 @@ class Picked:
     notes: list[str]
 
     def pick_columns(self) -> tuple[pa.Table, dict[str, str]]:
-        """Return what the batch says of each pick, K rows, and what these columns mean."""
+        """Return what the batch reports for each pick, K rows, and what these columns mean."""
         k = len(self.picks)
         columns: dict[str, Any] = {
             RANK: pa.array(np.arange(1, k + 1)),
@@ -105,9 +105,9 @@ def pick(
 
     Args:
         table: with a unique ``key``.
-        request: what is asked.
-        write_graph: whether a graph of neighbours that is not there yet gets its file.
-        picked: told of rows picked, of all, where they are picked one after another.
+        request: what is requested.
+        write_graph: whether a graph of neighbours that is missing yet gets its file.
+        picked: called with rows picked, of all, where they are picked one after another.
 
     Raises:
         InputError: for a column, key, label or budget that cannot be used.
@@ -122,7 +122,7 @@ def pick(
     class_column = request.class_column(table)
     from_table = bool(request.labelled_where) or (known is not None and not has_own) or class_column is not None
     needs = request.needs(table, signals, labels_of_table=from_table)
-    needs.check_own(table, f"strategies that go by them, which {request.strategy} does not")
+    needs.check_own(table, f"strategies that use them, which {request.strategy} does not")
     rows = read_rows(table, needs, by_hash=True)
     labelled = _labelled(table, request, rows, known)
     notes = _nothing_labelled(request, known, rows)
@@ -147,7 +147,7 @@ def pick(
 
 def _graph(request: SelectRequest, rows: Rows, ready: Ready, *, write: bool) -> Stored:
     if ready.pool.vectors is None:
-        raise ValueError("a strategy that uses a graph goes by vectors")
+        raise ValueError("a strategy that uses a graph uses vectors")
     return stored_graph(str(request.graph), rows.hashes[ready.table_row], ready.pool.vectors, rows.model, write=write)
 
 
@@ -204,7 +204,7 @@ def _refuse_budget(
         "labelled": len(labelled.rows),
         "excluded": int(excluded.sum()),
         "not scored": int((~rows.ok).sum()),
-        "without what the strategy goes by": int((ready.why >= 0).sum()),
+        "without what the strategy uses": int((ready.why >= 0).sum()),
     }
     why = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
     most = (

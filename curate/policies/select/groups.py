@@ -1,4 +1,4 @@
-"""Picks in each group by itself, taking turns."""
+"""Picks in each group on its own, taking turns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -26,7 +26,7 @@ def pick_in_groups(
     """Pick a group's quota among its candidates, group by group, as if there were no other candidates.
 
     Every group sees all labelled rows, but where that would be more than five million in all groups together, only
-    its own: that is said in a note. The graph of a pool's neighbours is left behind: most are rows of other groups.
+    its own: that is reported in a note. The graph of a pool's neighbours is left behind: most are rows of other groups.
 
     Args:
         pool: with what the selector needs.

@@ -120,7 +120,7 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None, *, picked: Told
         pool: rows sorted by a hash of their keys; has what the strategy needs.
         plan: what to choose and how.
         groups: of the pool's rows, where the plan has shares.
-        picked: told of rows picked, of all, where they are picked one after another.
+        picked: called with rows picked, of all, where they are picked one after another.
 
     Raises:
         InputError: if the pool lacks what the strategy needs, or has fewer candidates than the budget.

@@ -57,7 +57,7 @@ class SelectResult(Result):
     copies: PickedCopies | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         return {
             "settings": self.settings,
             "asked": self.asked,
@@ -202,18 +202,18 @@ def select(
         gate: share of the lowest quality that is left out, in [0, 1).
         discount: low quality lowers a row's rank or weight.
         quality: column that guards, as typed (``max:COLUMN``); by default the model's own score.
-        score: column that ranks, likewise, for the strategy ``score``.
+        score: column that ranks, also, for the strategy ``score``.
         loss: column of losses of the model in training, for ``rho-loss``.
         holdout_loss: column of losses of a model of other rows, for ``rho-loss`` and ``small-loss``.
         graph: file of the graph of nearest neighbours: read, or computed and written.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: the same one gives the same picks.
         engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
         address: of the engine's cluster.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
-        picked: told of rows picked, of all, where they are picked one after another.
-        announce: told in words what is done.
+        picked: called with rows picked, of all, where they are picked one after another.
+        announce: called with a line on what is done.
 
     Returns:
         counts, gains, notes and paths.

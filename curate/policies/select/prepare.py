@@ -49,7 +49,7 @@ class Ready:
 
 
 def needs_vectors(plan: Plan, selector: Selector, signals: Signals) -> bool:
-    """Return whether a plan goes by embeddings."""
+    """Return whether a plan uses embeddings."""
     by_vectors = bool({"vectors", *CHANCES} & set(selector.needs))
     return plan.min_distance is not None or by_vectors or derives_losses(selector, signals)
 
@@ -57,7 +57,7 @@ def needs_vectors(plan: Plan, selector: Selector, signals: Signals) -> bool:
 def derives_losses(selector: Selector, signals: Signals) -> bool:
     """Return whether the losses under models of other rows are to come from embeddings, for want of a column.
 
-    Not beside the loss of a model in training, which comes with its own.
+    Not next to the loss of a model in training, which comes with its own.
     """
     return "holdout_loss" in selector.needs and "loss" not in selector.needs and signals.holdout_loss is None
 
@@ -72,9 +72,9 @@ def prepare(
     group: str | None = None,
     class_column: str | None = None,
 ) -> Ready:
-    """Make the pool of a plan, with the chances of a probe where the strategy asks for them.
+    """Make the pool of a plan, with the probabilities of a probe where the strategy asks for them.
 
-    Rows that were not scored are not in the pool, nor are those without a usable embedding where the plan goes by
+    Rows that were not scored are not in the pool, nor are those without a usable embedding where the plan uses
     embeddings. Rows without a value in a column that the plan reads are in it, but no candidates.
 
     Args:
@@ -82,12 +82,12 @@ def prepare(
         plan: what will be chosen, and how.
         labelled: what is labelled so far.
         excluded: rows that may not be picked, shape (N,) bool.
-        signals: which columns say what a row is worth.
+        signals: which columns say how good a row is.
         group: column of names whose values are the groups of the plan.
-        class_column: of the classes of all rows, for strategies that go by classes that are given.
+        class_column: of the classes of all rows, for strategies that use classes that are given.
 
     Raises:
-        InputError: if the strategy needs labels, or a column, and there is none.
+        InputError: if the strategy needs labels, or a column, and none is given.
     """
     labelled, signals = labelled or Labelled(), signals or Signals()
     selector = plan.selector()
@@ -167,10 +167,10 @@ def _all_equal(pool: Pool, signals: Signals) -> list[str]:
 
 
 def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:
-    """Say how many candidates have no class in a column, which are picked ``last`` or make a class of their own.
+    """Say how many candidates have no class in a column, which are picked ``last`` or make their own class.
 
     Raises:
-        InputError: where none has one, for that would be chance alone.
+        InputError: where none has one, for that would be coincidence alone.
     """
     without = int((codes < 0).sum())
     if len(codes) and without == len(codes):
@@ -180,12 +180,12 @@ def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list
         )
     if not without:
         return []
-    then = "are picked last" if last else "count as a class of their own"
+    then = "are picked last" if last else "count as their own class"
     return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, which {then}"]
 
 
 def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
-    """Return the groups of the pool's rows by a column of names; rows without a value are a group of their own."""
+    """Return the groups of the pool's rows by a column of names; rows without a value are their own group."""
     column = rows.names[name]
     codes = np.where(column.codes < 0, len(column.names), column.codes)[at]
     return Groups(codes, [*column.names, "(no value)"])
@@ -207,7 +207,7 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
 def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return the number of the reason why each row cannot be judged, -1 for none, and the reasons."""
     why = np.full(len(rows), -1, np.int8)
-    reasons = [f"has {text}, which {plan.strategy} goes by" for text in EMBEDDING_PROBLEMS]
+    reasons = [f"has {text}, which {plan.strategy} uses" for text in EMBEDDING_PROBLEMS]
     if by_vectors:
         why[:] = rows.embedding_problem.astype(np.int8) - 1
     for name in signals.columns:

@@ -1,4 +1,4 @@
-"""What somebody asks of a choice, checked against the table; also what the receipt records."""
+"""A request for a choice, checked against the table; also what the receipt records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,7 +19,7 @@ RULE = "select"
 
 @dataclass(frozen=True)
 class SelectRequest:
-    """A choice, as asked.
+    """A choice, as requested.
 
     Attributes:
         strategy: a key of ``SELECTORS``.
@@ -70,7 +70,7 @@ class SelectRequest:
             )
         if self.graph and (self.per or self.balance):
             raise InputError(
-                f"--graph is of all rows, and {'--per' if self.per else '--balance'} picks in each group by itself, "
+                f"--graph is of all rows, and {'--per' if self.per else '--balance'} picks in each group on its own, "
                 "which uses none of it; leave one of them out"
             )
         if self.noise_guard and (self.gate or self.discount):
@@ -103,7 +103,7 @@ class SelectRequest:
         return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
 
     def signals(self, table: Table) -> Signals:
-        """Return the columns that say what a row is worth.
+        """Return the columns that say how good a row is.
 
         Raises:
             InputError: for a column that is missing, of no known direction, or of no use to the strategy.
@@ -139,17 +139,17 @@ class SelectRequest:
         )
 
     def class_column(self, table: Table) -> str | None:
-        """Return the column of the classes of all rows, where the strategy goes by them; else None.
+        """Return the column of the classes of all rows, where the strategy uses them; else None.
 
         Raises:
-            InputError: if it goes by them and there is no such column.
+            InputError: if it uses them and there is no such column.
         """
         if "labels" not in self.plan.selector().needs:
             return None
         column = self.label_column(table)
         if column is None:
             raise InputError(
-                f"{self.strategy}{' with these settings' if self.settings else ''} goes by a class of each row, and "
+                f"{self.strategy}{' with these settings' if self.settings else ''} uses a class of each row, and "
                 f"{table.path} has no column "
                 f"{LABEL!r}; name the column with --label"
             )
@@ -159,7 +159,7 @@ class SelectRequest:
         """Return the column of the table's own labels, or None.
 
         Raises:
-            InputError: if one is named that is not there.
+            InputError: if one is named that is missing.
         """
         if self.label:
             table.require([self.label])

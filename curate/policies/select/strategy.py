@@ -1,4 +1,4 @@
-"""A strategy as typed, a name and its own parameters -> a selector, guarded by quality where that is asked."""
+"""A strategy as typed, a name and its own parameters -> a selector, guarded by quality where that is requested."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -39,12 +39,12 @@ def can_discount(selector: Selector) -> bool:
 
 
 def strategies_with(field: str) -> str:
-    """Return the names of the strategies that go by a field of a pool where it is there, separated by commas."""
+    """Return the names of the strategies that use a field of a pool where it is there, separated by commas."""
     return ", ".join(name for name, kind in SELECTORS.items() if field in kind.optional)
 
 
 def refuse_unused_score(strategy: str, selector: Selector) -> None:
-    """Refuse a score column where a strategy that could rank by it ranks by another score of its own.
+    """Refuse a score column where a strategy that could rank by it ranks by another its own score.
 
     Raises:
         InputError: if the strategy has a setting ``score`` that does not name the column's.
@@ -57,7 +57,7 @@ def refuse_unused_score(strategy: str, selector: Selector) -> None:
 def guard(
     pool: Pool, name: str, selector: Selector, *, least: float = 0.0, discount: bool = False
 ) -> tuple[Pool, Selector, list[str]]:
-    """Return the pool, and the selector, that heed quality as asked.
+    """Return the pool, and the selector, that heed quality as requested.
 
     Args:
         pool: with quality where ``least`` or ``discount`` asks for it.

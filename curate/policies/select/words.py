@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 
 MEANINGS: dict[str, str] = {
-    "decision": "keep (picked), drop, undecided (what the strategy goes by is missing) or failed (not scored)",
+    "decision": "keep (picked), drop, undecided (what the strategy uses is missing) or failed (not scored)",
     "reason": "the decision in words",
     "rule": "what decided",
     "score": "what the pick added, in the strategy's own unit",
@@ -19,7 +19,7 @@ MEANINGS: dict[str, str] = {
     "gain": "what the pick added, in the strategy's own unit",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("rank", pa.int64()), pa.field("gain", pa.float64())])
-# Why a row of the table is what it is; codes of ``ChoiceVerdict.why`` beyond those of the missing values.
+# Why a row of the table is what it is; codes of ``ChoiceVerdict.why`` beyond the missing values'.
 NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
 
 

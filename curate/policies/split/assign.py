@@ -9,7 +9,7 @@ EXACT = np.uint64(11)  # bits of a hash that a float has no room for
 
 
 def by_hash(hashes: NDArray[np.uint64], shares: Sequence[float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the side of each group by its hash alone: nothing that comes or goes beside it changes that.
+    """Return the side of each group by its hash alone: nothing that comes or goes next to it changes that.
 
     Args:
         hashes: of the groups, shape (G,).
@@ -31,7 +31,7 @@ def in_strata(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the side of each group so that each side has its share of every stratum, as far as groups allow.
 
-    The groups of a stratum stand in a row as long as they have rows, in the order of their hashes, and the row is cut
+    The groups of a stratum are in a row as long as they have rows, in the order of their hashes, and the row is cut
     into sides, the largest first. Of groups of one row each side gets its share to within one row. A group goes where
     it begins or ends, or between: as ``starts`` says. Groups of more than half of the smallest side come first, the
     largest first and where they begin, so that they fall in the largest side and leave the cuts to the others.
@@ -40,7 +40,7 @@ def in_strata(
         hashes: of the groups, shape (G,).
         sizes: rows of each, shape (G,).
         strata: number of the stratum of each, shape (G,).
-        starts: in [0, 1), of each stratum: what part of a group lies before what decides about it. One half rounds
+        starts: in [0, 1), of each stratum: what part of a group is before what decides about it. One half rounds
             what does not come out even; drawn, it makes the rounding of many small strata cancel.
         shares: of the sides; they sum to 1.
 

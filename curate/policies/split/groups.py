@@ -12,12 +12,12 @@ from curate.policies.split.request import SplitRequest
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.rows import Codes, Rows
 
-PURPOSE = "redrawn"  # of hashes that are drawn anew: as long as this stays, rows stay on their sides
+PURPOSE = "redrawn"  # of hashes that are drawn again: as long as this stays, rows stay on their sides
 
 
 @dataclass(frozen=True)
 class Together:
-    """Which of M rows stay together.
+    """Which of M rows are kept together.
 
     Attributes:
         of_row: group of each row, shape (M,), in [0, G), every one of which has a row.
@@ -33,7 +33,7 @@ class Together:
 
 
 def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each row of N the first row of those that a chain of copies joins it to; itself where there is none.
+    """Return for each row of N the first row of those that a chain of copies joins it to; itself if absent.
 
     Args:
         rows: with what the finders read.
@@ -58,7 +58,7 @@ def together(
         rows: which, shape (M,), ascending.
         hashes: of the keys of all rows, shape (N,).
         column: whose values hold rows together; a row without a value stands alone. None for no such column.
-        owner: row that each row is a copy of, shape (N,); itself where it is none.
+        owner: row that each row is a copy of, shape (N,); itself where it is not one.
         seed: of the hashes of the groups.
     """
     own = hashes[rows]

@@ -40,7 +40,7 @@ class Split:
     """A split of a table; a ``Policy``.
 
     Attributes:
-        request: what is asked.
+        request: what is requested.
         notes: what is known before the table is read.
     """
 
@@ -98,7 +98,7 @@ class Split:
 
 
 def assigned(request: SplitRequest, held: Together, strata: Codes) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the side of each group, shape (G,), and where it lies on [0, 1)."""
+    """Return the side of each group, shape (G,), and where it is on [0, 1)."""
     numbers = [float(share) for share in shares_of(request.sides).values()]
     if not request.in_strata:
         return by_hash(held.hashes, numbers)
@@ -155,16 +155,16 @@ def split(
 ) -> SplitResult:
     """Give every row of a table a side, in a column ``split``; write table, decisions and receipt.
 
-    By itself the hash of a key decides: a row keeps its side whatever comes or goes, and shares hold as chance has it.
-    With ``per`` or ``exact`` shares hold to within a row where groups allow, and rows near a cut may move as the table
-    grows. Copies, and rows of one ``group``, are never on two sides.
+    On its own the hash of a key decides: a row keeps its side whatever comes or goes, and shares hold as probability
+    has it. With ``per`` or ``exact`` shares hold to within a row where groups allow, and rows near a cut may move as
+    the table grows. Copies, and rows of one ``group``, are never on two sides.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
         out: table to write, a name ending in ``.parquet``; may be None in a dry run.
         train: share of the side ``train``, such as ``"80%"`` or 0.8; so ``val`` and ``test``.
-        val: likewise.
-        test: likewise.
+        val: the same.
+        test: the same.
         side: further sides as ``NAME=SHARE``. All shares sum to 100 %.
         per: columns in each combination of whose values the shares hold.
         group: column whose rows stay on one side.
@@ -172,7 +172,7 @@ def split(
         finder: of copies, as ``curate.dedup`` takes it; by default its own.
         mirrored: mirrored copies are copies too.
         duplicates: whether copies are looked for.
-        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of the hashes that decide.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.

@@ -1,4 +1,4 @@
-"""What somebody asks of a split, checked against the table; also what the receipt records."""
+"""A request for a split, checked against the table; also what the receipt records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -18,7 +18,7 @@ COMPARED = ("sha256", "phash", "signature", "embedding")
 
 @dataclass(frozen=True)
 class SplitRequest:
-    """A split, as asked.
+    """A split, as requested.
 
     Attributes:
         sides: name -> share as typed, such as ``80%``.
@@ -96,9 +96,9 @@ def thresholds_in(
         if finder or mirrored:
             given = "--finder" if finder else "--mirrored"
             raise InputError(f"{given} says what a copy is, and --no-duplicates looks for none; leave one of them out")
-        return {}, ["copies were not looked for: they may lie on two sides"]
+        return {}, ["copies were not looked for: they may be on two sides"]
     if finder is None and not set(COMPARED) & set(table.schema.names):
-        return {}, [f"no column tells copies ({', '.join(COMPARED)}): they may lie on two sides"]
+        return {}, [f"no column shows copies ({', '.join(COMPARED)}): they may be on two sides"]
     request, few = resolved(DedupRequest({}, mirrored=mirrored), table, finder)
     if PIXELS in request.thresholds:
         raise InputError("--finder pixels reads images again; take bytes, hash or signature, or drop copies by dedup")

@@ -1,4 +1,4 @@
-"""What a split did, and what has to be told of it."""
+"""What a split did, and what has to be reported of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ class SplitResult(Result):
 
     Attributes:
         sides: name -> rows there.
-        shares: name -> share asked for.
+        shares: name -> share requested.
         strata: combination of values -> rows on each side, in the order of ``sides``.
         n_groups: groups of two rows or more that stay together.
         largest: rows of the largest.
         n_copies: groups of copies among them.
-        would_leak: rows whose copies would lie on another side had copies not been looked for; None if they were not.
-        leaks: rows whose copies lie on another side; None if copies were not looked for.
+        would_leak: rows whose copies would be on another side had copies not been looked for; None if they were not.
+        leaks: rows whose copies are on another side; None if copies were not looked for.
     """
 
     sides: dict[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class SplitResult(Result):
     leaks: int | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says beside the counts, as plain JSON."""
+        """Return what the receipt says next to the counts, as plain JSON."""
         own = ("sides", "shares", "n_groups", "largest", "n_copies", "would_leak", "leaks", "notes")
         return {**super().facts(), **{name: getattr(self, name) for name in own}}
 
@@ -60,10 +60,10 @@ def result_of(
     owner: NDArray[np.int64],
     alone: NDArray[np.int64],
 ) -> SplitResult:
-    """Return the counts, and what has to be told.
+    """Return the counts, and what has to be reported.
 
     Args:
-        request: what was asked.
+        request: what was requested.
         known: notes so far.
         table: that is split.
         rows: as read.
@@ -154,7 +154,7 @@ def _without(request: SplitRequest, rows: Rows) -> list[str]:
     notes = []
     for name in [*request.per, *([request.group] if request.group else [])]:
         n = int((rows.ok & (rows.names[name].codes < 0)).sum())
-        then = "each stands alone" if name == request.group else "they are a stratum of their own"
+        then = "each stands alone" if name == request.group else "they are their own stratum"
         if n:
             notes.append(f"{counted(n, 'row')} without {name}: {then}")
     return notes

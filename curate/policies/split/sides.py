@@ -16,7 +16,7 @@ def sides_of(given: Mapping[str, str | float | None], more: Sequence[str] | None
     """Return the share of each side as typed.
 
     Args:
-        given: share of the sides that have options of their own; None for none.
+        given: share of the sides that have their own options; None for none.
         more: further ones as ``NAME=SHARE``.
 
     Raises:
@@ -34,7 +34,7 @@ def shares_of(sides: Mapping[str, str]) -> dict[str, Fraction]:
     """Return the shares of sides, which sum to 1.
 
     Raises:
-        InputError: for fewer than two sides, a share that is none, or shares that are no whole; says by how much.
+        InputError: for fewer than two sides, a share that is invalid, or shares that are no whole; says by how much.
     """
     if not 2 <= len(sides) <= MOST_SIDES:
         raise InputError(
@@ -54,7 +54,7 @@ def _share(name: str, text: str) -> Fraction:
     flag = f"--{name}" if name in USUAL else f"--side {name}"
     share = Amount.parse(text, flag).share
     if share is None:
-        raise InputError(f"{flag} takes a share, such as 10% or 0.1, got {text}; a count of rows is none")
+        raise InputError(f"{flag} takes a share, such as 10% or 0.1, got {text}; a count of rows is not one")
     return share
 
 

@@ -13,11 +13,11 @@ MEANINGS: dict[str, str] = {
     "decision": "keep (on a side), or failed (not scored)",
     "reason": "the side and what decided, in words",
     "rule": "what decided",
-    "score": "where the row, or its group, lies on [0, 1), of which each side has its share",
+    "score": "where the row, or its group, is on [0, 1), of which each side has its share",
     "threshold": "not used: where the sides meet is in the receipt",
     "margin": "not used",
     SPLIT: "the side",
-    "group": "number of the rows that stay together; null for a row that stands alone",
+    "group": "number of the rows that are kept together; null for a row that stands alone",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field(SPLIT, pa.string()), pa.field("group", pa.int64())])
 

@@ -1,1 +1,1 @@
-"""What lies in a folder of rounds, and how files notice a change."""
+"""What is in a folder of rounds, and how files notice a change."""

@@ -38,7 +38,7 @@ _LEFTOVER = re.compile(r"\.\d{4,}\.tmp(\..*)?")
 
 @dataclass(frozen=True)
 class GraphFile:
-    """The file of the graph that a round went by."""
+    """The file of the graph that a round used."""
 
     file: str
     sha256: str
@@ -54,7 +54,7 @@ class RoundState:
         labels: name -> digest of every import before it.
         model: what the model of the labels before it was worth; None before there were any.
         lift: of the strategy over random labels before it; None where that was not measured.
-        graph: that it went by; None where it needed none.
+        graph: that it used; None where it needed none.
         parent: digest of what was written before it.
         curate: version that drew it.
     """
@@ -75,7 +75,7 @@ class RoundState:
 
     @property
     def graph_sha256(self) -> str:
-        """Digest of the graph's file; empty where it went by none."""
+        """Digest of the graph's file; empty where it used none."""
         return self.graph.sha256 if self.graph else ""
 
 
@@ -95,7 +95,7 @@ class Round:
 
     @cached_property
     def batch(self) -> pa.Table:
-        """What was asked, as ``read_batch`` gives it."""
+        """What was requested, as ``read_batch`` gives it."""
         return read_batch(self.folder)
 
     @cached_property
@@ -105,7 +105,7 @@ class Round:
 
     @property
     def keys(self) -> list[str]:
-        """Keys that were asked, in the order of the batch."""
+        """Keys that were requested, in the order of the batch."""
         keys: list[str] = self.batch["key"].to_pylist()
         return keys
 
@@ -119,14 +119,14 @@ class Round:
 
 
 def read_batch(folder: Path) -> pa.Table:
-    """Return what a round asked: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts.
+    """Return what a round requested: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts.
 
     Raises:
-        InputError: if it is not there, or no batch.
+        InputError: if it is missing, or no batch.
     """
     path = folder / BATCH
     if not path.is_file():
-        raise ChangedError(f"expected {path}, which is not there; take the folder from a copy")
+        raise ChangedError(f"expected {path}, which is missing; take the folder from a copy")
     return open_table(path, require=["key", "uri", "arm"]).read()
 
 
@@ -155,19 +155,19 @@ class Folder:
 
     @property
     def asked(self) -> dict[str, int]:
-        """Every key that was asked -> the round in which it was."""
+        """Every key that was requested -> the round in which it was."""
         return {key: each.number for each in self.rounds for key in each.keys}
 
     @property
     def arms(self) -> dict[str, str]:
-        """Every key that was asked -> strategy, control or holdout."""
+        """Every key that was requested -> strategy, control or holdout."""
         return {
             key: arm for each in self.rounds for key, arm in zip(each.keys, each.batch["arm"].to_pylist(), strict=True)
         }
 
     @property
     def uris(self) -> dict[str, str | None]:
-        """Every key that was asked -> where its image is."""
+        """Every key that was requested -> where its image is."""
         return {
             key: uri for each in self.rounds for key, uri in zip(each.keys, each.batch["uri"].to_pylist(), strict=True)
         }
@@ -179,7 +179,7 @@ class Folder:
 
     @property
     def graph_sha256(self) -> str:
-        """Digest of the graph's file by the last round that went by it; empty where none did."""
+        """Digest of the graph's file by the last round that used it; empty where none did."""
         return next((each.state.graph_sha256 for each in reversed(self.rounds) if each.state.graph), "")
 
     def of_round(self, number: int) -> Path:

@@ -52,7 +52,7 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"expected {path}, which is not there; take the folder from a copy") from None
+        raise InputError(f"expected {path}, which is missing; take the folder from a copy") from None
     except OSError as error:
         raise InputError(f"expected a file at {path}, got: {error.strerror}; take the folder from a copy") from None
     if len(data) > MOST_BYTES:

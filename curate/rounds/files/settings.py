@@ -25,7 +25,7 @@ class Guard:
     """What keeps a strategy from bad images.
 
     Attributes:
-        score: column that a strategy goes by, with or without ``max:`` or ``min:``.
+        score: column that a strategy uses, with or without ``max:`` or ``min:``.
         quality: the same of the column that says how good an image is.
         gate: share of the rows of the least quality that are left out, in [0, 1).
         discount: whether quality lowers ranks and weights.
@@ -44,7 +44,7 @@ class Guard:
         return {"gate": self.gate, "discount": self.discount, "noise_guard": self.noise_guard}
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was asked as plain JSON."""
+        """Return what was requested as plain JSON."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
@@ -61,7 +61,7 @@ class Settings:
         skip: labels that mean that an image is not to be labelled.
         holdout: rows held out.
         holdout_sha256: of the file that names them.
-        batch: rows asked a round.
+        batch: rows requested a round.
         control: share of them that is drawn at random, in [0, 1).
         strategy: picks the others; a key of ``SELECTORS``.
         parameters: of the strategy, those that are not the default.
@@ -119,7 +119,7 @@ class Settings:
 
     @property
     def n_control(self) -> int:
-        """Rows of a full batch that are drawn at random: at least one where a share is asked."""
+        """Rows of a full batch that are drawn at random: at least one where a share is requested."""
         return min(self.batch - 1, max(1, round(self.control * self.batch))) if self.control and self.batch > 1 else 0
 
     @property
@@ -151,7 +151,7 @@ class Settings:
 
 
 def class_names(texts: Sequence[str], label: str | None = None) -> tuple[str, ...] | None:
-    """Return the classes that were typed; None where there are none.
+    """Return the classes that were typed; None if absent.
 
     Args:
         texts: one text as ``read_classes`` takes it, or several with names, and commas between them.

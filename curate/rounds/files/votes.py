@@ -29,10 +29,10 @@ class Vote:
 
 
 class Votes:
-    """All that was said so far.
+    """All that was reported so far.
 
     What a later import says of a key by the same annotator takes the place of what an earlier one said: a correction.
-    Votes by nobody in particular are one annotator's.
+    Votes without an annotator are one annotator's.
 
     Args:
         imports: the votes of each import, in the order imported.
@@ -71,7 +71,7 @@ class Votes:
         return {key: agree(self.labels_of(key)) for key in sorted(self._held)}
 
     def said(self) -> list[tuple[str, str, str]]:
-        """Return key, annotator (empty for nobody in particular) and class of every vote for a class."""
+        """Return key, annotator (empty for an unnamed annotator) and class of every vote for a class."""
         held = ((key, who or "", labels) for key, by in self._held.items() for who, labels in by.items())
         return [(key, who, label) for key, who, labels in held for label in labels if label is not None]
 
@@ -173,7 +173,7 @@ def label_table(votes: Votes, rounds: dict[str, int], arms: dict[str, str]) -> p
 
     Args:
         votes: all of them.
-        rounds: key -> round in which it was asked.
+        rounds: key -> round in which it was requested.
         arms: key -> why: strategy, control or holdout.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The batch of a round: a control arm by chance, the rest by the strategy, and once the rows that are held out."""
+"""The batch of a round: a control arm at random, the rest by the strategy, and once the rows that are held out."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,7 +71,7 @@ def pick_batch(
         standing: where the rounds stand.
         number: of the round, from 1.
         probe: the model, for other kinds than the linear one.
-        graph: of the rows that can be asked, for strategies that look at one; None to compute it.
+        graph: of the rows that can be requested, for strategies that look at one; None to compute it.
     """
     ask = standing.to_ask if number == 1 else np.zeros(0, np.int64)
     taken = np.zeros(len(scored.rows), bool)
@@ -124,7 +124,7 @@ def _by_strategy(
     notes: tuple[str, ...] = ()
     if not len(standing.known) and ({"labels", *CHANCES} & set(plan.selector().needs)):
         plan = replace(plan, strategy=FIRST, settings={})
-        notes = (f"{settings.strategy} needs labels, and there are none yet: {FIRST} picks this batch",)
+        notes = (f"{settings.strategy} needs labels, and none is given yet: {FIRST} picks this batch",)
     excluded = np.zeros(len(scored.rows), bool)
     excluded[standing.holdout] = excluded[standing.asked] = True
     rows = scored.rows

@@ -39,9 +39,9 @@ def derive(
     Args:
         scored: the table.
         settings: of the folder.
-        standing: how things stood before the round.
+        standing: how things was before the round.
         number: of the round, from 1.
-        graph: of the rows that can be asked, for strategies that look at one; None to compute it.
+        graph: of the rows that can be requested, for strategies that look at one; None to compute it.
 
     Raises:
         InputError: if nothing is left to ask.
@@ -49,5 +49,5 @@ def derive(
     probe = fit_probe(scored, settings, standing)
     picked = pick_batch(scored, settings, standing, number, probe, graph)
     if not len(picked.rows):
-        raise InputError(f"nothing is left to ask in {scored.table.path}: every row is labelled, asked or held out")
+        raise InputError(f"nothing is left to ask in {scored.table.path}: every row is labelled, requested or held out")
     return Derived(probe, picked, batch_table(scored, picked, number, probe, standing.known))

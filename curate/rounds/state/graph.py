@@ -21,7 +21,7 @@ class PoolGraph:
     Args:
         folder: of the rounds.
         expected: digest that the file has to have where it is there; empty takes any file of these rows.
-        use_file: whether the file is read, and made where it is not there; else the graph is computed.
+        use_file: whether the file is read, and made where it is missing; else the graph is computed.
     """
 
     def __init__(self, folder: Path, *, expected: str = "", use_file: bool = True) -> None:
@@ -31,7 +31,7 @@ class PoolGraph:
 
     @property
     def digest(self) -> str:
-        """Of the file that was read or written; empty where the graph was not asked for, or has no file."""
+        """Of the file that was read or written; empty where the graph was not requested, or has no file."""
         return self._stored.digest if self._stored is not None else ""
 
     @property
@@ -48,7 +48,7 @@ class PoolGraph:
         Args:
             pool: of N rows, with vectors.
             hashes: of their keys, shape (N,).
-            inside: the rows that can be asked, the same in every round, shape (N,).
+            inside: the rows that can be requested, the same in every round, shape (N,).
             model: digest of the model that made the vectors.
 
         Raises:
@@ -68,7 +68,7 @@ class PoolGraph:
         if not self.use_file:
             return computed_graph(self.path, hashes, vectors)
         if self.expected and self.path.exists() and file_sha256(self.path) != self.expected:
-            raise ChangedError(f"{self.path} is not what the last round went by; {AGAIN}")
+            raise ChangedError(f"{self.path} is not what the last round used; {AGAIN}")
         return stored_graph(self.path, hashes, vectors, model, write=True, otherwise=AGAIN)
 
 

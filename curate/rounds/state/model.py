@@ -1,4 +1,4 @@
-"""The model of a round: a probe fitted on what is labelled so far, and what it is worth."""
+"""The model of a round: a probe fitted on what is labelled so far, and how good it is."""
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +63,7 @@ def measure(
         look: imports that it knows.
 
     Returns:
-        What it is worth, and `key`, `predicted` and `probability` of the sample.
+        How good it is, and `key`, `predicted` and `probability` of the sample.
     """
     known = standing.known
     sample = sample_of(np.setdiff1d(np.flatnonzero(scored.usable), standing.holdout), folder.settings.seed)

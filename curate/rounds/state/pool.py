@@ -69,7 +69,7 @@ class TableRows:
 
 
 def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
-    """Read the keys, statuses and embeddings of a table, and columns of numbers that a strategy goes by.
+    """Read the keys, statuses and embeddings of a table, and columns of numbers that a strategy uses.
 
     Raises:
         InputError: if it is no table, has no embeddings, or a key twice.
@@ -82,10 +82,10 @@ def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
 
 
 def signals_of(guard: Guard, table: Table) -> Signals:
-    """Return the columns that a strategy goes by.
+    """Return the columns that a strategy uses.
 
     Args:
-        guard: which; a gate or discount without a quality goes by the usual one.
+        guard: which; a gate or discount without a quality uses the usual one.
         table: has the columns.
 
     Raises:
@@ -107,11 +107,11 @@ def table_of(settings: Settings, folder: Path, path: str | Path | None = None) -
         path: where the table is now; None for where it was.
 
     Raises:
-        InputError: if it is not there, or its keys or embeddings are others; names both.
+        InputError: if it is missing, or its keys or embeddings are others; names both.
     """
     place = Path(settings.table if path is None else path)
     if not place.exists():
-        raise InputError(f"expected the table of {folder} at {place}, which is not there; say where it is with --table")
+        raise InputError(f"expected the table of {folder} at {place}, which is missing; say where it is with --table")
     scored = read_table(place, signals_of(settings.guard, open_table(place, require=[KEY])).columns)
     refuse_another(settings, folder, scored)
     return scored

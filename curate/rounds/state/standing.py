@@ -21,7 +21,7 @@ class Progress:
         consensus: of every key that came back.
         initial_labels: classes of held-out keys that were known from the start.
         held_out: keys that are held out.
-        arms: every key that was asked -> why.
+        arms: every key that was requested -> why.
     """
 
     votes: Votes
@@ -35,7 +35,7 @@ class Progress:
         return sum(one.state == state for one in self.consensus.values())
 
     def missing(self, of: Round) -> list[str]:
-        """Return the keys of a round that did not come back, in the order asked."""
+        """Return the keys of a round that did not come back, in the order requested."""
         return [key for key in of.keys if key not in self.consensus]
 
 
@@ -60,10 +60,10 @@ class Standing:
     Attributes:
         holdout: held out.
         asked: in a batch of any round.
-        away: asked and not held out, that are labelled or may still be: they shape diversity.
+        away: requested and not held out, that are labelled or may still be: they shape diversity.
         known: class agreed on, not held out.
         held_known: rows held out whose class is known.
-        to_ask: rows held out whose class is to be asked: not known from the start, and never asked.
+        to_ask: rows held out whose class is to be requested: not known from the start, and never requested.
     """
 
     holdout: Places
@@ -102,7 +102,7 @@ def standing_of(folder: Folder, scored: TableRows, progress: Progress) -> Standi
 
 
 def rows_of_arm(folder: Folder, scored: TableRows, known: KnownClasses, arm: str) -> KnownClasses:
-    """Return the rows of an arm whose class is known, in the order in which they were asked."""
+    """Return the rows of an arm whose class is known, in the order in which they were requested."""
     asked = []
     for each in folder.rounds:
         picks = zip(each.batch["pick"].to_pylist(), each.keys, each.batch["arm"].to_pylist(), strict=True)

@@ -1,1 +1,1 @@
-"""What rounds are worth, and whether to stop."""
+"""How good rounds are, and whether to stop."""

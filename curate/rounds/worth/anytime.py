@@ -1,4 +1,4 @@
-"""What a round is worth with intervals that hold at every look: of the accuracy, and of the lift over random.
+"""How good a round is with intervals that hold at every look: of the accuracy, and of the lift over random.
 
 A look is an import: the model of all labels after the j-th one is looked at as often as one likes, always with the
 error of look j. Rows held out are random and nothing that picks or learns sees them, so to each model they are new,
@@ -60,14 +60,14 @@ class PairLift:
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Prequential:
     """Images drawn at random from what was left, each predicted by the model of its round before its label came.
 
     Attributes:
         right: of them.
         n: images.
         confidence: that the interval holds at every look.
-        low: lower end, of the mean accuracy of the models so far on images still to be asked.
+        low: lower end, of the mean accuracy of the models so far on images still to be requested.
         high: upper end.
     """
 
@@ -78,10 +78,10 @@ class Foretold:
     high: float
 
 
-def foretold(right: int, n: int, confidence: float) -> Foretold:
+def prequential(right: int, n: int, confidence: float) -> Prequential:
     """Return what predictions before their labels came to, with the interval that holds at every look."""
     share = running_mean_interval(right, n, confidence)
-    return Foretold(right, n, confidence, share.low, share.high)
+    return Prequential(right, n, confidence, share.low, share.high)
 
 
 def anytime_accuracy(found: Accuracy, look: int, confidence: float) -> Anytime:

@@ -1,4 +1,4 @@
-"""What the strategy is worth on the user's own data: its labels against those drawn at random, at equal numbers."""
+"""How good the strategy is on the user's own data: its labels against those drawn at random, at equal numbers."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from curate.probes.accuracy import KnownClasses, fit
 from curate.probes.linear import Spread
 
-LEAST_CONTROL = 20  # labels an arm below which nothing is said
-LEAST_HELD_OUT = 50  # rows to measure on below which nothing is said
+LEAST_CONTROL = 20  # labels an arm below which nothing is reported
+LEAST_HELD_OUT = 50  # rows to measure on below which nothing is reported
 LEVEL = 1.96  # standard errors of a 95 % interval
 HALVES = 40  # of both arms, for the interval
 
@@ -28,7 +28,7 @@ class ArmLift:
         low: lower end of its 95 % interval.
         high: upper end.
         needed: labels an arm after which the interval would leave 0 out, if the difference stays; None where it does
-            already, where more held-out rows are needed first, or where that cannot be told.
+            already, where more held-out rows are needed first, or where that cannot be determined.
         few_held_out: whether the held-out rows alone leave more room than the difference, however many labels come.
     """
 
@@ -45,7 +45,7 @@ class ArmLift:
 
 @dataclass(frozen=True)
 class Arms:
-    """Rows with labels, by why they were asked, in the order asked, and rows to measure on.
+    """Rows with labels, by why they were requested, in the order requested, and rows to measure on.
 
     Attributes:
         vectors: of the table, shape (N, D).
@@ -79,8 +79,8 @@ class Arms:
 def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
     """Compare the arms at equal numbers of labels.
 
-    Of the larger arm, the labels that were asked first: what the strategy would have had with so few. A random part of
-    its picks would not do, since a pick is made for what the earlier ones leave open. The interval holds for other
+    Of the larger arm, the labels that were requested first: what the strategy would have had with so few. A random part
+    of its picks would not do, since a pick is made for what the earlier ones leave open. The interval holds for other
     labels and for other held-out rows: the variance of the difference over halves of the labels, plus that of its mean
     over the held-out rows.
 

@@ -10,7 +10,7 @@ from curate.rounds.worth.coverage import Coverage
 
 @dataclass(frozen=True)
 class Measured:
-    """What a model is worth, as `state.json` holds it.
+    """How good a model is, as `state.json` holds it.
 
     Attributes:
         probe: its kind, "linear" or "knn".
@@ -18,9 +18,9 @@ class Measured:
         classes: how many of each class, those without any too.
         temperature: by which its logits were divided; None where it has none.
         holdout: accuracy on rows held out.
-        entropy: mean entropy on the sample, over that of an even guess, in [0, 1].
+        entropy: mean entropy on the sample, over an even guess', in [0, 1].
         coverage: of the sample by labelled rows; None without either.
-        against_last: the sample's classes against those of the round before; None without one.
+        against_last: the sample's classes against the round before's; None without one.
         anytime: interval of the accuracy that holds at every look; None in rounds of earlier versions.
     """
 

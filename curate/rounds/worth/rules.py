@@ -81,7 +81,7 @@ class RuleCheck:
 
     Attributes:
         rule: as text.
-        reached: whether it is shown; None where nothing can be told yet.
+        reached: whether it is shown; None where nothing can be determined yet.
         why: "shown", "not yet", "too few labels" (nothing is measured yet) or "too few rows" (with these held-out rows
             it cannot be shown whatever is right).
         measure: "accuracy" or "lift".
@@ -163,7 +163,7 @@ def refuse_unreachable(rules: Iterable[StopRule], n_held_out: int, control: int,
     """Refuse rules that rounds can never reach, before they begin.
 
     Args:
-        rules: those of the folder.
+        rules: the folder's.
         n_held_out: rows held out.
         control: rows of a batch that are drawn at random.
         confidence: of the intervals.

@@ -24,8 +24,8 @@ class Advice:
 
     Attributes:
         name: of it, a name below.
-        reached: whether it says stop; None where it cannot tell yet.
-        seen: what it went by, by name; ``models`` and ``needed`` where there are not enough models to tell.
+        reached: whether it says stop; None where it cannot determine yet.
+        seen: what it used, by name; ``models`` and ``needed`` where there are not enough models to determine.
     """
 
     name: str
@@ -40,7 +40,7 @@ def advise(models: Sequence[Measured], n_labels: int, budget: int | None, n_left
         models: every model so far, the earliest first.
         n_labels: labels so far.
         budget: labels that were planned; None for no plan.
-        n_left: rows that may still be asked.
+        n_left: rows that may still be requested.
 
     Source: Pullar-Strecker et al. 2022, arXiv:2110.15784, find stabilising predictions and classification change the
     ones to rely on; here both look at a fixed random sample of the pool.

@@ -1,4 +1,4 @@
-"""From judged rows to chances in a table: the same in any order, refused where it does not belong, and verified."""
+"""From judged rows to probabilities in a table: any order, refusals, and verification."""
 
 import csv
 import json
@@ -124,7 +124,7 @@ def test_two_runs_write_the_same_bytes_and_none_is_there_without_its_receipt(sco
 
 
 def test_an_audit_weighs_as_it_was_drawn(scored, tmp_path):
-    """Two audits, of all rows and of the surest half: the half is drawn three times as thickly and counts no more."""
+    """Two audits, of all rows and of the most certain half, which is drawn three times as densely."""
     truth = dict(zip(*(pq.read_table(scored)[name].to_pylist() for name in ("key", "is_bad")), strict=True))
     files = []
     for name, keep, images in (("all", "100%", 150), ("half", "50%", 150)):
@@ -270,14 +270,14 @@ def test_what_was_fitted_is_not_fitted_again(scored, known, tmp_path):
 
 def test_a_batch_that_leaves_the_range_raises_an_alarm(scored, known, tmp_path):
     alike = calibrate(written(tmp_path / "alike.parquet", made(seed=4)), fitted=known, apply=tmp_path / "a.parquet")
-    assert "more than chance" not in str(alike).replace("no more than chance", "")
+    assert "more than coincidence" not in str(alike).replace("no more than coincidence", "")
     far = calibrate(
         written(tmp_path / "far.parquet", made(seed=5, shift=0.3)), fitted=known, apply=tmp_path / "f.parquet"
     )
     high = pq.read_table(scored)["unc_x"].to_numpy()[: N - 2].max()
     above = int((pq.read_table(tmp_path / "far.parquet")["unc_x"].to_numpy() > high).sum())
     assert far.applied.outside.above == above > 100
-    assert "more than chance (p" in str(far)
+    assert "more than coincidence (p" in str(far)
     found = compare(tmp_path / "a.parquet", tmp_path / "far.parquet", column="unc_x", repeats=19)
     assert [(each.table, each.outside.above) for each in found.left_range] == [
         (0, alike.applied.outside.above),
@@ -360,7 +360,7 @@ def test_the_command_draws_verifies_and_filters(scored, tmp_path):
     line = ("calibrate", scored, "--column", "unc_x", "--bad", "is_bad == true", "--repeats", 20)
     done = run(*line, "-o", out, "--apply", table, "--plot", picture)
     assert done.exit_code == 0, done.output
-    for word in ("isotonic", "logistic", "constant", "ECE", "calibration:", "table:", "picture:"):
+    for word in ("isotonic", "logistic", "constant", "ECE", "calibration:", "table:", "image:"):
         assert word in done.output
     assert "<svg" in picture.read_text()
     assert run("verify", out).exit_code == run("verify", tmp_path / "c.receipt.json").exit_code == 0

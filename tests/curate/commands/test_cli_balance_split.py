@@ -1,4 +1,4 @@
-"""``curate balance`` and ``curate split`` as a person types them."""
+"""``curate balance`` and ``curate split`` as a reviewer types them."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_a_split_says_what_would_have_leaked_on_stderr_and_json_on_stdout(scores
     result = run(*typed)
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
-    assert "80.00%, asked 80%" in result.stderr
+    assert "80.00%, requested 80%" in result.stderr
     assert "rows with a copy on another side: 0 (by their keys alone it would be" in result.stderr
     told = json.loads(run(*typed, "--overwrite", "--json", "--finder", "bytes").stdout)
     assert told["sides"] == {"train": 80, "test": 20}

@@ -210,7 +210,7 @@ def test_a_folder_that_is_not_there_is_found_out_before_the_work(folder, monkeyp
 
 @pytest.fixture
 def pictures(tmp_path, monkeypatch):
-    """Six pictures and a near copy of each, as files and as a table with their signatures."""
+    """Six images and a near copy of each, as files and as a table with their signatures."""
     generator = np.random.default_rng(0)
     keys, paths, signatures = [], [], []
     for at in range(6):
@@ -246,7 +246,7 @@ def test_an_audit_is_written_with_its_page_and_read_back(pictures):
     assert "4 pairs drawn: 4 same, 0 different" in told.stdout
     again = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet", "--overwrite")
     assert again.exit_code == 1
-    assert "holds 4 answers of a person" in again.stderr
+    assert "holds 4 answers of a reviewer" in again.stderr
     assert run("dedup", "scores.parquet", "-o", "unique.parquet", "--overwrite").exit_code == 0
 
 

@@ -228,7 +228,7 @@ def test_verify_of_a_subset_or_its_decisions_goes_by_the_receipt_beside_it():
         assert run("verify", name).stdout == run("verify", "kept.receipt.json").stdout
     alone = run("verify", "scores.parquet")
     assert alone.exit_code == 1
-    assert "scores.parquet has no receipt beside it" in alone.stderr
+    assert "scores.parquet has no receipt next to it" in alone.stderr
 
 
 @pytest.mark.usefixtures("folder")

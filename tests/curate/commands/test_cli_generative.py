@@ -14,7 +14,7 @@ NARROW = ["--set", "views=2", "--set", "channels=8", "--set", "latent_dim=6"]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Pictures of two kinds, and a model of them."""
+    """Images of two kinds, and a model of them."""
     place = tmp_path_factory.mktemp("generative")
     generator = np.random.default_rng(0)
     for kind in range(2):

@@ -52,9 +52,9 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     taken = json.loads(run("import r b.csv --json").stdout)
     assert (taken["labels"], taken["new"], taken["missing"]) == (20, 20, 0)
     said = run("status r").stdout
-    assert "2 rounds, 60 images asked: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
+    assert "2 rounds, 60 images requested: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
     assert "with a class: 20 of 20 held-out images" in said
-    assert "not enough yet to tell the lift over random: 20 control labels of at least 20, 20 held-out" in said
+    assert "not enough yet to determine the lift over random: 20 control labels of at least 20, 20 held-out" in said
     found = json.loads(run("status r --json --no-lift").stdout)
     assert [point["n_labels"] for point in found["curve"]] == [20, 40]
     assert found["lift"] is None
@@ -129,7 +129,7 @@ def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):
         ("simulate t.parquet --label truth --budget 5 -o s.csv", "expected a name like results.json"),
         (
             "simulate t.parquet --label truth --budget 5 --plot s.jpg",
-            "expected a picture name that ends in .png, .svg or .pdf",
+            "expected an image name that ends in .png, .svg or .pdf",
         ),
     ],
 )

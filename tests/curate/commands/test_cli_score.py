@@ -1,4 +1,4 @@
-"""``curate score`` as typed: what it says of a source before the images are read."""
+"""``curate score`` as typed: what it reports for a source before the images are read."""
 
 import shutil
 
@@ -16,7 +16,7 @@ OPTIONS = ["--model", "m.safetensors", "--device", "cpu"]
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch, tiny_checkpoint):
-    """Four pictures in two sub-folders."""
+    """Four images in two sub-folders."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(tiny_checkpoint, "m.safetensors")
     for i in range(4):

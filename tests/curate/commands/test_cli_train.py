@@ -365,7 +365,7 @@ def test_overwrite_replaces_a_checkpoint_only_when_the_new_one_is_whole(trained,
 
 
 def test_low_resolution_views_that_are_larger_than_the_others_are_said(tmp_path):
-    Image.new("RGB", (8, 8)).save(tmp_path / "one.png")  # too few to train on: what is said comes before
+    Image.new("RGB", (8, 8)).save(tmp_path / "one.png")  # too few to train on: what is reported comes before
     given = [
         "train",
         "simsiam",
@@ -390,7 +390,7 @@ def test_a_queue_that_nobody_typed_is_shortened_and_one_that_was_is_refused_befo
     given = ["train", "moco", photos, "--backbone", "test_resnet", "--size", "32", "--device", "cpu", *small]
     result = run(*given)
     assert result.exit_code == 0, result.output
-    assert "queue=16 in place of 4096, for 16 images in batches of 16 (--set queue)" in result.stderr
+    assert "queue=16 instead of 4096, for 16 images in batches of 16 (--set queue)" in result.stderr
     assert "key_groups" not in result.stderr
     monkeypatch.setattr("trainers.data.load_training_set", None)
     refused = run(*given, "--overwrite", "--set", "queue=4096")

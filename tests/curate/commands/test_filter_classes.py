@@ -1,4 +1,4 @@
-"""A filter tells which classes lose far more than all together."""
+"""A filter reports which classes lose far more than all together."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

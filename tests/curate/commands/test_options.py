@@ -38,7 +38,7 @@ REPORTS = {
     "round status",
     "verify",
     "explain",
-}  # what was asked for is all they print
+}  # what was requested is all they print
 OLD = {"--labels", "--holdout-labels", "--no-overwrite", "--no-hidden", "--no-label-from-folder"}
 
 

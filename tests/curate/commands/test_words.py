@@ -66,7 +66,7 @@ def test_a_fact_of_dedup_is_said_in_as_many_sentences_as_it_takes(fact, lines):
 
 
 def test_advice_says_what_it_saw_or_how_many_models_it_needs():
-    assert advice_words(Advice("mean entropy", None, {"models": 0, "needed": 1})) == "needs a model, there is none"
+    assert advice_words(Advice("mean entropy", None, {"models": 0, "needed": 1})) == "needs a model, none is given"
     assert advice_words(Advice("pool", False, {"left": 1})) == "1 image is left to ask"
     early = Advice("exhausted coverage", None, {"models": 2, "needed": 4})
     assert advice_words(early) == "needs 4 models, there are 2"
@@ -81,7 +81,7 @@ def test_advice_says_what_it_saw_or_how_many_models_it_needs():
         ),
         (ArmLift(30, 90, 0.5, 0.6, -0.1, -0.2, -0.05), "random beats the strategy"),
         (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70), "about 70 control labels if the difference stays"),
-        (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70_000), "not enough yet to tell"),
+        (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70_000), "not enough yet to determine"),
         (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, None, few_held_out=True), "more held-out rows are needed"),
     ],
 )

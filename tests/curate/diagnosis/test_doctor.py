@@ -111,7 +111,7 @@ def test_a_decoder_that_gives_another_picture_or_none_is_found(monkeypatch):
     other = io.BytesIO()
     Image.fromarray(255 - decoders.ramp()).save(other, format="png")
     monkeypatch.setattr(decoders, "encoded", lambda picture, name: other.getvalue())
-    assert "another picture" in decoders.fault_of("png")
+    assert "another image" in decoders.fault_of("png")
     monkeypatch.setattr(decoders, "encoded", lambda picture, name: other.getvalue()[:60])
     assert "truncated" in decoders.fault_of("png")
 

@@ -24,7 +24,7 @@ REASONS = ["unc_losspred > 0.8", "same as another", "<b>too dark</b>"]
 
 
 def thumbnail(at, side=48):
-    """A picture of its number: a colour, and a box that says which."""
+    """An image of its number: a colour, and a box that says which."""
     generator = np.random.default_rng(at)
     pixels = np.full((side, side + at % 17, 3), generator.integers(60, 220, 3), np.uint8)
     pixels[at % side :, : 4 + at % 20] = generator.integers(0, 255, 3)
@@ -49,7 +49,7 @@ def by_class(values, names):
 
 
 def document(n=150, *, thumbs=thumbnail):
-    """Return the facts of a table of n rows; the first keys and classes are hostile, every eleventh has no picture."""
+    """Return the facts of a table of n rows; the first keys and classes are hostile, every eleventh has no image."""
     generator = np.random.default_rng(7)
     keys = [HOSTILE[at] if at < len(HOSTILE) else f"photos/{at:05d}.jpg" for at in range(n)]
     unsure = generator.random(n)
@@ -162,7 +162,7 @@ def document(n=150, *, thumbs=thumbnail):
             "of": of,
             "data": [thumbs(at) for at in seen],
             "missing": n - len(seen),
-            "words": f"{n - len(seen)} pictures are gone",
+            "words": f"{n - len(seen)} images are gone",
         },
         "map": {
             "method": "t-SNE of <embedding>",

@@ -1,4 +1,4 @@
-"""The picture of duplicate groups: which groups and rows are shown, where, and that nothing in a name can act."""
+"""The image of duplicate groups: which groups and rows are shown, where, and that nothing in a name can act."""
 
 import base64
 import hashlib
@@ -38,7 +38,7 @@ FRAME, WHITE, GREY = (0, 128, 0), (255, 255, 255), (128, 128, 128)
 
 @pytest.fixture
 def folder(tmp_path):
-    """Pictures of one colour each, and a table with their paths and labels."""
+    """Images of one colour each, and a table with their paths and labels."""
     for name, colour in COLOURS.items():
         Image.new("RGB", (200, 100), colour).save(tmp_path / f"{name}.png")
     names = list(COLOURS)
@@ -219,7 +219,7 @@ def test_a_hundred_pairs_fill_a_sheet_and_leave_it_not_mostly_white():
 
     pair = [Tile(np.zeros((128, 128, 3), np.uint8), "kept", "a")] * 2
     sheet = contact_sheet([("a pair", pair)] * 100, columns=MOST_COLUMNS, fewest=FEWEST_COLUMNS)
-    assert sheet.size == (8 + 12 * 136, 8 + 34 * (36 + 166))  # three pairs beside one another
+    assert sheet.size == (8 + 12 * 136, 8 + 34 * (36 + 166))  # three pairs next to one another
     black = (np.asarray(sheet.convert("L")) < 10).mean()
     assert black > 0.25
 
@@ -372,7 +372,7 @@ def test_the_same_run_gives_the_same_bytes(folder):
         assert (folder / out).read_bytes() == first
 
 
-# Where pictures come from
+# Where images come from
 
 
 def test_bytes_inside_a_parquet_file_are_found_by_key(folder):
@@ -471,7 +471,7 @@ def test_more_pictures_than_anyone_could_look_at_are_refused_before_any_is_read(
         decisions += [kept(f"{group}", group), dropped(f"{group}b", f"{group}", group, 0.95)]
     read = []
     monkeypatch.setattr("curate.tables.images.read_uri", lambda uri: read.append(uri))
-    with pytest.raises(InputError, match=r"at most 2000 pictures, got 2002; ask for fewer"):
+    with pytest.raises(InputError, match=r"at most 2000 images, got 2002; ask for fewer"):
         draw(folder, decisions, "page.html", limit=1001)
     assert read == []
 

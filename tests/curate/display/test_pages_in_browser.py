@@ -29,7 +29,7 @@ COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight", "answer"
 
 
 def grey(key):
-    """A picture for every key but one."""
+    """An image for every key but one."""
     return None if key == "lost" else np.full((20, 40, 3), 128, np.uint8)
 
 
@@ -75,7 +75,7 @@ def test_pairs_without_a_needed_column_are_the_callers_mistake():
 
 def test_more_pairs_than_anyone_could_judge_are_refused_before_any_is_read():
     read = []
-    with pytest.raises(InputError, match=r"at most 2000 pictures, got 2002; ask for fewer"):
+    with pytest.raises(InputError, match=r"at most 2000 images, got 2002; ask for fewer"):
         pair_page(pairs([str(at) for at in range(1002)]), read.append)
     assert read == []
 

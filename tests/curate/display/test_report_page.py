@@ -45,7 +45,7 @@ def opened(browser, facts, tmp_path_factory):
 
 @pytest.fixture
 def fresh(opened):
-    """The page as it was when it was opened: nothing ticked, nothing asked for, no dialog."""
+    """The page as it was when it was opened: nothing ticked, nothing requested, no dialog."""
     opened.run("document.querySelectorAll('dialog[open]').forEach((d) => d.close()); document.activeElement.blur(); 0")
     opened.run("window.scrollTo({ top: 0, behavior: 'instant' })")
     for name in ("search", "klass", "decision", "min", "max", "sort"):
@@ -263,7 +263,7 @@ def test_a_picture_that_is_gone_is_a_placeholder(fresh):
     absent = "Array.from(document.querySelectorAll('.gallery .absent'), (a) => a.closest('.tile').row.at)"
     assert [at for at in fresh.run(absent) if at < 60] == [at for at in range(60) if at % 11 == 10]
     assert fresh.run("Array.from(document.querySelectorAll('.gallery img')).every((i) => i.alt.length > 3)")
-    assert "pictures are gone" in fresh.run("document.getElementById('overview').textContent")
+    assert "images are gone" in fresh.run("document.getElementById('overview').textContent")
 
 
 @with_browser
@@ -327,7 +327,7 @@ def test_a_lasso_on_the_map_ticks_exactly_what_lies_inside(fresh, facts):
 
 
 def within(point, corners):
-    """Whether a convex polygon, given in one direction, holds a point: it lies on the same side of every edge."""
+    """Whether a convex polygon, given in one direction, holds a point: it is on the same side of every edge."""
     sides = []
     for (ax, ay), (bx, by) in pairwise(corners):
         sides.append((bx - ax) * (point[1] - ay) - (by - ay) * (point[0] - ax) > 0)

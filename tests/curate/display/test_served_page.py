@@ -1,4 +1,4 @@
-"""The page that ``curate view`` serves, in a real browser: rows and pictures come as they are asked for."""
+"""The page that ``curate view`` serves, in a real browser: rows and images come as they are requested."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""``curate sheet``: the right pictures in the right places."""
+"""``curate sheet``: the right images in the right places."""
 
 import io
 import shutil
@@ -33,7 +33,7 @@ def run(*args):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Five pictures of one colour each, a table of them, and a Parquet file that holds their bytes in reverse."""
+    """Five images of one colour each, a table of them, and a Parquet file that holds their bytes in reverse."""
     monkeypatch.chdir(tmp_path)
     for kappa, colour in COLOURS.items():
         (tmp_path / f"{kappa:.0f}.png").write_bytes(png(colour))
@@ -55,7 +55,7 @@ def tile_at(sheet, heading, index, columns=10, above=0):
 
 
 def colour_of(tile):
-    """The one colour of a tile; a picture in the wrong place would show white or a neighbour."""
+    """The one colour of a tile; an image in the wrong place would show white or a neighbour."""
     colours = {tuple(pixel) for pixel in tile.reshape(-1, 3).tolist()}
     assert len(colours) == 1
     return colours.pop()
@@ -193,7 +193,7 @@ def test_a_mistake_is_one_line_with_exit_1_and_draws_nothing(folder, args, words
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        ("sheet.jpg", "expected a picture name that ends in .png, got sheet.jpg"),
+        ("sheet.jpg", "expected an image name that ends in .png, got sheet.jpg"),
         ("none/sheet.png", "cannot write none/sheet.png: the folder does not exist"),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_column_of_text_cannot_be_drawn(folder):
 def test_more_pictures_than_anyone_could_look_at_are_refused():
     tile = Tile(None, "1", "a")
     assert contact_sheet([("all", [tile] * 2000)], columns=100).height == 8 + 36 + 20 * 166
-    with pytest.raises(InputError, match=r"at most 2000 pictures, got 2001; ask for fewer"):
+    with pytest.raises(InputError, match=r"at most 2000 images, got 2001; ask for fewer"):
         contact_sheet([("some", [tile] * 1000), ("more", [tile] * 1001)])
 
 
@@ -228,7 +228,7 @@ def test_too_many_pictures_are_refused_before_any_is_read(tmp_path, monkeypatch)
     monkeypatch.setattr("curate.tables.images.read_uri", lambda uri: read.append(uri))
     result = run("many.parquet", "-o", "sheet.png", "--top", 1001, "--bottom", 1000)
     assert result.exit_code == 1
-    assert "at most 2000 pictures, got 2001" in result.stderr
+    assert "at most 2000 images, got 2001" in result.stderr
     assert not read
 
 

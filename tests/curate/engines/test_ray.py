@@ -279,7 +279,7 @@ class TwoHands:
         of = {ref: self.asked[ref] for ref in references}
         first = [ref for ref, (number, argument, _) in of.items() if number == 0 or not isinstance(argument, Span)]
         able = [ref for ref in first if of[ref][0] < 2] or [ref for ref in of if of[ref][0] == 1]
-        return able[:1], []  # the third, in place of the second, never starts
+        return able[:1], []  # the third, instead of the second, never starts
 
     def get(self, reference):
         number, argument, call = self.asked.pop(reference)

@@ -85,7 +85,7 @@ def after(monkeypatch, n, what):
 
 
 def kill_soon(killed):
-    """Kill a process that runs a task of the search as soon as there is one, from a thread; tells its number."""
+    """Kill a process that runs a task of the search as soon as there is one, from a thread; shows its number."""
 
     def watch():
         until = time.monotonic() + 20
@@ -126,8 +126,8 @@ def test_dedup_writes_the_same_bytes_though_a_worker_is_killed(table, tmp_path, 
 @pytest.mark.slow
 def test_choices_and_fits_are_the_same_bytes_on_a_cluster(table, tmp_path, cluster, small_tasks, monkeypatch):
     monkeypatch.setattr("scoring.search.graph.QUERIES", 400)
-    monkeypatch.setattr("scoring.heap.neighbours.COMPARED", 500)
-    monkeypatch.setattr("scoring.heap.neighbours.EXACT_ROWS", 500)
+    monkeypatch.setattr("scoring.relative.neighbours.COMPARED", 500)
+    monkeypatch.setattr("scoring.relative.neighbours.EXACT_ROWS", 500)
     there = {"engine": "ray", "address": cluster.address}
     for where in ("here", "there"):
         (tmp_path / where).mkdir()

@@ -143,7 +143,7 @@ def test_another_error_in_the_model_is_not_taken_for_a_lack_of_memory(folder, ti
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
 
 
-def test_a_heap_of_failures_alone_is_a_table_of_failures(tiny_checkpoint, tmp_path):
+def test_a_dataset_of_failures_alone_is_a_table_of_failures(tiny_checkpoint, tmp_path):
     (tmp_path / "bad").mkdir()
     for i in range(3):
         (tmp_path / "bad" / f"{i}.png").write_text("no")
@@ -152,7 +152,7 @@ def test_a_heap_of_failures_alone_is_a_table_of_failures(tiny_checkpoint, tmp_pa
     assert open_table(tmp_path / "s.parquet").read(["kappa_visimsiam"]).column(0).null_count == 3
 
 
-def test_a_heap_of_failures_alone_exits_with_a_line_that_says_so(tiny_checkpoint, tmp_path):
+def test_a_dataset_of_failures_alone_exits_with_a_line_that_says_so(tiny_checkpoint, tmp_path):
     (tmp_path / "list.txt").write_text("/nowhere/a.jpg\n/nowhere/b.jpg\n")
     command = ["score", tmp_path / "list.txt", "-o", tmp_path / "s.parquet", "--model", tiny_checkpoint, "-q"]
     done = CliRunner().invoke(app, [str(word) for word in command])

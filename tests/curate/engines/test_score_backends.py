@@ -16,7 +16,7 @@ from scoring.errors import InputError
 
 pytestmark = pytest.mark.skipif(
     find_spec("openvino") is None or "CURATE_TEST_OPENVINO" not in os.environ,
-    reason="openvino runs in a process of its own: tests/test_openvino.py",
+    reason="openvino runs in its own process: tests/test_openvino.py",
 )
 SETTINGS = replace(SMALL, backend="openvino")
 

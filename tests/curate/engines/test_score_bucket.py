@@ -36,7 +36,7 @@ def cut(*_, **__):
 
 @pytest.fixture
 def out(s3, tmp_path, monkeypatch):
-    """The URL of a table in a bucket; what passes through this machine lies in the test's own folder."""
+    """The URL of a table in a bucket; what passes through this machine is in the test's own folder."""
     (tmp_path / "tmp").mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     return f"{s3}/run/s.parquet"
@@ -166,7 +166,7 @@ def test_of_two_processes_on_one_output_one_is_refused(folder, whole, tiny_check
 
 @pytest.fixture
 def two(s3, tmp_path):
-    """A folder of a bucket, and two of this machine: two machines, as far as a lock can tell."""
+    """A folder of a bucket, and two of this machine: two machines, as far as a lock can determine."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     return StorePath(f"{s3}/run/.s.work"), tmp_path / "one", tmp_path / "two"

@@ -18,7 +18,7 @@ FAILING = Path(__file__).parents[2] / "scoring" / "failing_decoder.py"
 
 
 @pytest.fixture
-def heap(tmp_path):
+def dataset(tmp_path):
     """Twenty JPEGs; at two of them a decoder crashes, at others of another format it hangs or grows."""
     folder = tmp_path / "heap"
     folder.mkdir()
@@ -33,20 +33,20 @@ def heap(tmp_path):
     return folder
 
 
-def run(heap, out, checkpoint):
-    command = [sys.executable, str(FAILING), "score", str(heap), "-o", str(out), "--model", str(checkpoint)]
+def run(dataset, out, checkpoint):
+    command = [sys.executable, str(FAILING), "score", str(dataset), "-o", str(out), "--model", str(checkpoint)]
     command += ["--shard-size", "5", "--batch-size", "4", "--device", "cpu", "--workers", "2", "--decode-timeout", "1"]
     return subprocess.run([*command, "--max-pixels", "100000", "--no-fit"], capture_output=True, text=True)
 
 
-def test_a_crash_in_the_process_itself_is_found_when_the_run_is_repeated(heap, tiny_checkpoint, tmp_path):
+def test_a_crash_in_the_process_itself_is_found_when_the_run_is_repeated(dataset, tiny_checkpoint, tmp_path):
     out = tmp_path / "s.parquet"
-    first = run(heap, out, tiny_checkpoint)
+    first = run(dataset, out, tiny_checkpoint)
     assert first.returncode in (-signal.SIGSEGV, -signal.SIGABRT), first.stderr
     assert not out.exists()
     marks = {path.name for path in (tmp_path / ".s.parquet.work").glob("decoding-*")}
     assert decoding_path(Path(), 2).name in marks
-    second = run(heap, out, tiny_checkpoint)
+    second = run(dataset, out, tiny_checkpoint)
     assert second.returncode == 0, second.stderr
     table = pq.read_table(out, columns=["key", "status", "error"]).to_pylist()
     failed = {row["key"]: row["status"] for row in table if row["status"] != "ok"}
@@ -56,7 +56,7 @@ def test_a_crash_in_the_process_itself_is_found_when_the_run_is_repeated(heap, t
     assert "timeout" in second.stderr
 
 
-def test_a_run_that_ends_in_order_leaves_no_mark_and_decodes_nothing_apart(heap, tiny_checkpoint, tmp_path):
+def test_a_run_that_ends_in_order_leaves_no_mark_and_decodes_nothing_apart(dataset, tiny_checkpoint, tmp_path):
     class Cut(Exception):
         pass
 
@@ -67,24 +67,24 @@ def test_a_run_that_ends_in_order_leaves_no_mark_and_decodes_nothing_apart(heap,
     out = tmp_path / "s.parquet"
     settings = {"shard_rows": 5, "batch_size": 4, "device": "cpu", "fit": False}
     with pytest.raises(Cut):
-        score(heap, out, model=tiny_checkpoint, report=report, **settings)
+        score(dataset, out, model=tiny_checkpoint, report=report, **settings)
     work = tmp_path / ".s.parquet.work"
     assert work.is_dir()
     assert not list(work.glob("decoding-*"))
 
 
-def test_a_shard_at_which_a_process_died_is_scored_with_the_same_bytes(heap, tiny_checkpoint, tmp_path, monkeypatch):
+def test_a_shard_at_which_a_process_died_is_scored_with_the_same_bytes(dataset, tiny_checkpoint, tmp_path, monkeypatch):
     """Sound decoders: what they are made to decode apart gives the same table."""
     settings = {"shard_rows": 5, "batch_size": 4, "device": "cpu", "fit": False}
     plain, marked = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    score(heap, plain, model=tiny_checkpoint, **settings)
+    score(dataset, plain, model=tiny_checkpoint, **settings)
     apart = []
     from curate.engines import decoded
 
     real = decoded.decode
     monkeypatch.setattr(decoded, "decode", lambda *a, **k: apart.append(k["supervised"]) or real(*a, **k))
     monkeypatch.setattr(Path, "exists", died_at(1, Path.exists))
-    score(heap, marked, model=tiny_checkpoint, **settings)
+    score(dataset, marked, model=tiny_checkpoint, **settings)
     assert sum(apart) == 5
     assert len(apart) == 20
     monkeypatch.undo()
@@ -101,10 +101,10 @@ def test_a_time_out_of_range_is_refused_with_its_option():
             score("nowhere", "s.parquet", decode_timeout=seconds)
 
 
-def test_marks_of_another_run_are_swept(heap, tiny_checkpoint, tmp_path):
+def test_marks_of_another_run_are_swept(dataset, tiny_checkpoint, tmp_path):
     work = tmp_path / ".s.work"
     work.mkdir()
     for shard in (1, 77):
         decoding_path(work, shard).touch()
-    score(heap, tmp_path / "s", model=tiny_checkpoint, shard_rows=5, device="cpu")
+    score(dataset, tmp_path / "s", model=tiny_checkpoint, shard_rows=5, device="cpu")
     assert not list((tmp_path / "s").glob("decoding*"))

@@ -29,7 +29,7 @@ FACTS = ("key", "width", "height", "n_bytes", "format", "sha256", "status", "err
 
 
 @pytest.fixture(scope="module")
-def heap(tmp_path_factory):
+def dataset(tmp_path_factory):
     """Twelve JPEGs, one of them twice, among what no device may decode: another format, broken ones, none at all."""
     folder = tmp_path_factory.mktemp("heap")
     rng = np.random.default_rng(3)
@@ -45,7 +45,7 @@ def heap(tmp_path_factory):
     whole = (folder / "05.jpg").read_bytes()
     (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (folder / "cut-with-end.jpg").write_bytes(whole[: len(whole) // 2] + b"\xff\xd9")
-    (folder / "text.jpg").write_text("no picture")
+    (folder / "text.jpg").write_text("no image")
     (folder / "empty.jpg").write_bytes(b"")
     return folder
 
@@ -55,8 +55,8 @@ def runner(tiny_checkpoint):
     return Runner(load_model(tiny_checkpoint)[0], CPU)
 
 
-def table_of(heap, runner, folder, decoder, *, workers=2, settings=SETTINGS):
-    manifest = open_manifest(heap, SourceOptions())
+def table_of(dataset, runner, folder, decoder, *, workers=2, settings=SETTINGS):
+    manifest = open_manifest(dataset, SourceOptions())
     span = Span(0, 0, manifest.n_rows)
     wanted = runner.model.spec.preprocessing
     places = {"workers": workers, "batch_size": 4, "folder": folder, "decoder": decoder}
@@ -78,7 +78,7 @@ class Counting(DeviceJpegs):
 
 
 class Choosy(DeviceJpegs):
-    """Fails at every batch that holds a certain picture, as a decoder on a GPU does that gives nothing of any then."""
+    """Fails at every batch that holds a certain image, as a decoder on a GPU does that gives nothing of any then."""
 
     dislikes = b""
 
@@ -89,7 +89,7 @@ class Choosy(DeviceJpegs):
 
 
 class Full(DeviceJpegs):
-    """Has room for two pictures, or for none."""
+    """Has room for two images, or for none."""
 
     room = 2
 
@@ -99,9 +99,9 @@ class Full(DeviceJpegs):
         return super().decode(jpegs)
 
 
-def test_every_row_has_the_facts_and_the_status_that_the_cpu_gives_it(heap, runner, tmp_path):
+def test_every_row_has_the_facts_and_the_status_that_the_cpu_gives_it(dataset, runner, tmp_path):
     counting = on(runner, Counting)
-    by_cpu, by_device = (table_of(heap, runner, tmp_path, one) for one in (None, counting))
+    by_cpu, by_device = (table_of(dataset, runner, tmp_path, one) for one in (None, counting))
     assert sum(counting.sizes) == N  # each content once, and no other file
     assert by_cpu.schema == by_device.schema
     for name in FACTS:
@@ -113,8 +113,8 @@ def test_every_row_has_the_facts_and_the_status_that_the_cpu_gives_it(heap, runn
     assert "but libjpeg-turbo says" in warnings["cut-with-end.jpg"]
 
 
-def test_scores_hashes_and_signatures_are_near_those_of_the_cpu(heap, runner, tmp_path):
-    by_cpu, by_device = (table_of(heap, runner, tmp_path, one) for one in (None, on(runner)))
+def test_scores_hashes_and_signatures_are_near_those_of_the_cpu(dataset, runner, tmp_path):
+    by_cpu, by_device = (table_of(dataset, runner, tmp_path, one) for one in (None, on(runner)))
     for one, other in zip(by_cpu.to_pylist(), by_device.to_pylist(), strict=True):
         if one["status"] != "ok":
             assert other["phash"] is other["signature"] is other["embedding"] is None
@@ -125,24 +125,24 @@ def test_scores_hashes_and_signatures_are_near_those_of_the_cpu(heap, runner, tm
         assert a @ b > 0.999 * np.linalg.norm(a) * np.linalg.norm(b)
 
 
-def test_a_table_is_the_same_however_batches_fall(heap, runner, tmp_path):
-    once = table_of(heap, runner, tmp_path, on(runner), workers=1)
-    assert table_of(heap, runner, tmp_path, on(runner), workers=8) == once
-    assert table_of(heap, runner, tmp_path, on(runner, Full)) == once
+def test_a_table_is_the_same_however_batches_fall(dataset, runner, tmp_path):
+    once = table_of(dataset, runner, tmp_path, on(runner), workers=1)
+    assert table_of(dataset, runner, tmp_path, on(runner), workers=8) == once
+    assert table_of(dataset, runner, tmp_path, on(runner, Full)) == once
 
 
-def test_a_shard_at_which_a_process_died_gives_the_same_table(heap, runner, tmp_path):
+def test_a_shard_at_which_a_process_died_gives_the_same_table(dataset, runner, tmp_path):
     counting = on(runner, Counting)
-    undisturbed = table_of(heap, runner, tmp_path, on(runner))
+    undisturbed = table_of(dataset, runner, tmp_path, on(runner))
     decoding_path(tmp_path, 0).touch()
-    assert table_of(heap, runner, tmp_path, counting) == undisturbed
+    assert table_of(dataset, runner, tmp_path, counting) == undisturbed
     assert sum(counting.sizes) == N
 
 
-def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(heap, runner, tmp_path):
+def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(dataset, runner, tmp_path):
     choosy = on(runner, Choosy)
-    choosy.dislikes = (heap / "07.jpg").read_bytes()
-    by_cpu, all_of_it, mixed = (table_of(heap, runner, tmp_path, one) for one in (None, on(runner), choosy))
+    choosy.dislikes = (dataset / "07.jpg").read_bytes()
+    by_cpu, all_of_it, mixed = (table_of(dataset, runner, tmp_path, one) for one in (None, on(runner), choosy))
     for cpu, device, row in zip(by_cpu.to_pylist(), all_of_it.to_pylist(), mixed.to_pylist(), strict=True):
         if row["key"] == "07.jpg":
             assert row["error"] == "decoded on the CPU, for the GPU says: unsupported coding at a place"
@@ -156,18 +156,18 @@ def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(heap, ru
             )
 
 
-def test_memory_that_does_not_do_for_one_picture_ends_the_run_with_one_line(heap, runner, tmp_path):
+def test_memory_that_does_not_do_for_one_picture_ends_the_run_with_one_line(dataset, runner, tmp_path):
     full = on(runner, Full)
     full.room = 0
     with pytest.raises(InputError, match="memory on cpu is not enough to decode a single image; free some"):
-        table_of(heap, runner, tmp_path, full)
-    jpeg = sound_jpeg((heap / "00.jpg").read_bytes(), 32, max_pixels=10**6)
+        table_of(dataset, runner, tmp_path, full)
+    jpeg = sound_jpeg((dataset / "00.jpg").read_bytes(), 32, max_pixels=10**6)
     full.room = 2
     assert len(decoded(full, [jpeg] * 5)) == 5
 
 
-def test_images_that_nobody_takes_any_more_hold_nothing_up(heap, runner, tmp_path):
-    manifest = open_manifest(heap, SourceOptions())
+def test_images_that_nobody_takes_any_more_hold_nothing_up(dataset, runner, tmp_path):
+    manifest = open_manifest(dataset, SourceOptions())
     places = {"workers": 2, "batch_size": 4, "folder": tmp_path, "decoder": on(runner)}
     with Decoded(manifest, [Span(0, 0, manifest.n_rows)], runner.model.spec.preprocessing, SETTINGS, **places) as some:
         next(some.take(manifest.n_rows))
@@ -177,24 +177,24 @@ def test_images_that_nobody_takes_any_more_hold_nothing_up(heap, runner, tmp_pat
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_is_refused_in_one_line(heap, tiny_checkpoint, tmp_path):
+def test_without_a_gpu_it_is_refused_in_one_line(dataset, tiny_checkpoint, tmp_path):
     options = {"decode": "gpu", "quality": False, "model": tiny_checkpoint}
     with pytest.raises(InputError, match=r"--decode gpu decodes on the GPU .* runs on cpu: torch \S+ sees 0 GPUs"):
-        score(heap, tmp_path / "s.parquet", **options)
+        score(dataset, tmp_path / "s.parquet", **options)
     with pytest.raises(InputError, match="--decode gpu is for --engine local"):
-        score(heap, tmp_path / "s.parquet", engine="ray", num_gpus=1, **options)
+        score(dataset, tmp_path / "s.parquet", engine="ray", num_gpus=1, **options)
     assert not list(tmp_path.iterdir())
 
 
 def test_it_needs_no_quality_and_a_name_that_is_known():
-    with pytest.raises(InputError, match=r"--decode gpu measures no picture quality.* add --no-quality"):
+    with pytest.raises(InputError, match=r"--decode gpu measures no image quality.* add --no-quality"):
         ScoreSettings(decode="gpu")
     with pytest.raises(InputError, match="--decode must be one of cpu, gpu, got 'card'"):
         ScoreSettings(decode="card")
 
 
-def test_a_run_of_another_decoder_or_another_gpu_is_refused(heap, tiny_checkpoint, monkeypatch):
-    opened = open_all(heap, SourceOptions(), tiny_checkpoint, SETTINGS)
+def test_a_run_of_another_decoder_or_another_gpu_is_refused(dataset, tiny_checkpoint, monkeypatch):
+    opened = open_all(dataset, SourceOptions(), tiny_checkpoint, SETTINGS)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A card")
     by_cpu, by_gpu = (opened.fingerprint(replace(SETTINGS, decode=name)) for name in ("cpu", "gpu"))
     assert "decoder" not in by_cpu

@@ -35,7 +35,7 @@ def answer(status, text):
 
 @pytest.fixture
 def out(gs, tmp_path, monkeypatch):
-    """The URL of a table in a bucket; what passes through this machine lies in the test's own folder."""
+    """The URL of a table in a bucket; what passes through this machine is in the test's own folder."""
     (tmp_path / "tmp").mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     return f"{gs}/run/s.parquet"
@@ -93,7 +93,7 @@ def test_a_run_cut_off_goes_on_here_and_on_another_machine(
 
 @pytest.fixture
 def two(gs, tmp_path):
-    """A folder of a bucket, and two of this machine: two machines, as far as a lock can tell."""
+    """A folder of a bucket, and two of this machine: two machines, as far as a lock can determine."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     return StorePath(f"{gs}/run/.s.work"), tmp_path / "one", tmp_path / "two"

@@ -39,13 +39,13 @@ print("operations", count)
 """
 
 
-def run(heap: Path, out: Path, model: Path, n: int, when: str, overwrite: str = "no") -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", DYING, str(heap), str(out), str(model), str(n), when, overwrite]
+def run(dataset: Path, out: Path, model: Path, n: int, when: str, overwrite: str = "no") -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", DYING, str(dataset), str(out), str(model), str(n), when, overwrite]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
-def heap(tmp_path_factory):
+def dataset(tmp_path_factory):
     import numpy as np
     from PIL import Image
 
@@ -64,17 +64,17 @@ def content(out: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["s.parquet", "scores"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_run_that_dies_at_any_operation_ends_as_if_it_had_not(heap, tiny_checkpoint, tmp_path, name, when):
-    whole = run(heap, tmp_path / name, tiny_checkpoint, 0, when)
+def test_a_run_that_dies_at_any_operation_ends_as_if_it_had_not(dataset, tiny_checkpoint, tmp_path, name, when):
+    whole = run(dataset, tmp_path / name, tiny_checkpoint, 0, when)
     assert whole.returncode == 0, whole.stderr
     operations = int(whole.stdout.split()[-1])
     assert operations > 15
     for n in range(1, operations + 1):
         place = tmp_path / str(n)
         place.mkdir()
-        dead = run(heap, place / name, tiny_checkpoint, n, when)
+        dead = run(dataset, place / name, tiny_checkpoint, n, when)
         assert dead.returncode == 9, (n, dead.stderr)
-        again = run(heap, place / name, tiny_checkpoint, 0, when)
+        again = run(dataset, place / name, tiny_checkpoint, 0, when)
         assert again.returncode == 0, (n, again.stderr)
         assert content(place / name) == content(tmp_path / name), n
         assert [p.name for p in place.iterdir()] == [name], n
@@ -82,13 +82,13 @@ def test_a_run_that_dies_at_any_operation_ends_as_if_it_had_not(heap, tiny_check
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["s.parquet", "scores"])
-def test_replacing_a_table_never_leaves_less_than_one(heap, tiny_checkpoint, tmp_path, name):
+def test_replacing_a_table_never_leaves_less_than_one(dataset, tiny_checkpoint, tmp_path, name):
     """With --overwrite the old table stays whole until the new one has its name."""
     other = tmp_path / "other"
     other.mkdir()
-    for path in list(heap.iterdir())[:5]:
+    for path in list(dataset.iterdir())[:5]:
         (other / path.name).write_bytes(path.read_bytes())
-    whole = run(heap, tmp_path / name, tiny_checkpoint, 0, "before")
+    whole = run(dataset, tmp_path / name, tiny_checkpoint, 0, "before")
     operations = int(whole.stdout.split()[-1]) + 4
     old = run(other, tmp_path / f"old-{name}", tiny_checkpoint, 0, "before")
     assert old.returncode == 0
@@ -96,13 +96,13 @@ def test_replacing_a_table_never_leaves_less_than_one(heap, tiny_checkpoint, tmp
         place = tmp_path / str(n)
         place.mkdir()
         run(other, place / name, tiny_checkpoint, 0, "before")
-        run(heap, place / name, tiny_checkpoint, n, "before", "yes")
+        run(dataset, place / name, tiny_checkpoint, n, "before", "yes")
         kept = content(place / name) if (place / name).exists() else None
-        if kept is None:  # between the two renames of a folder: the old one is beside it
+        if kept is None:  # between the two renames of a folder: the old one is next to it
             (aside,) = place.glob(f".{name}.*.old")
             kept = content(aside)
         assert kept in (content(tmp_path / name), content(tmp_path / f"old-{name}")), n
-        again = run(heap, place / name, tiny_checkpoint, 0, "before", "yes")
+        again = run(dataset, place / name, tiny_checkpoint, 0, "before", "yes")
         assert again.returncode == 0, (n, again.stderr)
         assert content(place / name) == content(tmp_path / name), n
         assert [p.name for p in place.iterdir()] == [name], n

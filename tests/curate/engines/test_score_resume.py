@@ -270,12 +270,12 @@ def test_what_a_dead_merge_left_is_swept(folder, whole, tiny_checkpoint, tmp_pat
 
 
 def test_ctrl_c_keeps_what_is_committed_and_says_how_to_go_on(folder, tiny_checkpoint, tmp_path):
-    heap = tmp_path / "heap"
-    heap.mkdir()
+    dataset = tmp_path / "heap"
+    dataset.mkdir()
     for i in range(300):
-        os.link(folder / f"{i % 28:02}.png", heap / f"{i:04}.png")
+        os.link(folder / f"{i % 28:02}.png", dataset / f"{i:04}.png")
     out = tmp_path / "s.parquet"
-    process = started(heap, out, tiny_checkpoint, 1)
+    process = started(dataset, out, tiny_checkpoint, 1)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     if process.returncode == 0:
@@ -285,7 +285,7 @@ def test_ctrl_c_keeps_what_is_committed_and_says_how_to_go_on(folder, tiny_check
     assert "Traceback" not in said
     committed = lines_of(tmp_path / ".s.parquet.work" / JOURNAL)
     assert committed >= 1
-    result = run_again(heap, out, tiny_checkpoint)
+    result = run_again(dataset, out, tiny_checkpoint)
     assert (result.resumed, result.rows) == (8 * committed, 300)
 
 

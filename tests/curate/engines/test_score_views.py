@@ -1,4 +1,4 @@
-"""Scoring with views: intervals beside the same scores, whatever is killed, split or reordered."""
+"""Scoring with views: intervals next to the same scores, whatever is killed, split or reordered."""
 
 from dataclasses import replace
 

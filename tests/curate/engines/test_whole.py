@@ -1,4 +1,4 @@
-"""Scoring ends with a score that is fitted to the heap: when, with which columns, and what it depends on."""
+"""Scoring ends with a score that is fitted to the dataset: when, with which columns, and what it depends on."""
 
 from dataclasses import replace
 
@@ -15,16 +15,16 @@ from curate.fitting.fit import fit
 from curate.policies.filter.policy import filter
 from curate.tables.signals import default_column
 from curate.tables.table import open_table
-from scoring.heap.columns import AMBIGUOUS, COLUMNS, COPIES, FITTED, JUNK, LOCAL, NEIGHBOUR, PER_IMAGE, UNLIKE
-from scoring.heap.model import HeapFit
+from scoring.relative.columns import AMBIGUOUS, COLUMNS, COPIES, FITTED, JUNK, LOCAL, NEIGHBOUR, PER_IMAGE, UNLIKE
+from scoring.relative.model import DatasetFit
 
 N = 60
 SCORES = (NEIGHBOUR, AMBIGUOUS, FITTED, LOCAL)
 
 
 @pytest.fixture(scope="module")
-def heap(tmp_path_factory):
-    """Sixty images, two of which are the same, and one file that is none."""
+def dataset(tmp_path_factory):
+    """Sixty images, two of which are the same, and one file that is invalid."""
     path = tmp_path_factory.mktemp("whole") / "photos"
     path.mkdir()
     generator = np.random.default_rng(0)
@@ -37,9 +37,9 @@ def heap(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def scored(heap, tiny_checkpoint, tmp_path_factory):
+def scored(dataset, tiny_checkpoint, tmp_path_factory):
     out = tmp_path_factory.mktemp("scored") / "s.parquet"
-    return score(heap, out, model=tiny_checkpoint, settings=SMALL), out
+    return score(dataset, out, model=tiny_checkpoint, settings=SMALL), out
 
 
 def columns_of(path, names=COLUMNS):
@@ -53,7 +53,7 @@ def test_a_table_ends_with_the_fitted_columns(scored):
     assert default_column(table) == FITTED
     found = columns_of(scored[1])
     for name, values in found.items():
-        assert values[-1] is None, name  # the file that is none
+        assert values[-1] is None, name  # the file that is invalid
         assert values[3] == values[5], name
         assert name in (UNLIKE, JUNK) or all(np.isfinite(value) for value in values[:-1]), name
     assert found[COPIES][3:6] == [2, 1, 2]
@@ -69,25 +69,25 @@ def test_a_filter_ranks_by_them(scored, tmp_path):
     assert [note.column for note in result.notes] == [LOCAL]
 
 
-def test_a_scorer_that_the_fit_holds_is_not_asked_again(heap, tiny_checkpoint, scored, tmp_path, monkeypatch):
+def test_a_scorer_that_the_fit_holds_is_not_asked_again(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):
     def again(*args, **kwargs):
-        raise AssertionError("the heap was compared once more")
+        raise AssertionError("the dataset was compared once more")
 
-    monkeypatch.setattr("scoring.heap.fit.said_of", again)
+    monkeypatch.setattr("scoring.relative.fit.said_of", again)
     settings = replace(SMALL, scorers=("neighbour", "ambiguous"))
-    score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
+    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
     assert columns_of(tmp_path / "s.parquet") == columns_of(scored[1])
 
 
-def test_no_fit_leaves_them_out(heap, tiny_checkpoint, scored, tmp_path):
-    score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, fit=False)
+def test_no_fit_leaves_them_out(dataset, tiny_checkpoint, scored, tmp_path):
+    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, fit=False)
     names = open_table(tmp_path / "s.parquet").schema.names
     assert names == [name for name in open_table(scored[1]).schema.names if name not in COLUMNS]
 
 
 @pytest.mark.parametrize("changes", [{"limit": 49}, {"dtype": None}])
-def test_a_heap_that_is_too_small_or_has_no_embeddings_gets_none(heap, tiny_checkpoint, tmp_path, changes):
-    result = score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, **changes)
+def test_a_dataset_that_is_too_small_or_has_no_embeddings_gets_none(dataset, tiny_checkpoint, tmp_path, changes):
+    result = score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, **changes)
     assert not set(COLUMNS) & set(open_table(tmp_path / "s.parquet").schema.names)
     if "limit" in changes:
         assert "2 of 49 rows are copies of 1 image" in result.notes[0]
@@ -104,17 +104,19 @@ def test_images_that_are_all_equal_are_scored_without(tmp_path, tiny_checkpoint)
     assert result.failed == 0
 
 
-def test_a_folder_of_parts_says_what_to_type(heap, tiny_checkpoint, tmp_path):
-    result = score(heap, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
+def test_a_folder_of_parts_says_what_to_type(dataset, tiny_checkpoint, tmp_path):
+    result = score(dataset, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
     assert result.notes == [
-        f"a folder of parts gets no unc_fitted by itself; curate fit {tmp_path / 'parts'} --apply NAME.parquet"
+        f"a folder of parts gets no unc_fitted on its own; curate fit {tmp_path / 'parts'} --apply NAME.parquet"
     ]
     found = fit(tmp_path / "parts", apply=tmp_path / "fitted.parquet", model=tiny_checkpoint)
     assert set(COLUMNS) <= set(open_table(tmp_path / "fitted.parquet").schema.names)  # the images were read again
     assert any("p_junk" in note for note in found.notes)
 
 
-def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(heap, tiny_checkpoint, scored, tmp_path, monkeypatch):
+def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(
+    dataset, tiny_checkpoint, scored, tmp_path, monkeypatch
+):
     def dies(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -122,26 +124,26 @@ def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(heap, tiny_chec
     with monkeypatch.context() as patch:
         patch.setattr(engine, "publish", dies)
         with pytest.raises(KeyboardInterrupt):
-            score(heap, out, model=tiny_checkpoint, settings=SMALL)
+            score(dataset, out, model=tiny_checkpoint, settings=SMALL)
     assert not out.exists()
-    assert score(heap, out, model=tiny_checkpoint, settings=SMALL).resumed == N + 1
+    assert score(dataset, out, model=tiny_checkpoint, settings=SMALL).resumed == N + 1
     assert out.read_bytes() == scored[1].read_bytes()
 
 
-def test_the_order_of_the_images_changes_no_column(heap, tiny_checkpoint, scored, tmp_path):
-    files = sorted(path.name for path in heap.iterdir())
+def test_the_order_of_the_images_changes_no_column(dataset, tiny_checkpoint, scored, tmp_path):
+    files = sorted(path.name for path in dataset.iterdir())
     (tmp_path / "list.txt").write_text("".join(f"{name}\n" for name in reversed(files)))
-    score(tmp_path / "list.txt", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, root=str(heap))
+    score(tmp_path / "list.txt", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, root=str(dataset))
     for name, values in columns_of(tmp_path / "s.parquet", SCORES).items():
         expected = [np.nan if value is None else value for value in columns_of(scored[1])[name]]
         got = [np.nan if value is None else value for value in reversed(values)]
         assert np.array(got) == pytest.approx(np.array(expected), abs=0.02, nan_ok=True)
 
 
-def test_a_fitted_model_gives_the_columns_in_the_same_pass(heap, tiny_checkpoint, scored, tmp_path):
+def test_a_fitted_model_gives_the_columns_in_the_same_pass(dataset, tiny_checkpoint, scored, tmp_path):
     fit(scored[1], tmp_path / "f.safetensors", model=tiny_checkpoint)
     out = tmp_path / "again.parquet"
-    score(heap, out, model=tmp_path / "f.safetensors", settings=SMALL)
+    score(dataset, out, model=tmp_path / "f.safetensors", settings=SMALL)
     names = [name for name in open_table(scored[1]).schema.names if name != COPIES]
     assert open_table(out).schema.names == names
     assert open_table(out).metadata["model"]["digest"] == open_table(scored[1]).metadata["model"]["digest"]
@@ -152,14 +154,14 @@ def test_a_fitted_model_gives_the_columns_in_the_same_pass(heap, tiny_checkpoint
             assert values[:-1] == pytest.approx(expected[:-1], abs=0.02), name
     one = tmp_path / "one"
     one.mkdir()
-    (one / "10.png").write_bytes((heap / "10.png").read_bytes())
+    (one / "10.png").write_bytes((dataset / "10.png").read_bytes())
     score(one, tmp_path / "one.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
     alone, among = columns_of(tmp_path / "one.parquet", [FITTED]), columns_of(out, [FITTED])
     assert alone[FITTED][0] == pytest.approx(among[FITTED][10], abs=1e-4)
 
 
-def test_a_users_own_column_of_that_name_is_kept_under_another(heap, tiny_checkpoint, tmp_path):
-    rows = [{"path": str(heap / f"{i:02}.png"), "unc_fitted": float(i)} for i in range(N)]
+def test_a_users_own_column_of_that_name_is_kept_under_another(dataset, tiny_checkpoint, tmp_path):
+    rows = [{"path": str(dataset / f"{i:02}.png"), "unc_fitted": float(i)} for i in range(N)]
     import pyarrow.parquet as pq
 
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "list.parquet")
@@ -169,22 +171,22 @@ def test_a_users_own_column_of_that_name_is_kept_under_another(heap, tiny_checkp
     assert FITTED in names
 
 
-def test_images_that_lie_outside_of_what_was_fitted_are_told(heap, tiny_checkpoint, scored, tmp_path, monkeypatch):
+def test_images_that_lie_outside_of_what_was_fitted_are_told(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):
     fit(scored[1], tmp_path / "f.safetensors", model=tiny_checkpoint)
-    same = score(heap, tmp_path / "s.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    same = score(dataset, tmp_path / "s.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
     assert same.notes == []
     nearer = np.sort(columns_of(scored[1])["unc_neighbour"][:-1])[N // 2]
-    monkeypatch.setattr(HeapFit, "far", nearer)  # half of the images lie farther than that
-    other = score(heap, tmp_path / "o.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    monkeypatch.setattr(DatasetFit, "far", nearer)  # half of the images lie farther than that
+    other = score(dataset, tmp_path / "o.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
     share = float(other.notes[0].split("%")[0])
     assert share == pytest.approx(50, abs=4)
-    assert "farther from the heap that the model was fitted to" in other.notes[0]
+    assert "farther from the dataset that the model was fitted to" in other.notes[0]
 
 
-def test_what_takes_a_while_is_announced(heap, tiny_checkpoint, tmp_path, monkeypatch):
+def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, monkeypatch):
     from curate.engines import whole
 
     monkeypatch.setattr(whole, "LONG", 30)
     told = []
-    score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, announce=told.append)
+    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, announce=told.append)
     assert "comparing 59 images with one another" in told

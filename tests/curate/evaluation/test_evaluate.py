@@ -210,7 +210,7 @@ def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_a
 
 
 MISTAKES = {
-    "a column that is not there": (["--label", "labl"], {}, "no column 'labl'; did you mean 'label'?"),
+    "a column that is missing": (["--label", "labl"], {}, "no column 'labl'; did you mean 'label'?"),
     "nothing to measure": ([], {}, "expected something to measure against"),
     "one class": (["--label", "label"], {"label": ["a"] * 120}, "at least two classes in 'label', got one"),
     "no label": (["--label", "label"], {"label": pa.nulls(120, pa.string())}, "got none on a row that has a score"),
@@ -241,7 +241,7 @@ MISTAKES = {
     "a small sample": (["--label", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
     "a report of another kind": (["--label", "label", "-o", "r.txt"], {}, "ends in .json"),
     "strengths of nothing": (["--label", "label", "--strengths"], {}, "--strengths is for --degrade"),
-    "worse images of no model": (["--degrade", "20"], {}, "name it with --model"),
+    "corrupted images of no model": (["--degrade", "20"], {}, "name it with --model"),
 }
 
 
@@ -354,7 +354,7 @@ def test_ranks_by_strength_are_their_definition():
 
 def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):
     settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
-    note = "worse images were scored by trio, and the table by another model"
+    note = "corrupted images were scored by trio, and the table by another model"
     same, other = (evaluate(whole, model=model, **settings) for model in (tiny_checkpoint, "trio"))
     assert same.caveats.other_model is None
     assert any(note in text for text in other.notes())

@@ -1,4 +1,4 @@
-"""A batch with keys that are easily broken, and the labels that stand in files."""
+"""A batch with keys that are easily broken, and the labels that are in files."""
 
 import io
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 KEYS = [
     "cats/a b.jpg",
-    "test_1.jpg",  # a word that makes a split of its own in image folders
+    "test_1.jpg",  # a word that makes its own split in image folders
     "IMG_1.JPG",
     "img_1.jpg",  # one name with the last where case does not count
     "007",
@@ -37,7 +37,7 @@ KEYS = [
 
 
 def picture(number, kind="PNG"):
-    """One small image, each of its own colour and width."""
+    """One small image, its own each colour and width."""
     out = io.BytesIO()
     Image.fromarray(np.full((8, 8 + number, 3), number * 7 % 256, np.uint8)).save(out, kind)
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""What loaders make of an export: order, keys, labels and bytes, by the packages that people train with."""
+"""What loaders make of an export: order, keys, labels and bytes, by the packages that annotators train with."""
 
 import hashlib
 import io
@@ -32,7 +32,7 @@ def label(row):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A scored table over files with names of their own, the second row of which could not be scored."""
+    """A scored table over files with their own names, the second row of which could not be scored."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "i").mkdir()
     for number in range(N):
@@ -59,7 +59,7 @@ ROWS = [row for row in range(N) if row != 1]
 
 
 def offline(code, *arguments):
-    """Run code in a process of its own, offline, and return what it printed as JSON."""
+    """Run code in its own process, offline, and return what it printed as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True, text=True, check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"},
@@ -227,7 +227,7 @@ def test_images_are_made_smaller_and_encoded_anew_only_where_that_is_needed(here
         found[name] = [*images_in(name, to)]
     (size, kind, data), (small, _, untouched) = found["kept"]
     assert (size, kind, small) == ((150, 50), "PNG", (8, 8))
-    assert untouched == picture(0)  # bytes are left alone where nothing is asked of them
+    assert untouched == picture(0)  # bytes are left alone where nothing is requested of them
     assert [(size, kind) for size, kind, _ in found["anew"]] == [((150, 50), "WEBP"), ((8, 8), "WEBP")]
     assert data != big.getvalue()
     if to in ("folder", "imagefolder"):

@@ -35,7 +35,7 @@ def png(row):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A table of 400 rows, three of them failed, and five policies over it, one after or beside another."""
+    """A table of 400 rows, three of them failed, and five policies over it, one after or next to another."""
     folder = tmp_path_factory.mktemp("report")
     ok = [row not in FAILED for row in range(N)]
     columns = columns_of(N, seed=3)
@@ -354,7 +354,7 @@ def test_decisions_that_contradict_their_receipt_are_refused(folder, tmp_path):
 
 def test_files_that_are_no_result_are_refused_with_what_to_give(folder, tmp_path):
     for name, words in (
-        (folder / "scores.parquet", "has no receipt beside it"),
+        (folder / "scores.parquet", "has no receipt next to it"),
         (folder / "none.parquet", "does not exist"),
         (tmp_path, "got the folder"),
     ):

@@ -208,7 +208,7 @@ def test_thumbnails_are_made_on_demand_and_a_missing_image_is_said_to_be(server)
         assert (answer.status, answer.headers["Content-Type"]) == (200, "image/svg+xml")
         assert [text.text for text in ElementTree.fromstring(content).iter(f"{SVG}text")] == [
             "no",
-            "picture:",
+            "image:",
             "missing",
         ]
         assert answer.headers["Cache-Control"] == "no-store"
@@ -245,7 +245,7 @@ def test_the_images_of_a_table_without_paths_come_from_its_source(folder, tmp_pa
     try:
         picture = Image.open(io.BytesIO(server.site.pictures(30).data)).convert("RGB")
         assert abs(np.asarray(picture, int)[..., 0].mean() - 30) < 4
-        assert server.site.pictures(31).problem == "no picture: missing"
+        assert server.site.pictures(31).problem == "no image: missing"
     finally:
         server.server_close()
     without = view(tmp_path / "scores.parquet", points=0)

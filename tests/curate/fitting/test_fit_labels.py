@@ -5,9 +5,9 @@ import json
 
 import numpy as np
 import pytest
-from heaps import kinds
 from rounds_table import CLASSES, answer
 from rounds_table import table as table_of_rounds
+from synthetic import kinds
 from test_fitting import columns_of, write
 from typer.testing import CliRunner
 
@@ -20,7 +20,7 @@ from curate.rounds.next import next_round
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
-from scoring.heap.stored import read_fit
+from scoring.relative.stored import read_fit
 
 N = 240
 
@@ -55,10 +55,10 @@ def test_a_column_and_a_file_of_the_same_labels_teach_the_same(table, tmp_path, 
     assert one.labels["classes"] == 6
     about = read_header(tmp_path / "f.safetensors")["fit"]
     assert about["labels"]["path"] == str(path.resolve())
-    taught = read_fit(tmp_path / "f.safetensors", load_model(tmp_path / "f.safetensors")[1]).taught
+    propagated = read_fit(tmp_path / "f.safetensors", load_model(tmp_path / "f.safetensors")[1]).propagated
     if one.labels["better"]:
-        assert taught.classes == tuple(f"c{k}" for k in range(6))
-        assert taught.chances.shape == (N, 6)
+        assert propagated.classes == tuple(f"c{k}" for k in range(6))
+        assert propagated.chances.shape == (N, 6)
 
 
 def test_rows_without_a_class_are_not_learned_from(tmp_path, digest):
@@ -74,12 +74,12 @@ def test_classes_that_were_not_asked_for_tell_what_the_score_is_worth(table, tmp
     assert result.labels["auroc"].low < result.labels["auroc"].value < result.labels["auroc"].high
 
 
-def test_a_score_that_is_no_better_than_luck_is_told(tmp_path, digest):
+def test_a_score_that_is_no_better_than_chance_level_is_told(tmp_path, digest):
     rows, kind = kinds(n=N)
     shuffled = np.random.default_rng(0).permutation(kind)
     path = write(tmp_path / "s.parquet", rows, digest, labels=shuffled)
     result = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")])
-    assert "no better than luck" in result.stderr
+    assert "no better than chance" in result.stderr
 
 
 def test_the_command_keeps_what_was_learned_from_apart(table, tmp_path):
@@ -201,7 +201,7 @@ def test_the_entropy_of_classes_is_a_column_by_classifiers_that_did_not_see_the_
     entropy = -(chances * np.log(chances)).sum(1)
     assert found[even] == pytest.approx(entropy[even], abs=0.01)
     assert np.corrcoef(found[odd], entropy[odd])[0, 1] > 0.5
-    assert found[odd].mean() > entropy[odd].mean()  # of folds that did not have the row: less sure than of one's own
+    assert found[odd].mean() > entropy[odd].mean()  # of folds that did not have the row: less certain than of one's own
 
 
 def test_without_labels_to_learn_from_there_is_no_entropy_of_classes(table, tmp_path):

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 import timm
 import torch
-from heaps import kinds
 from PIL import Image
 from safetensors.torch import save_file
+from synthetic import kinds
 from typer.testing import CliRunner
 
 import curate
@@ -22,8 +22,8 @@ from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
 from scoring.checkpoint import read_checkpoint, read_header, write_checkpoint
 from scoring.errors import InputError
-from scoring.heap.columns import COPIES, JUNK, LOCAL, PER_IMAGE
 from scoring.published import load_published
+from scoring.relative.columns import COPIES, JUNK, LOCAL, PER_IMAGE
 
 WITHOUT_JUNK = [name for name in PER_IMAGE if name != JUNK]  # of a table without images
 
@@ -121,20 +121,20 @@ def test_rows_without_an_embedding_stay_and_get_no_score(tmp_path, digest):
     assert sum(result.without.values()) == 2
 
 
-def test_a_small_heap_is_fitted_with_a_warning(tmp_path, digest):
+def test_a_small_dataset_is_fitted_with_a_warning(tmp_path, digest):
     path = write(tmp_path / "s.parquet", kinds(n=30)[0], digest)
     result = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")])
-    assert "fitted to 30 images: fewer than 50 tell too little" in result.stderr
+    assert "fitted to 30 images: fewer than 50 show too little" in result.stderr
 
 
-def test_rows_of_another_heap_are_told_to_lie_outside(tmp_path, digest, tiny_checkpoint):
+def test_rows_of_another_dataset_are_told_to_lie_outside(tmp_path, digest, tiny_checkpoint):
     near = write(tmp_path / "s.parquet", kinds(n=200, spread=0.2)[0], digest)
     far = write(tmp_path / "t.parquet", kinds(n=80, seed=9)[0], digest)
     fit(near, tmp_path / "f.safetensors", model=tiny_checkpoint)
     line = ["fit", far, "--apply", tmp_path / "a.parquet", "--fitted", tmp_path / "f.safetensors", "--json"]
     assert json.loads(CliRunner().invoke(app, [str(word) for word in line]).stdout)["outside"] > 0.5
     told = CliRunner().invoke(app, [*(str(word) for word in line[:-1]), "--overwrite"]).stderr
-    assert "of the images lie farther from the heap that the model was fitted to than 99 % of its own" in told
+    assert "of the images lie farther from the dataset that the model was fitted to than 99 % of its own" in told
 
 
 MISTAKES = {
@@ -209,7 +209,7 @@ def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoin
     line = ["fit", str(table), "-o", str(tmp_path / "f.safetensors"), "--model", str(tiny_checkpoint)]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
-    assert "keeping the surest 70% by unc_local, as filter does, takes of each class" in result.stderr
+    assert "keeping the most certain 70% by unc_local, as filter does, takes of each class" in result.stderr
     assert "150 rows to compare with" in result.stderr
     assert result.stdout == ""
     told = json.loads(CliRunner().invoke(app, [*line, "--overwrite", "--json"]).stdout)
@@ -241,13 +241,13 @@ def test_few_labels_and_classes_of_one_are_not_told_of_as_classes(tmp_path, dige
         assert (result.kind, sum(share.rows for share in result.shares)) == ("cluster", 100)
 
 
-def test_of_a_heap_too_small_for_clusters_no_share_is_told(tmp_path, digest):
+def test_of_a_dataset_too_small_for_clusters_no_share_is_told(tmp_path, digest):
     path = write(tmp_path / "s.parquet", kinds(n=60)[0], digest)
     told = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")]).stderr
-    assert "keeping the surest" not in told
+    assert "keeping the most certain" not in told
 
 
-def test_a_heap_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores_more(tmp_path):
+def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores_more(tmp_path):
     torch.manual_seed(5)
     save_file(timm.create_model("resnet10t.c3_in1k").state_dict(), tmp_path / "one.safetensors")
     named = f"timm:resnet10t.c3_in1k@{tmp_path / 'one.safetensors'}"

@@ -1,4 +1,4 @@
-"""A heap of images, the table of its digests, and two subsets one after the other."""
+"""A dataset of images, the table of its digests, and two subsets one after the other."""
 
 import hashlib
 import json
@@ -23,8 +23,8 @@ def write(path, table, model=MODEL):
     return path
 
 
-def heap(folder, n=N):
-    """Write n files that stand for images, and a table of them."""
+def dataset(folder, n=N):
+    """Write n files that represent images, and a table of them."""
     (folder / "photos").mkdir(parents=True)
     vectors = np.random.default_rng(1).normal(size=(n, WIDTH))
     vectors[3] = vectors[5]  # a pair that is the same

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from chained import N, chain, changed, heap, resealed
+from chained import N, chain, changed, dataset, resealed
 from commandline import run
 
 import curate
@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 @pytest.fixture
 def made(tmp_path):
-    heap(tmp_path)
+    dataset(tmp_path)
     return tmp_path, *chain(tmp_path)
 
 

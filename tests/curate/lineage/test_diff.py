@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chained import N, chain, changed, heap
+from chained import N, chain, changed, dataset
 from commandline import run
 
 import curate
@@ -18,7 +18,7 @@ from scoring.errors import InputError
 
 @pytest.fixture
 def made(tmp_path):
-    heap(tmp_path)
+    dataset(tmp_path)
     first, best = chain(tmp_path)
     other = curate.filter(
         first.subset, tmp_path / "other.parquet", keep_top="30%", column="kappa_a", where="unread > 3"

@@ -1,10 +1,10 @@
-"""What happened to an image is told step by step, as the decisions note it."""
+"""What happened to an image is reported step by step, as the decisions note it."""
 
 import json
 
 import pyarrow.parquet as pq
 import pytest
-from chained import N, chain, heap
+from chained import N, chain, dataset
 from commandline import run
 
 import curate
@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 @pytest.fixture
 def made(tmp_path):
-    heap(tmp_path)
+    dataset(tmp_path)
     return tmp_path, *chain(tmp_path)
 
 
@@ -50,7 +50,7 @@ def test_a_copy_is_told_with_the_row_in_its_place(made):
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{dropped['key']}: dropped by step 1, dedup: ")
-    assert lines[1].startswith(f"{dropped['kept_key']}, in its place: ")
+    assert lines[1].startswith(f"{dropped['kept_key']}, instead: ")
     assert "not in what it read" in done.stdout
     (noted,) = json.loads(run("explain", best.receipt, dropped["key"], "--json").stdout)
     assert (noted["lost"], noted["in_its_place"]) == (0, dropped["kept_key"])
@@ -69,10 +69,10 @@ def test_of_the_scored_table_every_step_beside_it_is_told(made):
 
 
 def test_a_table_without_a_step_is_told_as_scored(tmp_path):
-    heap(tmp_path)
+    dataset(tmp_path)
     (story,) = curate.explain(tmp_path / "scores.parquet", "000.png")
     assert (story.events, story.lost) == ([], None)
-    assert "no step beside the table has read it" in run("explain", tmp_path / "scores.parquet", "000.png").stdout
+    assert "no step next to the table has read it" in run("explain", tmp_path / "scores.parquet", "000.png").stdout
 
 
 def test_what_cannot_be_told_is_one_line(made):

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from chained import chain, heap, resealed
+from chained import chain, dataset, resealed
 from commandline import run
 
 import curate
@@ -42,7 +42,7 @@ def key_pair(folder, name, form="openssh", key=None, password=None):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("signed")
-    heap(folder)
+    dataset(folder)
     return folder, chain(folder)[1].receipt
 
 
@@ -100,7 +100,7 @@ def test_every_way_to_be_wrong_is_one_line(receipt, tmp_path):
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="does not open with that password"):
         sign(receipt, locked, password="wrong")
-    with pytest.raises(InputError, match=r"is not signed: expected best\.receipt\.json\.sig beside it"):
+    with pytest.raises(InputError, match=r"is not signed: expected best\.receipt\.json\.sig next to it"):
         check_signature(receipt, public)
     sign(receipt, private)
     for key, said in (

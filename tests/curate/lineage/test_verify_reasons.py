@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chained import MODEL, N, chain, changed, heap, resealed, write
+from chained import MODEL, N, chain, changed, dataset, resealed, write
 from commandline import run
 
 import curate
@@ -18,7 +18,7 @@ from scoring.errors import InputError
 
 @pytest.fixture
 def made(tmp_path):
-    heap(tmp_path)
+    dataset(tmp_path)
     return tmp_path, *chain(tmp_path)
 
 

@@ -94,7 +94,7 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_lasts_is_its_row(s3, fa
     s3.faults.add("b.jpg", fault)
     manifest = open_manifest(f"{s3}/heap")
     assert outcomes(manifest) == [b"bytes of an image", "io_error"]
-    tries = s3.faults.count("b.jpg")  # aiohttp asks again by itself where a connection that it kept is gone
+    tries = s3.faults.count("b.jpg")  # aiohttp asks again on its own where a connection that it kept is gone
     assert tries == remote.TRIES or (fault == "reset" and tries == 2 * remote.TRIES)
     with pytest.raises(ReadError, match="fetching failed: ") as caught:
         read_uri(f"{s3}/heap/b.jpg")
@@ -129,7 +129,7 @@ def test_a_bucket_that_cannot_be_listed_is_one_line(s3):
     with pytest.raises(InputError, match=r"cannot list 's3://no-such-bucket/x': there is no such place"):
         open_manifest("s3://no-such-bucket/x")
     s3.faults.add("list-type", 403)
-    with pytest.raises(InputError, match=r"cannot list .*denies access .*listing needs a permission"):
+    with pytest.raises(InputError, match=r"cannot list .*denies access .*listing needs its own permission"):
         open_manifest(f"{s3}/heap")
     s3.faults.add(".csv", 403, method="HEAD")
     with pytest.raises(InputError, match=r"cannot open .*denies access"):

@@ -68,7 +68,7 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_lasts_is_its_row(gs, fa
     gs.faults.add("b.jpg", fault)
     gs.faults.add("prefix=heap", fault, times=2)
     assert outcomes(open_manifest(f"{gs}/heap")) == [b"bytes of an image", "io_error"]
-    tries = gs.faults.count("b.jpg")  # aiohttp asks again by itself where a connection that it kept is gone
+    tries = gs.faults.count("b.jpg")  # aiohttp asks again on its own where a connection that it kept is gone
     assert tries == remote.TRIES or (fault == "reset" and tries == 2 * remote.TRIES)
     with pytest.raises(ReadError, match="fetching failed: ") as caught:
         read_uri(f"{gs}/heap/b.jpg")
@@ -100,7 +100,7 @@ def test_what_is_denied_is_said_at_once_and_where_all_is_denied_the_run_ends(gs)
     with pytest.raises(InputError, match=f"the first {ALL_DENIED} images are all denied"):
         read_all(ahead(manifest.readers(0, ALL_DENIED), 4))
     gs.faults.add("prefix", 403)
-    with pytest.raises(InputError, match=r"cannot list .*denies access .*listing needs a permission"):
+    with pytest.raises(InputError, match=r"cannot list .*denies access .*listing needs its own permission"):
         open_manifest(f"{gs}/heap")
     gs.faults.clear()
     with pytest.raises(InputError, match=r"cannot list 'gs://no-such-bucket/x': there is no such place"):

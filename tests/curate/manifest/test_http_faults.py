@@ -60,7 +60,7 @@ def web(monkeypatch):
 
 
 def answer(status, headers, pieces=(), pause=0.0):
-    """What a fault does: an answer of its own, piece after piece."""
+    """What a fault does: its own answer, piece after piece."""
 
     def do(handler):
         handler.send_response(status)
@@ -86,7 +86,7 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_lasts_is_its_row(web, t
     web.faults.add("/b.jpg", fault)
     (tmp_path / "l.txt").write_text(f"{web.url}/a.jpg\n{web.url}/b.jpg\n")
     assert outcomes(open_manifest(tmp_path / "l.txt")) == [b"bytes of an image", "io_error"]
-    tries = web.faults.count("/b.jpg")  # aiohttp asks again by itself where a connection that it kept is gone
+    tries = web.faults.count("/b.jpg")  # aiohttp asks again on its own where a connection that it kept is gone
     assert tries == remote.TRIES or (fault == "reset" and tries == 2 * remote.TRIES)
 
 
@@ -106,7 +106,7 @@ def test_a_server_is_given_the_time_that_it_asks_for_and_no_more_than_half_a_min
         web.faults.add("/a.jpg", answer(429, {"Retry-After": asked, "Content-Length": "0"}), times=1)
     assert read_uri(f"{web.url}/a.jpg") == b"a"
     assert waits[:2] == [7, 30]
-    assert waits[2] <= 4 * remote.PAUSE  # a date goes by a clock, and ours is not the server's
+    assert waits[2] <= 4 * remote.PAUSE  # a date uses a clock, and ours is not the server's
     web.faults.add("/a.jpg", answer(503, {"Retry-After": "5", "Content-Length": "0"}))
     with pytest.raises(ReadError, match="HTTP status 503"):
         read_uri(f"{web.url}/a.jpg")

@@ -96,7 +96,7 @@ def test_what_is_not_there_or_not_for_us_is_one_line(hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     with pytest.raises(CredentialsError, match=r"no longer valid \(HTTP status 401\); renew them"):
         open_manifest("hf://datasets/o/secret")
-    monkeypatch.setenv("HF_TOKEN", "hf_right")  # what was said before is not remembered
+    monkeypatch.setenv("HF_TOKEN", "hf_right")  # what was reported before is not remembered
     assert [len(data) for data in outcomes(open_manifest("hf://datasets/o/secret"))] == [300]
     with pytest.raises(InputError, match="there is no such repository"):
         open_manifest("hf://datasets/o/none/t.parquet")
@@ -117,7 +117,7 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_lasts_is_its_row(hub, f
 
 
 def test_the_hub_says_how_long_to_wait(hub, monkeypatch):
-    """It counts requests over five minutes, and tells when the next ones begin."""
+    """It counts requests over five minutes, and reports when the next ones begin."""
     hub["o/n"].put("a.jpg", b"a")
     waits = []
     monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=waits.append))

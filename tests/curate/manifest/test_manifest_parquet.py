@@ -242,7 +242,7 @@ def test_a_small_file_of_a_repeated_large_value_is_read_in_bounded_memory(tmp_pa
     indices = pa.array([0] * 100_000, pa.int32())
     column = pa.DictionaryArray.from_arrays(indices, pa.array([value]))
     path = write(tmp_path / "bomb.parquet", {"image": column}, compression="zstd", store_schema=False)
-    assert path.stat().st_size < 1 << 20  # stands for 100 GB
+    assert path.stat().st_size < 1 << 20  # represents 100 GB
     pool = pa.default_memory_pool()
     manifest = open_manifest(path)
     seen = 0
@@ -255,7 +255,7 @@ def test_a_small_file_of_a_repeated_large_value_is_read_in_bounded_memory(tmp_pa
 def test_own_columns_that_explode_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("curate.manifest.parquet.MAX_ROWS_BYTES", 1 << 20)
     path = write(tmp_path / "t.parquet", {"image": [b""] * 4000, "text": ["x" * 10_000] * 4000})
-    with pytest.raises(InputError, match="beside the image to fit"):
+    with pytest.raises(InputError, match="next to the image to fit"):
         open_manifest(path).rows(0, 4000)
 
 
@@ -330,7 +330,7 @@ def test_the_digest_of_parquet_changes_with_the_file_the_key_and_the_limit(tmp_p
     assert len(set(digests)) == 4
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder beside the repository is absent")
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder next to the repository is absent")
 def test_the_odd_files_of_a_decoders_own_tests_come_out_as_they_were_stored():
     path = DATA / "malformed.parquet"
     manifest = open_manifest(path)

@@ -18,7 +18,7 @@ from scoring.errors import InputError
 
 @pytest.fixture
 def photos(tmp_path):
-    """Three files in a folder beside the list that will name them."""
+    """Three files in a folder next to the list that will name them."""
     (tmp_path / "p").mkdir()
     for name in ("1.jpg", "2 b.jpg", "#3.jpg"):
         (tmp_path / "p" / name).write_bytes(name.encode())

@@ -1,4 +1,4 @@
-"""What a file of steps may say, and what is said of one that is wrong."""
+"""What a file of steps may say, and what is reported on one that is wrong."""
 
 import tomllib
 from pathlib import Path

@@ -170,7 +170,7 @@ def test_a_step_that_fails_stops_the_run_with_its_code_and_what_was_done_stays(h
     assert result.exit_code == 1
     assert "nonsense" in result.stderr
     assert result.stderr.endswith(
-        "stopped at step last; mend it and repeat the command, or do it anew with --again last\n"
+        "stopped at step last; mend it and repeat the command, or do it again with --again last\n"
     )
     assert not (here / "curated/pipeline.receipt.json").exists()
     write(here)

@@ -148,7 +148,7 @@ def test_hostile_labels_are_shown_as_they_are_and_in_silence(folder, kind, endin
         "map": "--x kappa_a --y unc_b",
     }[kind]
     result = run(f"plot s.parquet {kind} {asked} --per hostile -o x.{ending} --title '$\\frac$'")
-    assert result.stderr == f"picture: x.{ending}\n"
+    assert result.stderr == f"image: x.{ending}\n"
     assert capfd.readouterr().err == ""
     if ending == "svg":
         said = [node.text or "" for node in ElementTree.parse("x.svg").iter(f"{SVG}text")]
@@ -220,7 +220,7 @@ def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkey
         ("s.parquet reliability --label label --repeats 0 -o x.svg", "--repeats must be between 1"),
         ("s.parquet degradation -o x.svg", "from the JSON of `curate evaluate TABLE --degrade 500"),
         ("r.json degradation --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
-        ("empty.json degradation -o x.svg", "was measured without worse images"),
+        ("empty.json degradation -o x.svg", "was measured without corrupted images"),
         ("broken.json degradation -o x.svg", "is not what curate evaluate writes"),
         ("gone.json degradation -o x.svg", "cannot be read"),
         ("r.json strengths --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
@@ -229,7 +229,7 @@ def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkey
         ("r.json strengths --x a -o x.svg", "--x is not for strengths"),
         ("s.parquet map --x kappa_a -o x.svg", "takes its places from two columns, and got one"),
         ("s.parquet funnel -o x.svg", "name its subset or receipt with --subset"),
-        ("s.parquet funnel --subset s.parquet -o x.svg", "has no receipt beside it"),
+        ("s.parquet funnel --subset s.parquet -o x.svg", "has no receipt next to it"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(folder, line, said):

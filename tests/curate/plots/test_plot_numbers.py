@@ -1,4 +1,4 @@
-"""The numbers behind each kind of picture, against a slow restatement or another library."""
+"""The numbers behind each kind of image, against a slow restatement or another library."""
 
 import json
 from itertools import pairwise

@@ -58,7 +58,7 @@ def labelled(whole, tmp_path_factory):
 
 @pytest.fixture
 def out(s3, tmp_path, monkeypatch):
-    """The URL of a subset in a bucket; what passes through this machine lies in the test's own folder."""
+    """The URL of a subset in a bucket; what passes through this machine is in the test's own folder."""
     (tmp_path / "tmp").mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.chdir(tmp_path)
@@ -216,7 +216,9 @@ def test_of_two_that_write_one_output_one_is_refused(whole, s3, out, tmp_path, m
     with store_set.StoreSet([StorePath(out)], overwrite=False):
         (tmp_path / "other").mkdir(mode=0o700)
         with monkeypatch.context() as patch:
-            patch.setattr(tempfile, "tempdir", str(tmp_path / "other"))  # another machine, as far as a lock can tell
+            patch.setattr(
+                tempfile, "tempdir", str(tmp_path / "other")
+            )  # another machine, as far as a lock can determine
             assert "k.parquet.work is being written by process" in one_line(
                 "filter", whole, "--keep-top", "50%", "-o", out
             )
@@ -357,7 +359,7 @@ def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
     s3.put("run/.k.parquet.work/run.json", b"{}")
     assert "is of a scoring run towards" in one_line(*line, out)
     assert s3.names() == ["run/.k.parquet.work/run.json"]
-    assert "keeps arrays beside what is written" in one_line("dedup", str(whole), "--engine", "ray", "-o", out)
+    assert "keeps arrays next to what is written" in one_line("dedup", str(whole), "--engine", "ray", "-o", out)
 
     def create(self, data):
         self.put(data)

@@ -123,7 +123,7 @@ def test_calibrated_regions_hold_a_row_of_the_class_as_often_as_they_say_and_mor
     order = np.argsort(found.certainty[asked])
     sizes = found.inside[asked][order]
     assert sizes[:500].mean() > 1.5 * sizes[-500:].mean()
-    assert "chance of" in found.region
+    assert "probability of" in found.region
 
 
 def test_regions_of_a_concentration_are_its_quantiles(tmp_path):
@@ -233,9 +233,9 @@ def test_json_and_terminal_say_the_same(table):
 MISTAKES = {
     "nobody": (["nobody"], "no key 'nobody'"),
     "an empty text": ([""], "no key ''"),
-    "a chance of 0": (["0-000", "--credible", "0"], "above 0 and below 1"),
-    "a chance of 1": (["0-000", "--credible", "1"], "above 0 and below 1"),
-    "a chance that is NaN": (["0-000", "--credible", "nan"], "above 0 and below 1"),
+    "a probability of 0": (["0-000", "--credible", "0"], "above 0 and below 1"),
+    "a probability of 1": (["0-000", "--credible", "1"], "above 0 and below 1"),
+    "a probability that is NaN": (["0-000", "--credible", "nan"], "above 0 and below 1"),
     "no concentration": (["0-000", "--credible", "0.9"], "add --calibrate"),
     "calibrated without a region": (["0-000", "--calibrate", "label"], "is for the regions of --credible"),
     "calibrated on what never repeats": (["0-000", "--credible", "0.9", "--calibrate", "key"], "share their value"),
@@ -252,7 +252,7 @@ MISTAKES = {
     "nothing left": (["0-000", "--clean", "1e9"], "expected rows with an embedding to search"),
     "an unknown kind of file": (["0-000", "-o", "a.txt"], "ends in .parquet, .csv, .jsonl"),
     "no such place": (["0-000", "-o", "none/a.csv"], "none"),
-    "a sheet that is no picture": (["0-000", "--sheet", "a.svg"], "ends in .png"),
+    "a sheet that is no image": (["0-000", "--sheet", "a.svg"], "ends in .png"),
     "a sheet without images": (["0-000", "--sheet", "a.png"], "--source"),
     "a bad seed": (["0-000", "--seed", "-1"], "--seed"),
 }

@@ -30,7 +30,7 @@ from scoring.metrics.proportions import clopper_pearson
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Three rounds of forty, half by chance, with sixty held out; the second came back in two imports."""
+    """Three rounds of forty, half at random, with sixty held out; the second came back in two imports."""
     place = tmp_path_factory.mktemp("made")
     truth = table(place / "t.parquet", n=400)
     folder = place / "r"
@@ -81,7 +81,7 @@ def test_control_images_count_as_they_were_predicted_before_their_label_came(mad
         right += [
             row["predicted"] == truth[row["key"]] for row in batch if row["arm"] == "control" and row["key"] in truth
         ]
-    found = status(made, lift=False).foretold
+    found = status(made, lift=False).prequential
     assert (found.right, found.n) == (sum(right), len(right)) == (sum(right), 20)
     assert (found.low, found.high) == running_mean_interval(sum(right), 20)[1:]
     assert "drawn at random, predicted before the label came" in run("round", "status", made, "--no-lift").stdout
@@ -105,16 +105,16 @@ def test_the_exit_code_says_whether_a_rule_is_reached(made, tmp_path):
     truth = table(tmp_path / "t.parquet")
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=12, holdout="40")
     refused = run("round", "status", tmp_path / "r", "--fail-unless-stop")
-    assert (refused.exit_code, "there is none; add --stop" in refused.output) == (1, True)
+    assert (refused.exit_code, "none is given; add --stop" in refused.output) == (1, True)
     asked = ("round", "status", tmp_path / "r", "--stop", "accuracy >= 20%", "--fail-unless-stop")
     early = run(*asked)
-    assert (early.exit_code, "cannot tell (nothing is measured yet" in early.stdout) == (3, True)
+    assert (early.exit_code, "cannot determine (nothing is measured yet" in early.stdout) == (3, True)
     import_labels(tmp_path / "r", answer(next_round(tmp_path / "r"), truth, tmp_path / "1.csv"))
     assert run(*asked).exit_code == 0
 
 
 def test_nothing_that_picks_or_learns_sees_the_rows_held_out(tmp_path):
-    """Other embeddings of the rows held out change the table's digest, and no pick, chance or model."""
+    """Other embeddings of the rows held out change the table's digest, and no pick, probability or model."""
     truth = table(tmp_path / "a.parquet", n=150)
     found = pq.read_table(tmp_path / "a.parquet")
     start(tmp_path / "a", tmp_path / "a.parquet", classes=CLASSES, batch=20, holdout="50", strategy="auto")

@@ -39,7 +39,7 @@ def folder(tmp_path):
 
 
 def edit_state(path, **changes):
-    """Change what a small file says, and its own digest with it: only the chain can tell."""
+    """Change what a small file says, and its own digest with it: only the chain can determine."""
     value = json.loads(path.read_text()) | changes
     path.write_text(json.dumps(value | {"digest": digest_of(value)}))
 
@@ -141,7 +141,7 @@ def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folde
 
 def test_a_batch_that_is_lost_is_named_with_a_way_out(folder):
     (folder / "rounds" / "0001" / "batch.parquet").unlink()
-    with pytest.raises(InputError, match=r"0001/batch\.parquet, which is not there; take the folder from a copy"):
+    with pytest.raises(InputError, match=r"0001/batch\.parquet, which is missing; take the folder from a copy"):
         status(folder)
 
 
@@ -169,7 +169,7 @@ def test_another_table_is_refused_and_both_are_named(folder, tmp_path):
 def test_a_table_that_was_moved_or_sorted_anew_is_the_same(folder, tmp_path):
     table(tmp_path / "sorted.parquet", order=list(reversed(range(120))))
     (tmp_path / "t.parquet").unlink()
-    with pytest.raises(InputError, match=r"t\.parquet, which is not there; say where it is with --table"):
+    with pytest.raises(InputError, match=r"t\.parquet, which is missing; say where it is with --table"):
         next_round(folder)
     assert next_round(folder, table=tmp_path / "sorted.parquet").number == 3
 
@@ -260,7 +260,7 @@ def test_settings_that_cannot_be_are_refused_and_nothing_is_made(tmp_path, asked
 def test_labels_before_anything_was_asked_are_refused(tmp_path):
     table(tmp_path / "t.parquet")
     start(tmp_path / "r", tmp_path / "t.parquet")
-    with pytest.raises(InputError, match="nothing was asked yet"):
+    with pytest.raises(InputError, match="no batch was made yet"):
         import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", []))
 
 

@@ -96,12 +96,12 @@ def test_a_graph_that_was_damaged_or_swapped_is_one_line_and_makes_no_round(tmp_
     whole_round(folder, truth, tmp_path)
     data = path.read_bytes()
     path.write_bytes(data[:3000] + bytes([data[3000] ^ 1]) + data[3001:])
-    with pytest.raises(InputError, match=r"graph.parquet is not what the last round went by; delete it, and it is"):
+    with pytest.raises(InputError, match=r"graph.parquet is not what the last round used; delete it, and it is"):
         next_round(folder)
     other = begin(tmp_path, "other", holdout="0")
     next_round(other)
     path.write_bytes((other / "graph.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"graph.parquet is not what the last round went by; delete it, and it is"):
+    with pytest.raises(InputError, match=r"graph.parquet is not what the last round used; delete it, and it is"):
         next_round(folder)
     assert len(open_folder(folder).rounds) == 1
     path.unlink()
@@ -125,18 +125,18 @@ def test_a_graph_that_was_changed_is_no_fault_of_the_rounds_that_went_by_another
         path.write_bytes(broken)
         found = verify_rounds(folder)
         assert [each.identical for each in found.rounds] == [True, True]
-        assert found.problems == ["graph.parquet is not what any round went by; delete it, and it is made again"]
+        assert found.problems == ["graph.parquet is not what any round used; delete it, and it is made again"]
         assert path.read_bytes() == broken
     path.unlink()
     path.mkdir()
     (path / "part-00000.parquet").write_bytes(data)
-    assert "graph.parquet is not what any round went by" in verify_rounds(folder).problems[0]
-    with pytest.raises(InputError, match=r"graph.parquet is not what the last round went by"):
+    assert "graph.parquet is not what any round used" in verify_rounds(folder).problems[0]
+    with pytest.raises(InputError, match=r"graph.parquet is not what the last round used"):
         next_round(folder)
 
 
 def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path, truth, monkeypatch):
-    """The file is read for the round that went by it; for one that went by another the graph is computed, once."""
+    """The file is read for the round that used it; for one that used another the graph is computed, once."""
     folder = begin(tmp_path)
     for _ in range(3):
         whole_round(folder, truth, tmp_path)

@@ -57,7 +57,7 @@ def visible(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def labelled(tmp_path):
-    """A folder with one round that is labelled, beside its table."""
+    """A folder with one round that is labelled, next to its table."""
     truth = table(tmp_path / "t.parquet", 60)
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=8, holdout="8")
     import_labels(tmp_path / "r", answer(next_round(tmp_path / "r"), truth, tmp_path / "1.csv"))

@@ -188,8 +188,8 @@ def test_unknown_keys_classes_conflicts_and_ties_are_named_and_the_rest_is_taken
     rows = [
         (a, "ant", "ann"), (a, "bee", "bob"),  # tied
         (b, "cow", "ann"), (b, "ant", "ann"),  # one annotator, two labels
-        (c, "bees", "ann"),  # a class that nobody knows
-        ("set/9999.png", "ant", "ann"),  # a key that was not asked
+        (c, "bees", "ann"),  # a class that it is unknown
+        ("set/9999.png", "ant", "ann"),  # a key that was not requested
         (d, "skip", "ann"),
         (e, "ant", "ann"), (e, "ant", "bob"), (e, "bee", "eve"),
     ]  # fmt: skip
@@ -275,7 +275,7 @@ def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_ba
     again = import_labels(tmp_path / "r", everything)
     assert (again.labels, again.missing, len(again.news.new), again.news.changed) == (10, 0, 10, [])
     assert again.earlier == "rounds/0001/labels-0001.parquet"
-    assert any("only images asked since" in note for note in import_notes(again))
+    assert any("only images requested since" in note for note in import_notes(again))
     said = {key: one.label for key, one in open_folder(tmp_path / "r").votes.consensus().items()}
     assert said == {key: truth[key] for key in said} | {keys[0]: other}
     assert len(said) == 20

@@ -50,7 +50,7 @@ def keys_of(path, number):
 
 
 def rewrite(path, change):
-    """Write a table with other rows or values in place of one."""
+    """Write a table with other rows or values instead of one."""
     found = pq.read_table(path)
     pq.write_table(change(found), path)
 
@@ -138,7 +138,7 @@ def test_a_batch_that_is_lost_or_damaged_is_named_and_what_is_derived_stands_in(
     assert lines[1:] == [ok(2), ok(3)]
     path.unlink()
     lines, _, identical = said(folder)
-    assert "batch.parquet, which is not there" in lines[0]
+    assert "batch.parquet, which is missing" in lines[0]
     assert (lines[1:], identical) == ([ok(2), ok(3)], False)
 
 
@@ -179,21 +179,21 @@ def test_labels_that_are_lost_or_brought_from_elsewhere_are_named(folder):
     assert lines[0] == ok(1, 20)
     assert "what was before rounds/0001/labels-0002.parquet" not in lines[0]
     assert "rounds/0001/labels-0002.parquet is there now and was not then" in lines[1]
-    assert "cannot be chosen again: rounds/0002/labels-0001.parquet is not there" in lines[2]
+    assert "cannot be chosen again: rounds/0002/labels-0001.parquet is missing" in lines[2]
 
 
 def test_a_round_that_is_missing_is_named_and_so_are_those_that_need_it(folder):
     shutil.rmtree(folder / "rounds" / "0002")
     lines, _, identical = said(folder)
     assert (lines[0], identical) == (ok(1, 20), False)
-    assert lines[1] == "round 2: NOT THE SAME: rounds/0002 is not there; take it from a copy"
-    assert "cannot be chosen again: rounds/0002 is not there" in lines[2]
+    assert lines[1] == "round 2: NOT THE SAME: rounds/0002 is missing; take it from a copy"
+    assert "cannot be chosen again: rounds/0002 is missing" in lines[2]
 
 
 def test_a_number_far_away_is_told_at_once(folder):
     (folder / "rounds" / "0003").rename(folder / "rounds" / "99999999999999")
     lines, _, _ = said(folder)
-    assert lines[2] == "round 3: NOT THE SAME: rounds/0003 to 99999999999998 is not there; take it from a copy"
+    assert lines[2] == "round 3: NOT THE SAME: rounds/0003 to 99999999999998 is missing; take it from a copy"
     assert len(lines) == 4
 
 

@@ -43,7 +43,7 @@ def pool_of(n=90, c=5, d=7, seed=0, **more):
 @pytest.mark.parametrize("c", [1, 2, 5])
 def test_picks_are_those_of_the_definition_with_every_gradient_built(seed, c):
     pool = pool_of(c=c, seed=seed)
-    if c == 1:  # no gradient at all: every pick is by equal chances
+    if c == 1:  # no gradient at all: every pick is by equal probabilities
         assert sorted(Badge()(pool, 70, seed=seed).rows) == sorted(pool.candidates)
         return
     found = Badge()(pool, 40, seed=seed)

@@ -116,7 +116,7 @@ def graph_of(vectors, k):
 
 
 def typicalities(rows, home, graph):
-    """Of every row that has a home, cluster by cluster, and what was told."""
+    """Of every row that has a home, cluster by cluster, and what was reported."""
     measure = Typicality(rows, home, 0, graph)
     found = np.full(len(rows), np.nan)
     for number in np.unique(home[home >= 0]):

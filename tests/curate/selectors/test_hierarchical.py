@@ -38,10 +38,10 @@ def test_picks_come_the_nearer_to_uniform_the_more_is_resampled_and_the_more_lev
     def kl(selector):
         return from_uniform(square[selector(pool, 300, seed=seed).rows])
 
-    heap, clusters = from_uniform(square), kl(KMeans())
+    dataset, clusters = from_uniform(square), kl(KMeans())
     flat, resampled = kl(Hierarchical(levels=1, resamples=0)), kl(Hierarchical(levels=1))
     deep = kl(Hierarchical(levels=3))
-    assert heap > clusters > resampled > deep
+    assert dataset > clusters > resampled > deep
     assert flat > resampled
     assert deep < 0.5 * clusters
 
@@ -93,7 +93,7 @@ def test_the_closest_rows_of_a_cluster_come_first_where_that_is_asked():
 
 
 def test_labelled_rows_count_as_turns_of_their_clusters():
-    """Two far groups; where one has labels already, the other is asked first."""
+    """Two far groups; where one has labels already, the other is requested first."""
     generator = np.random.default_rng(0)
     ends = np.zeros((64, 8), np.float32)
     ends[:32, 0], ends[32:, 1] = 1, 1

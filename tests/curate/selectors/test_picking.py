@@ -1,4 +1,4 @@
-"""Picks that are told of while they are made."""
+"""Picks that are given while they are made."""
 
 import numpy as np
 import pytest
@@ -37,5 +37,5 @@ def test_a_strategy_that_looks_at_more_than_it_picks_never_passes_the_end():
     with picks_told(lambda *at: told.append(at), 3):
         assert [list(picking(2)), list(picking(1)), list(picking(4))] == [[0, 1], [0], [0, 1, 2, 3]]
     assert told == [(done, 3) for done in (0, 1, 2, 2, 3, 3, 3, 3, 3, 3)]
-    assert list(picking(2)) == [0, 1]  # and nobody is told outside
+    assert list(picking(2)) == [0, 1]  # and nobody is reported outside
     assert len(told) == 10

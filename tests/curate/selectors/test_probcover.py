@@ -63,7 +63,7 @@ def test_rows_that_are_all_alike_have_pure_balls_of_radius_one():
 def test_the_radius_found_and_an_exhausted_cover_are_noted():
     pool, _ = small_pool(0)
     assert ProbCover()(pool, 5).notes[0].startswith("radius 0.")
-    assert "every row lies in a ball before the last 10 picks" in ProbCover(radius=1.99)(pool, 10).notes[-1]
+    assert "every row is in a ball before the last 10 picks" in ProbCover(radius=1.99)(pool, 10).notes[-1]
 
 
 def test_a_radius_that_no_two_directions_have_is_refused():

@@ -88,7 +88,7 @@ def test_the_share_is_rounded_up_and_exact_shares_stay_exact(share, size, n):
 
 
 def test_rows_whose_labels_were_flipped_are_left_out():
-    """A holdout model that is right nine times in ten tells nearly all of four tenths wrong labels."""
+    """A holdout model that is right nine times in ten shows nearly all of four tenths wrong labels."""
     generator = np.random.default_rng(3)
     right = generator.integers(0, 5, 2000)
     wrong = generator.random(2000) < 0.4

@@ -1,4 +1,4 @@
-"""What rounds with few rows held out would have told, in replays whose truth is known."""
+"""What rounds with few rows held out would have reported, in replays whose truth is known."""
 
 import json
 

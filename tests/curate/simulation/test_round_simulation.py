@@ -1,4 +1,4 @@
-"""Replays of a labelled table, and the pictures of curves."""
+"""Replays of a labelled table, and the images of curves."""
 
 import csv
 import json
@@ -83,7 +83,7 @@ def test_what_is_written_is_what_was_found(tmp_path, truth):
     [
         ({"label": "truht"}, "no column 'truht'; did you mean 'truth'"),
         ({"strategies": ["margins"]}, "unknown strategy 'margins'"),
-        ({"strategies": ["score"]}, "goes by a column, which a replay has not"),
+        ({"strategies": ["score"]}, "uses a column, which a replay has not"),
         ({"strategies": []}, "at least one strategy"),
         ({"budgets": [10, 5]}, "budgets must ascend"),
         ({"budgets": [500]}, "at most the 120 rows with a label"),

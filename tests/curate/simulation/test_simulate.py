@@ -46,7 +46,7 @@ class Recorder:
 def test_every_round_shows_what_is_known_by_then_and_nothing_else():
     shown, known = Recorder(), data()
     curves = replay(known, shown, budgets=[5, 12, 20], seeds=[4])
-    assert len(shown.pools) == 2  # the first batch was random: there were no chances yet
+    assert len(shown.pools) == 2  # the first batch was random: there were no probabilities yet
     for pool, labelled in zip(shown.pools, (5, 12), strict=True):
         rows = np.sort(curves.picks[0, :labelled])
         assert pool.labelled.tolist() == rows.tolist()

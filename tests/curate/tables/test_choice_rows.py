@@ -85,7 +85,7 @@ def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
     assert sorted(rows.place[ready.table_row[ready.pool.labelled]].tolist()) == [2, 5]
     why = {place: ready.why[of_place[place]] for place in range(8)}
     assert {place: ready.reasons[code] for place, code in why.items() if code >= 0} == {
-        0: "has an embedding that is missing, NaN or infinite, which auto goes by",
+        0: "has an embedding that is missing, NaN or infinite, which auto uses",
         2: "kappa_mcinfonce has no value (null, NaN or infinite)",
     }
     by_chance = prepare(rows, Plan("random", "2"))

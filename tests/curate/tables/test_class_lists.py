@@ -128,10 +128,10 @@ def test_a_list_of_our_own_that_is_none_is_refused(tmp_path, lists):
 
 
 def test_labels_that_are_corrected_have_the_classes_of_the_labels(tmp_path, monkeypatch):
-    import heaps
+    import synthetic
 
     monkeypatch.chdir(tmp_path)
-    rows, kind = heaps.kinds(n=120, n_kinds=3)
+    rows, kind = synthetic.kinds(n=120, n_kinds=3)
     embedding = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     columns = {"key": [str(i) for i in range(120)], "label": [NAMES[i] for i in kind], "embedding": embedding}
     note = json.dumps({CLASSES: {"label": [*NAMES, "yak"]}}).encode()

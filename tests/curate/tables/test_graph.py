@@ -64,7 +64,7 @@ def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
 @pytest.mark.parametrize("flag", ["per", "balance"])
 def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path, monkeypatch, flag):
     monkeypatch.setattr("curate.tables.graph.knn_graph", None)
-    with pytest.raises(InputError, match=f"--graph is of all rows, and --{flag} picks in each group by itself"):
+    with pytest.raises(InputError, match=f"--graph is of all rows, and --{flag} picks in each group on its own"):
         curate.select(
             scores, dry_run=True, strategy="pairwise", budget=5, graph=tmp_path / "g.parquet", **{flag: "photographer"}
         )
@@ -117,7 +117,7 @@ def test_neighbours_that_a_short_graph_lacks_are_missing_and_told():
     assert np.isneginf(found.cosine[found.index < 0]).all()
     share = (found.index < 0).mean()
     assert notes == (f"approximate: {share:.2%} of the neighbours that the graph names are left out rows",)
-    longer = neighbours(pool, 9, 0)[1]  # more than it has: computed anew
+    longer = neighbours(pool, 9, 0)[1]  # more than it has: computed again
     assert (longer.index >= 0).all()
 
 
@@ -315,7 +315,7 @@ def test_a_damaged_graph_is_one_line(scores, tmp_path):
     pq.write_table(table.take(pa.array(np.arange(80)[::-1])), graph)
     refused("its rows are not in order")
     pq.write_table(table.slice(0, 40), graph)
-    refused("it has 40 rows, not all of its own")
+    refused("it has 40 rows, not its own all")
     graph.write_bytes(flipped(whole))
     refused("is damaged or cannot be read")
     pq.write_table(pq.read_table(scores), graph)

@@ -42,7 +42,7 @@ def as_tsv(path):
 )
 def test_every_format_says_the_same_and_has_the_same_digest(tmp_path, name, make):
     found = read_known(make(tmp_path / name))
-    assert found.keys == [b"a.png", b"c.png"]  # a blank label is none
+    assert found.keys == [b"a.png", b"c.png"]  # a blank label is not one
     assert found.labels == ["cat", "dog"]
     assert found.digest == known("elsewhere", ["c.png", "a.png"], ["dog", "cat"]).digest
     assert found.digest != known("elsewhere", ["c.png", "a.png"], ["cat", "cat"]).digest

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from curate.tables.copies import Copies
-from curate.tables.heap import read_heap
+from curate.tables.dataset import read_dataset
 from curate.tables.table import open_table
 
 
@@ -25,7 +25,7 @@ def saved(image, **options):
 
 
 @pytest.fixture(scope="module")
-def heap(tiny_checkpoint, tmp_path_factory):
+def dataset(tiny_checkpoint, tmp_path_factory):
     import curate
 
     folder = tmp_path_factory.mktemp("copies")
@@ -37,16 +37,16 @@ def heap(tiny_checkpoint, tmp_path_factory):
     rows = [{"key": f"{row:02}", "image": data} for row, data in enumerate([*images, *flat])]
     pq.write_table(pa.Table.from_pylist(rows), folder / "images.parquet")
     curate.score(folder / "images.parquet", folder / "s.parquet", model=tiny_checkpoint, fit=False)
-    return read_heap(open_table(folder / "s.parquet"))
+    return read_dataset(open_table(folder / "s.parquet"))
 
 
-def test_equal_bytes_and_equal_looks_are_one_image_and_noisy_or_flat_ones_are_not(heap):
-    assert heap.n_copies()["copies"].to_pylist() == [1, 1, 1, 3, 2, 2, *[1] * 14, 3, 3, 2, 2, 1, 1, 1]
-    assert len(heap) == len(heap.embeddings) == len(heap.copies.unique) == 23
+def test_equal_bytes_and_equal_looks_are_one_image_and_noisy_or_flat_ones_are_not(dataset):
+    assert dataset.n_copies()["copies"].to_pylist() == [1, 1, 1, 3, 2, 2, *[1] * 14, 3, 3, 2, 2, 1, 1, 1]
+    assert len(dataset) == len(dataset.embeddings) == len(dataset.copies.unique) == 23
 
 
-def test_all_rows_of_a_group_inherit_its_value(heap):
-    values = heap.in_table({"unc_local": np.arange(23, dtype=np.float32)})["unc_local"].to_pylist()
+def test_all_rows_of_a_group_inherit_its_value(dataset):
+    values = dataset.in_table({"unc_local": np.arange(23, dtype=np.float32)})["unc_local"].to_pylist()
     assert values[20:24] == [values[3], values[3], values[4], values[5]]
     assert sorted({*values}) == list(range(23))
 

@@ -140,7 +140,7 @@ def test_what_nobody_typed_is_lowered_to_what_batches_and_images_have_room_for(m
 
 @dataclass(frozen=True)
 class SmoothedSettings(Settings):
-    """What a method from elsewhere can be told."""
+    """What a method from elsewhere can be determined."""
 
     smoothing: float = setting(0.25, "share of the label that all classes get", least=0, below=1)
 

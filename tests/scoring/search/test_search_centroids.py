@@ -100,7 +100,7 @@ def test_searches_by_groups_say_truly_what_they_find(monkeypatch):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.005, 0.06])
-def test_a_heap_of_near_copies_is_found_by_way_of_groups_too(monkeypatch, noise):
+def test_a_dataset_of_near_copies_is_found_by_way_of_groups_too(monkeypatch, noise):
     monkeypatch.setattr("scoring.search.inverted.LIST_ROWS", 3)
     generator = np.random.default_rng(2)
     rows = generator.standard_normal((900, 24)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Inverted lists, and that both searches find just what lies in the lists that a query looks at."""
+"""Inverted lists, and that both searches find just what is in the lists that a query looks at."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows of which one picture is a part of the other, told from a crowd that fits as well."""
+"""Rows of which one image is a part of the other, separated from a crowd that fits as well."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from scoring.images.crops import coarse_fits
 
 CROWD = 16  # of the nearest rows by embedding, whose median fit is the crowd's
 OUTSTANDING = 0.05  # of what the crowd lacks to fit: what a part may lack
-FEW = 0.64  # fit of a neighbour that is not there: about what a crowd of plain pictures has
+FEW = 0.64  # fit of a neighbour that is missing: about what a crowd of plain images has
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class NearParts(NearPairs[Crowd]):
     """Rows of which one shows a part of what the other shows, and fits far better than what lies around them.
 
     Two products on white fit each other well, and all others as well: a part must lack no more than 5 % of what the
-    crowd of either picture lacks. One that does not stand out so has the similarity 0.
+    crowd of either image lacks. One that does not stand out so has the similarity 0.
     """
 
     @cached_property
     def parts(self) -> PartOf:
-        """What fits parts of pictures."""
+        """What fits parts of images."""
         return PartOf(self.signatures, self.threshold, self.views)
 
     @cached_property
     def side(self) -> Crowd:
-        """The rows of this table in their heap."""
+        """The rows of this table in their dataset."""
         neighbours = self.graph.index
         near = np.where(neighbours >= 0, self.compared[neighbours], -1)
         fit = np.full(len(self.there), FEW)
@@ -51,7 +51,7 @@ class NearParts(NearPairs[Crowd]):
         return Crowd(self.signatures, fit)
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Crowd:
-        """Return rows of another table beside this heap."""
+        """Return rows of another table next to this dataset."""
         return Crowd(signatures, self._fits(signatures, np.arange(len(signatures)), near))
 
     def judge(

@@ -1,4 +1,4 @@
-"""A duplicate radius that knows how sure the model is: the expected likelihood kernel in place of the cosine.
+"""A duplicate radius that knows how sure the model is: the expected likelihood kernel instead of the cosine.
 
 Two images are von Mises-Fisher distributions vMF(mu1, k1) and vMF(mu2, k2) on the sphere in M dimensions. Their
 similarity is the log of the expected likelihood kernel, normalised so that a distribution has 0 with itself:
@@ -13,7 +13,7 @@ well below M about -k^2 (1 - cosine) / M. Which way that moves the threshold:
 - Two certain images have to lie closer.
 - A certain and an uncertain image have a mismatch: s < 0 even at cosine 1, and the smallest cosine rises with the ratio
   of their kappas until none is enough. At the threshold 0.98, kappa 1000 and M = 512 a ratio of 1.8 is too much, and a
-  ratio of 1.1, which nine in ten copies stay below, takes 3 % off 1 - cosine.
+  ratio of 1.1, which nine in ten copies are kept below, takes 3 % off 1 - cosine.
 
 The threshold stays a cosine: it is the one at which two images of the table's median kappa just match.
 
@@ -82,7 +82,7 @@ class Radius:
             name: of the column, for messages.
 
         Raises:
-            InputError: if a kappa is NaN, infinite or negative, there is none, or the median is 0.
+            InputError: if a kappa is NaN, infinite or negative, none is given, or the median is 0.
             ValueError: if the threshold is out of range.
         """
         kappas = np.asarray(kappas, np.float64)
@@ -136,7 +136,7 @@ def log_kernel(
     Args:
         cosine: shape (P,), in [-1, 1].
         kappa_a: shape (P,), in [0, 1e6].
-        kappa_b: shape (P,), likewise.
+        kappa_b: shape (P,), too.
         dim: M >= 2.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What finders could not do, or did beside their search; ``curate dedup`` says it."""
+"""What finders could not do, or did next to their search; ``curate dedup`` says it."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ class FewFinders:
 
     Attributes:
         table: its path.
-        finders: that are used in their place.
+        finders: that are used instead.
     """
 
     table: str
@@ -38,7 +38,7 @@ class EqualElsewhere:
     Attributes:
         rows: how many.
         dropped: key of the first.
-        kept: key of the one that stays in its place.
+        kept: key of the one that stays instead.
     """
 
     rows: int
@@ -54,7 +54,7 @@ class LooseGroups:
         groups: how many.
         rows: that go in them.
         largest: rows of the largest.
-        finder: by which most of these rows go.
+        finder: by which most of these rows are dropped.
         similarity: their median, in its unit.
     """
 

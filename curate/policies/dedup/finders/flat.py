@@ -16,7 +16,7 @@ class WithoutFlat:
     """A search by cosine whose flat rows are the same as none.
 
     Args:
-        search: that is asked about all other rows.
+        search: that is queried all other rows.
         flat: which rows of this table are flat, shape (N,) bool.
         name: of the finder.
         n: flat rows of images that were scored, for the note.

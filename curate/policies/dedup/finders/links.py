@@ -12,10 +12,10 @@ class Links:
     """P pairs of rows that are the same.
 
     Attributes:
-        query: row asked about, shape (P,) int64; of the table, or of another one for ``Search.foreign``.
-        row: the other row, shape (P,) int64; never the row asked about.
+        query: queried row, shape (P,) int64; of the table, or of another one for ``Search.foreign``.
+        row: the other row, shape (P,) int64; never the queried row.
         similarity: in the unit of the finder, shape (P,) float32.
-        view: which view of the row asked about matched, an index into the run's views, or a number of
+        view: which view of the queried row matched, an index into the run's views, or a number of
             ``curate.policies.dedup.finders.looks``, which also names a part; shape (P,), int8 or int32.
     """
 

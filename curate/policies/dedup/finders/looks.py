@@ -1,4 +1,4 @@
-"""How two pictures match, as one number for each pair, and in words."""
+"""How two images match, as one number for each pair, and in words."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scoring.images.cropfit import MARGIN, STEPS
 from scoring.images.views import AS_IT_IS
 
-VIEWS = 8  # most views of a picture
+VIEWS = 8  # most views of an image
 PLACES = MARGIN + 1  # where an edge may lie
 NEARLY_ALL = 0.98  # of a side: less is said to be a part of it
 
@@ -17,9 +17,9 @@ def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[n
     """Return how pairs match, as numbers that fit into ``Links.view``.
 
     Args:
-        view: of the row asked about, an index into the run's views.
+        view: of the queried row, an index into the run's views.
         edges: of the part, shape (P, 4), in 256ths: top, bottom, left, right.
-        holds: whether the row that was found holds the one asked about; else it is a part of it.
+        holds: whether the row that was found holds the one queried; else it is a part of it.
 
     Returns:
         int32, shape (P,): at least 8; a number below is a view and no part.

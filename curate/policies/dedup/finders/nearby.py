@@ -1,4 +1,4 @@
-"""Pairs that lie close, by embedding or by picture, and are then judged: what such finders share."""
+"""Pairs that lie close, by embedding or by image, and are then judged: what such finders share."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from scoring.images.views import View
 from scoring.search import Graph, Recall, knn_graph
 from scoring.search.graph import MOST_NEIGHBOURS
 
-BY_PICTURE = 8  # nearest rows by signature that are judged, beside the nearest by embedding
+BY_PICTURE = 8  # nearest rows by signature that are judged, next to the nearest by embedding
 Side = TypeVar("Side")
 
 
 class NearPairs(Generic[Side]):
-    """Rows that lie close by embedding or by picture, of which a judge says how much they are the same.
+    """Rows that lie close by embedding or by image, of which a judge says how much they are the same.
 
     Args:
         rows: with embedding and signature; those that lack either are the same as none.
         threshold: similarity from which two are the same.
-        views: of a picture; the better one counts.
+        views: of an image; the better one counts.
         stored: graph of the rows that have an embedding; or None.
     """
 
@@ -51,7 +51,7 @@ class NearPairs(Generic[Side]):
     @property
     @abstractmethod
     def parts(self) -> PartOf:
-        """What fits parts of pictures, and tells how one matches another."""
+        """What fits parts of images, and reports how one matches another."""
 
     @property
     @abstractmethod

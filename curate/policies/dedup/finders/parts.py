@@ -1,4 +1,4 @@
-"""How well one picture fits a part of another: crops, borders and letterboxes, by their signatures alone."""
+"""How well one image fits a part of another: crops, borders and letterboxes, by their signatures alone."""
 
 from collections.abc import Iterator
 
@@ -18,10 +18,10 @@ Signatures = NDArray[np.int8]
 
 
 class PartOf:
-    """Measures how well rows show a part of what other rows show, in any of the views asked for.
+    """Measures how well rows show a part of what other rows show, in any of the views requested.
 
-    Two pictures that agree as they are count as well: by the 12 lowest frequencies of each axis, and with that cosine.
-    Otherwise the similarity is the larger one of the best part of either picture with the other.
+    Two images that agree as they are count as well: by the 12 lowest frequencies of each axis, and with that cosine.
+    Otherwise the similarity is the larger one of the best part of either image with the other.
     """
 
     def __init__(self, signatures: Signatures, threshold: float, views: tuple[View, ...]) -> None:
@@ -29,7 +29,7 @@ class PartOf:
         self.there = np.asarray(signatures.any(axis=1))
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
-        """Return the similarity of each pair, with the view and the part that gave it; 0 with a picture of nothing."""
+        """Return the similarity of each pair, with the view and the part that gave it; 0 with an image of nothing."""
         return self.measured(query, self.signatures, row)
 
     def measured(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:

@@ -16,8 +16,8 @@ from scoring.images import DecodeError, pixel_digest
 from scoring.search import HammingIndex
 
 CLOSE = 6  # bits: equal pixels in two formats are decoded by two roads, and their hashes differ in a few bits at most
-FEWEST, MOST = 64, 65_536  # hashes asked about at a time
-MANY = 1_000_000  # pairs, from which fewer are asked about at a time
+FEWEST, MOST = 64, 65_536  # queried hashes at a time
+MANY = 1_000_000  # pairs, from which fewer are queried at a time
 AHEAD = 64  # images read ahead of the decoders
 
 

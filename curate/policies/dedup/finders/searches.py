@@ -21,8 +21,8 @@ from scoring.search.links import rounded
 
 EVERY_PAIR = "every pair was compared"
 PAIRS = 65_536  # pairs measured at a time
-FLAT = np.uint64(1 << 63)  # the hash of every picture of one colour, whatever the colour
-ASKED = 256  # rows asked about at a time where every pair has to be looked at
+FLAT = np.uint64(1 << 63)  # the hash of every image of one colour, whatever the colour
+ASKED = 256  # queried rows at a time where every pair has to be looked at
 Views = tuple[View, ...]
 ONE_VIEW: Views = views()
 
@@ -38,11 +38,11 @@ class Search(Protocol):
 
     @property
     def extent(self) -> str:
-        """How much is compared where there is no ``recall`` to tell."""
+        """How much is compared where there is no ``recall`` to determine."""
 
     @property
     def notes(self) -> Sequence[object]:
-        """Facts for the user, each of a class of its own."""
+        """Facts for the user, its own each class."""
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
@@ -117,7 +117,7 @@ class SameText:
 
 
 class NearHash:
-    """Rows whose perceptual hashes differ in few bits; a picture of one colour has none that says anything."""
+    """Rows whose perceptual hashes differ in few bits; an image of one colour has none that says anything."""
 
     higher = False
     recall: Recall | None = None
@@ -174,7 +174,7 @@ def _hashed(rows: Rows) -> NDArray[np.bool_]:
 
 
 class NearVector:
-    """Rows whose vectors have a cosine of at least a threshold, in any of the views asked for."""
+    """Rows whose vectors have a cosine of at least a threshold, in any of the views requested."""
 
     higher = True
     extent = EVERY_PAIR
@@ -259,7 +259,7 @@ class NearVector:
 
 
 class NearDistribution:
-    """Rows whose distributions overlap: by the expected likelihood kernel, told as the cosine at the median kappa."""
+    """Rows whose distributions overlap: by the expected likelihood kernel, as the cosine at the median kappa."""
 
     higher = True
     extent = EVERY_PAIR

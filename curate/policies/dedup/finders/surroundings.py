@@ -1,4 +1,4 @@
-"""Rows among the rows of their heap: how alike two are once the heap's mean is taken out, and what lies around each."""
+"""Rows among the rows of their dataset: similarity after centring, and the density around each."""
 
 from dataclasses import dataclass
 
@@ -8,31 +8,31 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.verifier import Evidence
 from curate.tables.vectors import rows_of
-from scoring.heap.space import mean_of, unit
 from scoring.images.views import View
 from scoring.metrics.neighbours import nearest
+from scoring.relative.space import mean_of, unit
 
-SPAN = slice(1, 15)  # of a row's neighbours, the nearest first: those that tell how crowded it is where the row lies
+SPAN = slice(1, 15)  # of a row's neighbours, the nearest first: those that report how crowded it is where the row lies
 COPY = 0.9  # cosine of signatures from which a neighbour is a copy, and no crowd
-CROWDED = 0.95  # quantile of the heap at which crowding ends, so that a crowd of copies is no crowd
-LEAST = 0.3  # crowding counts as no less: in a heap of few rows everything stands out
-FEWEST = 17  # rows of a heap that has a mean to take out and neighbours to speak of
-CAREFUL = 0.64  # crowding where there are fewer: about the most that a large heap has
+CROWDED = 0.95  # quantile of the dataset at which crowding ends, so that a crowd of copies is no crowd
+LEAST = 0.3  # crowding counts as no less: in a dataset of few rows everything stands out
+FEWEST = 17  # rows of a dataset that has a mean to take out and neighbours to speak of
+CAREFUL = 0.64  # crowding where there are fewer: about the most that a large dataset has
 BLOCK = 4096  # rows at a time
 PAIRS = 16_384  # pairs at a time
 
 
 @dataclass(frozen=True)
 class Side:
-    """N rows of a table as the verifier sees them, beside one heap.
+    """N rows of a table as the verifier sees them, next to one dataset.
 
     Attributes:
         vectors: embeddings, shape (N, D).
         signatures: shape (N, 255) int8.
-        along: product of each row at length 1 with the heap's mean, shape (N,).
+        along: product of each row at length 1 with the dataset's mean, shape (N,).
         length: of each row less that mean, shape (N,).
-        crowding: mean cosine of a row with its 2nd to 15th nearest of the heap, copies left out and the heap's mean
-            taken out, shape (N,).
+        crowding: mean cosine of a row with its 2nd to 15th nearest of the dataset, copies left out and the dataset's
+            mean taken out, shape (N,).
     """
 
     vectors: NDArray
@@ -43,14 +43,14 @@ class Side:
 
 
 class Surroundings:
-    """A heap of M rows: its mean, and how crowded it is at each row.
+    """A dataset of M rows: its mean, and how crowded it is at each row.
 
     Args:
         vectors: embeddings of a table, shape (N, D).
         signatures: shape (N, 255) int8.
         at: rows that take part, shape (M,), ascending; none with an embedding of zero.
         neighbours: of each of these, among them, the nearest first, -1 for none, shape (M, k).
-        views: of a picture, by which copies are told.
+        views: of an image, by which copies are reported.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Surroundings:
         self.side = Side(vectors, signatures, along, length, crowding)
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
-        """Return rows of another table beside this heap.
+        """Return rows of another table next to this dataset.
 
         Args:
             vectors: shape (Q, D), none of zero.
             signatures: shape (Q, 255) int8.
-            near: rows of the heap that are nearest to each, shape (Q, k).
+            near: rows of the dataset that are nearest to each, shape (Q, k).
         """
         along, length = self._against_mean(vectors)
         bare = Side(vectors, signatures, along, length, np.zeros(len(vectors)))
@@ -91,7 +91,7 @@ class Surroundings:
         return Side(vectors, signatures, along, length, found.clip(LEAST, self.most))
 
     def content(self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the cosine of rows less the mean, shape (P,); 0 for a row that lies at the mean.
+        """Return the cosine of rows less the mean, shape (P,); 0 for a row that is at the mean.
 
         (u - m)(v - m) = u v - u m - v m + m m, for rows u and v of length 1.
         """
@@ -113,7 +113,7 @@ class Surroundings:
         return Evidence(self.content(one, a, two, b), picture, np.maximum(*around), np.minimum(*around)), seen
 
     def _no_copies(self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``content`` of pairs, -inf for copies: they would make a crowd where there is none."""
+        """Return ``content`` of pairs, -inf for copies: they would make a crowd if absent."""
         picture, _ = pictures(one.signatures, a, two.signatures, b, self.views)
         return np.where(picture >= COPY, -np.inf, self.content(one, a, two, b))
 

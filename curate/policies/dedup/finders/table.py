@@ -1,4 +1,4 @@
-"""The kinds of sameness: each finder tells which rows are the same as others, in a unit of its own.
+"""The kinds of sameness: each finder reports which rows are the same as others, in its own unit.
 
 A finder is one entry of ``FINDERS``: what it compares, in which unit, from which column.
 """
@@ -31,10 +31,10 @@ from scoring.lookup import lookup
 
 @dataclass(frozen=True)
 class Options:
-    """What finders are built with, besides rows and threshold.
+    """What finders are built with, in addition to rows and threshold.
 
     Attributes:
-        views: of a picture.
+        views: of an image.
         kappa: column, for ``elk``; or None.
         graph: of the embeddings of rows that can be compared, in their order; or None.
     """
@@ -54,7 +54,7 @@ class Finder:
         needs: the columns that it compares, or that say what to read again.
         threshold: what two rows have to reach; None where there is nothing to choose.
         lowest: of the thresholds that make sense.
-        highest: likewise.
+        highest: the same.
         higher: whether a larger value is more alike.
         build: rows, threshold, options -> Search.
     """
@@ -120,7 +120,7 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
     return without_flat(search, rows, "embedding")
 
 
-FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is told by the first
+FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is determined by the first
     "bytes": Finder("the files are equal, byte by byte", "", ("sha256",), None, 1, 1, True, _same_bytes),
     "pixels": Finder(
         "the images are equal once decoded, pixel by pixel; reads candidates again",
@@ -134,7 +134,7 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
     ),
     "hash": Finder("the 64-bit perceptual hashes differ in few bits", "bits", ("phash",), 2, 0, 20, False, _near_hash),
     "signature": Finder(
-        "the pictures agree in their low frequencies; mirrored and turned copies on request",
+        "the images agree in their low frequencies; mirrored and turned copies on request",
         "cosine",
         (SIGNATURE,),
         0.95,
@@ -144,7 +144,7 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
         _near_signature,
     ),
     "crop": Finder(
-        "one picture is a part of the other, 70 % of each side or more, as no other nearby: crops, borders",
+        "one image is a part of the other, 70 % of each side or more, as no other nearby: crops, borders",
         "cosine",
         (EMBEDDING, SIGNATURE),
         0.985,
@@ -157,8 +157,8 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
         "the model sees the same content", "cosine", (EMBEDDING,), 0.985, 0.5, 1, True, _near_embedding
     ),
     "near-duplicate": Finder(
-        "people would say so, by a fitted model of embedding, signature, part and surroundings together",
-        "chance",
+        "annotators would say so, by a fitted model of embedding, signature, part and surroundings together",
+        "probability",
         (EMBEDDING, SIGNATURE),
         0.9,
         0.05,

@@ -1,4 +1,4 @@
-"""Rows that people would call near-duplicates: pairs that lie close, verified by all that the table knows."""
+"""Rows that annotators would call near-duplicates: pairs that lie close, verified by all that the table knows."""
 
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
 from curate.policies.dedup.finders.verifier import FIRST, FITTED, WORTH, chance
 
-ALIKE = 0.94  # cosine of whole pictures from which no part is looked for
+ALIKE = 0.94  # cosine of whole images from which no part is looked for
 
 
 class Verified(NearPairs[Side]):
@@ -18,34 +18,34 @@ class Verified(NearPairs[Side]):
 
     @cached_property
     def parts(self) -> PartOf:
-        """What fits parts of pictures."""
+        """What fits parts of images."""
         return PartOf(self.signatures, ALIKE, self.views)
 
     @cached_property
     def surroundings(self) -> Surroundings:
-        """The heap around the rows."""
+        """The dataset around the rows."""
         return Surroundings(self.vectors, self.signatures, self.compared, self.graph.index, self.views)
 
     @property
     def side(self) -> Side:
-        """The rows of this table in their heap."""
+        """The rows of this table in their dataset."""
         return self.surroundings.side
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
-        """Return rows of another table beside this heap."""
+        """Return rows of another table next to this dataset."""
         return self.surroundings.other(vectors, signatures, near)
 
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the chances and looks of pairs of a row of a side and one of this table."""
+        """Return the probabilities and looks of pairs of a row of a side and one of this table."""
         odds, view = self._odds(query, row, side)
         return chance(odds).astype(np.float32), view
 
     def _odds(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return log odds and views of pairs; parts are fitted only where that may change what is said."""
+        """Return log odds and views of pairs; parts are fitted only where that may change what is reported."""
         evidence, seen = self.surroundings.evidence(side, query, self.surroundings.side, row)
         odds, view = FIRST.log_odds(evidence), seen.astype(np.int32)
         may = np.flatnonzero(chance(odds) >= WORTH)
@@ -53,6 +53,6 @@ class Verified(NearPairs[Side]):
         again = FITTED.log_odds(evidence.take(may), fit.similarity.astype(np.float64))
         surer = (
             again >= odds[may]
-        )  # the surer one counts: a fit of parts must not doubt pictures that agree as they are
+        )  # the more certain one counts: a fit of parts must not doubt images that agree as they are
         odds[may[surer]], view[may[surer]] = again[surer], fit.view[surer]
         return odds, view

@@ -1,11 +1,11 @@
-"""The chance that two pictures are one another's near-duplicates, as people would call it: a small fitted model."""
+"""The probability that annotators would call two images near-duplicates: a small fitted model."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-SLACK = 0.02  # added to what two rows lack to be equal: closer than this no cosine tells more
+SLACK = 0.02  # added to what two rows lack to be equal: closer than this no cosine shows more
 Floats = NDArray[np.float64]
 
 
@@ -14,8 +14,8 @@ class Evidence:
     """What speaks for P pairs, and against them; shape (P,) each.
 
     Attributes:
-        content: cosine of the embeddings, less the mean of the heap.
-        picture: cosine of the signatures, the best over the views asked for.
+        content: cosine of the embeddings, less the mean of the dataset.
+        picture: cosine of the signatures, the best over the views requested.
         denser: the larger one of how close other rows lie to either row: see ``Side.crowding``.
         sparser: the smaller one of these.
     """
@@ -43,7 +43,7 @@ class Weights:
         picture: at least 0.
         denser: at most 0: a pair counts by how it stands out from what lies around it.
         sparser: at most 0.
-        part: of the best fit of one picture as a part of the other, at least 0; 0 where nothing was fitted.
+        part: of the best fit of one image as a part of the other, at least 0; 0 where nothing was fitted.
         intercept: added.
     """
 
@@ -63,7 +63,7 @@ class Weights:
 # By examples/train_verifier.py, on embeddings of ``world``.
 FIRST = Weights(content=11.488, picture=4.535, denser=-1.772, sparser=-21.975, part=0.0, intercept=-1.992)
 FITTED = Weights(content=7.465, picture=0.0, denser=-0.587, sparser=-22.684, part=2.948, intercept=-0.441)
-WORTH = 0.005  # chance by ``FIRST`` from which one picture is fitted as a part of the other
+WORTH = 0.005  # probability by ``FIRST`` from which one image is fitted as a part of the other
 
 
 def closeness(cosine: NDArray) -> Floats:

@@ -1,1 +1,1 @@
-"""Who stays, and which rows go for it."""
+"""Which image is kept, and which rows are dropped for it."""

@@ -10,9 +10,9 @@ from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 
-FEWEST, MOST = 64, 4096  # rows asked about at a time
+FEWEST, MOST = 64, 4096  # queried rows at a time
 FAR = 1e9
-MANY = 4_000_000  # pairs, from which fewer rows are asked about at a time
+MANY = 4_000_000  # pairs, from which fewer rows are queried at a time
 
 
 def find_chains(
@@ -25,7 +25,7 @@ def find_chains(
     """Return the connected components of all pairs; in each the first row in the order of keeping stays.
 
     Every pair is looked at, so the time for a group of n rows grows with n^2 (the memory does not), which that of
-    ``find_stars`` does not. Rows are asked about in a random order: so a large group is spread over all of the work.
+    ``find_stars`` does not. Rows are queried in a random order: so a large group is spread over all of the work.
 
     Args:
         order: rows in the order of keeping, shape (N,).

@@ -1,4 +1,4 @@
-"""Who stays of several that are the same: criteria in order, and a hash of the key at the end."""
+"""Which image is kept of several that are the same: criteria in order, and a hash of the key at the end."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -209,7 +209,7 @@ def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | No
 
 
 def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> list[EqualElsewhere]:
-    """Return how many rows go for an equal file of another folder, by their keys; an empty list where none does.
+    """Return how many rows are dropped for an equal file of another folder, by folder; empty if none is.
 
     Args:
         table: with ``key``.

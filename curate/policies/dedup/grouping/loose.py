@@ -18,11 +18,11 @@ NEAR_SIGNATURE = 0.99  # cosine: of 14 photographs and 17 edits of each the medi
 
 @dataclass(frozen=True)
 class Loose:
-    """The rows that go in such groups, and what is said of them.
+    """The rows that go in such groups, and what is reported on them.
 
     Attributes:
         rows: numbers, ascending.
-        fact: for the user; None where there are none.
+        fact: for the user; None if absent.
     """
 
     rows: NDArray[np.int64]

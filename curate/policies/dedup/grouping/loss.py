@@ -1,6 +1,6 @@
 """What an image has lost against other copies of it: pixels, colours, grey levels, and what compression takes.
 
-The table tells it: by sizes, formats and picture quality. A table without a column is read as if no image had lost
+The table shows it: by sizes, formats and image quality. A table without a column is read as if no image had lost
 what that column would show.
 """
 
@@ -27,7 +27,7 @@ HEAVY = 30  # JPEG quality up to which
 BLOCKY = 1.5  # and steps at the grid from which compression shows
 LEFT = 0.25  # of the detail of such an image
 LOSSLESS = ("png", "bmp", "tiff", "gif")
-WHOLE, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity beside JPEG's 1 to 100: lossless, a palette, WebP and others
+WHOLE, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
 
 Values = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from curate.tables.rows import Rows
 from curate.tables.table import Table
 
 ALL_PAIRS = 64  # rows of a group up to which all its pairs are measured
-SOME_PAIRS = 2016  # pairs measured in a larger group, beside those with the row that stays: as many as 64 rows have
+SOME_PAIRS = 2016  # pairs measured in a larger group, next to those with the kept row: as many as 64 rows have
 AT_ONCE = 1_000_000  # pairs measured at a time
 MEASURES = (
     "signature",
@@ -26,10 +26,10 @@ MEASURES = (
     "hash",
     "pixels",
     "bytes",
-)  # by which the likeness inside a group is told, the first in use
+)  # by which the likeness inside a group is reported, the first in use
 MEANINGS = {
     "group": "number of the group, as in the decisions; larger groups come first",
-    "kept_key": "the row that stays, or the row of the other table that has them already",
+    "kept_key": "the kept row, or the row of the other table that has them already",
     "other_table": "whether kept_key is a row of the other table",
     "size": "rows of this table in the group, the one that stays among them",
     "smallest_similarity": f"of any two rows (above {ALL_PAIRS} rows: with the first, and {SOME_PAIRS:,} other pairs)",
@@ -38,7 +38,7 @@ MEANINGS = {
     "finders": "which finders dropped its rows",
     "labels": "the different labels of its rows",
     "conflict": "whether there are two or more labels",
-    "lower_quality": "whether the row that stays has lost more than one that goes; null where the table does not tell",
+    "lower_quality": "whether the kept row has lost more than one that goes; null where the table does not show",
 }
 SCHEMA = pa.schema(
     [
@@ -107,7 +107,7 @@ class Members:
         return pa.table({field.name: columns[field.name] for field in SCHEMA}, schema=SCHEMA)
 
     def _kept_keys(self, table: Table, outside: NDArray[np.bool_], kept_key: pa.Array) -> pa.Array:
-        """The key of the row that stays: the first of the group, or that of the other table."""
+        """The key of the kept row: the first of the group, or the other table's."""
         first = self.rows[self.start[:-1]]
         own = np.full(len(self.group), -1)
         own[first] = np.where(outside[first], -1, first)
@@ -116,7 +116,7 @@ class Members:
         return pa.array(np.where(outside[first], theirs, mine), pa.string())
 
     def _lower(self, outside: NDArray[np.bool_], ranks: NDArray[np.int64] | None) -> pa.Array:
-        """Whether the row that stays has lost more than another of its group; null where that is not known."""
+        """Whether the kept row has lost more than another of its group; null where that is not known."""
         first = self.rows[self.start[:-1]]
         if ranks is None or not len(first):
             return pa.nulls(len(first), pa.bool_())
@@ -126,7 +126,7 @@ class Members:
     def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
         """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others.
 
-        Equal bytes are as alike as can be, also where the picture has nothing that the finder could measure.
+        Equal bytes are as alike as can be, also where the image has nothing that the finder could measure.
         """
         search, same, finder = searches[measure], searches.get("bytes"), FINDERS[measure]
         sign, best = (1.0, finder.highest) if finder.higher else (-1.0, finder.lowest)
@@ -168,7 +168,7 @@ class Members:
 
 
 def count_lower(groups: pa.Table) -> int | None:
-    """Return how many groups keep a row of lower quality than one that goes; None where the table does not tell."""
+    """Return how many groups keep a row of lower quality than one that goes; None where the table does not show."""
     lower = groups.column("lower_quality")
     return int(pc.sum(lower).as_py() or 0) if not len(lower) or lower.null_count < len(lower) else None
 
@@ -185,7 +185,7 @@ def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
-    """The different names of each group, as lists; a negative code is none."""
+    """The different names of each group, as lists; a negative code is not one."""
     there = code >= 0
     width = max(1, len(names))
     pairs = np.unique(group[there] * width + code[there].astype(np.int64))
@@ -199,7 +199,7 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     n = len(stars.owner)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
-    owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have numbers of their own
+    owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have their own numbers
     here = np.flatnonzero(~outside & (stars.owner >= 0))
     owner[here] = owner[owner[here]]  # who goes for a row that the other table has is in the group of that
     taking_part = np.flatnonzero(stars.owner >= 0)

@@ -1,13 +1,13 @@
-"""Groups that hold together: every row that goes is the same as the row that stays in its place; no chains.
+"""Groups that hold together: every dropped row is the same as the kept row instead; no chains.
 
-The definition. Rows come in the order of keeping, the best first. A row stays if it is the same as no row before it
-that stays; else it goes, and belongs to the first of those. What counts is that the row that stays, asked about, finds
-the other: a crop is the same as its whole picture, not the whole the same as its crop.
+The definition. Rows come in the order of keeping, the best first. A row is kept if it is the same as no row before it
+that stays; else it goes, and belongs to the first of those. What counts is that the kept row, queried, finds
+the other: a crop is the same as its whole image, not the whole the same as its crop.
 
-How it stays cheap. Rows that go decide nothing any more, so most pairs of a large group never have to be looked at.
-Rows are taken in rounds; a round is settled within itself, and those of it that stay take away what is the same among
-all the rest. No search is asked for more than the first match of each row, but among at most ``FEW`` rows: n copies of
-one picture cost n links and not n^2, wherever they stand in the order.
+How it stays cheap. Rows that are dropped decide nothing any more, so most pairs of a large group never have to be
+looked at. Rows are taken in rounds; a round is settled within itself, and those of it that stay take away what is the
+same among all the rest. No search is requested more than the first match of each row, but among at most ``FEW`` rows: n
+copies of one image cost n links and not n^2, wherever they are in the order.
 
 Source: rounds over a prefix give the greedy result in few steps (Blelloch, Fineman, Shun 2012, arXiv:1202.3205).
 """
@@ -33,10 +33,10 @@ class Stars:
     """Who belongs to whom.
 
     Attributes:
-        owner: the row that stays in its place, shape (N,) int64; itself where it stays, -1 where it took no part.
-        finder: which finder said so, shape (N,) int8, an index into ``names``; -1 where the row stays.
-        similarity: to the owner, in the finder's unit, shape (N,) float64; NaN where the row stays.
-        view: which view of the owner matched, as ``Links.view`` tells it, shape (N,) int32.
+        owner: the kept row instead, shape (N,) int64; itself where it stays, -1 where it took no part.
+        finder: which finder said so, shape (N,) int8, an index into ``names``; -1 where the row is kept.
+        similarity: to the owner, in the finder's unit, shape (N,) float64; NaN where the row is kept.
+        view: which view of the owner matched, as ``Links.view`` shows it, shape (N,) int32.
         names: of the finders.
     """
 
@@ -73,10 +73,10 @@ def find_stars(
 
     Args:
         order: rows in the order of keeping, shape (N,).
-        searches: finder by name, in the order in which they tell a pair that several link.
+        searches: finder by name, in the order in which they show a pair that several link.
         open_rows: rows that take part, shape (N,) bool; it becomes all False.
         protected: rows that never go, shape (N,) bool; they are first in ``order``.
-        compared: told of the rows that are settled, of all, now and then.
+        compared: called with the rows that are settled, of all, now and then.
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
     place = np.empty(len(order), np.int64)
@@ -143,8 +143,8 @@ class _Round:
     def take_away(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
         """Give every row marked, shape (N,), that is the same as one that stays to the first of those.
 
-        Of several finders that link the two the first one tells. A row that has an owner keeps it unless this one
-        stands before it.
+        Of several finders that link the two the first one shows. A row that has an owner keeps it unless this one
+        is before it.
         """
         for number, search in enumerate(self.searches):
             found = search.first(stay, among)

@@ -26,7 +26,7 @@ _PLACE = re.compile(r"^(?P<number>\d{1,6}) of (?P<total>\d{1,6})$")
 
 @dataclass(frozen=True)
 class Judged:
-    """A pair, and what a person said: ``same``, ``different``, ``unsure``, or None where nothing was said."""
+    """A pair, and the verdicts: ``same``, ``different``, ``unsure``, or None where nothing was reported."""
 
     pair: Drawn
     answer: str | None
@@ -46,14 +46,14 @@ class Answers:
 
 
 def read_answers(path: str | Path) -> Answers:
-    """Read an audit whose column ``answer`` a person has filled in.
+    """Read an audit whose column ``answer`` a reviewer has filled in.
 
-    Answers may be yes, no and unsure; y, n and ?; 1 and 0; same and different, in any case; an empty one is none.
+    Answers may be yes, no and unsure; y, n and ?; 1 and 0; same and different, in any case; an empty one is not one.
     A spreadsheet may have changed the order of the rows, and commas into semicolons or tabs.
 
     Raises:
         InputError: for a file that cannot be read, a column, row or number that is missing or wrong, or an answer that
-            is none of these; all bad lines are counted, and the first is named.
+            is not among these; all bad lines are counted, and the first is named.
     """
     path = Path(path)
     rows = _rows(path)

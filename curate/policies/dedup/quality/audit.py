@@ -1,4 +1,4 @@
-"""Pairs near the threshold for a person to judge: drawn by strata of similarity, with known weights."""
+"""Pairs near the threshold for a reviewer to judge: drawn by strata of similarity, with known weights."""
 
 import csv
 import hashlib
@@ -61,7 +61,7 @@ class StratumName:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One pair of an audit: its keys, similarity and stratum, and how many pairs it stands for."""
+    """One pair of an audit: its keys, similarity and stratum, and how many pairs it represents."""
 
     key_a: str
     key_b: str
@@ -80,12 +80,12 @@ def one_a_row(
 ) -> NDArray[np.int64]:
     """Return which of the pairs found near a threshold to audit: for each row, that with the row it would give way to.
 
-    That is what a looser threshold would drop, about: a row, for the most alike of the rows that stay and come before
-    it. Each pair is left once, whichever side asked, and where only a random part of the rows asked, the pairs of
-    those are a random part of all (``draw_pairs`` with ``looked_for``).
+    That is what a looser threshold would drop, about: a row, for the most alike of the rows that are kept and come
+    before it. Each pair is left once, whichever side requested, and where only a random part of the rows requested, the
+    pairs of those are a random part of all (``draw_pairs`` with ``looked_for``).
 
     Args:
-        query: the row that asked, of each pair, shape (P,).
+        query: the row that requested, of each pair, shape (P,).
         row: the other row, shape (P,).
         similarity: shape (P,).
         place: of each row of the table in the order of keeping, shape (N,).
@@ -105,7 +105,7 @@ def one_a_row(
 def draw_pairs(
     pairs: pa.Table, limits: Mapping[str, Limit], n: int, *, seed: int = 0, looked_for: float = 1.0
 ) -> list[Drawn]:
-    """Draw pairs for a person to judge, more of them near the threshold.
+    """Draw pairs for a reviewer to judge, more of them near the threshold.
 
     Each finder's pairs are cut into strata by similarity: on the side of what was dropped up to four, which hold an
     eighth, an eighth, a quarter and half of the pairs going outward from the threshold; on the other side up to three.
@@ -115,13 +115,13 @@ def draw_pairs(
 
     Args:
         pairs: P rows with ``key_a`` and ``key_b`` (text), ``similarity`` (number) and ``finder`` (text): every dropped
-            row with the row kept in its place, and pairs found at a looser threshold. Each pair once; leave out
+            row with the row kept instead, and pairs found at a looser threshold. Each pair once; leave out
             pairs of equal bytes, which nobody needs to judge.
         limits: finder -> its threshold, on which the side of a pair depends.
         n: pairs to draw, >= 1; all where there are fewer.
         seed: another seed draws others.
-        looked_for: of the rows that could have a pair just short of a threshold, the share that was asked, at random,
-            in (0, 1]; each such pair stands for that many more. The number of pairs beyond is an estimate then.
+        looked_for: of the rows that could have a pair just short of a threshold, the share that was requested, at
+            random, in (0, 1]; each such pair represents that many more. The number of pairs beyond is an estimate then.
 
     Raises:
         InputError: if there are no pairs, or ``n`` is out of range.
@@ -129,7 +129,7 @@ def draw_pairs(
             out of range.
     """
     if not 0 < looked_for <= 1:
-        raise ValueError(f"looked_for must lie in (0, 1], got {looked_for}")
+        raise ValueError(f"looked_for must be in (0, 1], got {looked_for}")
     if not 1 <= n <= MOST_DRAWN:
         raise InputError(f"--audit draws 1 to {MOST_DRAWN:,} pairs, got {n:,}; 200 is usual")
     if not pairs.num_rows:
@@ -161,7 +161,7 @@ def draw_pairs(
 
 
 def _shortest(value: np.floating | np.integer) -> float:
-    """The decimal that a person would write: 0.95, where a float32 as a double reads 0.949999988079071."""
+    """The decimal that a reviewer would write: 0.95, where a float32 as a double reads 0.949999988079071."""
     return float(str(value)) if isinstance(value, np.floating) else float(value)
 
 

@@ -11,13 +11,13 @@ from scoring.metrics.proportions import Stratum
 
 @dataclass(frozen=True)
 class Counted:
-    """A stratum and what was said of the pairs drawn from it.
+    """A stratum and what was reported on the pairs drawn from it.
 
     Attributes:
         name: of the stratum.
         size: pairs in it.
         drawn: of them.
-        same: answers; likewise the next two.
+        same: answers; the same the next two.
         different: see ``same``.
         unsure: see ``same``.
     """

@@ -1,4 +1,4 @@
-"""How good a deduplication is: planted copies, searched for with its own finders, and pairs for a person to judge."""
+"""How good a deduplication is: planted copies, searched for with its own finders, and pairs for a reviewer to judge."""
 
 import csv
 import io
@@ -32,11 +32,11 @@ from scoring.images import pixel_digest
 
 # how far beyond the threshold an audit looks
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "near-duplicate": -0.4}
-FEWEST, ASKED_AT_ONCE = 64, 4096  # rows asked about at a time
-MANY = 1_000_000  # pairs, from which fewer are asked about at a time
+FEWEST, ASKED_AT_ONCE = 64, 4096  # queried rows at a time
+MANY = 1_000_000  # pairs, from which fewer are queried at a time
 ANSWERS, PAGE = "audit", "audit_page"  # pairs to judge, and the page to do it on
 AUDIT_FILES = {ANSWERS: "audit.csv", PAGE: "audit.html"}  # and how their names end
-MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
+MOST_ASKED = 20_000  # rows that are kept, of which the pairs just beyond the threshold are looked for
 
 
 def planted_recall(
@@ -54,11 +54,11 @@ def planted_recall(
     Args:
         table: that was deduplicated.
         request: what counts as the same.
-        duplicates: as decided; copies are looked for among the rows that stay, and their originals.
+        duplicates: as decided; copies are looked for among the rows that are kept, and their originals.
         group: of each row, shape (N,), -1 for none.
         settings: how many images, which edits.
         model: that scored the table, if it does not ship.
-        report: told of images done, of all.
+        report: called with images done, of all.
     """
     needs = request.needs_of_other()
     rows, searches, gone = duplicates.rows, duplicates.searches, duplicates.stars.finder >= 0
@@ -92,10 +92,10 @@ def planted_recall(
 
 
 def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, n: int, seed: int = 0) -> list[Drawn]:
-    """Draw pairs for a person to judge: of what was dropped, and of what nearly was.
+    """Draw pairs for a reviewer to judge: of what was dropped, and of what nearly was.
 
-    What nearly was: rows that stay and would go for another at a looser threshold; beyond 20,000 that stay, those among
-    20,000 that the hash of their keys draws, and each stands for as many more.
+    What nearly was: rows that are kept and would go for another at a looser threshold; beyond 20,000 that stay, those
+    among 20,000 that the hash of their keys draws, and each represents as many more.
 
     Args:
         table: that was deduplicated.
@@ -140,13 +140,13 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
 def loose_pairs(
     table: Table, request: DedupRequest, stars: Stars, rows: NDArray[np.int64], *, n: int, seed: int
 ) -> list[Drawn]:
-    """Draw pairs of some rows and those that stay in their place, for a person to judge; see ``draw_pairs``.
+    """Draw pairs of some rows and those that stay instead, for a reviewer to judge; see ``draw_pairs``.
 
     Args:
         table: that was deduplicated.
         request: what counts as the same.
         stars: who belongs to whom.
-        rows: that go for a row of their own table, by finders some of which have a threshold.
+        rows: that go for their own row table, by finders some of which have a threshold.
         n: pairs to draw.
         seed: another seed draws others.
     """
@@ -205,7 +205,7 @@ def _nearly(
 
 
 def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str) -> dict[str, bytes]:
-    """Return the pairs to judge, as CSV and as a page with the pictures.
+    """Return the pairs to judge, as CSV and as a page with the images.
 
     Args:
         table: that was deduplicated.
@@ -227,7 +227,7 @@ def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str
 
 
 def can_audit(request: DedupRequest, table: Table, out: str | AnyPath | None, *, overwrite: bool) -> bool:
-    """Return whether pairs to judge can be written though nobody asked: images are known, and no answers are lost.
+    """Return whether pairs to judge can be written though nobody requested: images are known, and no answers are lost.
 
     Args:
         request: what counts as the same.
@@ -245,7 +245,7 @@ def can_audit(request: DedupRequest, table: Table, out: str | AnyPath | None, *,
 
 
 def n_answers(path: AnyPath) -> int:
-    """Return how many pairs of an audit a person has answered; 0 where there is no audit."""
+    """Return how many pairs of an audit a reviewer has answered; 0 where there is no audit."""
     if not path.is_file():
         return 0
     try:
@@ -257,12 +257,12 @@ def n_answers(path: AnyPath) -> int:
 
 
 def refuse_answers(path: AnyPath) -> None:
-    """Refuse to replace an audit in which a person has answered.
+    """Refuse to replace an audit in which a reviewer has answered.
 
     Raises:
         InputError: if there is such a file.
     """
     if n := n_answers(path):
         raise InputError(
-            f"{path} holds {n:,} answers of a person, which --audit would replace; move it, or leave --audit out"
+            f"{path} holds {n:,} answers of a reviewer, which --audit would replace; move it, or leave --audit out"
         )

@@ -18,8 +18,8 @@ from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
 from scoring.runner import BATCH_SIZE, Runner
 
-ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies besides those of a scored table
-PIXELS, SAME_PIXELS = "pixels", "same_pixels"  # likewise, where a digest of pixels is asked for
+ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies in addition to those of a scored table
+PIXELS, SAME_PIXELS = "pixels", "same_pixels"  # the same, where a digest of pixels is requested
 _BLOCK = 8  # originals whose copies are held as bytes at a time
 
 Digest = Callable[[bytes], str]
@@ -31,10 +31,10 @@ class Planted:
 
     Attributes:
         copies: every copy as a row of a scored table, with ``original`` (row of the table, int64), ``edit`` (its
-            name) and, where asked for, ``pixels`` (digest of the decoded picture) and ``same_pixels`` (bool, whether
+            name) and, where requested, ``pixels`` (digest of the decoded image) and ``same_pixels`` (bool, whether
             that is its original's); the copies of a row follow one another, in the order of the edits.
         rows: those that were copied, in that order.
-        unread: key -> why an image that was drawn could not be used; another was drawn in its place.
+        unread: key -> why an image that was drawn could not be used; another was drawn instead.
         shrunk: originals that were made smaller before they were edited.
     """
 
@@ -66,8 +66,8 @@ def plant(
         n: originals wanted.
         kinds: names of edits.
         seed: of what is random in them.
-        digest: of the decoded picture, from its bytes, for a finder that compares pixels.
-        report: told of originals done, of all.
+        digest: of the decoded image, from its bytes, for a finder that compares pixels.
+        report: called with originals done, of all.
 
     Returns:
         Copies of up to n rows, fewer where there are not so many that can be read.
@@ -109,7 +109,7 @@ Job = tuple[Encoded, Image.Image, str]
 
 @dataclass(frozen=True)
 class _Copy:
-    """A copy that was made: decoded, and the digests of its pixels and of its original's, where asked for."""
+    """A copy that was made: decoded, and the digests of its pixels and of its original's, where requested."""
 
     image: DecodedImage
     pixels: str | None = None
@@ -126,7 +126,7 @@ class _Copier:
     digest: Digest | None
 
     def picture(self, original: Encoded) -> tuple[Encoded, Image.Image | str, bool]:
-        """Return the picture to edit, or why there is none, and whether it was made smaller."""
+        """Return the image to edit, or why none is given, and whether it was made smaller."""
         if original.data is None:
             return original, original.problem, False
         most, truncated = self.settings.max_pixels, self.settings.allow_truncated

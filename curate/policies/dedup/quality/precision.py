@@ -68,7 +68,7 @@ class Precision:
 
 
 def precision(answers: Answers) -> Precision:
-    """Return the precision of what a run dropped, weighted by what each pair stands for.
+    """Return the precision of what a run dropped, weighted by what each pair represents.
 
     The interval holds 95 % whatever the shares of the strata are, for each reading: it comes from tests whose error is
     bounded for every population (see ``p_value_at_most``), not from a normal approximation, which promises too much
@@ -140,9 +140,9 @@ def suggest_threshold(answers: Answers, target_precision: float, confidence: flo
     """Return for each finder the loosest threshold whose precision is shown to reach a target.
 
     Thresholds at the edges of strata are tested from the strict end on, each at the full confidence, and the first
-    that fails ends it: with a sequence fixed beforehand the chance of choosing any threshold that does not keep the
-    target precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all, which
-    the number of answers decides and not what they say. An unsure pair counts as different.
+    that fails ends it: with a sequence fixed beforehand the probability of choosing any threshold that does not keep
+    the target precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all,
+    which the number of answers decides and not what they say. An unsure pair counts as different.
 
     The precision is that of pairs: a looser threshold also makes other groups. The confidence is for each finder.
 

@@ -77,7 +77,7 @@ class KindRecall:
         n: copies.
         n_found: of them, by any finder.
         low: Wilson's lower bound of the share found, at 95 %.
-        high: likewise, the upper one.
+        high: the same, the upper one.
         by_finder: finder -> how many it found.
     """
 
@@ -145,8 +145,8 @@ def estimate_recall(
         model: that scored the table; by default the shipped one that it names.
         groups: of each row of the table, shape (N,), int64; -1 for a row that is in none.
         settings: how many images, which edits.
-        digest: of a decoded picture from its bytes, for a finder that compares pixels.
-        report: told of images done, of all.
+        digest: of a decoded image from its bytes, for a finder that compares pixels.
+        report: called with images done, of all.
 
     Raises:
         InputError: if the images or the model cannot be had, or no image can be read.
@@ -236,7 +236,7 @@ def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, 
 
 
 def effective_size(grid: NDArray[np.bool_]) -> float:
-    """Return how many independent copies tell as much of the share found as these do.
+    """Return how many independent copies show as much of the share found as these do.
 
     Copies of one image are found or missed together, so I x K of them are worth fewer: as many as would give the mean
     the variance that it has between images. Never fewer than I nor more than I x K.

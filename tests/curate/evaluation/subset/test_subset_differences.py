@@ -1,18 +1,18 @@
-"""Paired differences: against a bootstrap, and how often random draws are told apart."""
+"""Paired differences: against a bootstrap, and how often random draws are separated."""
 
 import numpy as np
 import pytest
 
-from curate.evaluation.subset.differences import Luck, gap, gap_of_draws, luck_of
+from curate.evaluation.subset.differences import ChanceLevel, chance_level_of, gap, gap_of_draws
 from curate.evaluation.subset.trained import HeldOut, compared
 
-NO_LUCK = Luck(0.0, 0.0, 8, 5)
+NO_CHANCE_LEVEL = ChanceLevel(0.0, 0.0, 8, 5)
 
 
-def test_without_luck_the_interval_is_that_of_a_bootstrap_over_rows():
+def test_without_chance_level_the_interval_is_that_of_a_bootstrap_over_rows():
     generator = np.random.default_rng(0)
     first, second = generator.random((2, 800)) < np.array([[0.8], [0.75]])
-    found = gap(first, second, NO_LUCK)
+    found = gap(first, second, NO_CHANCE_LEVEL)
     resampled = [
         first[rows].mean() - second[rows].mean() for rows in (generator.integers(0, 800, 800) for _ in range(4000))
     ]
@@ -25,8 +25,8 @@ def test_weights_leave_rows_out_and_several_models_are_averaged():
     generator = np.random.default_rng(1)
     first, second = generator.random((3, 60)) < 0.7, generator.random((2, 60)) < 0.5
     inside = np.arange(60) % 2 == 0
-    weighted = gap(first, second, NO_LUCK, inside / inside.sum())
-    alone = gap(first[:, inside], second[:, inside], NO_LUCK)
+    weighted = gap(first, second, NO_CHANCE_LEVEL, inside / inside.sum())
+    alone = gap(first[:, inside], second[:, inside], NO_CHANCE_LEVEL)
     assert weighted.interval == pytest.approx(alone.interval)
     assert weighted.n == alone.n == 30
     assert weighted.interval.value == pytest.approx(first[:, inside].mean() - second[:, inside].mean())
@@ -34,16 +34,16 @@ def test_weights_leave_rows_out_and_several_models_are_averaged():
 
 def test_models_that_are_right_on_the_same_rows_do_not_differ():
     right = np.arange(50) % 3 > 0
-    found = gap(right, np.stack([right, right]), luck_of(np.stack([right, right]), np.full(50, 1 / 50)))
+    found = gap(right, np.stack([right, right]), chance_level_of(np.stack([right, right]), np.full(50, 1 / 50)))
     assert found.interval == (0, 0, 0)
     assert found.p == 1
 
 
-def test_luck_is_what_the_draws_vary_by():
+def test_chance_level_is_what_the_draws_vary_by():
     generator = np.random.default_rng(2)
     draws = generator.random((4, 500)) < 0.8
     weight = np.full(500, 1 / 500)
-    found = luck_of(draws, weight)
+    found = chance_level_of(draws, weight)
     assert found.variance == pytest.approx(np.var(draws.mean(1), ddof=1))
     assert found.df == 3
     assert found.draws == 4
@@ -58,7 +58,7 @@ def test_random_draws_are_told_apart_in_about_5_of_100(draw, row):
     for _ in range(trials):
         easy = generator.normal(1, 1.5, n)
         right = easy + generator.normal(0, draw, (6, 1)) + generator.normal(0, row, (6, n)) > 0
-        found = gap(right[:1], right[1:], luck_of(right[1:], weight))
+        found = gap(right[:1], right[1:], chance_level_of(right[1:], weight))
         low += found.interval.low > 0
         high += found.interval.high < 0
     assert low / trials < 0.05

@@ -132,7 +132,7 @@ def test_rows_with_the_bytes_of_one_to_train_on_are_not_tested_on(tmp_path, colu
     del other["sha256"]
     pool = read(table, half, str(write(tmp_path / "plain.parquet", other)))
     assert not pool.same_bytes().any()
-    digest[100:200] = digest[:100]  # pictures that are there twice, under other keys and with other vectors
+    digest[100:200] = digest[:100]  # images that are there twice, under other keys and with other vectors
     pool = read(write(tmp_path / "twice.parquet", {**columns, "sha256": digest}), half)
     shas = np.array(digest, object)[pool.row]
     trained = {sha for sha in shas[pool.whole] if sha and sha.strip()}

@@ -67,7 +67,7 @@ def test_keeping_wrong_labels_hurts(folder, columns):
     assert says(found)["kNN"][0] == "hurts"
     assert "the subset hurts" in found.verdict()[0]
     assert any(one.gaps["random"].interval.high < 0 for one in found.trained[0].classes)
-    assert any("told worse than with random rows" in line for line in found.verdict())
+    assert any("reported worse than with random rows" in line for line in found.verdict())
 
 
 def test_a_random_subset_does_not_help(folder, columns):
@@ -110,8 +110,8 @@ def test_models_are_those_of_scikit_learn():
         (0.001, 0.05, "helps", "better"),
         (-0.05, -0.001, "hurts", "worse"),
         (-0.01, 0.01, "does not help", "as good"),
-        (-0.10, 0.01, "does not help", "cannot be told"),
-        (-0.01, 0.04, "cannot be told", "cannot be told"),
+        (-0.10, 0.01, "does not help", "cannot be determined"),
+        (-0.01, 0.04, "cannot be determined", "cannot be determined"),
     ],
 )
 def test_the_verdict_follows_from_the_interval(low, high, said, size):
@@ -124,8 +124,8 @@ def test_the_verdict_follows_from_the_interval(low, high, said, size):
     ("low", "high", "line"),
     [
         (-0.019, 0.019, "what hurts may be how many there are of each class, and not which rows: "),
-        (-0.021, 0.015, "whether what hurts is the rows or how many there are of each class cannot be told: "),
-        (-0.010, 0.021, "whether what hurts is the rows or how many there are of each class cannot be told: "),
+        (-0.021, 0.015, "whether what hurts is the rows or how many there are of each class cannot be determined: "),
+        (-0.010, 0.021, "whether what hurts is the rows or how many there are of each class cannot be determined: "),
         (-0.050, -0.001, "it is the rows, and not only how many of each class: "),
     ],
 )
@@ -181,7 +181,7 @@ def test_without_labels_there_is_diversity_and_fairness_but_no_verdict(tmp_path,
     assert found.trained == []
     assert found.diversity.subset.value > 1
     assert found.coverage.subset >= 0.5
-    assert "cannot be told" in found.verdict()[0]
+    assert "cannot be determined" in found.verdict()[0]
     fair = found.fairness[0]
     assert fair.ratio == 0
     assert [one.name for one in fair.groups if one.dropped_more] == ["new"]
@@ -233,7 +233,7 @@ def test_options_of_images_are_for_a_network(folder, columns, tmp_path):
 
 @pytest.fixture
 def pictures(tmp_path):
-    """Red and blue pictures, of which a third of the labels is wrong; one file is gone."""
+    """Red and blue images, of which a third of the labels is wrong; one file is gone."""
     generator = np.random.default_rng(0)
     columns = made(120, classes=2, wrong=0.3)
     folder = tmp_path / "images"

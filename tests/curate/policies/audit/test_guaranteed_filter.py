@@ -26,8 +26,8 @@ def run(*line):
 
 
 @pytest.fixture(scope="module")
-def heap(tmp_path_factory):
-    """A table whose least certain rows are bad, mostly; all rows show one picture."""
+def dataset(tmp_path_factory):
+    """A table whose least certain rows are bad, mostly; all rows show one image."""
     folder = tmp_path_factory.mktemp("heap")
     rng = np.random.default_rng(0)
     doubt = rng.random(N).astype(np.float32)
@@ -68,38 +68,38 @@ def answered(path, bad, *, change=None):
 
 
 @pytest.fixture
-def audit(heap, tmp_path):
+def audit(dataset, tmp_path):
     def make(name="a", change=None, **options):
         path = tmp_path / f"{name}.audit.csv"
         options = {"column": "unc_made_up", "max_bad_rate": "2%", "images": 500, **options}
-        audit_plan(heap[0], path, **options)
-        return answered(path, heap[1], change=change)
+        audit_plan(dataset[0], path, **options)
+        return answered(path, dataset[1], change=change)
 
     return make
 
 
-def test_the_plan_draws_a_simple_random_sample_of_the_rows_that_could_be_kept(heap, tmp_path):
-    plan = audit_plan(heap[0], tmp_path / "a.audit.csv", "unc_made_up", max_bad_rate=0.02, keep="50%", images=300)
+def test_the_plan_draws_a_simple_random_sample_of_the_rows_that_could_be_kept(dataset, tmp_path):
+    plan = audit_plan(dataset[0], tmp_path / "a.audit.csv", "unc_made_up", max_bad_rate=0.02, keep="50%", images=300)
     with (tmp_path / "a.audit.csv").open() as file:
         lines = list(csv.DictReader(file))
-    in_order = sorted(list(heap[2].values())[: N - 5])
+    in_order = sorted(list(dataset[2].values())[: N - 5])
     assert plan.among == round((N - 5) / 2 + 0.1) == int(lines[0]["among"])
     assert len({line["key"] for line in lines}) == 300
     for line in lines:
-        assert float(line["value"]) == heap[2][line["key"]]
-        assert in_order[int(line["rank"]) - 1] == heap[2][line["key"]]
+        assert float(line["value"]) == dataset[2][line["key"]]
+        assert in_order[int(line["rank"]) - 1] == dataset[2][line["key"]]
     ranks = np.array([int(line["rank"]) for line in lines])
     assert ranks.max() <= plan.among
     assert abs(ranks.mean() / plan.among - 0.5) < 4 / np.sqrt(12 * 300)
-    assert abs(np.corrcoef(ranks, np.arange(300))[0, 1]) < 0.25  # pictures come in no order
+    assert abs(np.corrcoef(ranks, np.arange(300))[0, 1]) < 0.25  # images come in no order
     page = (tmp_path / "a.audit.html").read_text()
     assert page.count("<section") == 300
     assert "0.0" not in page.split("<section")[5].split("<p>")[1].split("</p>")[0]  # no score is shown
 
 
-def test_another_seed_draws_others_and_high_is_certain_for_a_kappa(heap, tmp_path):
+def test_another_seed_draws_others_and_high_is_certain_for_a_kappa(dataset, tmp_path):
     first, second = (
-        audit_plan(heap[0], tmp_path / f"{seed}.audit.csv", "kappa_made_up", max_bad_rate="2%", images=50, seed=seed)
+        audit_plan(dataset[0], tmp_path / f"{seed}.audit.csv", "kappa_made_up", max_bad_rate="2%", images=50, seed=seed)
         for seed in (0, 1)
     )
     drawn = [{line["key"] for line in csv.DictReader(path.csv.open())} for path in (first, second)]
@@ -108,9 +108,9 @@ def test_another_seed_draws_others_and_high_is_certain_for_a_kappa(heap, tmp_pat
     assert float(best["value"]) == max(float(line["value"]) for line in csv.DictReader(first.csv.open()))
 
 
-def test_the_filter_keeps_what_the_definition_says_and_verifies(heap, audit, tmp_path):
+def test_the_filter_keeps_what_the_definition_says_and_verifies(dataset, audit, tmp_path):
     path = audit()
-    result = filter(heap[0], tmp_path / "kept.parquet", max_bad_rate="2%", audit=path)
+    result = filter(dataset[0], tmp_path / "kept.parquet", max_bad_rate="2%", audit=path)
     with path.open() as file:
         lines = list(csv.DictReader(file))
     sampled = Sampled(
@@ -120,9 +120,9 @@ def test_the_filter_keeps_what_the_definition_says_and_verifies(heap, audit, tmp
     )
     assert result.kept == guaranteed_cut(sampled, 0.02, 0.95).kept
     kept = pq.read_table(tmp_path / "kept.parquet")["key"].to_pylist()
-    in_order = sorted((key for key in list(heap[2])[: N - 5]), key=heap[2].get)
+    in_order = sorted((key for key in list(dataset[2])[: N - 5]), key=dataset[2].get)
     assert set(kept) == set(in_order[: result.kept])
-    assert np.mean([heap[1][key] for key in kept]) <= 0.02
+    assert np.mean([dataset[1][key] for key in kept]) <= 0.02
     assert result.kept > 0.7 * N
     assert verify(tmp_path / "kept.receipt.json").identical
     decisions = pq.read_table(tmp_path / "kept.decisions.parquet").to_pylist()
@@ -132,24 +132,24 @@ def test_the_filter_keeps_what_the_definition_says_and_verifies(heap, audit, tmp
     assert gone["margin"] < 0
 
 
-def test_a_kappa_and_its_uncertainty_keep_the_same_rows(heap, audit, tmp_path):
+def test_a_kappa_and_its_uncertainty_keep_the_same_rows(dataset, audit, tmp_path):
     for column in ("unc_made_up", "kappa_made_up"):
-        filter(heap[0], tmp_path / f"{column}.parquet", max_bad_rate="2%", audit=audit(column, column=column))
+        filter(dataset[0], tmp_path / f"{column}.parquet", max_bad_rate="2%", audit=audit(column, column=column))
     kept = [
         set(pq.read_table(tmp_path / f"{name}.parquet")["key"].to_pylist()) for name in ("unc_made_up", "kappa_made_up")
     ]
     assert kept[0] == kept[1]
 
 
-def test_rules_before_it_narrow_what_is_promised_and_rules_after_it_are_refused(heap, audit, tmp_path):
+def test_rules_before_it_narrow_what_is_promised_and_rules_after_it_are_refused(dataset, audit, tmp_path):
     path = audit(images=900)
-    result = filter(heap[0], tmp_path / "kept.parquet", where='label == "cat"', max_bad_rate="2%", audit=path)
+    result = filter(dataset[0], tmp_path / "kept.parquet", where='label == "cat"', max_bad_rate="2%", audit=path)
     kept = pq.read_table(tmp_path / "kept.parquet")
     assert set(kept["label"].to_pylist()) == {"cat"}
     assert 0 < result.kept < 1500
     found = run(
         "filter",
-        heap[0],
+        dataset[0],
         "--max-bad-rate",
         "2%",
         "--audit",
@@ -164,14 +164,14 @@ def test_rules_before_it_narrow_what_is_promised_and_rules_after_it_are_refused(
     assert "put it after all other rules" in found.output
 
 
-def test_rows_of_equal_score_stay_or_go_together(heap, audit, tmp_path):
-    filter(heap[0], tmp_path / "kept.parquet", max_bad_rate="5%", audit=audit(column="unc_tied", max_bad_rate="5%"))
+def test_rows_of_equal_score_stay_or_go_together(dataset, audit, tmp_path):
+    filter(dataset[0], tmp_path / "kept.parquet", max_bad_rate="5%", audit=audit(column="unc_tied", max_bad_rate="5%"))
     kept = pq.read_table(tmp_path / "kept.parquet")["unc_tied"].to_pylist()
-    everything = pq.read_table(heap[0])["unc_tied"].to_pylist()[: N - 5]
+    everything = pq.read_table(dataset[0])["unc_tied"].to_pylist()[: N - 5]
     assert len(kept) == sum(value <= max(kept) for value in everything)
 
 
-def test_judges_are_joined_as_asked(heap, audit, tmp_path):
+def test_judges_are_joined_as_asked(dataset, audit, tmp_path):
     def opposite(lines):
         for line in lines:
             line["answer"] = (
@@ -200,19 +200,19 @@ def test_unsure_counts_as_bad_and_blank_as_not_drawn(audit):
     assert verdicts.judged[0].badness == 1
 
 
-def test_a_second_audit_of_a_stricter_zone_adds_to_the_first(heap, audit, tmp_path):
+def test_a_second_audit_of_a_stricter_zone_adds_to_the_first(dataset, audit, tmp_path):
     files = [audit("all", images=500), audit("some", images=400, keep="70%", seed=5)]
     verdicts = read_audit(files)
     assert [zone.among for zone in verdicts.zones] == [int(np.ceil(0.7 * (N - 5))), N - 5]
-    result = filter(heap[0], None, max_bad_rate="2%", audit=files, dry_run=True)
+    result = filter(dataset[0], None, max_bad_rate="2%", audit=files, dry_run=True)
     assert result.kept > 0.6 * N
 
 
-def test_label_studio_brings_verdicts_back(heap, audit, tmp_path):
+def test_label_studio_brings_verdicts_back(dataset, audit, tmp_path):
     path = tmp_path / "asked.audit.csv"
-    audit_plan(heap[0], path, "unc_made_up", max_bad_rate="2%", images=200)
+    audit_plan(dataset[0], path, "unc_made_up", max_bad_rate="2%", images=200)
     keys = [line["key"] for line in csv.DictReader(path.open())]
-    assert run("filter", heap[0], "--keys", path, "-o", tmp_path / "asked.parquet").exit_code == 0
+    assert run("filter", dataset[0], "--keys", path, "-o", tmp_path / "asked.parquet").exit_code == 0
     exported = run(
         "export",
         tmp_path / "asked.parquet",
@@ -225,27 +225,27 @@ def test_label_studio_brings_verdicts_back(heap, audit, tmp_path):
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     assert len(tasks) == 200
     for number, task in enumerate(tasks):
-        verdict = "bad" if heap[1][task["data"]["curate_key"]] else "good"
+        verdict = "bad" if dataset[1][task["data"]["curate_key"]] else "good"
         result = [{"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [verdict]}}]
         task["annotations"] = [{"id": number, "completed_by": 1, "result": result}]
     (tmp_path / "done.json").write_text(json.dumps(tasks))
     verdicts = read_audit([path, tmp_path / "done.json"])
-    assert {one.key: one.badness for one in verdicts.judged} == {key: float(heap[1][key]) for key in keys}
+    assert {one.key: one.badness for one in verdicts.judged} == {key: float(dataset[1][key]) for key in keys}
 
 
-def test_what_verdicts_show_without_the_table(heap, audit):
+def test_what_verdicts_show_without_the_table(dataset, audit):
     read = read_verdicts([audit(images=600)])
-    truth = np.mean(list(heap[1].values())[: N - 5])
+    truth = np.mean(list(dataset[1].values())[: N - 5])
     assert read.bad.low < truth < read.bad.high
     assert list(read.kept) == [0.01, 0.02, 0.05, 0.1]
     assert sorted(read.kept.values()) == list(read.kept.values())
     assert "at most bad" in str(read)
 
 
-def test_on_average_is_another_promise(heap, audit):
+def test_on_average_is_another_promise(dataset, audit):
     path = audit(images=200)
-    average = filter(heap[0], None, max_bad_rate="2%", audit=path, promise="average", dry_run=True)
-    sure = filter(heap[0], None, max_bad_rate="5%", audit=path, dry_run=True)
+    average = filter(dataset[0], None, max_bad_rate="2%", audit=path, promise="average", dry_run=True)
+    sure = filter(dataset[0], None, max_bad_rate="5%", audit=path, dry_run=True)
     assert average.kept > 0
     assert sure.kept > 0
 
@@ -257,9 +257,9 @@ def refused(*line):
     return found.output
 
 
-def test_infeasible_says_how_many_more(heap, audit, tmp_path):
+def test_infeasible_says_how_many_more(dataset, audit, tmp_path):
     text = refused(
-        "filter", heap[0], "--max-bad-rate", "1%", "--audit", audit(images=100), "-o", tmp_path / "k.parquet"
+        "filter", dataset[0], "--max-bad-rate", "1%", "--audit", audit(images=100), "-o", tmp_path / "k.parquet"
     )
     assert "infeasible with these verdicts" in text
     assert f"about {fewest_verdicts(N - 5, 0.01, 0.95) - 100} more" in text
@@ -269,7 +269,7 @@ def test_infeasible_says_how_many_more(heap, audit, tmp_path):
         for line in lines:
             line["answer"] = "b"
 
-    text = refused("filter", heap[0], "--max-bad-rate", "1%", "--audit", audit("b", change=all_bad), "--dry-run")
+    text = refused("filter", dataset[0], "--max-bad-rate", "1%", "--audit", audit("b", change=all_bad), "--dry-run")
     assert "no number of verdicts like these would do" in text
 
 
@@ -291,8 +291,8 @@ def test_infeasible_says_how_many_more(heap, audit, tmp_path):
         ),
     ],
 )
-def test_verdicts_that_do_not_fit_are_one_line(heap, audit, change, words):
-    assert words in refused("filter", heap[0], "--max-bad-rate", "2%", "--audit", audit(change=change), "--dry-run")
+def test_verdicts_that_do_not_fit_are_one_line(dataset, audit, change, words):
+    assert words in refused("filter", dataset[0], "--max-bad-rate", "2%", "--audit", audit(change=change), "--dry-run")
 
 
 @pytest.mark.parametrize(
@@ -309,9 +309,9 @@ def test_verdicts_that_do_not_fit_are_one_line(heap, audit, change, words):
         (("--max-bad-rate", "2%", "--audit", "nowhere.csv"), "nowhere.csv"),
     ],
 )
-def test_a_line_that_cannot_be_meant_is_one_line(heap, audit, line, words):
+def test_a_line_that_cannot_be_meant_is_one_line(dataset, audit, line, words):
     path = str(audit(images=200))
-    assert words in refused("filter", heap[0], *(path if word == "AUDIT" else word for word in line), "--dry-run")
+    assert words in refused("filter", dataset[0], *(path if word == "AUDIT" else word for word in line), "--dry-run")
 
 
 @pytest.mark.parametrize(
@@ -326,21 +326,21 @@ def test_a_line_that_cannot_be_meant_is_one_line(heap, audit, line, words):
         (("--max-bad-rate", "2%", "--column", "nothing"), "nothing"),
     ],
 )
-def test_a_plan_that_cannot_be_is_one_line(heap, line, words, tmp_path):
+def test_a_plan_that_cannot_be_is_one_line(dataset, line, words, tmp_path):
     line = [str(tmp_path / word) if word == "kept.csv" else word for word in line]
     column = () if "--column" in line else ("--column", "unc_made_up")
-    assert words in refused("audit", "plan", heap[0], *column, *line)
+    assert words in refused("audit", "plan", dataset[0], *column, *line)
 
 
-def test_answers_are_never_replaced(heap, audit):
+def test_answers_are_never_replaced(dataset, audit):
     path = audit()
     text = refused(
-        "audit", "plan", heap[0], "--column", "unc_made_up", "--max-bad-rate", "2%", "--overwrite", "-o", path
+        "audit", "plan", dataset[0], "--column", "unc_made_up", "--max-bad-rate", "2%", "--overwrite", "-o", path
     )
     assert "holds 500 answers" in text
 
 
-def test_pairs_and_pictures_are_told_apart(heap, audit, tmp_path):
+def test_pairs_and_pictures_are_told_apart(dataset, audit, tmp_path):
     shown = run("audit", audit())
     assert shown.exit_code == 0
     assert "500 drawn" in shown.output

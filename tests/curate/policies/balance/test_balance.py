@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from heaps import kinds
+from synthetic import kinds
 
 import curate
 from curate.policies.balance.amounts import amounts, apportioned
@@ -57,10 +57,10 @@ def test_a_cell_with_too_few_rows_gives_all_and_it_is_said_by_how_much(scores):
     assert result.short == 7 + 13
     assert result.apart == pytest.approx(20 / 60)
     assert "2 cells have 20 rows too few" in result.notes[0]
-    assert "33.33% of the rows lie elsewhere than asked. Up to 8 rows" in result.notes[0]
+    assert "33.33% of the rows lie elsewhere than requested. Up to 8 rows" in result.notes[0]
 
 
-def test_a_power_of_the_sizes_lies_between_uniform_and_the_heap(scores):
+def test_a_power_of_the_sizes_lies_between_uniform_and_the_dataset(scores):
     root = curate.balance(scores, dry_run=True, per="label", to="square-root", rows=20)
     assert root.cells == curate.balance(scores, dry_run=True, per="label", alpha=0.5, rows=20).cells
     weights = {name: n**0.5 for name, n in SIZES.items()}
@@ -140,7 +140,7 @@ def test_clusters_are_cells_and_the_typical_rows_of_each_have_the_nearest_neighb
 def test_a_column_of_the_name_clusters_is_a_column_unless_they_are_counted(tmp_path):
     path = table(tmp_path / "t.parquet", clusters=np.arange(90) % 3)
     assert list(curate.balance(path, dry_run=True, per="clusters").cells) == ["0", "1", "2"]
-    with pytest.raises(InputError, match="--per clusters goes by embeddings"):
+    with pytest.raises(InputError, match="--per clusters uses embeddings"):
         curate.balance(path, dry_run=True, per="clusters", clusters=3)
 
 
@@ -164,7 +164,10 @@ def test_ten_thousand_classes_and_fewer_rows_than_classes(tmp_path):
             "takes 15 rows of 'emu', of which there are 8: 7 too few in all; at",
         ),
         ({"to": ["cat=60%", "dog=30%"]}, "shares of 2 classes sum to 90%, expected 100%: 10% is missing"),
-        ({"to": ["cats=60%", "dog=40%"]}, "no row has the label 'cats', of which 0.6 was asked; did you mean 'cat'"),
+        (
+            {"to": ["cats=60%", "dog=40%"]},
+            "no row has the label 'cats', of which 0.6 was requested; did you mean 'cat'",
+        ),
         ({"to": ["cat=60", "dog=40"]}, "share of 'cat' must be from 0 to 1, or 0% to 100%, got '60'"),
         ({"to": ["cat=50%", "cat=50%"]}, "gives 'cat' two shares"),
         ({"to": "unifrom"}, "did you mean 'uniform'"),
@@ -176,8 +179,8 @@ def test_ten_thousand_classes_and_fewer_rows_than_classes(tmp_path):
         ({"per": "labl"}, "did you mean 'label'"),
         ({"per": "lists"}, "names or numbers in column 'lists'"),
         ({"per": "empty"}, r"expected rows to balance in .*, got none of 90: 90 whose row empty has no value"),
-        ({"per": "clusters"}, "--per clusters goes by embeddings, and .* has no column 'embedding'"),
-        ({"within": "typical"}, "--within typical goes by embeddings"),
+        ({"per": "clusters"}, "--per clusters uses embeddings, and .* has no column 'embedding'"),
+        ({"within": "typical"}, "--within typical uses embeddings"),
         ({"within": "certain"}, "no kappa column and no unc column"),
         ({"within": "best"}, "unknown order within a cell 'best'"),
         ({"column": "width"}, "--column width is for --within certain"),

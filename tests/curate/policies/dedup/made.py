@@ -17,7 +17,7 @@ NAMES = ("bytes", "hash", "signature")
 
 
 class Matrix:
-    """A search whose pairs stand in a matrix: ``linked[q, r]`` says that q, asked about, finds r."""
+    """A search whose pairs are in a matrix: ``linked[q, r]`` says that q, queried, finds r."""
 
     higher = True
     recall = None
@@ -86,24 +86,24 @@ def write_table(path, columns, *, model=None, signature=None):
 
 
 def random_signatures(generator, n):
-    """Signatures of n unlike pictures."""
+    """Signatures of n unlike images."""
     return np.rint(generator.normal(0, 40, (n, 255))).clip(-127, 127).astype(np.int8)
 
 
 def jittered(generator, signature, n, size=2.0):
-    """Signatures of n near-copies of one picture."""
+    """Signatures of n near-copies of one image."""
     return np.rint(signature + generator.normal(0, size, (n, signature.shape[-1]))).clip(-127, 127).astype(np.int8)
 
 
 def soft_pictures(generator, n, side=96):
-    """Pictures of soft blobs, RGB uint8 (n, side, side, 3); no two alike."""
+    """Images of soft blobs, RGB uint8 (n, side, side, 3); no two alike."""
     coarse = generator.integers(0, 256, (n, 9, 9), dtype=np.uint8)
     grey = [np.asarray(Image.fromarray(one).resize((side, side), Image.Resampling.BICUBIC)) for one in coarse]
     return np.repeat(np.stack(grey)[..., None], 3, axis=3)
 
 
 def cut(generator, picture, share):
-    """A window of ``share`` of each side, anywhere, as a picture of 32 x 32."""
+    """A window of ``share`` of each side, anywhere, as an image of 32 x 32."""
     side = len(picture)
     kept = round(share * side)
     top, left = generator.integers(0, side - kept + 1, 2)

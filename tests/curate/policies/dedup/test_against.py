@@ -79,7 +79,7 @@ def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one
 
 
 class Asked:
-    """A finder that notes who asked it what."""
+    """A finder that notes who requested it what."""
 
     def __init__(self, search):
         self.search, self.higher, self.pairs, self.inside = search, search.higher, 0, 0
@@ -203,7 +203,7 @@ def test_with_report_only_leaks_stay_and_are_told(tables):
 
 def test_with_report_only_the_table_itself_is_deduplicated_as_without_another(tables):
     for groups in ("star", "chain"):
-        _, told, _ = run(tables, f"told {groups}", report_only=True, groups=groups)
+        _, told, _ = run(tables, f"reported {groups}", report_only=True, groups=groups)
         alone = curate.dedup(tables / "new.parquet", tables / f"alone {groups}.parquet", groups=groups)
         plain = pl.read_parquet(alone.decisions)
         assert told["decision"].to_list() == plain["decision"].to_list()

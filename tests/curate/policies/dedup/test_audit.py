@@ -192,7 +192,7 @@ def test_what_only_a_bug_can_pass_is_refused():
     twice = pairs_of([0.95])
     with pytest.raises(ValueError, match="got one twice"):
         draw_pairs(pa.concat_tables([twice, twice]), LIMITS, 5)
-    with pytest.raises(ValueError, match=r"looked_for must lie in \(0, 1\], got 0"):
+    with pytest.raises(ValueError, match=r"looked_for must be in \(0, 1\], got 0"):
         draw_pairs(twice, LIMITS, 5, looked_for=0.0)
 
 
@@ -252,7 +252,7 @@ def test_an_audit_with_answers_is_not_replaced_and_one_without_is(many, tmp_path
     rows = lines_of(path)
     rows[3]["answer"] = "no"
     save(rows, path)
-    with pytest.raises(InputError, match=r"x.audit.csv holds 1 answers of a person"):
+    with pytest.raises(InputError, match=r"x.audit.csv holds 1 answers of a reviewer"):
         refuse_answers(path)
     path.write_text("something else")
     refuse_answers(path)

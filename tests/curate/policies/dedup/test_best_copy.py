@@ -1,4 +1,4 @@
-"""Which copy a deduplication keeps, of real files: the one that lost least, or that of the preferred folder."""
+"""Which copy a deduplication keeps, of real files: the one that lost least, or the preferred folder's."""
 
 import shutil
 from pathlib import Path
@@ -27,7 +27,7 @@ def scored(folder, checkpoint, out):
 
 @pytest.fixture(scope="module")
 def copies(tiny_checkpoint, tmp_path_factory):
-    """Photographs with worse copies of the same size, and each once more in a folder."""
+    """Photographs with corrupted copies of the same size, and each once more in a folder."""
     folder = tmp_path_factory.mktemp("copies")
     photos = folder / "p"
     (photos / "sorted").mkdir(parents=True)

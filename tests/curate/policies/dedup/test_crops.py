@@ -1,4 +1,4 @@
-"""The finder ``crop``: symmetric, bounded where groups are dense, and told in words."""
+"""The finder ``crop``: symmetric, bounded where groups are dense, and reported in words."""
 
 import shutil
 from pathlib import Path
@@ -41,7 +41,7 @@ def small(image):
 
 @pytest.fixture(scope="module")
 def copies():
-    """Two photographs, a crop and a bordered copy of each, and a mirrored crop; keys tell which is which."""
+    """Two photographs, a crop and a bordered copy of each, and a mirrored crop; keys report which is which."""
     rows = {}
     for name in ("flower", "retina"):
         photo = Image.open(next(path for path in PHOTOS if path.stem == name)).convert("RGB")
@@ -110,8 +110,8 @@ def test_pictures_of_nothing_are_a_part_of_nothing():
 
 
 @pytest.fixture(scope="module")
-def heap():
-    """Sixty pictures: forty of their own, ten parts of some of them, and ten of one kind, which all fit each other."""
+def dataset():
+    """Sixty images: their own forty, ten parts of some of them, and ten of one kind, which all fit each other."""
     generator = np.random.default_rng(3)
     pictures = soft_pictures(generator, 41)
     vectors = generator.normal(0, 1, (60, 32))
@@ -141,8 +141,8 @@ def restated(signatures, vectors, threshold):
     return np.where(1 - best <= 0.05 * (1 - np.maximum(crowd[:, None], crowd)), best, 0)
 
 
-def test_links_are_the_pairs_that_stand_out_by_the_definition(heap):
-    signatures, vectors = heap
+def test_links_are_the_pairs_that_stand_out_by_the_definition(dataset):
+    signatures, vectors = dataset
     similarity = restated(signatures, vectors, SAME)
     expected = np.argwhere((similarity >= SAME) & ~np.eye(60, dtype=bool))
     found = links_of(signatures, views(), SAME, vectors)
@@ -155,8 +155,8 @@ def test_links_are_the_pairs_that_stand_out_by_the_definition(heap):
     assert (alone.similarity >= SAME).all()
 
 
-def test_another_table_finds_the_same_pairs_whatever_order_its_rows_have(heap):
-    signatures, vectors = heap
+def test_another_table_finds_the_same_pairs_whatever_order_its_rows_have(dataset):
+    signatures, vectors = dataset
     search = finder(signatures[:40], views(), SAME, vectors[:40])
     for order in (np.arange(40, 60), np.random.default_rng(0).permutation(np.arange(40, 60))):
         found = search.foreign(plain_rows(signature=signatures[order], embedding=vectors[order]), np.ones(40, bool))
@@ -169,8 +169,8 @@ def test_another_table_finds_the_same_pairs_whatever_order_its_rows_have(heap):
         assert set(some.query.tolist()) <= set(range(5))
 
 
-def test_the_first_of_some_rows_is_the_first_of_all_their_links(heap):
-    signatures, vectors = heap
+def test_the_first_of_some_rows_is_the_first_of_all_their_links(dataset):
+    signatures, vectors = dataset
     search = finder(signatures, views(), SAME, vectors)
     stars = find_stars(np.arange(60)[::-1].copy(), {"crop": search}, np.ones(60, bool))
     found = {i: 40 + i for i in range(10) if (i, 40 + i) in links_of(signatures, views(), SAME, vectors)}
@@ -236,7 +236,7 @@ def test_cropped_without_signatures_says_what_is_missing(tmp_path):
 
 @pytest.mark.parametrize(("side", "is_part"), [(0.63, False), (0.66, False), (0.72, True), (0.8, True)])
 def test_a_part_of_less_than_seventy_percent_of_a_side_is_not_the_same(side, is_part):
-    """What is promised of --cropped; smaller parts fit pictures that they do not show."""
+    """What is promised of --cropped; smaller parts fit images that they do not show."""
     photo = Image.open(next(path for path in PHOTOS if path.stem == "flower")).convert("RGB")
     width, height = photo.size
     left, top = round((1 - side) * width / 2), round((1 - side) * height / 2)

@@ -28,7 +28,7 @@ N = 200
 
 
 def columns(generator):
-    """Two hundred rows of about seventy pictures: equal, near by one finder or another, failed."""
+    """Two hundred rows of about seventy images: equal, near by one finder or another, failed."""
     home = generator.integers(0, 70, N)
     base = random_signatures(generator, 70)
     codes = generator.integers(0, 2**62, 70).astype(np.uint64)[home]
@@ -302,7 +302,7 @@ def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory)
     (done / "old.parquet").replace(moved / "old.parquet")
     assert verify(moved / "out.receipt.json").identical
     (moved / "old.parquet").unlink()
-    with pytest.raises(InputError, match=r"old\.parquet does not exist.*beside the receipt"):
+    with pytest.raises(InputError, match=r"old\.parquet does not exist.*next to the receipt"):
         verify(moved / "out.receipt.json")
 
 

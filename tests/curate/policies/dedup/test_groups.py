@@ -1,4 +1,4 @@
-"""The groups table against brute force over the groups that the decisions tell."""
+"""The groups table against brute force over the groups that the decisions show."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""Who stays of several that are the same."""
+"""Which image is kept of several that are the same."""
 
 import numpy as np
 import pyarrow as pa

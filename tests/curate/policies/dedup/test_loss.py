@@ -136,7 +136,7 @@ CHANGES = {
     "less contrast": lambda p: coded(Image.blend(Image.new("RGB", p.size, "#808080"), p, 0.5), "png"),
     "blurred": lambda p: coded(p.filter(ImageFilter.GaussianBlur(2)), "png"),
     "with a border": lambda p: coded(ImageOps.expand(p, 12, "white"), "png"),
-    "pixels in place of": lambda p: coded(p.resize((p.width, p.height // 2)), "png"),
+    "pixels instead of": lambda p: coded(p.resize((p.width, p.height // 2)), "png"),
 }
 
 

@@ -159,7 +159,7 @@ def moved(whole, folder, tmp_path):
     for key in keys:
         (photos / key).write_bytes((folder / key).read_bytes())
     (photos / keys[0]).unlink()
-    (photos / keys[1]).write_bytes(b"another picture")
+    (photos / keys[1]).write_bytes(b"another image")
     at = table.column_names.index("uri")
     table = table.set_column(at, "uri", pa.array([str(photos / key) for key in keys]))
     pq.write_table(table, tmp_path / "moved.parquet")

@@ -1,4 +1,4 @@
-"""What each finder finds, asked in every way, against all pairs."""
+"""What each finder finds, requested in every way, against all pairs."""
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,7 @@ def near_hash(generator):
 
 
 def seen(looks, mine, others):
-    """The largest cosine of each pair over the views of the row that is asked about."""
+    """The largest cosine of each pair over the views of the row that is queried."""
     both = [cosines(np.concatenate([look.apply(others), mine]))[: len(others), len(others) :] for look in looks]
     return np.max(both, axis=0)
 

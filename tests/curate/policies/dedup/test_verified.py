@@ -23,8 +23,8 @@ MIRRORED = views(mirrored=True)
 
 
 @pytest.fixture
-def heap():
-    """Embeddings and signatures of 60 pictures, 12 of them copies: cut, mirrored, or as they were."""
+def dataset():
+    """Embeddings and signatures of 60 images, 12 of them copies: cut, mirrored, or as they were."""
     generator = np.random.default_rng(5)
     pictures = soft_pictures(generator, 48, 64)
     codes = generator.normal(0, 1, (48, 96)) + 1.5
@@ -39,10 +39,10 @@ def heap():
     return SimpleNamespace(vectors=vectors, signatures=np.array(signatures + copies), copy_of=np.arange(12))
 
 
-def rows_of(heap, order=None):
-    at = np.arange(len(heap.vectors)) if order is None else order
-    rows = plain_rows(embedding=heap.vectors[at], signature=heap.signatures[at])
-    return dataclasses.replace(rows, hashes=plain_rows(len(heap.vectors)).hashes[at])
+def rows_of(dataset, order=None):
+    at = np.arange(len(dataset.vectors)) if order is None else order
+    rows = plain_rows(embedding=dataset.vectors[at], signature=dataset.signatures[at])
+    return dataclasses.replace(rows, hashes=plain_rows(len(dataset.vectors)).hashes[at])
 
 
 def pairs_of(links):
@@ -56,34 +56,34 @@ def cosine(a, b):
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
-def looks(heap, i, j):
+def looks(dataset, i, j):
     """The larger cosine of two signatures, as they are or one mirrored."""
-    mirrored = reorient(heap.signatures[i : i + 1], ORIENTATIONS["mirrored"])[0]
-    return max(cosine(heap.signatures[i], heap.signatures[j]), cosine(mirrored, heap.signatures[j]))
+    mirrored = reorient(dataset.signatures[i : i + 1], ORIENTATIONS["mirrored"])[0]
+    return max(cosine(dataset.signatures[i], dataset.signatures[j]), cosine(mirrored, dataset.signatures[j]))
 
 
-def restated(heap, i, j):
+def restated(dataset, i, j):
     """The evidence of a pair, one number after another."""
-    lengths = np.linalg.norm(heap.vectors.astype(float), axis=1, keepdims=True)
-    unit = heap.vectors / lengths
+    lengths = np.linalg.norm(dataset.vectors.astype(float), axis=1, keepdims=True)
+    unit = dataset.vectors / lengths
     middle = unit - unit.mean(0)
 
     def crowd(row):
-        others = [k for k in range(len(unit)) if k != row and looks(heap, row, k) < 0.9]
+        others = [k for k in range(len(unit)) if k != row and looks(dataset, row, k) < 0.9]
         near = sorted((cosine(middle[row], middle[k]) for k in others), reverse=True)
         return float(np.mean(near[1:15]))
 
     every = [crowd(row) for row in range(len(unit))]
     most = max(0.3, np.quantile(every, 0.95))
     around = [min(max(each, 0.3), most) for each in (every[i], every[j])]
-    return cosine(middle[i], middle[j]), looks(heap, i, j), max(around), min(around)
+    return cosine(middle[i], middle[j]), looks(dataset, i, j), max(around), min(around)
 
 
-def test_the_chance_of_a_pair_is_the_formula_restated(heap):
-    finder = Verified(rows_of(heap), 0.05, MIRRORED)
-    parts = PartOf(heap.signatures, ALIKE, MIRRORED)
+def test_the_chance_of_a_pair_is_the_formula_restated(dataset):
+    finder = Verified(rows_of(dataset), 0.05, MIRRORED)
+    parts = PartOf(dataset.signatures, ALIKE, MIRRORED)
     for i, j in ((0, 48), (1, 49), (2, 50), (20, 30), (5, 6)):
-        numbers = restated(heap, i, j)
+        numbers = restated(dataset, i, j)
         close = [-np.log(1.02 - each) for each in numbers]
         weights = (FIRST.content, FIRST.picture, FIRST.denser, FIRST.sparser)
         odds = sum(w * c for w, c in zip(weights, close, strict=True)) + FIRST.intercept
@@ -98,21 +98,21 @@ def test_the_chance_of_a_pair_is_the_formula_restated(heap):
         assert found == pytest.approx(1 / (1 + np.exp(-odds)), abs=1e-4)
 
 
-def test_copies_are_found_and_others_are_not(heap):
-    found = pairs_of(Verified(rows_of(heap), 0.5, MIRRORED).links(np.arange(60), np.ones(60, bool)))
+def test_copies_are_found_and_others_are_not(dataset):
+    found = pairs_of(Verified(rows_of(dataset), 0.5, MIRRORED).links(np.arange(60), np.ones(60, bool)))
     assert set(found) == {pair for i in range(12) for pair in ((i, 48 + i), (48 + i, i))}
 
 
-def test_a_mirrored_copy_is_likelier_where_mirrors_are_asked_for_and_says_so(heap):
-    heap.vectors[49] = heap.vectors[[1, 30]].mean(0)  # else both chances are 1
+def test_a_mirrored_copy_is_likelier_where_mirrors_are_asked_for_and_says_so(dataset):
+    dataset.vectors[49] = dataset.vectors[[1, 30]].mean(0)  # else both probabilities are 1
     query, row = np.array([1]), np.array([49])
-    plain, both = (Verified(rows_of(heap), 0.5, asked).measure(query, row) for asked in (views(), MIRRORED))
+    plain, both = (Verified(rows_of(dataset), 0.5, asked).measure(query, row) for asked in (views(), MIRRORED))
     assert both.similarity[0] > plain.similarity[0]
     assert both.view[0] % 8 == 1
 
 
-def test_links_hold_every_measured_pair_that_reaches_the_threshold(heap):
-    finder = Verified(rows_of(heap), 0.3, MIRRORED)
+def test_links_hold_every_measured_pair_that_reaches_the_threshold(dataset):
+    finder = Verified(rows_of(dataset), 0.3, MIRRORED)
     a, b = np.triu_indices(60, 1)  # 59 others: all are candidates
     measured = finder.measure(a, b).similarity
     expected = {(x, y) for x, y, s in zip(a.tolist(), b.tolist(), measured, strict=True) if s >= np.float32(0.3)}
@@ -121,8 +121,8 @@ def test_links_hold_every_measured_pair_that_reaches_the_threshold(heap):
     assert all(found[y, x] == s for (x, y), s in found.items())
 
 
-def test_first_is_the_first_of_links(heap):
-    finder = Verified(rows_of(heap), 0.3, MIRRORED)
+def test_first_is_the_first_of_links(dataset):
+    finder = Verified(rows_of(dataset), 0.3, MIRRORED)
     generator = np.random.default_rng(0)
     asked, among = generator.permutation(60)[:40], generator.random(60) < 0.7
     links = pairs_of(finder.links(asked, among))
@@ -135,17 +135,17 @@ def test_first_is_the_first_of_links(heap):
     assert pairs_of(finder.first(asked, among)) == expected
 
 
-def test_the_order_of_the_rows_decides_nothing(heap):
+def test_the_order_of_the_rows_decides_nothing(dataset):
     order = np.random.default_rng(1).permutation(60)
-    plain = pairs_of(Verified(rows_of(heap), 0.3, MIRRORED).links(np.arange(60), np.ones(60, bool)))
-    mixed = pairs_of(Verified(rows_of(heap, order), 0.3, MIRRORED).links(np.arange(60), np.ones(60, bool)))
+    plain = pairs_of(Verified(rows_of(dataset), 0.3, MIRRORED).links(np.arange(60), np.ones(60, bool)))
+    mixed = pairs_of(Verified(rows_of(dataset, order), 0.3, MIRRORED).links(np.arange(60), np.ones(60, bool)))
     back = {(int(order[q]), int(order[r])): s for (q, r), s in mixed.items()}
     assert set(back) == set(plain)
     assert all(back[pair] == pytest.approx(plain[pair], abs=1e-4) for pair in plain)
 
 
-def test_a_stored_graph_gives_the_same(heap, tmp_path):
-    rows = rows_of(heap)
+def test_a_stored_graph_gives_the_same(dataset, tmp_path):
+    rows = rows_of(dataset)
     stored = computed_graph(tmp_path / "graph.parquet", rows.hashes, rows.embedding)
     every = np.arange(60), np.ones(60, bool)
     build = FINDERS["near-duplicate"].build
@@ -153,9 +153,9 @@ def test_a_stored_graph_gives_the_same(heap, tmp_path):
     assert with_graph == pairs_of(build(rows, 0.3, Options(MIRRORED)).links(*every))
 
 
-def test_rows_of_another_table_find_what_they_are_copies_of(heap):
-    mine = SimpleNamespace(vectors=heap.vectors[:48], signatures=heap.signatures[:48])
-    other = plain_rows(embedding=heap.vectors[48:], signature=heap.signatures[48:])
+def test_rows_of_another_table_find_what_they_are_copies_of(dataset):
+    mine = SimpleNamespace(vectors=dataset.vectors[:48], signatures=dataset.signatures[:48])
+    other = plain_rows(embedding=dataset.vectors[48:], signature=dataset.signatures[48:])
     finder = Verified(rows_of(mine), 0.5, MIRRORED)
     found = finder.foreign(other, np.ones(48, bool))
     assert {(q, r) for q, r in zip(found.query.tolist(), found.row.tolist(), strict=True)} == {
@@ -165,36 +165,38 @@ def test_rows_of_another_table_find_what_they_are_copies_of(heap):
     assert some.query.tolist() == [4] == some.row.tolist()
 
 
-def test_embeddings_of_another_width_are_refused(heap):
-    other = plain_rows(embedding=heap.vectors[:, :7], signature=heap.signatures)
+def test_embeddings_of_another_width_are_refused(dataset):
+    other = plain_rows(embedding=dataset.vectors[:, :7], signature=dataset.signatures)
     with pytest.raises(InputError, match="expected embeddings of 96 numbers in both tables, got 7"):
-        Verified(rows_of(heap), 0.5, MIRRORED).foreign(other, np.ones(60, bool))
+        Verified(rows_of(dataset), 0.5, MIRRORED).foreign(other, np.ones(60, bool))
 
 
-def test_a_crowd_of_copies_does_not_hide_itself(heap):
+def test_a_crowd_of_copies_does_not_hide_itself(dataset):
     many = 30
-    heap.vectors = np.concatenate([heap.vectors, np.repeat(heap.vectors[20:21], many, 0)])
-    heap.signatures = np.concatenate([heap.signatures, np.repeat(heap.signatures[20:21], many, 0)])
-    found = pairs_of(Verified(rows_of(heap), 0.9, MIRRORED).links(np.arange(90), np.ones(90, bool)))
+    dataset.vectors = np.concatenate([dataset.vectors, np.repeat(dataset.vectors[20:21], many, 0)])
+    dataset.signatures = np.concatenate([dataset.signatures, np.repeat(dataset.signatures[20:21], many, 0)])
+    found = pairs_of(Verified(rows_of(dataset), 0.9, MIRRORED).links(np.arange(90), np.ones(90, bool)))
     crowd = [20, *range(60, 90)]
     assert all((q, r) in found for q in crowd for r in crowd if q != r)
 
 
-def test_rows_without_embedding_or_structure_are_like_nothing(heap):
-    heap.vectors[48], heap.signatures[49] = 0, 0
-    finder = Verified(rows_of(heap), 0.05, MIRRORED)
+def test_rows_without_embedding_or_structure_are_like_nothing(dataset):
+    dataset.vectors[48], dataset.signatures[49] = 0, 0
+    finder = Verified(rows_of(dataset), 0.05, MIRRORED)
     found = finder.links(np.arange(60), np.ones(60, bool))
     assert not {48, 49} & set(found.query.tolist()) | ({48, 49} & set(found.row.tolist()))
     assert finder.measure(np.array([0, 1]), np.array([48, 49])).similarity.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_few_rows_are_compared_carefully(heap, n):
+def test_few_rows_are_compared_carefully(dataset, n):
     few = SimpleNamespace(
-        vectors=heap.vectors[[20, 20, 21, 22, 23][:n]], signatures=heap.signatures[[20, 20, 21, 22, 23][:n]]
+        vectors=dataset.vectors[[20, 20, 21, 22, 23][:n]], signatures=dataset.signatures[[20, 20, 21, 22, 23][:n]]
     )
     finder = Verified(
-        rows_of(few) if n else plain_rows(0, embedding=heap.vectors[:0], signature=heap.signatures[:0]), 0.9, MIRRORED
+        rows_of(few) if n else plain_rows(0, embedding=dataset.vectors[:0], signature=dataset.signatures[:0]),
+        0.9,
+        MIRRORED,
     )
     found = pairs_of(finder.links(np.arange(n), np.ones(n, bool)))
     assert set(found) == ({(0, 1), (1, 0)} if n >= 2 else set())
@@ -218,13 +220,13 @@ def test_closeness_ends_where_rows_are_equal():
     assert chance(np.array([-800.0, 0.0, 800.0])).tolist() == [0, 0.5, 1]
 
 
-def test_decisions_tell_the_chance_and_the_receipt_verifies(heap, tmp_path):
-    columns = {"embedding": embedded(heap.vectors.tolist()), "signature": signed(heap.signatures)}
+def test_decisions_tell_the_chance_and_the_receipt_verifies(dataset, tmp_path):
+    columns = {"embedding": embedded(dataset.vectors.tolist()), "signature": signed(dataset.signatures)}
     table = write_table(tmp_path / "scores.parquet", columns, signature="dct-16 f^0.75")
     result = curate.dedup(table, tmp_path / "out.parquet", "near-duplicate", mirrored=True)
     assert result.kept == 48
     reasons = [each for each in pq.read_table(result.decisions)["reason"].to_pylist() if "the same as" in each]
     assert len(reasons) == 12
-    assert all("by near-duplicate (chance 0.9" in each or "(chance 1.0" in each for each in reasons)
+    assert all("by near-duplicate (probability 0.9" in each or "(probability 1.0" in each for each in reasons)
     assert any("mirrored" in each for each in reasons)
     assert curate.verify(result.receipt).identical

@@ -18,7 +18,7 @@ N = 40
 
 
 @pytest.fixture
-def heap(tmp_path):
+def dataset(tmp_path):
     """Rows around three directions; row 5 has no embedding, row 6 failed."""
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(N, 5)).astype(np.float32) * 0.3
@@ -38,8 +38,8 @@ def decided(path):
     return pl.read_parquet(path.with_name(path.stem + ".decisions.parquet"))
 
 
-def test_what_is_like_any_example_stays_and_the_reason_names_the_nearest(heap):
-    folder, cosine = heap
+def test_what_is_like_any_example_stays_and_the_reason_names_the_nearest(dataset):
+    folder, cosine = dataset
     curate.filter(folder / "heap.parquet", folder / "kept.parquet", like=["k1", "k2=0.95"])
     beyond = np.stack([cosine[1] - 0.8, cosine[2] - 0.95])
     for i, row in enumerate(decided(folder / "kept.parquet").iter_rows(named=True)):
@@ -57,8 +57,8 @@ def test_what_is_like_any_example_stays_and_the_reason_names_the_nearest(heap):
     assert verify(folder / "kept.receipt.json").identical
 
 
-def test_unlike_drops_what_like_keeps(heap):
-    folder, _ = heap
+def test_unlike_drops_what_like_keeps(dataset):
+    folder, _ = dataset
     curate.filter(folder / "heap.parquet", folder / "like.parquet", like=["k1", "k2"])
     curate.filter(folder / "heap.parquet", folder / "unlike.parquet", unlike=["k1", "k2"])
     like, unlike = (set(pl.read_parquet(folder / f"{name}.parquet")["key"]) for name in ("like", "unlike"))
@@ -67,8 +67,8 @@ def test_unlike_drops_what_like_keeps(heap):
     assert len(like | unlike) == N - 2
 
 
-def test_examples_apply_in_the_order_typed_among_other_rules(heap):
-    folder, _ = heap
+def test_examples_apply_in_the_order_typed_among_other_rules(dataset):
+    folder, _ = dataset
     table, out = folder / "heap.parquet", folder / "o.parquet"
     asked = ["filter", table, "--like", "k1=0.9", "--where", "key != 'k1'", "--like", "k2=0.9", "-o", out]
     assert run(*asked).exit_code == 0
@@ -78,8 +78,8 @@ def test_examples_apply_in_the_order_typed_among_other_rules(heap):
     assert "k2" in set(pl.read_parquet(out)["key"])
 
 
-def test_a_key_may_hold_the_sign_of_a_cosine(heap):
-    folder, _ = heap
+def test_a_key_may_hold_the_sign_of_a_cosine(dataset):
+    folder, _ = dataset
     for text in ("a=b", "a=b=0.99"):
         result = curate.filter(folder / "heap.parquet", like=text, dry_run=True)
         assert result.kept >= 1
@@ -96,8 +96,8 @@ def test_a_key_may_hold_the_sign_of_a_cosine(heap):
         ("", "no key ''"),
     ],
 )
-def test_an_example_that_cannot_be_is_one_line(heap, example, words):
-    folder, _ = heap
+def test_an_example_that_cannot_be_is_one_line(dataset, example, words):
+    folder, _ = dataset
     result = run("filter", folder / "heap.parquet", "--unlike", example, "--dry-run")
     assert result.exit_code == 1
     assert words in result.stderr
@@ -128,8 +128,8 @@ def test_an_image_is_embedded_by_the_tables_model_and_kept_in_the_receipt(whole,
         curate.filter(whole, like=str(folder / "04.png"), dry_run=True)
 
 
-def test_a_receipt_with_a_damaged_example_is_refused(heap):
-    folder, _ = heap
+def test_a_receipt_with_a_damaged_example_is_refused(dataset):
+    folder, _ = dataset
     curate.filter(folder / "heap.parquet", folder / "kept.parquet", like="k1")
     receipt = folder / "kept.receipt.json"
     text = json.loads(receipt.read_text())

@@ -1,4 +1,4 @@
-"""Rules that go by an end of intervals: the three sides of a cut, against a restatement row by row."""
+"""Rules that use an end of intervals: the three sides of a cut, against a restatement row by row."""
 
 import hashlib
 import json
@@ -89,65 +89,67 @@ def slow_rank(intervals, k, by, *, high):
 
 whole = st.integers(0, 8)
 interval = st.tuples(whole, whole, whole).map(lambda three: tuple(float(v) for v in sorted(three)))
-heaps = st.lists(interval, min_size=1, max_size=25)
+datasets = st.lists(interval, min_size=1, max_size=25)
 
 
-@given(heaps, st.integers(-1, 9), st.sampled_from(["lower", "upper"]))
+@given(datasets, st.integers(-1, 9), st.sampled_from(["lower", "upper"]))
 @settings(max_examples=150, deadline=None)
-def test_a_given_cut_keeps_what_lies_beyond_drops_what_lies_before_and_leaves_what_it_crosses(heap, cut, by):
-    least = [three_sides(low >= cut, high >= cut) for low, _, high in heap]
-    assert outcomes(Minimum(cut, "kappa_a", by=by), heap) == least
-    most = [three_sides(high <= cut, low <= cut) for low, _, high in heap]
-    assert outcomes(Maximum(cut, "unc_a", by=by), heap, "unc_a") == most
+def test_a_given_cut_keeps_what_lies_beyond_drops_what_lies_before_and_leaves_what_it_crosses(dataset, cut, by):
+    least = [three_sides(low >= cut, high >= cut) for low, _, high in dataset]
+    assert outcomes(Minimum(cut, "kappa_a", by=by), dataset) == least
+    most = [three_sides(high <= cut, low <= cut) for low, _, high in dataset]
+    assert outcomes(Maximum(cut, "unc_a", by=by), dataset, "unc_a") == most
 
 
-@given(heaps, st.integers(-1, 9))
+@given(datasets, st.integers(-1, 9))
 @settings(max_examples=60, deadline=None)
-def test_a_bound_alone_is_a_filter_on_its_column(heap, cut):
+def test_a_bound_alone_is_a_filter_on_its_column(dataset, cut):
     for at, by in ((0, "lower"), (2, "upper")):
-        alone = ["keep" if each[at] >= cut else "drop" for each in heap]
-        assert outcomes(Minimum(cut, "kappa_a", by=by, crossing="bound"), heap) == alone
-        ends = [(each[at],) * 3 for each in heap]
-        ranked = outcomes(KeepTop("40%", "kappa_a", by=by, crossing="bound"), heap)
+        alone = ["keep" if each[at] >= cut else "drop" for each in dataset]
+        assert outcomes(Minimum(cut, "kappa_a", by=by, crossing="bound"), dataset) == alone
+        ends = [(each[at],) * 3 for each in dataset]
+        ranked = outcomes(KeepTop("40%", "kappa_a", by=by, crossing="bound"), dataset)
         assert ranked == outcomes(KeepTop("40%", "kappa_a"), ends)
 
 
-@given(heaps, st.integers(0, 25), st.sampled_from(["lower", "upper"]), st.sampled_from(["kappa_a", "unc_a"]))
+@given(datasets, st.integers(0, 25), st.sampled_from(["lower", "upper"]), st.sampled_from(["kappa_a", "unc_a"]))
 @settings(max_examples=250, deadline=None)
-def test_an_amount_by_an_end_is_its_definition(heap, k, by, column):
-    expected = slow_rank(heap, min(k, len(heap)), by, high=column == "kappa_a")
+def test_an_amount_by_an_end_is_its_definition(dataset, k, by, column):
+    expected = slow_rank(dataset, min(k, len(dataset)), by, high=column == "kappa_a")
     if k:
-        assert outcomes(KeepTop(k, column, by=by), heap, column) == expected
-    if k < len(heap):
-        assert outcomes(DropBottom(len(heap) - k, column, by=by), heap, column) == expected
+        assert outcomes(KeepTop(k, column, by=by), dataset, column) == expected
+    if k < len(dataset):
+        assert outcomes(DropBottom(len(dataset) - k, column, by=by), dataset, column) == expected
 
 
-@given(heaps, st.integers(1, 25), st.sampled_from(["lower", "upper"]))
+@given(datasets, st.integers(1, 25), st.sampled_from(["lower", "upper"]))
 @settings(max_examples=100, deadline=None)
-def test_by_the_strict_end_as_many_stay_as_asked_and_by_the_lenient_one_as_many_go(heap, k, by):
-    k = min(k, len(heap))
-    found = outcomes(KeepTop(k, "kappa_a", by=by), heap)
+def test_by_the_strict_end_as_many_stay_as_asked_and_by_the_lenient_one_as_many_go(dataset, k, by):
+    k = min(k, len(dataset))
+    found = outcomes(KeepTop(k, "kappa_a", by=by), dataset)
     if by == "lower":
         assert found.count("keep") == k
     else:
-        assert found.count("drop") == len(heap) - k
+        assert found.count("drop") == len(dataset) - k
 
 
 @given(st.lists(whole, min_size=1, max_size=25), st.integers(1, 25), st.sampled_from(["lower", "upper"]))
 @settings(max_examples=100, deadline=None)
 def test_intervals_without_width_decide_as_the_scores_do(values, k, by):
-    heap = [(float(value),) * 3 for value in values]
+    dataset = [(float(value),) * 3 for value in values]
     for column in ("kappa_a", "unc_a"):
         for kind, amount in ((KeepTop, k), (DropBottom, "30%"), (Minimum, 4), (Maximum, 4)):
-            assert outcomes(kind(amount, column, by=by), heap, column) == outcomes(kind(amount, column), heap, column)
+            assert outcomes(kind(amount, column, by=by), dataset, column) == outcomes(
+                kind(amount, column), dataset, column
+            )
 
 
 @given(st.lists(st.tuples(interval, st.sampled_from("xyz")), min_size=1, max_size=30), st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
 def test_groups_are_judged_each_by_itself(rows, k):
-    heap, labels = [row[0] for row in rows], [row[1] for row in rows]
+    dataset, labels = [row[0] for row in rows], [row[1] for row in rows]
     for by in ("lower", "upper"):
-        found = outcomes(KeepTop(k, "unc_a", per="label", by=by), heap, "unc_a", labels)
+        found = outcomes(KeepTop(k, "unc_a", per="label", by=by), dataset, "unc_a", labels)
         for label in set(labels):
             mine = [i for i, each in enumerate(labels) if each == label]
             stays = [found[i] for i in mine]
@@ -158,10 +160,10 @@ def test_groups_are_judged_each_by_itself(rows, k):
 
 
 def test_a_row_without_an_end_is_undecided_and_does_not_compete():
-    heap = [(1.0, 2.0, 3.0), (None, 9.0, 9.0), (9.0, 9.0, NAN), (4.0, None, 9.0), (5.0, 5.0, 6.0)]
-    assert outcomes(KeepTop(1, "kappa_a", by="lower"), heap) == ["drop", *["undecided"] * 3, "keep"]
-    assert outcomes(Minimum(0, "kappa_a", by="upper"), heap) == ["keep", *["undecided"] * 3, "keep"]
-    assert outcomes(Minimum(0, "kappa_a", by="upper", crossing="bound"), heap)[1:4] == ["undecided"] * 3
+    dataset = [(1.0, 2.0, 3.0), (None, 9.0, 9.0), (9.0, 9.0, NAN), (4.0, None, 9.0), (5.0, 5.0, 6.0)]
+    assert outcomes(KeepTop(1, "kappa_a", by="lower"), dataset) == ["drop", *["undecided"] * 3, "keep"]
+    assert outcomes(Minimum(0, "kappa_a", by="upper"), dataset) == ["keep", *["undecided"] * 3, "keep"]
+    assert outcomes(Minimum(0, "kappa_a", by="upper", crossing="bound"), dataset)[1:4] == ["undecided"] * 3
 
 
 def test_ends_that_are_swapped_are_refused_with_the_row():
@@ -396,7 +398,7 @@ def test_the_command_says_which_end_it_goes_by_and_what_it_holds(scored, tmp_pat
         "filter", scored, "--keep-top", "50%", "--column", "kappa_x", "--by", "upper", "-o", tmp_path / "k.parquet"
     )
     text = said.stderr
-    assert "goes by kappa_x_upper, the lenient end" in text
+    assert "uses kappa_x_upper, the lenient end" in text
     assert "over 8 views" in text
     assert "77.8%" in text
     assert "interval crosses the cut" in text

@@ -1,4 +1,4 @@
-"""Cuts that empty no class and no cluster: which rows go instead, what is said, and that it repeats."""
+"""Cuts that empty no class and no cluster: which rows go instead, what is reported, and that it repeats."""
 
 import math
 

@@ -147,7 +147,7 @@ def test_per_judges_every_group_apart():
     labels = ["cat", "cat", "cat", "dog", "dog", "dog", None]
     scores = scores_of(values, labels=labels)
     kept = decide([KeepTop("50%", "kappa_a", "label")], scores).outcome == KEEP
-    assert np.array(values)[kept].tolist() == [2, 3, 20, 30, 40]  # ceil(1.5) each; null is a group of its own
+    assert np.array(values)[kept].tolist() == [2, 3, 20, 30, 40]  # ceil(1.5) each; null is its own group
     kept = decide([KeepTop(1, "kappa_a", "label")], scores).outcome == KEEP
     assert np.array(values)[kept].tolist() == [3, 30, 40]
     kept = decide([DropBottom("50%", "kappa_a", "label")], scores).outcome == KEEP

@@ -1,4 +1,4 @@
-"""Issues by kind: where they begin in clean and in bad datasets, what is dropped only by name, and what is said."""
+"""Issues by kind: where they begin in clean and in bad datasets, what is dropped only by name, and what is reported."""
 
 import json
 
@@ -141,7 +141,7 @@ def test_unusable_images_are_told_from_others_by_p_junk_and_not_looked_for_witho
     result = curate.issues(path, drop="unusable")
     assert set(result.not_looked) == {"junk", "pure-noise", "enlarged", "placeholder", GROUPS}
     assert result.dropped == 2
-    with pytest.raises(InputError, match=r"p_junk.*by which enlarged is told; score the"):
+    with pytest.raises(InputError, match=r"p_junk.*by which enlarged is reported; score the"):
         curate.issues(path, drop="enlarged")
 
 
@@ -210,7 +210,7 @@ def test_where_every_image_is_flagged_all_can_be_dropped_and_nothing_is_lost(tmp
 def test_set_says_where_a_kind_begins(tmp_path):
     path = dataset(tmp_path, dark=slice(3))
     assert curate.issues(path, set={"dark": 0.05}).kinds["dark"]["n"] == 0
-    assert curate.issues(path, set={"dark": "2"}).kinds["dark"]["n"] == N  # a style that is asked for
+    assert curate.issues(path, set={"dark": "2"}).kinds["dark"]["n"] == N  # a style that is requested
     done = curate.issues(path, tmp_path / "o.parquet", set={"dark": "0.5"})
     assert curate.verify(done.receipt).identical
 
@@ -238,7 +238,7 @@ def test_a_table_without_measures_is_told_to_be_scored_again(tmp_path):
     path = dataset(tmp_path)
     bare = pq.read_table(path).select(["key", "status", "width", "height"])
     pq.write_table(bare, tmp_path / "old.parquet")
-    with pytest.raises(InputError, match=r"no column .quality_\w+., by which \w+ is told; score the"):
+    with pytest.raises(InputError, match=r"no column .quality_\w+., by which \w+ is reported; score the"):
         curate.issues(tmp_path / "old.parquet")
     assert curate.issues(tmp_path / "old.parquet", only=["odd-size"]).n_issues == 0
     pq.write_table(pq.read_table(path).drop(["quality_jpeg"]), tmp_path / "less.parquet")

@@ -422,7 +422,7 @@ def test_a_review_is_drawn_by_strata_and_its_answers_bound_the_share(pictured, t
     assert told["suspected"]["strict"]["value"] > 0.8
     assert "wrong labels" in invoke(pictured, "--verdicts", back).stdout
     answered(tmp_path / "out.review.csv", clean, tmp_path / "out.review.csv")
-    with pytest.raises(InputError, match="120 answers of a person"):
+    with pytest.raises(InputError, match="120 answers of a reviewer"):
         labels(pictured, tmp_path / "out.parquet", "label", review=120, overwrite=True)
 
 

@@ -125,4 +125,4 @@ def test_a_receipt_that_was_tampered_with_is_one_line(made):
         result.receipt.write_bytes(sealed(other))
         with pytest.raises(InputError, match=said) as caught:
             verify(result.receipt)
-        assert "beside the receipt" not in str(caught.value)  # no file has moved
+        assert "next to the receipt" not in str(caught.value)  # no file has moved

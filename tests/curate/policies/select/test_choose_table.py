@@ -12,7 +12,7 @@ from curate.policies.verify import verify
 from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
-# what a strategy needs besides the table and labels
+# what a strategy needs in addition to the table and labels
 MORE = {"score": {"score": "unc_losspred"}, "rho-loss": {"loss": "loss", "holdout_loss": "holdout"}}
 LABELLED = "key like 'img/00%'"  # ten rows, two of each class
 
@@ -98,7 +98,7 @@ def test_every_row_has_a_decision_with_its_reason(tmp_path):
     assert (found["img/020.png"]["decision"], found["img/020.png"]["reason"]) == ("failed", "not scored: damaged")
     assert found["img/021.png"]["decision"] == found["img/022.png"]["decision"] == "undecided"
     assert found["img/021.png"]["reason"] == "kappa_mcinfonce has no value (null, NaN or infinite)"
-    assert found["img/022.png"]["reason"] == "has an embedding of zeros, which auto goes by"
+    assert found["img/022.png"]["reason"] == "has an embedding of zeros, which auto uses"
     # 24 candidates and 3 labelled rows are ranked; the lowest fifth, places below 5.4, goes: kappa 4 to 6 are left
     gated = sorted(key for key, row in found.items() if row["rule"] == "--noise-guard")
     assert gated == ["img/003.png", "img/004.png"]
@@ -320,7 +320,7 @@ def test_stratified_by_given_classes_takes_its_share_of_each(tmp_path, shares):
     assert sum(found) == 9
     if shares == "equal":
         assert sorted([found[0], found[1] + 1, found[2]]) == [3, 3, 4]  # one dog is labelled already
-    with pytest.raises(InputError, match=r"stratified .* goes by a class of each row, and .* has no column 'label'"):
+    with pytest.raises(InputError, match=r"stratified .* uses a class of each row, and .* has no column 'label'"):
         curate.select(source, None, "stratified", 3, set={"by": "given"}, dry_run=True)
 
 
@@ -328,7 +328,7 @@ def test_rows_without_a_given_class_are_told_and_count_as_a_class(tmp_path):
     source = table(tmp_path / "s.parquet", 60, label=[("a", None, "b")[i % 3] for i in range(60)])
     result = curate.select(source, tmp_path / "b.parquet", "stratified", 30, set={"by": "given"})
     assert [batch_of(result)["label"].to_pylist().count(name) for name in ("a", "b", None)] == [10, 10, 10]
-    assert "20 of 60 candidates without label, which count as a class of their own" in result.notes
+    assert "20 of 60 candidates without label, which count as their own class" in result.notes
 
 
 def test_nothing_that_is_labelled_is_a_note_for_it_may_be_the_first_batch(scores, tmp_path):

@@ -28,7 +28,7 @@ def test_a_small_group_gives_all_it_has_and_the_others_the_rest():
 
 
 def test_in_turns_takes_one_of_each_group_while_it_has_some():
-    # groups of 1, 3 and 2 picks stand at 0, 1-3 and 4-5
+    # groups of 1, 3 and 2 picks are at 0, 1-3 and 4-5
     assert in_turns([1, 3, 2]).tolist() == [0, 1, 4, 2, 5, 3]
     assert in_turns([]).tolist() == []
 

@@ -1,4 +1,4 @@
-"""Sides of a table: shares that hold, rows that stay, and nothing that crosses."""
+"""Sides of a table: shares that hold, rows that are kept, and nothing that crosses."""
 
 import json
 from collections import Counter
@@ -37,7 +37,7 @@ def test_rows_keep_their_side_when_others_come_and_go_and_another_seed_draws_ane
     curate.split(whole, tmp_path / "c.parquet", **USUAL, seed=1)
     first, second, other = (sides_in(tmp_path / f"{name}.parquet") for name in "abc")
     assert all(second[key] == side for key, side in first.items())
-    assert 0.5 < np.mean([second[key] == other[key] for key in second]) < 0.8  # by chance 0.66
+    assert 0.5 < np.mean([second[key] == other[key] for key in second]) < 0.8  # at random 0.66
     for name, share in (("train", 0.8), ("val", 0.1), ("test", 0.1)):
         assert abs(result.sides[name] / 6000 - share) < 4 * (share * (1 - share) / 6000) ** 0.5
 
@@ -145,7 +145,7 @@ def test_a_table_without_rows_or_without_what_tells_copies_is_told(tmp_path):
     pq.write_table(pa.table({"key": [f"k{i}" for i in range(50)]}), tmp_path / "plain.parquet")
     result = curate.split(tmp_path / "plain.parquet", dry_run=True, **USUAL)
     assert result.leaks is None
-    assert any("no column tells copies" in note for note in result.notes)
+    assert any("no column shows copies" in note for note in result.notes)
 
 
 def test_thirds_are_a_whole_and_halves_of_a_percent_are_shares():

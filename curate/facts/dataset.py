@@ -1,0 +1,93 @@
+"""What is held of a table over all its rows: keys as hashes, status, format and class as codes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import STATUS
+from curate.tables.digests import redrawn
+from curate.tables.needs import Needs, is_plain
+from curate.tables.rows import Codes, read_rows
+from curate.tables.table import Table
+
+FORMAT = "format"
+PURPOSE = "report"
+NONE = Codes(np.zeros(0, np.int32))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table of N rows; some 30 bytes a row.
+
+    Attributes:
+        table: as opened.
+        ok: whether the image was scored, shape (N,).
+        draw: by which rows are drawn, the lowest first, shape (N,) uint64: a hash of their keys.
+        digest: of what was read, independent of the order of rows.
+        status: its codes; empty where the table has none.
+        format: the same.
+        classes: the same.
+        class_column: their column; None without one.
+    """
+
+    table: Table
+    ok: NDArray[np.bool_]
+    draw: NDArray[np.uint64]
+    digest: str
+    status: Codes
+    format: Codes
+    classes: Codes
+    class_column: str | None
+    _hashes: NDArray[np.uint64]
+    _order: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """N."""
+        return len(self.ok)
+
+    def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the row of each hash of a key, shape (M,); -1 if absent."""
+        if not self.n:
+            return np.full(len(hashes), -1)
+        place = np.searchsorted(self._hashes, hashes).clip(max=self.n - 1)
+        return np.where(self._hashes[place] == hashes, self._order[place], -1)
+
+    def drawn(self, n: int) -> NDArray[np.int64]:
+        """Return up to n rows, drawn by the hash of their keys; fewer are the first of more."""
+        least = np.argpartition(self.draw, n)[:n] if n < self.n else np.arange(self.n)
+        return least[np.argsort(self.draw[least], kind="stable")]
+
+
+def read_dataset(table: Table, class_column: str | None, *, seed: int) -> Dataset:
+    """Read what a report counts over all rows of a table.
+
+    Args:
+        table: with a unique ``key``.
+        class_column: of single values; None for none.
+        seed: of the draw.
+
+    Raises:
+        InputError: for keys that are missing or not unique, or a column that cannot be used.
+    """
+    table.require([class_column] if class_column else [])
+    plain = [
+        name for name in (STATUS, FORMAT) if name in table.schema.names and is_plain(table.schema.field(name).type)
+    ]
+    names = tuple(dict.fromkeys([*plain, *([class_column] if class_column else [])]))
+    rows = read_rows(table, Needs(names=names))
+    order = np.argsort(rows.hashes, kind="stable")
+    status, formats, classes = (rows.names.get(name, NONE) for name in (STATUS, FORMAT, class_column or ""))
+    return Dataset(
+        table,
+        rows.ok,
+        redrawn(rows.hashes, seed, PURPOSE),
+        rows.digest,
+        status,
+        formats,
+        classes,
+        class_column,
+        rows.hashes[order],
+        order,
+    )

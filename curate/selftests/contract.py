@@ -1,0 +1,49 @@
+"""What a check of a score finds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scoring.metrics import Interval
+
+HOLDS, BROKEN, UNSURE, UNTRIED = "holds", "broken", "cannot be determined", "not tried"
+SAME, WORSE, COPIES, LABELS = "same", "worse", "copies", "labels"
+SECTIONS: Mapping[str, str] = {  # what is tried, in the order shown
+    SAME: "what must change no score",
+    WORSE: (
+        "what must make a score less certain, the more the stronger: how many more unchanged images are more certain"
+    ),
+    COPIES: "what must make an image less unique: a copy of it among the others",
+    LABELS: "what a score must speak of the labels",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One clause of the contract, tried on one column.
+
+    Attributes:
+        section: a key of ``SECTIONS``.
+        what: was done, such as ``blur`` or ``batches of 7``.
+        column: that it was tried on; empty where nothing was.
+        state: ``HOLDS``, ``BROKEN``, ``UNSURE`` (the interval is too wide to determine) or ``UNTRIED``.
+        words: what was seen, or why it was not tried.
+        measured: the number that decided, with its interval where it has one; None where nothing was measured.
+        images: that it is of.
+    """
+
+    section: str
+    what: str
+    column: str
+    state: str
+    words: str
+    measured: Interval | None = None
+    images: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; an end that is not known is null."""
+        found = {name: value for name, value in self.__dict__.items() if name != "measured"}
+        if self.measured is not None:
+            finite = {name: value if value == value else None for name, value in self.measured._asdict().items()}
+            found["measured"] = finite
+        return found

@@ -1,0 +1,77 @@
+"""What must make an image less unique: a copy of it among the others."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from curate.evaluation.degraded import LARGER, batches
+from curate.evaluation.squares import central_square
+from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
+from curate.selftests.corruption import Scorer
+from scoring.metrics.degradations import recompress, resize
+from scoring.metrics.proportions import wilson
+from scoring.relative.neighbours import COPY
+
+UNIQUENESS = "uniqueness"  # 1 - cosine to the nearest other image: what deduplication and coverage use
+ROUNDING = 1e-3  # of a cosine of embeddings of the same pixels
+LEAST_SHARE = 0.95  # of images that are less unique once a changed copy is among the others
+JPEG_QUALITY = 50
+
+
+def half_size(images: Tensor) -> Tensor:
+    """Return the images at half their side, and at full size again."""
+    side = images.shape[-1]
+    return resize(resize(images, max(1, side // 2)), side)
+
+
+def saved_again(images: Tensor) -> Tensor:
+    """Return the images after JPEG of quality 50."""
+    return recompress(images, torch.Generator(), 100.0 - JPEG_QUALITY)
+
+
+KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # what is made, and the least share that must notice
+    "an exact copy": (lambda images: images, 1.0),
+    "a copy saved again": (saved_again, LEAST_SHARE),
+    "a copy at half size": (half_size, LEAST_SHARE),
+}
+
+
+def less_unique(pictures: Iterable[bytes], scorer: Scorer, dataset: NDArray) -> list[Check]:
+    """Return a check for each kind of copy: is it nearer to the image than every other image that is no copy?
+
+    Args:
+        pictures: encoded, all to be decoded: N of them.
+        scorer: whose embeddings are compared.
+        dataset: embeddings of what the images are among, shape (R, D), of any length above 0; rows closer than a cosine
+            of 0.97 are copies that are there already, the image itself among them, and do not count.
+    """
+    others = torch.from_numpy(_units(dataset))
+    found: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
+    side = LARGER * scorer.side
+    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
+    for _, images in batches((number, square) for number, square in decoded if square is not None):
+        embedding = torch.from_numpy(scorer(images)[0])
+        cosine = embedding @ others.T
+        before = 1 - torch.where(cosine > COPY, -1.0, cosine).amax(1)
+        for kind, (change, _) in KINDS.items():
+            copy = torch.from_numpy(scorer(change(images))[0])
+            after = 1 - (embedding * copy).sum(1)
+            same = after.abs() <= ROUNDING if kind == "an exact copy" else torch.ones(len(after), dtype=torch.bool)
+            found[kind].append(((after < before) & same).numpy())
+    return [_check(kind, np.concatenate(each), KINDS[kind][1]) for kind, each in found.items()]
+
+
+def _check(kind: str, lower: NDArray[np.bool_], least: float) -> Check:
+    share = wilson(int(lower.sum()), len(lower))
+    state = HOLDS if share.value >= least else BROKEN
+    words = f"lower for {int(lower.sum()):,} of {len(lower):,} images (at least {least:.0%})"
+    return Check(COPIES, kind, UNIQUENESS, state, words, share, len(lower))
+
+
+def _units(rows: NDArray) -> NDArray[np.float32]:
+    wide = rows.astype(np.float32)
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.divide(wide, length, out=np.zeros_like(wide), where=length > 0)

@@ -1,0 +1,147 @@
+"""What must make a score less certain: images made worse, strength by strength."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from curate.columns import QUALITY, QUALITY_COLUMNS
+from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
+from curate.evaluation.measures import Floats
+from curate.evaluation.squares import central_square
+from curate.evaluation.strengths import shares_among
+from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
+from scoring.images.geometry import Raster
+from scoring.images.geometry import resize as picture
+from scoring.images.phash import SIDE
+from scoring.images.quality import measure
+from scoring.junk.features import Seen
+from scoring.metrics.degradations import LADDERS, resize
+from scoring.metrics.monotone import Rise, rise
+from scoring.relative.model import DatasetFit
+from scoring.runner import Runner
+
+TURN = 0.02  # mean share of images by which a score may fall back as strength grows
+NOTICED = 0.1  # a mean share that may be as large as this is not called none
+DIGITS = 2
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """Scores of N images as they are, and of corrupted versions of them.
+
+    Attributes:
+        embedding: of the images as they are, shape (N, D), rows of unit length.
+        base: column -> values of the images as they are, shape (N,).
+        steps: kind -> strength by strength, column -> values, shape (N,).
+    """
+
+    embedding: NDArray[np.float32]
+    base: Mapping[str, Floats]
+    steps: Mapping[str, Sequence[Mapping[str, Floats]]]
+
+    def shares(self, kind: str, column: str) -> Floats:
+        """Return what each image adds to the mean share of unchanged images that are more certain, at every strength.
+
+        Returns:
+            Shape (S + 1, N), the first of the images as they are: one half.
+        """
+        values = [self.base[column], *(step[column] for step in self.steps[kind])]
+        return np.stack([shares_among(self.base[column], each, column) for each in values])
+
+
+class Scorer:
+    """Scores a batch by a model, and by what was fitted to a dataset; ``white`` is that of 16-bit images."""
+
+    def __init__(self, runner: Runner, fit: DatasetFit | None, columns: Sequence[str], white: int) -> None:
+        self.runner, self.fit, self.columns, self.white = runner, fit, columns, white
+        self.side = runner.model.spec.preprocessing.size
+
+    def __call__(self, images: Tensor) -> tuple[NDArray[np.float32], dict[str, Floats]]:
+        """Return embeddings, shape (B, D), and the columns, those of the fit among them, for shape (B, 3, S, S)."""
+        embedding, found = embedded(self.runner, images, self.side)
+        if self.fit is not None:
+            names = () if self.fit.junk is None else self.fit.junk.names
+            quality = quality_of(images) if any(name in QUALITY_COLUMNS for name in names) else {}
+            said = self.fit.score_images(Seen({**found, **quality}, embedding)).columns
+            found |= {name: values.astype(np.float64) for name, values in said.items()}
+        return embedding, {name: found[name] for name in (*self.columns, LAPLACIAN)}
+
+
+def quality_of(images: Tensor) -> dict[str, Floats]:
+    """Return the quality columns of a batch, shape (B, 3, S, S), in [0, 255]; NaN for no value."""
+    pixels = images.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+    measured = [measure(Raster(each, *each.shape[1::-1]), picture(each, SIDE, SIDE, "bilinear")) for each in pixels]
+    return {
+        name: np.array([getattr(quality, name.removeprefix(QUALITY)) for quality in measured], np.float64)
+        for name in QUALITY_COLUMNS
+    }
+
+
+def climb(pictures: Iterable[bytes], scorer: Scorer, *, kinds: Sequence[str], seed: int) -> Climbed:
+    """Score images and corrupted versions of them, some at a time.
+
+    Args:
+        pictures: encoded, all to be decoded; the central square is scored, as of any image.
+        scorer: of the columns.
+        kinds: names in ``LADDERS``.
+        seed: of noise and of where boxes lie.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts: list[list[dict[str, Floats]]] = [[] for _ in range(1 + sum(len(LADDERS[kind].strengths) for kind in kinds))]
+    embeddings, numbers = [], []
+    side = LARGER * scorer.side
+    decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
+    for rows, images in batches((number, square) for number, square in decoded if square is not None):
+        small = resize(images, min(images.shape[-1], scorer.side))
+        versions = [small]
+        embedding, base = scorer(small)
+        parts[0].append(base)
+        place = 1
+        for kind in kinds:
+            for strength in LADDERS[kind].strengths:
+                worse = LADDERS[kind].change(images if kind == ZOOM else versions[0], generator, strength)
+                parts[place].append(scorer(worse)[1])
+                place += 1
+        embeddings.append(embedding)
+        numbers += rows
+    order = np.argsort(numbers, kind="stable")
+    joined = [{name: np.concatenate([one[name] for one in each])[order] for name in each[0]} for each in parts]
+    steps, place = {}, 1
+    for kind in kinds:
+        steps[kind] = joined[place : (place := place + len(LADDERS[kind].strengths))]
+    return Climbed(np.concatenate(embeddings)[order], joined[0], steps)
+
+
+def less_certain(climbed: Climbed) -> list[Check]:
+    """Return a check for each column and kind: is it less certain, and the more so the stronger?
+
+    Next to them stands the sharpness of the image, by which nobody goes: a baseline, which is not judged.
+    """
+    return [_check(climbed, kind, name) for kind in climbed.steps for name in climbed.base]
+
+
+def _check(climbed: Climbed, kind: str, column: str) -> Check:
+    shares = climbed.shares(kind, column)
+    found = rise(shares)
+    state, words = (UNTRIED, "a baseline") if column == LAPLACIAN else _judged(found, kind)
+    return Check(WORSE, kind, column, state, words, found.end, shares.shape[1])
+
+
+def _judged(found: Rise, kind: str) -> tuple[str, str]:
+    ladder = LADDERS[kind]
+    end = f"{found.end.value:+.{DIGITS}f} [{found.end.low:+.{DIGITS}f}, {found.end.high:+.{DIGITS}f}]"
+    if found.end.high < 0:
+        return BROKEN, f"more certain the worse the image: {end}"
+    if found.end.low <= 0:
+        if found.end.high >= NOTICED:
+            return UNSURE, f"cannot be separated from so few images: {end}"
+        return BROKEN, f"does not notice: {end}"
+    if found.fall.high < -TURN:
+        early, late = ((0.0, *ladder.strengths)[at] for at in found.between)
+        turn = f"turns back between {early:g} and {late:g} ({ladder.unit}), by {found.fall.value:+.{DIGITS}f}"
+        return BROKEN, f"{turn}; in all {end}"
+    return HOLDS, end

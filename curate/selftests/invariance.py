@@ -1,0 +1,208 @@
+"""What must change no score: the size of a batch, the order, the company, the device, the engine, the precision."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.engines.score import score
+from curate.selftests.contract import BROKEN, HOLDS, SAME, UNTRIED, Check
+from curate.selftests.sample import FEWEST, Sample
+from curate.tables.table import open_table
+from scoring.errors import InputError
+from scoring.metrics import Interval
+from scoring.metrics.ranking import spearman
+from scoring.relative.columns import PER_IMAGE as OF_DATASET
+
+MOST = 200  # images that are scored again in every way
+EXACT, CLOSE, NEAR = 0.0, 1e-4, 1e-3
+RANK = 0.99  # rank correlation that half precision and another backend must reach
+DATASET_RANK = 0.9  # the same of scores that are fitted to the dataset, ranks among few neighbours
+Scored = Mapping[str, Mapping[str, float]]  # column -> key -> value
+
+
+@dataclass(frozen=True)
+class Way:
+    """Another way to score the same images.
+
+    Attributes:
+        what: it is called.
+        settings: keywords of ``score`` in addition to the reference's.
+        tolerance: the largest difference there may be, in units of the value or of the column's standard deviation,
+            whichever is larger; None where ranks count.
+        rows: "shuffled", or "half" of the images; empty for all of them as they are.
+        needs: what has to be installed or there; empty where nothing has.
+    """
+
+    what: str
+    settings: Mapping[str, Any]
+    tolerance: float | None = CLOSE
+    rows: str = ""
+    needs: str = ""
+
+
+WAYS: tuple[Way, ...] = (  # to add one, add a line
+    Way("the same again", {"workers": 1}, EXACT),
+    Way("one at a time", {"batch_size": 1}),
+    Way("batches of 7", {"batch_size": 7}),
+    Way("parts of 9 rows", {"shard_rows": 9}),
+    Way("another order", {}, rows="shuffled"),
+    Way("half the company", {}, rows="half"),
+    Way("the engine ray", {"engine": "ray"}, EXACT, needs="ray"),
+    Way("a GPU", {"device": "cuda"}, NEAR, needs="cuda"),
+    Way("half precision", {"precision": "bf16"}, None),
+    Way("the backend openvino", {"backend": "openvino"}, None, needs="openvino"),
+)
+
+
+def unchanged(
+    sample: Sample,
+    folder: Path,
+    model: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    fit: bool,
+    ways: Sequence[Way] = WAYS,
+    announce: Callable[[str], None] = lambda text: None,
+) -> list[Check]:
+    """Score images in every way and compare with the first, on a CPU in single precision; a check a way and column.
+
+    Args:
+        sample: of which the first 200 are taken.
+        folder: for what is scored; nothing there is needed afterwards.
+        model: a shipped model or a checkpoint.
+        columns: to compare; None for every score.
+        fit: whether scores that are fitted to the dataset are compared as well. They are compared by ranks, but for
+            ways that must give the same bits; and not where the dataset is another.
+        ways: to score in.
+        announce: called with which way is tried.
+    """
+    work = _Work(sample, folder, str(model), fit)
+    reference = work.scored(Way("reference", {"workers": 2}))
+    names = [name for name in reference if columns is None or name in columns]
+    checks = []
+    for way in ways:
+        missing = _missing(way)
+        if missing:
+            checks.append(Check(SAME, way.what, "", UNTRIED, missing))
+            continue
+        announce(f"scoring {len(work.keys):,} images again: {way.what}")
+        try:
+            scored = work.scored(way)
+        except InputError as error:  # such as a Ray that cannot start here, or a network that OpenVINO does not take
+            checks.append(Check(SAME, way.what, "", UNTRIED, str(error)))
+            continue
+        checks += _compared(way, reference, scored, names)
+    return checks
+
+
+def _missing(way: Way) -> str:
+    """Return why a way cannot be gone here; empty where it can."""
+    if way.needs == "cuda":
+        return "" if torch.cuda.is_available() else "there is no GPU"
+    return f"{way.needs} is not installed" if way.needs and find_spec(way.needs) is None else ""
+
+
+class _Work:
+    """Scores the same images in one way after another."""
+
+    def __init__(self, sample: Sample, folder: Path, model: str, fit: bool) -> None:
+        self.sample, self.folder, self.model = sample, folder, model
+        self.keys = sample.keys[:MOST]
+        self.images = sample.first(MOST)
+        self.fit = fit and len(self.keys) >= FEWEST
+        self.tried = 0
+
+    def scored(self, way: Way) -> Scored:
+        """Score the images in a way; column -> key -> value."""
+        self.tried += 1
+        source, out = self.folder / f"way{self.tried}.parquet", self.folder / f"way{self.tried}.scores.parquet"
+        rows = np.arange(len(self.keys))
+        if way.rows == "shuffled":
+            rows = np.random.default_rng(1).permutation(rows)
+        if way.rows == "half":
+            rows = rows[::2]
+        pq.write_table(self.images.take(rows), source, row_group_size=64)
+        settings = {"device": "cpu", "precision": "fp32", "fit": self.fit and way.rows != "half", **way.settings}
+        if "backend" in settings:  # a process in which OpenVINO ran dies when it forks
+            _by_command(source, out, self.model, settings)
+        else:
+            score(source, out, model=self.model, **self.sample.keywords(), quality=False, **settings)
+        return _columns_of(out)
+
+
+def _by_command(source: Path, out: Path, model: str, settings: Mapping[str, Any]) -> None:
+    """Score in its own process."""
+    line = [sys.executable, "-m", "curate", "score", str(source), "-o", str(out), "--model", model]
+    line += [
+        "--key",
+        KEY,
+        "--image-column",
+        "image",
+        "--no-quality",
+        "--quiet",
+        *([] if settings["fit"] else ["--no-fit"]),
+    ]
+    for name in ("device", "precision", "backend"):
+        line += [f"--{name}", str(settings[name])]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        raise InputError(f"--backend {settings['backend']} cannot score here: {said}")
+
+
+def _columns_of(path: Path) -> Scored:
+    table = open_table(path)
+    names = [name for name in table.schema.names if name.startswith(("kappa_", "unc_"))]
+    rows = table.read([KEY, *names]).to_pydict()
+    return {name: dict(zip(rows[KEY], rows[name], strict=True)) for name in names}
+
+
+def _compared(way: Way, reference: Scored, scored: Scored, names: Sequence[str]) -> Iterator[Check]:
+    for name in names:
+        if name not in scored:
+            yield Check(SAME, way.what, name, UNTRIED, "the dataset is another one")
+            continue
+        keys = list(scored[name])
+        before, after = (_values(one[name], keys) for one in (reference, scored))
+        by_rank = way.tolerance is None or (name in OF_DATASET and way.tolerance > 0)
+        yield _ranks(way, name, before, after) if by_rank else _differences(way, name, before, after)
+
+
+def _values(column: Mapping[str, float], keys: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([np.nan if column[key] is None else column[key] for key in keys], np.float64)
+
+
+def _differences(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Check:
+    """Compare values by their largest difference."""
+    if (np.isnan(before) != np.isnan(after)).any():
+        return Check(
+            SAME, way.what, name, BROKEN, "a score is there in one run and not in the other", images=len(before)
+        )
+    known = ~np.isnan(before)
+    unit = np.maximum(np.abs(before[known]), before[known].std() if known.any() else 0.0)
+    gap = np.abs(after[known] - before[known])
+    most = float(np.divide(gap, unit, out=np.where(gap > 0, np.inf, 0.0), where=unit > 0).max(initial=0.0))
+    tolerance = way.tolerance or 0.0
+    state = HOLDS if most <= tolerance else BROKEN
+    said = "equal bits" if most == 0 else f"differs by up to {most:.2g} of its size (at most {tolerance:g})"
+    return Check(SAME, way.what, name, state, said, Interval(most, np.nan, np.nan), int(known.sum()))
+
+
+def _ranks(way: Way, name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> Check:
+    """Compare values by their order."""
+    known = ~(np.isnan(before) | np.isnan(after))
+    rank = spearman(before[known], after[known])
+    least = DATASET_RANK if name in OF_DATASET else RANK
+    state = HOLDS if known.all() and rank >= least else BROKEN
+    said = f"rank correlation {rank:.4f} (at least {least:g})"
+    return Check(SAME, way.what, name, state, said, Interval(rank, np.nan, np.nan), int(known.sum()))

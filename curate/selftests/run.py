@@ -1,0 +1,253 @@
+"""Try the contract of scores on the user's own images."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING, KEY, without_bounds
+from curate.engines.output import holds_scores
+from curate.engines.score import score
+from curate.fitting.junk import classifier_of
+from curate.manifest import SourceOptions
+from curate.manifest.store_path import path_to_read
+from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
+from curate.selftests.contract import Check
+from curate.selftests.copies import less_unique
+from curate.selftests.corruption import Scorer, climb, less_certain
+from curate.selftests.invariance import WAYS, Way, unchanged
+from curate.selftests.label_check import better_than_chance_level
+from curate.selftests.result import SelfTest, curves_of
+from curate.selftests.sample import FEWEST, Sample, of_source, of_table
+from curate.tables.dataset import log_odds_of, numbers_of
+from curate.tables.images import drawn_rows
+from curate.tables.provenance import model_of, white_of
+from curate.tables.table import Table, embedding_matrix, open_table
+from scoring.checkpoint import DEFAULT, load_model
+from scoring.errors import InputError
+from scoring.lookup import closest, told
+from scoring.metrics.degradations import LADDERS
+from scoring.relative.columns import CLUSTER, JUNK, PER_IMAGE, UNLIKE
+from scoring.relative.fit import REFERENCES, fit_dataset
+from scoring.relative.model import DatasetFit
+from scoring.runner import Runner, select_device, select_precision
+
+OF_DATASET = tuple(name for name in PER_IMAGE if name not in (CLUSTER, UNLIKE))  # scores among the fitted columns
+IMAGES = 100
+MOST_IMAGES = 100_000
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """What is tested: images, the model, and what was fitted to the dataset that they are of."""
+
+    table: Table
+    sample: Sample
+    model: str
+    runner: Runner
+    dataset: NDArray
+    fit: DatasetFit | None
+
+
+def selftest(
+    images_of: str | Path,
+    *,
+    images: int = IMAGES,
+    column: str | Sequence[str] | None = None,
+    change: str | Sequence[str] | None = None,
+    label: str | None = None,
+    labelled: str | Path | None = None,
+    source: str | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    root: str | None = None,
+    label_from_folder: bool = False,
+    model: str | Path | None = None,
+    device: str = "auto",
+    sample: int | None = None,
+    repeats: int = 1000,
+    seed: int = 0,
+    ways: Sequence[Way] = WAYS,
+    announce: Callable[[str], None] = lambda text: None,
+) -> SelfTest:
+    """Try whether scores mean what they claim, on the images of a scored table or of a source.
+
+    Every keyword but ``ways`` and ``announce`` is the option of ``curate selftest`` of that name.
+
+    Args:
+        images_of: a table that ``curate score`` wrote; or any source of images, a draw of which is scored first.
+        images: that are drawn, by a hash of their keys.
+        column: one or several scores to try; every one that corrupted images can be scored by, by default.
+        change: one or several kinds of corrupted images, names in ``scoring.metrics.degradations.LADDERS``; all by
+            default.
+        label: column of classes, in ``labelled`` or the table; scores are then also tried against chance level.
+        labelled: file of labels, whose rows are found by key.
+        source: where the images of a table are, where its own uris do not say.
+        key: column of the source that holds the key.
+        path_column: column of the source that holds paths or URLs.
+        image_column: column of the source that holds image bytes.
+        root: where relative paths of the source start.
+        label_from_folder: of a folder, take the first sub-folder's name as ``label``.
+        model: that scores; by default the shipped one that the table names, or the one that ``curate score`` takes.
+        device: that corrupted images are scored on.
+        sample: rows that labels are predicted on; None for all.
+        repeats: of the bootstrap of what labels show.
+        seed: of draws and changes.
+        ways: in which scores must come out the same.
+        announce: called with a line on what is about to happen.
+
+    Raises:
+        InputError: for a source, table, column or kind that cannot be used, or fewer than 20 images that can be read.
+    """
+    if not FEWEST <= images <= MOST_IMAGES:
+        raise InputError(f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {images:,}; {IMAGES} is usual")
+    kinds = _kinds([change] if isinstance(change, str) else change or ())
+    wanted = [column] if isinstance(column, str) else list(column or ())
+    options = SourceOptions(
+        root=root, key=key, path_column=path_column, image_column=image_column, label_from_folder=label_from_folder
+    )
+    if label is None and (label_from_folder or labelled is not None):
+        label = "label"
+    with tempfile.TemporaryDirectory(prefix="curate-selftest-") as place:
+        folder = Path(place)
+        tested = _opened(images_of, images, folder, seed, source, options, model, device, wanted, announce)
+        columns, left_out = _columns(tested, wanted)
+        _check_label(tested.table, str(images_of), label, labelled)
+        scorer = Scorer(tested.runner, tested.fit, columns, white_of(tested.table))
+        fitted = any(name in OF_DATASET for name in columns)
+        checks: list[Check] = unchanged(
+            tested.sample, folder, tested.model, columns=columns, fit=fitted, ways=ways, announce=announce
+        )
+        steps = sum(len(LADDERS[kind].strengths) for kind in kinds)
+        announce(f"scoring {steps} corrupted versions of {len(tested.sample.keys):,} images")
+        climbed = climb(tested.sample.data(), scorer, kinds=kinds, seed=seed)
+        checks += less_certain(climbed)
+        announce("looking for copies among the others")
+        checks += less_unique(tested.sample.data(), scorer, tested.dataset)
+        if label is not None:
+            checks += better_than_chance_level(
+                tested.table.path,
+                label=label,
+                labelled=Path(labelled) if labelled is not None else None,
+                column=wanted,
+                sample=sample,
+                repeats=repeats,
+                seed=seed,
+                announce=announce,
+            )
+        n, unread = len(tested.sample.keys), tested.sample.unread
+    return SelfTest(str(images_of), tested.model, n, unread, columns, left_out, checks, curves_of(climbed))
+
+
+def _kinds(asked: Sequence[str]) -> list[str]:
+    unknown = next((name for name in asked if name not in LADDERS), None)
+    if unknown is not None:
+        raise InputError(
+            f"--change: there is no {unknown!r}{closest(unknown, LADDERS)}; expected one of {', '.join(LADDERS)}"
+        )
+    return list(dict.fromkeys(asked)) or list(LADDERS)
+
+
+def _opened(
+    images_of: str | Path,
+    n: int,
+    folder: Path,
+    seed: int,
+    source: str | None,
+    options: SourceOptions,
+    model: str | Path | None,
+    device: str,
+    wanted: Sequence[str],
+    announce: Callable[[str], None],
+) -> _Tested:
+    """Draw the images to test; of a source, score them and others."""
+    if holds_scores(path_to_read(images_of)):
+        table = open_table(images_of, require=wanted)
+        model = model_named_by(table, model_of(table)) if model is None else model
+        runner, _ = scorer_of(table, model=model, device=device)
+        announce(f"drawing {n:,} images of {table.path}")
+        sample = of_table(table, n, folder, seed=seed, source=source, options=options)
+    else:
+        if source is not None:
+            raise InputError(f"--source is for a scored table, and {images_of} is not one; leave it out")
+        model = DEFAULT if model is None else model
+        network, _ = load_model(model)
+        chosen = select_device(device)
+        runner = Runner(network, chosen, select_precision("auto", chosen, network.spec.cpu_precision))
+        able = (*runner.columns, *OF_DATASET)
+        unknown = next((name for name in wanted if name not in able), None)
+        if unknown is not None:
+            raise InputError(
+                f"--column: {model} gives no {unknown!r}{closest(unknown, able)} (gives: {', '.join(able)})"
+            )
+        sample, everything = of_source(str(images_of), n, folder, seed=seed, options=options, announce=announce)
+        scored = folder / "company.scores.parquet"
+        announce(f"scoring {len(everything.keys):,} images")
+        score(everything.path, scored, model=model, device=device, **everything.keywords())
+        table = open_table(scored)
+    dataset, fit = _fitted(table, model, sample, announce)
+    return _Tested(table, replace(sample, white=white_of(table)), str(model), runner, dataset, fit)
+
+
+def _fitted(
+    table: Table, model: str | Path, sample: Sample, announce: Callable[[str], None]
+) -> tuple[NDArray, DatasetFit | None]:
+    """Return embeddings of the dataset, shape (R, D), R <= 20,000, and the fit that its columns are of, if it has any.
+
+    The images to test are left out: a corrupted version of one would find it there, as its nearest neighbour.
+
+    Raises:
+        InputError: for a table without embeddings.
+    """
+    heads = [JUNK] if JUNK in table.schema.names else []
+    table.require([KEY, EMBEDDING])
+    rows = drawn_rows(table, REFERENCES + len(sample.keys), seed=0)
+    keys = table.take(np.sort(rows), [KEY]).column(KEY).to_pylist()
+    tested = set(sample.keys)
+    others = np.array([row for row, key in zip(np.sort(rows).tolist(), keys, strict=True) if str(key) not in tested])
+    taken = table.take(others, [EMBEDDING, *heads])
+    embeddings = embedding_matrix(taken.column(EMBEDDING))
+    there = np.isfinite(embeddings).all(1)
+    junk = log_odds_of(numbers_of(taken.column(JUNK))[there]) if heads else None
+    known = fit_of(model) if is_fitted(model) else None
+    if known is not None or not any(name in OF_DATASET for name in table.schema.names):
+        return embeddings[there], known
+    try:
+        fit, _ = fit_dataset(embeddings[there], junk)
+        return embeddings[there], replace(fit, junk=classifier_of(table))
+    except InputError as error:
+        announce(f"scores that are fitted to the dataset are not tried: {error}")
+        return embeddings[there], None
+
+
+def _check_label(table: Table, name: str, label: str | None, labelled: str | Path | None) -> None:
+    """Refuse a column of classes that is missing, before the work."""
+    if label is not None and labelled is None and label not in table.schema.names:
+        raise InputError(f"--label: {name} has no column {label!r} (columns: {told(table.schema.names, label)})")
+
+
+def _columns(tested: _Tested, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the columns that corrupted images can be scored by, and those of the table that they cannot.
+
+    Raises:
+        InputError: for a column that the table lacks, or where none is left.
+    """
+    names = tested.table.schema.names
+    kappas = {name for name in tested.runner.columns if name.startswith("kappa_")}
+    doubles = {f"unc_{name.removeprefix('kappa_')}" for name in kappas}  # 1/kappa, in the same order
+    able = [name for name in tested.runner.columns if name not in doubles]
+    able += [name for name in OF_DATASET if tested.fit is not None and name in names]
+    there = list(wanted) or [
+        name for name in without_bounds(names) if name.startswith(("kappa_", "unc_")) and name not in doubles
+    ]
+    columns = [name for name in able if name in there]
+    if not columns:
+        raise InputError(
+            f"expected a score that corrupted images can be scored by ({', '.join(able)}), got "
+            f"{', '.join(there) or 'none'}"
+        )
+    return columns, [name for name in there if name not in able]

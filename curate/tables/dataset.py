@@ -1,0 +1,146 @@
+"""The images of a table that a score is fitted to, each once, and columns for them back in the table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING
+from curate.tables.copies import Copies, columns_for_copies, find_copies
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.rows import Rows, read_rows
+from curate.tables.table import Table
+from curate.tables.vectors import rows_of
+from scoring.errors import InputError
+from scoring.junk.features import Seen, columns_read
+from scoring.relative.columns import COPIES, JUNK
+
+SAMPLE = 4_000  # images by which the junk classifier and the groups unlike the rest are made
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The M different images of a table that have an embedding, in the order of the hashes of their keys.
+
+    Attributes:
+        rows: of the table, all N.
+        at: rows with an embedding, shape (A,), ascending.
+        copies: groups of these rows that show the same image; M groups.
+        embeddings: of the first row of each group, shape (M, D), float16 or float32.
+        junk: their log odds of junk, shape (M,), NaN for none; None where the table has no column of it.
+        missing: what is wrong with other rows' embeddings -> how many.
+        once: whether copies count once; otherwise every row is an image.
+    """
+
+    rows: Rows
+    at: NDArray[np.int64]
+    copies: Copies
+    embeddings: NDArray
+    junk: NDArray[np.float64] | None
+    missing: Mapping[str, int]
+    once: bool = True
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """The row of ``rows`` that represents each image, shape (M,)."""
+        return self.at[self.copies.unique]
+
+    def places(self, images: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of the table, in its own order, of some images."""
+        return self.rows.place[self.first[images]]
+
+    def in_table(self, columns: Mapping[str, NDArray]) -> dict[str, pa.Array]:
+        """Return columns of the M images as columns of the table, in its order; copies get the value of the first.
+
+        Null for rows without embedding, for NaN, and for whole numbers below 0.
+        """
+        place = self.rows.place[self.at]
+        absent = np.ones(len(self.rows), bool)
+        absent[place] = False
+        found = {}
+        for name, values in columns.items():
+            whole = np.zeros(len(self.rows), values.dtype)
+            whole[place] = values[self.copies.place]
+            found[name] = column_array(whole, absent)
+        return found
+
+    def n_copies(self) -> dict[str, pa.Array]:
+        """Return the column of how many rows of the table show the same image."""
+        return self.in_table({COPIES: self.copies.count[self.copies.unique].astype(np.int32)})
+
+
+def column_array(values: NDArray, absent: NDArray[np.bool_]) -> pa.Array:
+    """Return values as a column: null where absent, NaN or a whole number below 0."""
+    unknown = values < 0 if np.issubdtype(values.dtype, np.integer) else np.isnan(values)
+    return pa.array(values, mask=absent | unknown)
+
+
+def read_dataset(
+    table: Table, *, names: tuple[str, ...] = (), numbers: tuple[str, ...] = (), once: bool = True
+) -> Dataset:
+    """Read what a score is fitted to; the same whatever the order of the table.
+
+    Args:
+        table: scored, with embeddings.
+        names: columns of classes to read as well, into ``rows.names``.
+        numbers: columns of numbers to read as well, into ``rows.numbers``.
+        once: whether rows that show the same image count once; otherwise every row is an image.
+
+    Raises:
+        InputError: for a table without embeddings, or a column that it lacks.
+    """
+    there = table.schema.names
+    if EMBEDDING not in there:
+        raise InputError(
+            f"{table.path} has no column {EMBEDDING!r}, which a score is fitted to; score the images again without "
+            "--no-embedding, or name your own column with --embedding"
+        )
+    junk = (JUNK,) if once and JUNK in there else ()
+    looks = columns_for_copies(there) if once else frozenset()
+    needs = Needs(numbers=(*numbers, *junk), names=names, representations=EMBEDDINGS | looks)
+    rows = read_rows(table, needs, by_hash=True)
+    at = rows.compared()
+    if rows.embedding is None:
+        raise ValueError("the rows were read with embeddings")
+    copies = find_copies(rows, at) if once else Copies.of(np.arange(len(at)))
+    first = at[copies.unique]
+    odds = log_odds_of(rows.numbers[JUNK][first]) if junk else None
+    return Dataset(rows, at, copies, rows_of(rows.embedding, first), odds, rows.not_compared(), once)
+
+
+def sample_of(dataset: Dataset, table: Table) -> Seen:
+    """Return what a sample of the images looks like: the first 4,000 in the order of the hashes of their keys."""
+    images = np.arange(min(SAMPLE, len(dataset)))
+    return Seen(columns_at(table, dataset.places(images)), dataset.embeddings[images])
+
+
+def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+    """Return the quality columns and columns of trained heads of some rows of a table, NaN for null."""
+    names = [name for name in columns_read(table.schema.names) if not is_fitted(name)]
+    found = table.take(rows, names) if names else None
+    return {} if found is None else {name: numbers_of(found.column(name)) for name in names}
+
+
+def is_fitted(name: str) -> bool:
+    """Return whether a column compares images of the table with one another, and so is not among a trained head."""
+    from scoring.relative.columns import CLASS, COLUMNS
+
+    return name in COLUMNS or name == CLASS
+
+
+def numbers_of(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+    """Return a column of numbers, NaN for null."""
+    wide = pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan"))
+    return np.asarray(wide.to_numpy() if isinstance(wide, pa.ChunkedArray) else wide.to_numpy(zero_copy_only=False))
+
+
+def log_odds_of(probability: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the log odds of probabilities, NaN for NaN; at most 13.8 either way."""
+    p = np.clip(np.asarray(probability, np.float64), 1e-6, 1 - 1e-6)
+    return np.log(p / (1 - p))

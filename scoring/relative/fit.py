@@ -1,0 +1,146 @@
+"""Fit a score to a dataset, without labels or with some."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.errors import InputError
+from scoring.relative.clusters import cluster_centres, fine_clusters
+from scoring.relative.learn import learn, weighed
+from scoring.relative.model import NO_NEAR, DatasetFit, Laid, Said, laid_out, stored
+from scoring.relative.neighbours import EXACT_ROWS
+from scoring.relative.propagated import OTHER, Labels, Propagated
+from scoring.relative.signals import ALONE
+from scoring.relative.space import centred, mean_of
+
+REFERENCES = 20_000  # the most rows that a fitted model keeps to compare others with
+LEAST_ROWS = 20  # a dataset of fewer shows nothing
+FEW_ROWS = 50  # and one of fewer little
+
+
+def fit_dataset(
+    embeddings: NDArray,
+    junk: NDArray | None = None,
+    *,
+    labels: Labels | None = None,
+    seed: int = 0,
+    most: int = REFERENCES,
+) -> tuple[DatasetFit, Said]:
+    """Fit a score to a dataset, and apply it to every row of it.
+
+    Up to 100,000 rows each is judged among all others. A fit to more than ``most`` rows keeps a draw to judge new rows
+    by, whose ranks are its own; beyond 100,000 the rows of the dataset are judged by that draw as well.
+
+    Args:
+        embeddings: shape (N, D), of any length above 0; taken in float16. The same order gives the same fit.
+        junk: log odds of junk, shape (N,), NaN for an unknown one; None where none are known.
+        labels: classes of some rows. Where labelled rows that were held out speak against what they teach, the fit
+            goes without, and ``Said.learned`` says so.
+        seed: of the clusterings, of the draw and of the folds.
+        most: rows that are kept.
+
+    Raises:
+        InputError: for fewer than 20 rows, rows that are all copies of one another, or labels that teach nothing.
+    """
+    if len(embeddings) < LEAST_ROWS:
+        raise InputError(
+            f"expected at least {LEAST_ROWS} different images with an embedding to fit a score to, got "
+            f"{len(embeddings):,}; score more of them, or use the model's own columns"
+        )
+    rows = stored(embeddings)
+    drawn = _drawn(len(rows), most, labels, seed)
+    mean = mean_of(rows)
+    directions = centred(rows[drawn], mean)
+    centres = cluster_centres(directions.units, seed=seed)
+    kept = laid_out(directions, centres)
+    if kept.signals["distance"].min() >= ALONE:
+        raise InputError(
+            f"expected images that differ, got {len(rows):,} that are all copies of one another: nothing can be "
+            f"determined "
+            "apart; curate dedup keeps one of them"
+        )
+    clusters = fine_clusters(directions.units, seed=seed)
+    bare = DatasetFit(mean, rows[drawn], centres, {}, kept.closest, clusters, np.zeros(len(clusters), np.int32))
+    whole = kept if len(drawn) == len(rows) else None
+    if whole is None and len(rows) <= EXACT_ROWS:
+        whole = laid_out(centred(rows, mean), centres)
+    if labels is None:
+        fit = _stood(bare, kept, _of(junk, drawn))
+        return fit, fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
+    return _with_labels(bare, rows, junk, (drawn, kept, whole), labels, seed)
+
+
+def _of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
+    return None if junk is None else junk[rows]
+
+
+def _stood(bare: DatasetFit, kept: Laid, junk: NDArray | None) -> DatasetFit:
+    """Return the fit with the ranks and the standing of its references."""
+    fit = bare.with_quantiles(kept.signals)
+    return replace(fit, standing=fit.columns_of(kept.rows, kept.signals, junk, kept.near)[1])
+
+
+def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.int64]:
+    """Return the rows that are kept, ascending: all, or a draw with as many labelled ones as half of it holds."""
+    if n <= most:
+        return np.arange(n)
+    order = np.random.default_rng(seed).permutation(n)
+    if labels is not None:
+        known = np.isin(order, labels.rows)
+        first = np.flatnonzero(known)[: most // 2]
+        order = np.concatenate([order[first], np.delete(order, first)])
+    return np.sort(order[:most])
+
+
+def _said(bare: DatasetFit, whole: Laid, junk: NDArray | None) -> Said:
+    """Return what a fit says of the rows of its dataset: by their own ranks."""
+    fit = bare.with_quantiles(whole.signals)
+    return fit.said(fit.columns_of(whole.rows, whole.signals, junk, whole.near)[0], whole.near.recall)
+
+
+def _with_labels(
+    bare: DatasetFit,
+    rows: NDArray[np.float16],
+    junk: NDArray | None,
+    laid: tuple[NDArray[np.int64], Laid, Laid | None],
+    labels: Labels,
+    seed: int,
+) -> tuple[DatasetFit, Said]:
+    """Learn from labels on the whole dataset, or where it is too large on what is kept of it."""
+    drawn, kept, whole = laid
+    on, known = (kept, labels.among(drawn)) if whole is None else (whole, labels)
+    lesson = learn(on, known, seed=seed)
+    learned, weights = weighed(bare, on, lesson, known, seed=seed)
+    if not learned.better:
+        fit = _stood(bare, kept, _of(junk, drawn))
+        said = fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
+        return fit, replace(said, learned=learned)
+    inside = slice(None) if whole is None else drawn
+    propagated = Propagated(labels.classes, lesson.middles, lesson.chances[inside].astype(np.float16))
+    other = lesson.other if whole is None or whole is kept else propagated.other_class(kept.rows.units, kept.near)
+    bare = replace(bare, propagated=propagated, weights=weights)
+    fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(junk, drawn))
+    if whole is None:
+        said = fit.score(rows, junk)
+    else:
+        said = _said(bare, replace(whole, signals={**whole.signals, OTHER: lesson.other}), junk)
+    return fit, replace(said, learned=learned)
+
+
+def said_of(embeddings: NDArray, column: str, *, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+    """Return one column of a dataset, every row judged among all others; zeros for fewer than two rows.
+
+    Args:
+        embeddings: shape (N, D); more than 100,000 rows find their neighbours by the inverted-file search.
+        column: ``unc_neighbour`` or ``unc_ambiguous``.
+        seed: of the clusterings.
+    """
+    if len(embeddings) < 2:
+        return {column: np.zeros(len(embeddings), np.float32)}
+    rows = stored(embeddings)
+    mean = mean_of(rows)
+    directions = centred(rows, mean)
+    centres = cluster_centres(directions.units, seed=seed)
+    bare = DatasetFit(mean, rows[:0], centres, {}, NO_NEAR)
+    return {column: _said(bare, laid_out(directions, centres), None).columns[column]}

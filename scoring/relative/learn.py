@@ -1,0 +1,201 @@
+"""Learn from labels of some rows of a dataset, and measure on held-out labels whether it was worth it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scoring.errors import InputError
+from scoring.metrics import Interval, auroc, percentiles, spread_folds
+from scoring.relative.model import DatasetFit, Laid
+from scoring.relative.neighbours import near_in
+from scoring.relative.propagated import (
+    OTHER,
+    PRIOR,
+    Floats,
+    Labels,
+    Learned,
+    graph_of,
+    guessed,
+    other_class,
+    prototypes,
+    spread,
+)
+from scoring.relative.rule import PROPAGATED_WEIGHTS
+from scoring.relative.space import Centred
+
+LEAST_LABELS = 50  # fewer teach less than they mislead
+MOST_CLASSES = 1_000
+FOLDS = 5
+MEASURED = 5_000  # labelled rows that the worth is measured on
+REPEATS = 200  # resamples of these
+MANY_LABELS = 200  # labelled rows from which on the weight is chosen by them
+CHANCE_LEVEL = 0.5  # AUROC of a score that says nothing
+SHARES = (0.5, 1.0, 2.0, 4.0)  # weights to choose from, against 1 of the signals that need no label
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What labels say of the N rows of a dataset.
+
+    Attributes:
+        middles: prototypes of the classes, shape (C, D).
+        chances: of the classes, of each row, shape (N, C).
+        other: probability that a row and its nearest are of two classes, shape (N,); of a labelled row by the other
+            folds.
+        inside: the same of the labelled rows with their own labels known, shape (L,).
+    """
+
+    middles: Floats
+    chances: Floats
+    other: NDArray[np.float64]
+    inside: NDArray[np.float64]
+
+
+def check_labels(labels: Labels) -> None:
+    """Refuse labels that teach nothing.
+
+    Raises:
+        InputError: for fewer than 50 labelled rows, one class alone, or more than 1,000 classes.
+    """
+    n, classes = len(labels.rows), len(np.unique(labels.codes))
+    without = "label more of them, or fit without labels"
+    if n < LEAST_LABELS:
+        raise InputError(f"expected at least {LEAST_LABELS} labelled images with an embedding, got {n}; {without}")
+    if classes < 2:
+        raise InputError(f"expected labels of at least two classes, got {n:,} of one alone; {without}")
+    if len(labels.classes) > MOST_CLASSES:
+        raise InputError(
+            f"expected at most {MOST_CLASSES:,} classes, got {len(labels.classes):,}; name a coarser column, or fit "
+            "without labels"
+        )
+
+
+def learn(on: Laid, labels: Labels, *, seed: int = 0) -> Lesson:
+    """Spread labels over a dataset; of each labelled row also by the other folds alone.
+
+    Args:
+        on: the dataset.
+        labels: of some of its rows.
+        seed: of the folds.
+
+    Raises:
+        InputError: see ``check_labels``.
+    """
+    check_labels(labels)
+    graph, n_classes = graph_of(on.near), len(labels.classes)
+
+    def told_by(some: NDArray[np.bool_]) -> tuple[Floats, Floats, NDArray[np.float64]]:
+        rows, codes = labels.rows[some], labels.codes[some]
+        middles = prototypes(on.rows.units, rows, codes, n_classes)
+        guess = guessed(on.rows.units, middles)
+        seeds = PRIOR * guess
+        seeds[rows, codes] += 1
+        chances = spread(graph, seeds)
+        return middles, chances, other_class(on.near, chances, guess)
+
+    everything = np.ones(len(labels.rows), bool)
+    middles, chances, other = told_by(everything)
+    inside = other[labels.rows]
+    folds = spread_folds(torch.from_numpy(labels.codes), FOLDS, seed=seed).numpy()
+    for number in range(FOLDS):
+        held = labels.rows[folds == number]
+        other[held] = told_by(folds != number)[2][held]
+    return Lesson(middles, chances, other, inside)
+
+
+def weighed(
+    bare: DatasetFit, on: Laid, lesson: Lesson, labels: Labels, *, seed: int = 0
+) -> tuple[Learned, Mapping[str, float]]:
+    """Choose the weight of what was learned, and compare the fit with it to the one without, on held-out labels.
+
+    Returns:
+        how good it was, and the weights of the rule.
+
+    Raises:
+        InputError: if the nearest labelled row of every one is of its class, or of none: nothing can be measured.
+    """
+    rows, wrong = measured_rows(on.rows, labels, seed=seed)
+    if wrong.all() or not wrong.any():
+        always = (
+            "another class: name a coarser column" if wrong.all() else "its own class, which the dataset shows alone"
+        )
+        raise InputError(
+            f"expected labels that show something by which to measure what they teach, got {len(labels.rows):,} "
+            f"labelled images, and the nearest labelled image of each is of {always}; or fit without labels"
+        )
+    plain = bare.with_quantiles(on.signals).ambiguity(on.signals)
+    signals = {**on.signals, OTHER: lesson.other}
+    total = sum(PROPAGATED_WEIGHTS.values())
+    tried = {}
+    for share in SHARES if len(labels.rows) >= MANY_LABELS else (1.0,):
+        fit = replace(bare, weights={**PROPAGATED_WEIGHTS, OTHER: share * total}).with_quantiles(signals)
+        tried[share] = (auroc(fit.ambiguity(signals)[rows], wrong), fit)
+    best = max(tried, key=lambda share: (tried[share][0], -share))
+    fit = tried[best][1]
+    with_own = lesson.other.copy()
+    with_own[labels.rows] = lesson.inside
+    scores = [
+        fit.ambiguity(signals)[rows],
+        plain[rows],
+        fit.ambiguity({**signals, OTHER: with_own})[rows],
+    ]
+    ours, free, inside, gain = worth(scores, wrong, seed=seed)
+    n_classes = len(np.unique(labels.codes))
+    # On development sets labels nearly always help, and few held-out ones say little: they have to speak against it.
+    better = gain.value > 0 or (gain.high > 0 and ours.low > CHANCE_LEVEL)
+    return Learned(len(labels.rows), n_classes, ours, free, gain, inside, best, better), fit.weights
+
+
+def measured_rows(rows: Centred, labels: Labels, *, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return at most 5,000 labelled rows, and whether the nearest labelled row of each is of another class.
+
+    A row whose other labelled rows are all copies of it is left out.
+    """
+    chosen = np.arange(len(labels.rows))
+    if len(chosen) > MEASURED:
+        chosen = np.sort(np.random.default_rng([seed, 5]).permutation(len(chosen))[:MEASURED])
+    at = labels.rows[chosen]
+    some = Centred(rows.units[at], rows.length[at], rows.along[at], rows.square)
+    first = near_in(some, 1).index[:, 0]
+    there = first >= 0
+    codes = labels.codes[chosen]
+    return at[there], (codes[first.clip(0)] != codes)[there]
+
+
+def telling(rows: Centred, score: NDArray[np.floating], labels: Labels, *, seed: int = 0) -> Interval | None:
+    """Return how well a score shows labelled rows whose nearest labelled row is of another class: AUROC, 95 % interval.
+
+    Args:
+        rows: of a dataset, N of them.
+        score: higher is less certain, shape (N,).
+        labels: of some of the rows.
+        seed: of the rows and resamples.
+
+    Returns:
+        None where fewer than 50 rows are labelled, or all of these are alike.
+    """
+    if len(labels.rows) < LEAST_LABELS:
+        return None
+    at, wrong = measured_rows(rows, labels, seed=seed)
+    if wrong.all() or not wrong.any():
+        return None
+    return worth([score[at].astype(np.float64)] * 3, wrong, seed=seed)[0]
+
+
+def worth(
+    scores: list[NDArray[np.float64]], wrong: NDArray[np.bool_], *, seed: int = 0
+) -> tuple[Interval, Interval, Interval, Interval]:
+    """Return the AUROC of three scores with their intervals, and that of the first less the second, paired."""
+
+    def of(at: NDArray[np.int64]) -> list[float]:
+        found = [auroc(each[at], wrong[at]) for each in scores]
+        return [*found, found[0] - found[1]]
+
+    generator = np.random.default_rng([seed, 7])
+    value = of(np.arange(len(wrong)))
+    low, high = percentiles(np.array([of(generator.integers(0, len(wrong), len(wrong))) for _ in range(REPEATS)]))
+    one, two, three, gain = (Interval(*each) for each in zip(value, low.tolist(), high.tolist(), strict=True))
+    return one, two, three, gain

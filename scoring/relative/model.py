@@ -1,0 +1,267 @@
+"""A score that was fitted to a dataset: what it keeps of the dataset, and what it reports for rows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.junk.classifier import JunkClassifier, probability_of
+from scoring.junk.features import Seen
+from scoring.relative.clusters import Centroids, labels_of
+from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE
+from scoring.relative.grades import graded, quantiles_of
+from scoring.relative.local import among_neighbours
+from scoring.relative.neighbours import Near, near_in, near_to
+from scoring.relative.propagated import OTHER, Learned, Propagated
+from scoring.relative.rule import WEIGHTS, combined, composed, lifted
+from scoring.relative.signals import CLOSE, SIGNALS, Place, View
+from scoring.relative.space import BLOCK, Centred, centred, unit
+from scoring.search.links import Recall
+
+AMBIGUITY = "ambiguity"  # what the rule makes of the signals
+FAR = 0.99  # quantile of the distances in the dataset beyond which a row lies outside of it
+FAR_SHARE = 0.05  # of rows outside, above which somebody should know
+FEW_FAR = 3  # rows outside that chance brings into any few
+NO_JUNK = -10.0  # log odds of junk of a row of which none are known
+Floats = NDArray[np.float64]
+Columns = dict[str, NDArray[Any]]
+NO_NEAR = np.zeros((0, CLOSE), np.int32)
+NO_CLUSTERS, NO_GROUPS = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+
+
+def far_from(outside: int, rows: int) -> str:
+    """Return a warning where many of N rows lie outside of the dataset that a model was fitted to, else nothing."""
+    if outside <= max(FAR_SHARE * rows, FEW_FAR):
+        return ""
+    return (
+        f"{outside / rows:.0%} of the images lie farther from the dataset that the model was fitted to than 99 % "
+        f"of its "
+        "own: what unc_fitted says of them is a guess; fit again with them"
+    )
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a fitted score says of N rows.
+
+    Attributes:
+        columns: by name, each shape (N,); see ``scoring.relative.columns``. Scores are float32; numbers of clusters and
+            of groups int32, -1 for none.
+        outside: share of the rows that lie farther from the dataset than 99 % of its own; 0 without rows.
+        recall: share of the true neighbours that the search found.
+        learned: how good labels were; None without.
+    """
+
+    columns: Columns
+    outside: float
+    recall: Recall = field(default_factory=Recall.of_everything)
+    learned: Learned | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the rows near a row bring to its score: of N rows, each float32 and of shape (N,).
+
+    Attributes:
+        share: how ambiguous each is.
+        level: log odds of junk; very low where they are not known.
+        fitted: the score.
+    """
+
+    share: NDArray[np.float32]
+    level: NDArray[np.float32]
+    fitted: NDArray[np.float32]
+
+
+NOBODY = Standing(*(np.zeros(0, np.float32),) * 3)
+
+
+@dataclass(frozen=True)
+class DatasetFit:
+    """A score fitted to a dataset of N rows.
+
+    Attributes:
+        mean: of the dataset's rows at length 1, shape (D,), float32.
+        references: rows that others are compared with, as stored, shape (R, D), float16, R <= 20,000; of a larger
+            dataset a draw.
+        centres: of clusterings at several sizes, k -> shape (k, D), float32.
+        quantiles: of each signal among the references, and of ``ambiguity``, shape (1001,) each.
+        near: the 10 nearest references of each, shape (R, 10), int32.
+        clusters: centres of the clusters whose numbers rows get, shape (k, D), float32.
+        groups: of each cluster the number of the group of images unlike the rest, from 1, or 0; shape (k,), int32.
+        junk: what separates the dataset from corrupted copies of its images; None where it is not known, or does not
+            apply.
+        weights: of the rule.
+        propagated: what labels of some rows say of the others; None without labels.
+        standing: of the references.
+    """
+
+    mean: NDArray[np.float32]
+    references: NDArray[np.float16]
+    centres: Centroids
+    quantiles: Mapping[str, NDArray[np.float32]]
+    near: NDArray[np.int32]
+    clusters: NDArray[np.float32] = field(default_factory=lambda: NO_CLUSTERS)
+    groups: NDArray[np.int32] = field(default_factory=lambda: NO_GROUPS)
+    junk: JunkClassifier | None = None
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    propagated: Propagated | None = None
+    standing: Standing = NOBODY
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that it keeps."""
+        held = self.mean.nbytes + self.references.nbytes + self.near.nbytes + 3 * self.standing.share.nbytes
+        held += self.clusters.nbytes + self.groups.nbytes + (self.propagated.n_bytes if self.propagated else 0)
+        return held + sum(each.nbytes for each in (*self.centres.values(), *self.quantiles.values()))
+
+    @property
+    def far(self) -> float:
+        """The distance beyond which a row lies outside of the dataset: 99 % of its own rows lie nearer."""
+        quantiles = self.quantiles["distance"]
+        return float(quantiles[round(FAR * (len(quantiles) - 1))])
+
+    @cached_property
+    def _placed(self) -> tuple[Centred, Place]:
+        """The references centred, and where each lies."""
+        rows = centred(self.references, self.mean)
+        return rows, place_of(rows, self.centres)
+
+    def score(self, embeddings: NDArray, junk: NDArray | None = None) -> Said:
+        """Score rows, each on its own: the same for a row of the dataset as for a new one.
+
+        A row that is among the references itself is a copy there, and copies do not count.
+
+        Args:
+            embeddings: shape (N, D), of any length above 0; taken in float16, as tables store them.
+            junk: log odds of junk of the same rows, shape (N,), NaN for an unknown one; None where none is known.
+        """
+        references, of_references = self._placed
+        found: list[Columns] = []
+        start = 0
+        for part in blocks(stored(embeddings)):
+            rows, here = centred(part, self.mean), slice(start, start + len(part))
+            near = near_to(rows, references)
+            signals = signals_of(View(near, place_of(rows, self.centres), of_references, self.near))
+            more = {OTHER: self.propagated.other_class(rows.units, near)} if self.propagated else {}
+            odds = None if junk is None else junk[here]
+            found.append(self.columns_of(rows, signals | more, odds, near, self.standing)[0])
+            start = here.stop
+        return self.said({name: np.concatenate([each[name] for each in found]) for name in found[0]} if found else {})
+
+    def score_images(self, seen: Seen) -> Said:
+        """Score images that are no rows of the dataset, each on its own, and say whether they are junk.
+
+        Args:
+            seen: N images, with the columns that ``junk`` reads.
+
+        Returns:
+            all columns of ``scoring.relative.columns.PER_IMAGE``; ``p_junk`` is NaN where it does not apply.
+
+        Raises:
+            KeyError: for a column that is missing.
+        """
+        odds = None if self.junk is None else self.junk.log_odds(seen)
+        said = self.score(seen.embedding, odds)
+        junk = np.full(len(seen), np.nan, np.float32) if odds is None else probability_of(odds)
+        return replace(said, columns={JUNK: junk, **said.columns})
+
+    def with_quantiles(self, signals: Mapping[str, Floats]) -> Self:
+        """Return the fit with the quantiles of signals, of the dataset's, and of what the rule makes of them."""
+        quantiles = {name: quantiles_of(values) for name, values in signals.items()}
+        fit = replace(self, quantiles=quantiles)
+        return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(fit.ambiguity(signals))})
+
+    def ambiguity(self, signals: Mapping[str, Floats]) -> Floats:
+        """Return what the rule makes of signals, shape (N,), in [0, 1]."""
+        return combined({name: graded(signals[name], self.quantiles[name]) for name in self.weights}, self.weights)
+
+    def columns_of(
+        self,
+        rows: Centred,
+        signals: Mapping[str, Floats],
+        junk: NDArray | None,
+        near: Near,
+        others: Standing | None = None,
+    ) -> tuple[Columns, Standing]:
+        """Return the columns of N rows, and their standing.
+
+        Args:
+            rows: centred.
+            signals: of the rows.
+            junk: log odds of junk, shape (N,), NaN for an unknown one; None where none is known.
+            near: neighbours of the rows among the others.
+            others: their standing; None where they are the rows themselves.
+        """
+        share = graded(self.ambiguity(signals), self.quantiles[AMBIGUITY])
+        odds = np.nan_to_num(junk, nan=NO_JUNK) if junk is not None else np.full(len(share), NO_JUNK)
+        own = Standing(share.astype(np.float32), odds.astype(np.float32), NOBODY.fitted)
+        of = others or own
+        raised = lifted(own.share, own.level, near.index[:, 0], (of.share, of.level))
+        fitted = composed(probability_of(odds), raised.astype(np.float64)).astype(np.float32)
+        local = among_neighbours(fitted, near, fitted if others is None else others.fitted)
+        found: Columns = {NEIGHBOUR: signals["distance"].astype(np.float32), AMBIGUOUS: own.share}
+        found |= {FITTED: fitted, LOCAL: local, **self.groups_of(rows)}
+        return found, replace(own, fitted=fitted)
+
+    def groups_of(self, rows: Centred) -> Columns:
+        """Return the number of the cluster of each row, and of its group of images unlike the rest; -1 for none."""
+        if not len(self.clusters):
+            return {CLUSTER: np.full(len(rows), -1, np.int32), UNLIKE: np.full(len(rows), -1, np.int32)}
+        cluster = labels_of(rows.units, {len(self.clusters): self.clusters})[:, 0].astype(np.int32)
+        group = np.where(cluster >= 0, self.groups[cluster.clip(0)], 0)
+        return {CLUSTER: cluster, UNLIKE: np.where(group > 0, group, -1).astype(np.int32)}
+
+    def said(self, columns: Columns, recall: Recall | None = None) -> Said:
+        """Return columns with how many of the rows lie outside of what was fitted."""
+        distance = columns.get(NEIGHBOUR, NOBODY.share)
+        outside = float((distance > self.far).mean()) if len(distance) else 0.0
+        return Said(columns, outside, recall or Recall.of_everything())
+
+
+@dataclass(frozen=True)
+class Laid:
+    """N rows laid out among one another: as directions, their neighbours, and their signals."""
+
+    rows: Centred
+    near: Near
+    signals: dict[str, Floats]
+
+    @property
+    def closest(self) -> NDArray[np.int32]:
+        """The 10 nearest rows of each, shape (N, 10); -1 where there are fewer."""
+        index = self.near.index[:, :CLOSE].astype(np.int32)
+        return np.pad(index, ((0, 0), (0, CLOSE - index.shape[1])), constant_values=-1)
+
+
+def laid_out(rows: Centred, centres: Centroids) -> Laid:
+    """Lay the rows of a dataset out among one another."""
+    place, near = place_of(rows, centres), near_in(rows)
+    bare = Laid(rows, near, {})
+    return replace(bare, signals=signals_of(View(near, place, place, bare.closest)))
+
+
+def signals_of(view: View) -> dict[str, Floats]:
+    """Return every signal of rows by its name."""
+    return {name: signal(view) for name, signal in SIGNALS.items()}
+
+
+def place_of(rows: Centred, centres: Centroids) -> Place:
+    """Return where rows lie, each on its own."""
+    return Place(labels_of(rows.units, centres))
+
+
+def stored(embeddings: NDArray) -> NDArray[np.float16]:
+    """Return rows at length 1 in float16, as tables store them; those that are in float16 stay as they are."""
+    if embeddings.dtype == np.float16:
+        return embeddings
+    return np.concatenate([unit(part).astype(np.float16) for part in blocks(embeddings)])
+
+
+def blocks(rows: NDArray) -> Iterator[NDArray]:
+    """Yield rows, some thousands at a time."""
+    for start in range(0, len(rows), BLOCK):
+        yield rows[start : start + BLOCK]

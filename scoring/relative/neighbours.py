@@ -1,0 +1,119 @@
+"""The nearest rows of a dataset that are no copies."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scoring.metrics.neighbours import nearest
+from scoring.relative.screened import screened_nearest
+from scoring.relative.space import Centred
+from scoring.search.graph import knn_graph
+from scoring.search.links import Recall
+
+COPY = 0.97  # cosine, as stored, above which two rows are copies
+NEIGHBOURS = 20
+WIDE = 64  # candidates of a row, among which copies are left out
+COMPARED = 8_192  # the most rows of which all are compared with all in float32
+EXACT_ROWS = 100_000  # and the most of which they are screened in bfloat16 first
+QUERIES = 512  # rows at a time that look again, past all their copies
+
+
+@dataclass(frozen=True)
+class Near:
+    """The nearest rows of N rows that are no copies of them, the nearest first.
+
+    Attributes:
+        index: among the rows compared with, shape (N, K), int64; -1 where there is no further one.
+        cosine: after centring, shape (N, K), float32; without meaning where ``index`` is -1.
+        copies: whether a row has a copy among those compared with, itself not counted, shape (N,).
+        recall: share of the true neighbours that the search finds.
+    """
+
+    index: NDArray[np.int64]
+    cosine: NDArray[np.float32]
+    copies: NDArray[np.bool_]
+    recall: Recall
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Which neighbours there are, shape (N, K)."""
+        return self.index >= 0
+
+
+def near_in(dataset: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Near:
+    """Return the neighbours of each row of a dataset among the others.
+
+    Beyond 8,192 rows they are screened in bfloat16, which loses next to none; beyond 100,000 the inverted-file search
+    finds about 99 of 100.
+
+    Args:
+        dataset: N >= 2 rows.
+        k: neighbours.
+        copy: cosine as stored above which a row is a copy, and no neighbour.
+    """
+    width = min(WIDE, len(dataset) - 1)
+    if COMPARED < len(dataset) <= EXACT_ROWS:
+        index, cosine, recall = screened_nearest(dataset.units, width)
+    else:
+        graph = knn_graph(dataset.units, width, exact_rows=COMPARED)
+        index, cosine, recall = graph.index.astype(np.int64), graph.cosine, graph.recall
+    return _without_copies(dataset, dataset, index, cosine, k, copy, recall, np.arange(len(dataset)))
+
+
+def near_to(rows: Centred, references: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Near:
+    """Return the neighbours of rows among others; a row that is among them itself is a copy, and so does not count.
+
+    Args:
+        rows: N of them.
+        references: R >= 1 rows, centred by the same mean.
+        k: neighbours.
+        copy: as in ``near_in``.
+    """
+    width = min(WIDE, len(references))
+    cosine, index = nearest(torch.from_numpy(rows.units), torch.from_numpy(references.units), width)
+    everything = Recall.of_everything()
+    return _without_copies(rows, references, index.numpy(), cosine.numpy(), k, copy, everything, None)
+
+
+def _without_copies(
+    rows: Centred,
+    others: Centred,
+    index: NDArray[np.int64],
+    cosine: NDArray[np.float32],
+    k: int,
+    copy: float,
+    recall: Recall,
+    own: NDArray[np.int64] | None,
+) -> Near:
+    """Keep the first k candidates that are no copies; rows that have more copies than candidates look again."""
+    there = index >= 0
+    cosine = np.where(there, cosine, 0)
+    is_copy = (rows.raw(others, index.clip(0), cosine) > copy) & there
+    stays = there & ~is_copy
+    order = np.argsort(~stays, axis=1, kind="stable")[:, :k]
+    found = np.take_along_axis(np.where(stays, index, -1), order, 1)
+    near = np.take_along_axis(cosine, order, 1)
+    wanted = min(k, len(others) - (own is not None))
+    short = np.flatnonzero(((found >= 0).sum(1) < wanted) & is_copy.any(1) & (index.shape[1] < len(others)))
+    for start in range(0, len(short), QUERIES):
+        some = short[start : start + QUERIES]
+        found[some], near[some] = _past_copies(rows, others, some, found.shape[1], copy)
+    near = np.where(found >= 0, near, 0)
+    return Near(found, near, np.asarray(is_copy.any(1)), recall)
+
+
+def _past_copies(
+    rows: Centred, others: Centred, some: NDArray[np.int64], k: int, copy: float
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Compare some rows with all others, copies (and so themselves) left out; return indices and cosines, (B, k)."""
+    units = torch.from_numpy(others.units)
+    length, along = torch.from_numpy(others.length), torch.from_numpy(others.along)
+    part = torch.from_numpy(rows.units[some]) @ units.T  # (B, R)
+    raw = part * torch.from_numpy(rows.length[some])[:, None] * length
+    raw += torch.from_numpy(rows.along[some])[:, None] + along - others.square
+    part[raw > copy] = -torch.inf
+    best, at = part.topk(k, dim=1)
+    index = torch.where(torch.isneginf(best), -1, at)
+    return index.numpy(), best.numpy()

@@ -1,0 +1,162 @@
+"""What labels of some rows say of the others: labels spread over the graph of neighbours."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.metrics import Interval
+from scoring.relative.neighbours import Near
+
+OTHER = "other_class"  # the signal: the probability that a row and its nearest are of two classes
+ARMS = 10  # neighbours that labels spread over
+SHARP = 10.0  # weight of a neighbour: exp(SHARP cosine)
+KEPT = 0.8  # share of what a row has that comes from its neighbours
+STEPS = 30
+PRIOR = 0.1  # weight of the prototypes' guess next to a label
+TOLD = 20.0  # sharpness of that guess
+BLOCK = 2048
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Classes of some rows of a dataset.
+
+    Attributes:
+        rows: shape (L,), ascending.
+        codes: places in ``classes``, shape (L,).
+        classes: names.
+    """
+
+    rows: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    def among(self, rows: NDArray[np.int64]) -> "Labels":
+        """Return those of some rows (M,), ascending, as places among these."""
+        inside = np.isin(self.rows, rows)
+        return Labels(np.searchsorted(rows, self.rows[inside]), self.codes[inside], self.classes)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """How good labels were: how well a score shows labelled rows whose nearest labelled row is of another class.
+
+    Attributes:
+        rows: labelled ones.
+        classes: that these are of.
+        auroc: of the fit with labels, on rows whose own label was held out; with its 95 % interval.
+        without: of the fit without labels, on the same rows.
+        gain: the one less the other.
+        inside: of the fit with labels on the rows that it learned from: too good, and kept apart.
+        weight: of what was learned, against 1 of the signals that need no label.
+        better: whether the fit uses it.
+    """
+
+    rows: int
+    classes: int
+    auroc: Interval
+    without: Interval
+    gain: Interval
+    inside: Interval
+    weight: float
+    better: bool
+
+
+@dataclass(frozen=True)
+class Propagated:
+    """What labels say of the references of a fit, and of rows near them.
+
+    Attributes:
+        classes: names of the C classes.
+        middles: mean direction of the labelled rows of each, shape (C, D), float32; zero for one without.
+        chances: of the classes, of each reference, shape (R, C), float16.
+    """
+
+    classes: tuple[str, ...]
+    middles: Floats
+    chances: NDArray[np.float16]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that it keeps."""
+        return self.middles.nbytes + self.chances.nbytes
+
+    def other_class(self, units: Floats, near: Near) -> NDArray[np.float64]:
+        """Return the probability that rows and their nearest reference are of two classes, shape (N,), in [0, 1]."""
+        return other_class(near, self.chances, guessed(units, self.middles))
+
+
+def other_class(near: Near, chances: NDArray[np.floating], guess: Floats) -> NDArray[np.float64]:
+    """Return 1 - sum_c p_c q_c: p of the row, from its neighbours and the prototypes, q of its nearest; 1 without one.
+
+    Args:
+        near: neighbours of N rows among R others.
+        chances: of the classes of those, shape (R, C).
+        guess: of the rows by the prototypes, shape (N, C).
+    """
+    index, there = near.index[:, :ARMS].clip(0), near.there[:, :ARMS]
+    weight = np.where(there, np.exp(SHARP * near.cosine[:, :ARMS].clip(0)), 0)
+    weight /= np.maximum(weight.sum(1, keepdims=True), 1e-12)
+    found = np.ones(len(index))
+    for start in range(0, len(index), BLOCK):
+        here = slice(start, start + BLOCK)
+        around = chances[index[here]].astype(np.float32)  # (B, 10, C)
+        own = KEPT * np.einsum("nk,nkc->nc", weight[here], around) + (1 - KEPT) * PRIOR * guess[here]
+        own /= np.maximum(own.sum(1, keepdims=True), 1e-12)
+        found[here] = 1 - (own * around[:, 0]).sum(1)
+    return np.where(there[:, 0], found, 1).clip(0, 1)
+
+
+def prototypes(units: Floats, rows: NDArray[np.int64], codes: NDArray[np.int64], n_classes: int) -> Floats:
+    """Return the mean direction of the labelled rows of each class, shape (C, D); zero for one without."""
+    sums = np.zeros((n_classes, units.shape[1]), np.float32)
+    np.add.at(sums, codes, units[rows])
+    return sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+
+
+def guessed(units: Floats, middles: Floats) -> Floats:
+    """Return the probabilities of classes by the cosines to prototypes, shape (N, C); a class without one has none."""
+    known = middles.any(1)
+    found = np.zeros((len(units), len(middles)), np.float32)
+    for start in range(0, len(units), BLOCK):
+        part = units[start : start + BLOCK] @ middles[known].T * TOLD
+        part = np.exp(part - part.max(1, keepdims=True))
+        found[start : start + BLOCK, known] = part / part.sum(1, keepdims=True)
+    return found
+
+
+def spread(graph: Tensor, seeds: Floats) -> Floats:
+    """Return the probabilities of classes of each row of a dataset, shape (N, C), each of sum 1.
+
+    Args:
+        graph: see ``graph_of``.
+        seeds: what is known of each row on its own, shape (N, C).
+
+    Source: Zhou et al. 2003, "Learning with local and global consistency", sec. 2, 30 steps with alpha = .8.
+    """
+    start = torch.from_numpy(seeds)
+    found = start
+    for _ in range(STEPS):
+        found = KEPT * (graph @ found) + (1 - KEPT) * start
+    return (found / found.sum(1, keepdim=True).clamp(min=1e-12)).numpy()
+
+
+def graph_of(near: Near) -> Tensor:
+    """Return the graph of neighbours, both ways, D^-1/2 W D^-1/2, shape (N, N), sparse, float32."""
+    index, there = near.index[:, :ARMS], near.there[:, :ARMS]
+    n = len(index)
+    row, _ = np.nonzero(there)
+    weight = np.exp(SHARP * near.cosine[:, :ARMS][there].clip(0)).astype(np.float32)
+    ends = torch.from_numpy(np.stack([np.append(row, index[there]), np.append(index[there], row)]))
+    both = torch.sparse_coo_tensor(
+        ends, torch.from_numpy(np.tile(weight, 2)), (n, n), check_invariants=False
+    ).coalesce()
+    at, value = both.indices(), both.values()
+    degree = torch.zeros(n).index_add_(0, at[0], value).clamp(min=1e-12)
+    scaled = value / (degree[at[0]] * degree[at[1]]).sqrt()
+    return torch.sparse_coo_tensor(at, scaled, (n, n), is_coalesced=True, check_invariants=False)

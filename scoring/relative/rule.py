@@ -1,0 +1,63 @@
+"""The rule: from signals to one number that says how ambiguous a row is, and that with junk to the default score."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# Of the ranks of signals: equal, for weights fitted on six development sets did no better on the seventh.
+WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}
+# Next to what labels say, which separates kinds better than clusters do.
+PROPAGATED_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
+PICTURE = 0.5  # the most that a row gets that is surely no junk
+WORSE_BY, BY_ODDS = 0.05, 2.0  # the most that a corrupted version lies above what it was made from; the odds it takes
+SUSPECT = -2.2  # log odds of junk (a probability of 0.1) below which differences speak of content, not of quality
+
+
+def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> Floats:
+    """Return the weighted mean of ranks in [0, 1], shape (N,), in [0, 1]; higher is more ambiguous."""
+    total = sum(weights.values())
+    return np.sum([weight / total * ranks[name] for name, weight in weights.items()], axis=0)
+
+
+def composed(junk: NDArray[np.floating], ambiguity: Floats) -> Floats:
+    """Return the default score: unusable images above all others, by the probability of junk; the rest by ambiguity.
+
+    Args:
+        junk: probability that an image is unusable, in [0, 1], shape (N,); 0 where it is not known.
+        ambiguity: share of the dataset that is less ambiguous, in [0, 1], shape (N,).
+
+    Returns:
+        Shape (N,), higher is less certain: ``junk`` where it is above 0.5, else half the ambiguity.
+
+    >>> composed(np.array([0.0, 0.5, 0.9]), np.array([0.2, 1.0, 0.1])).round(2).tolist()
+    [0.1, 0.5, 0.9]
+    """
+    return np.where(junk > PICTURE, junk, PICTURE * ambiguity)
+
+
+def lifted(
+    share: NDArray[np.floating],
+    level: NDArray[np.floating],
+    nearest: NDArray[np.int64],
+    of_others: tuple[NDArray[np.floating], NDArray[np.floating]],
+) -> NDArray[np.floating]:
+    """Return shares of rows, each above that of a nearest row that is more of an image.
+
+    A corrupted version of an image lies close to it, and its place would call it clear. By the data processing
+    inequality it cannot show more than what it was made from. It lies above that by .05 (1 - exp(-d / 2)), d being how
+    far its log odds of junk lie above: the worse of two versions of one image is the less clear. Of a row that is
+    surely no junk they say nothing.
+
+    Args:
+        share: how ambiguous rows are, shape (N,).
+        level: their log odds of junk, shape (N,); all equal where nothing shows.
+        nearest: the nearest row of each among R others, shape (N,); -1 if absent.
+        of_others: share and level of those, shape (R,) each.
+    """
+    at = nearest.clip(0)
+    above = level - of_others[1][at]
+    raised = of_others[0][at] - WORSE_BY * np.expm1(-np.maximum(above, 0) / BY_ODDS)
+    return np.where((nearest >= 0) & (above > 0) & (level > SUSPECT), np.maximum(share, np.minimum(raised, 1)), share)

@@ -1,0 +1,42 @@
+"""Scorers of a whole table: where a row lies among the others, without training and without labels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from scoring.column import Column
+from scoring.relative.columns import AMBIGUOUS, COLUMNS, NEIGHBOUR
+from scoring.scorers import TABLE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class NeighbourScorer:
+    """How far a row lies from every other one that is no copy: 1 - cosine, less the mean of all."""
+
+    needs: ClassVar[str] = TABLE
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = {NEIGHBOUR: COLUMNS[NEIGHBOUR]}
+
+    def score(self, given: "NDArray") -> Mapping[str, Any]:
+        """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
+        from scoring.relative.fit import said_of
+
+        return said_of(given, NEIGHBOUR)
+
+
+@dataclass(frozen=True)
+class AmbiguousScorer:
+    """How little the dataset reports what a row is: far from others, among rows of other clusters."""
+
+    needs: ClassVar[str] = TABLE
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = {AMBIGUOUS: COLUMNS[AMBIGUOUS]}
+
+    def score(self, given: "NDArray") -> Mapping[str, Any]:
+        """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
+        from scoring.relative.fit import said_of
+
+        return said_of(given, AMBIGUOUS)

@@ -1,0 +1,95 @@
+"""What can be said of a row from where it lies among the others: one function a signal, higher is less certain."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.relative.neighbours import Near
+
+ALONE = 2.0  # distance of a row that has no neighbour: as far as can be
+CLOSE = 10  # the nearest neighbours, which two rows share; those after them are what the nearest is held against
+LEAST = 1e-6
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where N rows lie, each on its own.
+
+    Attributes:
+        clusters: in each of S clusterings, shape (N, S).
+    """
+
+    clusters: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class View:
+    """How N rows lie among R others, which may be themselves.
+
+    Attributes:
+        near: their neighbours among the others.
+        rows: what is known of each of the rows on its own.
+        others: the same of those compared with.
+        near_others: the nearest of those among themselves, shape (R, 10); -1 where there is no further one.
+    """
+
+    near: Near
+    rows: "Place"
+    others: "Place"
+    near_others: NDArray[np.int32]
+
+
+def distance(view: View) -> NDArray[np.float64]:
+    """Return 1 - cosine to the nearest other row that is no copy, centred, in [0, 2]; 2 where all are copies."""
+    first = 1 - view.near.cosine[:, 0].astype(np.float64)
+    return np.where(view.near.there[:, 0], first, ALONE)
+
+
+def disagreement(view: View) -> NDArray[np.float64]:
+    """Return the share of neighbours that are in another cluster, a mean over clusterings, in [0, 1].
+
+    1/2 where there is no neighbour, or no clustering.
+    """
+    there, index = view.near.there, view.near.index.clip(0)
+    count = there.sum(1)
+    total = np.zeros(len(count))
+    for own, other in zip(view.rows.clusters.T, view.others.clusters.T, strict=True):
+        total += ((other[index] != own[:, None]) & there).sum(1)
+    pairs = count * view.rows.clusters.shape[1]
+    return np.divide(total, pairs, out=np.full(len(count), 0.5), where=pairs > 0)
+
+
+def contrast(view: View) -> NDArray[np.float64]:
+    """Return the distance to the nearest row over the mean distance to the 11th to 20th, in [0, 1].
+
+    Near 1 where the nearest row is no nearer than many others, and so says little; 1 where there are no 11 neighbours.
+    """
+    apart = np.where(view.near.there, 1 - view.near.cosine.astype(np.float64), 0)
+    count = view.near.there[:, CLOSE:].sum(1)
+    further = np.divide(apart[:, CLOSE:].sum(1), count, out=np.zeros(len(count)), where=count > 0)
+    return np.divide(apart[:, 0], further, out=np.ones(len(count)), where=further > LEAST).clip(0, 1)
+
+
+def unshared(view: View) -> NDArray[np.float64]:
+    """Return the share of the 10 nearest rows that are not among the 10 nearest of the nearest row, in [0, 1].
+
+    1 where there is no neighbour. Source: shared nearest neighbours, Jarvis & Patrick 1973.
+    """
+    own = view.near.index[:, :CLOSE]
+    of_nearest = np.where(own[:, :1] >= 0, view.near_others[own[:, 0].clip(0)], -1)
+    both = np.zeros(own.shape, bool)
+    for column in of_nearest.T:
+        both |= own == column[:, None]
+    count = (own >= 0).sum(1)
+    shared = (both & (own >= 0)).sum(1)
+    return 1 - np.divide(shared, count, out=np.zeros(len(count)), where=count > 0)
+
+
+SIGNALS: Mapping[str, Callable[[View], NDArray[np.float64]]] = {  # to add a signal, add a line
+    "distance": distance,
+    "contrast": contrast,
+    "unshared": unshared,
+    "disagreement": disagreement,
+}
