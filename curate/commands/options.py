@@ -266,7 +266,7 @@ AllowPrivateHosts = Annotated[bool, shared("--allow-private-hosts")]
 SourceKey = Annotated[str | None, shared("--key", ", in --source")]
 SourcePathColumn = Annotated[str | None, shared("--path-column", ", in --source")]
 SourceImageColumn = Annotated[str | None, shared("--image-column", ", in --source")]
-SourceRoot = Annotated[str | None, shared("--root", ", in --source")]
+SourceRoot = Annotated[str | None, shared("--root", ", in --source; alone, the folder that moved files are in now")]
 MovedTable = Annotated[Path | None, shared("--table")]
 
 Discount = Annotated[bool, shared("--discount")]

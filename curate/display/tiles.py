@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from curate.columns import LABEL
+from curate.counted import counted
 from curate.display.captions import plain_line
 from curate.display.sheet import TILE, Tile
 from curate.manifest import ReadError, SourceOptions
-from curate.tables.images import Images
+from curate.tables.images import MOVED, Images
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -41,16 +42,20 @@ def tiles(
         Row number -> tile; one whose image cannot be read says so.
 
     Raises:
-        InputError: if there is no path and no source for a row, or the source lacks its key.
+        InputError: if there is no path and no source for a row, the source lacks its key, or no image can be read.
     """
     wanted = np.unique(np.asarray(rows, np.int64))
     images = Images.of(table, wanted, source=source, options=options)
     taken = table.take(wanted, [column, *([LABEL] if LABEL in table.schema.names and column != LABEL else [])])
     labels = taken[LABEL].to_pylist() if LABEL in taken.column_names else [None] * len(wanted)
-    return {
+    drawn = {
         row: _tile(images, row, value, label, (frames or {}).get(row))
         for row, value, label in zip(wanted.tolist(), taken.column(0).to_pylist(), labels, strict=True)
     }
+    if drawn and all(tile.pixels is None for tile in drawn.values()):
+        named = f"{counted(len(drawn), 'image')} of {table.path}"
+        raise InputError(f"none of {named} can be shown, such as {images.key[int(wanted[0])]!r}; {MOVED}")
+    return drawn
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from curate.exchange.plan import Plan, Written
 from curate.exchange.rows import Source, parts
 from curate.exchange.work import KIND, MISSING, WorkFolder
 from curate.manifest.text import guarded
-from curate.tables.images import SHA256
+from curate.tables.images import MOVED, SHA256
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
-HINT = "put it back, or leave such rows out with --skip-missing"
+HINT = f"put it back, or leave such rows out with --skip-missing; {MOVED}"
 MISSING_SUFFIX = ".missing.csv"  # of the list of rows left out, next to what is written
 
 

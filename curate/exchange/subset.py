@@ -30,7 +30,7 @@ from curate.manifest import SourceOptions
 from curate.manifest.store_path import sha256_of
 from curate.tables.classes import NO_CLASSES, ClassList, class_list
 from curate.tables.digests import is_text
-from curate.tables.images import SHA256, require_images
+from curate.tables.images import SHA256, in_root, require_images
 from curate.tables.located import Located
 from curate.tables.provenance import white_of
 from curate.tables.table import Table, open_table
@@ -146,6 +146,9 @@ def export(
     to = ALIASES.get(to, to)
     kind = FORMATS[to]
     encoding = Encoding.of(resize, encode)
+    source, options = in_root(
+        source, SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
+    )
     _check_options(to, kind, link=link, encoding=encoding, per=per, shard=shard, null=null, source=source,
                    skip_missing=skip_missing)  # fmt: skip
     place = None if dry_run else _place(out, kind, to)
@@ -168,8 +171,7 @@ def export(
         classes=class_list(opened, label, classes) if label else _no_classes(classes),
     )  # fmt: skip
     plan, hashes, seen = survey(rows, asked, place.name if place is not None else "export")
-    where = SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
-    located = _located(hashes, source, where, skip_missing=skip_missing, plan=plan)
+    located = _located(hashes, source, options, skip_missing=skip_missing, plan=plan)
     if kind.reads_images and kind.folder:
         require_images(opened, source)
     _refuse_gone(seen, plan)
@@ -336,11 +338,11 @@ def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Source:
 
 
 def _located(
-    hashes: NDArray[np.uint64], source: str | None, options: SourceOptions, *, skip_missing: bool, plan: Plan
+    hashes: NDArray[np.uint64], source: str | None, options: SourceOptions | None, *, skip_missing: bool, plan: Plan
 ) -> Located | None:
     if source is None:
         return None
-    located = Located(hashes, source, options)
+    located = Located(hashes, source, options or SourceOptions())
     if located.missing and not skip_missing:
         raise InputError(
             f"--source: {source} has no image with the keys of {located.missing:,} of {plan.n_rows:,} rows; give what "

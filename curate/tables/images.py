@@ -3,7 +3,7 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +25,7 @@ from scoring.errors import InputError
 CHANGED = "changed"  # the bytes are not those that were scored
 SHA256 = "sha256"
 STEP = 65_536  # rows of a source looked at together
+MOVED = "if the files moved, name their folder with --root, or what was scored with --source"
 WIDEST_GAP = 512  # rows of a source that are passed over rather than opening it again
 
 
@@ -83,6 +84,13 @@ def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
     return rows
 
 
+def in_root(source: str | None, options: SourceOptions | None) -> tuple[str | None, SourceOptions | None]:
+    """Return the source and its options: a root without a source is where the files are now, under their keys."""
+    if source is None and options is not None and options.root is not None:
+        return options.root, replace(options, root=None)
+    return source, options
+
+
 def require_images(table: Table, source: str | None) -> None:
     """Refuse a table without any path to an image, where no source is named either: before the work, not after it.
 
@@ -110,7 +118,7 @@ class Images:
         rows: their ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
         name: of what they are rows of, for messages.
         numbers: of the rows, by which they are requested; 0, 1, ... by default.
-        source: what was scored: a folder, list, table or tar file.
+        source: what was scored: a folder, list, table or tar file; a root alone is a folder that was moved.
         options: how to read the source, as when it was scored.
         partial: some rows may have no image, which reading them says; else that is an error now.
         white: the value of 16-bit images that is white, as when they were scored.
@@ -140,6 +148,7 @@ class Images:
         self._uri, self._scored = (_texts(rows, column, numbers, name) for column in (URI, SHA256))
         self._manifest: Manifest | None = None
         self._place: dict[str, int] = {}
+        source, options = in_root(source, options)
         self._source = source
         if source is not None:
             self._manifest = open_manifest(source, options or SourceOptions())
