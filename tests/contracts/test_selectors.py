@@ -210,7 +210,7 @@ def test_the_table_says_what_each_selector_needs_promises_and_costs():
         assert not set(kind.needs) & set(kind.optional), name
         assert isinstance(kind.uses_graph, bool), name
         assert isinstance(kind.prefix, bool), name
-        assert "O(" in kind.cost or "that of" in kind.cost, name
+        assert "O(" in kind.cost or "the score's" in kind.cost, name
         assert kind.__doc__, name
         assert kind() == kind(), name  # parameters are values
 

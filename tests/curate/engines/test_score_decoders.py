@@ -35,7 +35,7 @@ def dataset(tmp_path):
 
 def run(dataset, out, checkpoint):
     command = [sys.executable, str(FAILING), "score", str(dataset), "-o", str(out), "--model", str(checkpoint)]
-    command += ["--shard-size", "5", "--batch-size", "4", "--device", "cpu", "--workers", "2", "--decode-timeout", "1"]
+    command += ["--shard-size", "5", "--batch-size", "4", "--device", "cpu", "--workers", "2", "--decode-timeout", "3"]
     return subprocess.run([*command, "--max-pixels", "100000", "--no-fit"], capture_output=True, text=True)
 
 
