@@ -45,7 +45,7 @@ MEANS: dict[str, str] = {
     "--json": "Print the result as JSON on stdout",
     "--key": "Column that holds the key",
     "--label": "Column of classes",
-    "--label-from-folder": "Take the first sub-folder's name as the class",
+    "--label-from-folder": "Take the name of each image's folder as its class",
     "--labelled": "CSV or table of what is labelled, by key",
     "--limit": "Use the first N images only",
     "--licence": "Licence of the training data, for the model card",

@@ -1,5 +1,6 @@
 """What a source is, before its images are read: a scored table, class folders, another input than before."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
@@ -8,12 +9,14 @@ import pyarrow as pa
 from curate.counted import counted
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.contract import ReadError
+from curate.manifest.folder import folder_label
 from curate.tables.table import Table
 from scoring.errors import InputError
 
 OF_SCORES = {"uri", "status", "sha256", "phash"}  # a table with columns of these names was scored
 FEWEST_IN_A_CLASS = 2  # images a sub-folder, on average, from which sub-folders may be classes
 N_NAMED = 3
+N_COUNTED = 8  # classes that are counted in a line
 
 
 def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
@@ -31,21 +34,35 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
     else:
         for name, kept in manifest.renamed.items():
             yield f"your column {name!r} is kept as {kept!r}: curate writes a column of that name"
-    folders = [] if options.label_from_folder else class_folders(manifest)
-    if folders:
+    if options.label_from_folder:
+        yield from _counted_classes(manifest)
+    elif folders := class_folders(manifest):
         named = ", ".join([*folders[:N_NAMED], *(["..."] if len(folders) > N_NAMED else [])])
         yield f"class folders found ({len(folders):,}: {named}): --label-from-folder keeps them as the column label"
 
 
+def _counted_classes(manifest: Manifest) -> Iterator[str]:
+    """Yield the classes that folders gave, the largest first, and a warning where there is one alone."""
+    labels = Counter(manifest.rows(0, manifest.n_rows).column("label").to_pylist())
+    without = labels.pop(None, 0)
+    named = [f"{name} {n:,}" for name, n in labels.most_common(N_COUNTED)]
+    more = [f"{len(labels) - N_COUNTED:,} more"] if len(labels) > N_COUNTED else []
+    rest = [f"no class {without:,}"] if without else []
+    yield f"classes from folders: {', '.join([*named, *more, *rest])}"
+    if len(labels) == 1:
+        yield "warning: one class alone; a label is the name of the folder that an image is in: is it the right source?"
+
+
 def class_folders(manifest: Manifest) -> list[str]:
-    """Return the first sub-folders of the keys where they look like classes: every image in one, several in each."""
+    """Return the folders that images are in where they look like classes: every image in one, several in each."""
     if "label" in manifest.schema.names or manifest.schema.names != ["key", "uri"]:
         return []
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
-    firsts = {key.partition("/")[0] for key in keys if "/" in key}
-    if any("/" not in key for key in keys) or len(firsts) < 2 or len(keys) < FEWEST_IN_A_CLASS * len(firsts):
+    labels = [folder_label(key.encode("utf-8", "surrogateescape")) for key in keys]
+    classes = {label for label in labels if label is not None}
+    if None in labels or len(classes) < 2 or len(keys) < FEWEST_IN_A_CLASS * len(classes):
         return []
-    return sorted(firsts)
+    return sorted(classes)
 
 
 def other_input(table: Table, manifest: Manifest) -> str:

@@ -57,7 +57,8 @@ class SourceOptions:
         key: column that holds the key; "#" numbers the rows instead (`<file>#<row>`, rows from 0).
         path_column: column with a path or URL; by default the first of `layout.PATH_NAMES` that holds text.
         image_column: column with bytes, or a `{bytes, path}` struct; by default found by type and name.
-        label_from_folder: the first sub-folder's name becomes the column `label` (folders and lists).
+        label_from_folder: the name of each image's folder becomes the column `label`, and a side that a folder names
+            becomes `split` (folders and lists).
         follow_symlinks: follow links to folders, and links that leave the scanned folder.
         hidden: include files and folders whose name starts with a dot.
         root: where relative paths of a list or table start; by default the folder of the list.

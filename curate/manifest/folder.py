@@ -19,6 +19,14 @@ from curate.manifest.names import count_suffixes, is_image_name, key_of, some, s
 from scoring.errors import InputError
 
 _BLOCK = 65536  # names held as Python objects before they go into an Arrow array
+_SIDES = {
+    b"train": "train",
+    b"training": "train",
+    b"val": "val",
+    b"valid": "val",
+    b"validation": "val",
+    b"test": "test",
+}
 SHARD_SUFFIXES = ("parquet", "tar")
 
 
@@ -190,9 +198,9 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
             f"--{given[0].replace('_', '-')} is for tables and lists, got a folder of images; leave it out: "
             "keys are the paths inside the folder"
         )
-    if options.label_from_folder and not any(os.sep in key for key in table.column("key").to_pylist()):
+    if options.label_from_folder and table["label"].null_count == table.num_rows:
         raise InputError(
-            f"expected sub-folders to take labels from, found {some(table.num_rows, 'image')} directly in {name}; "
+            f"expected sub-folders to take labels from, found none for {some(table.num_rows, 'image')} in {name}; "
             "leave out --label-from-folder"
         )
     sizes, times = columns.sizes, columns.times
@@ -213,7 +221,8 @@ class _Columns:
         self._paths: list[bytes] = []
         self._chunks: list[pa.Table] = []
         fields = [("key", pa.string()), ("uri", pa.string())]
-        self._schema = pa.schema([*fields, ("label", pa.string())] if labelled else fields)
+        of_folders = [("label", pa.string()), ("split", pa.string())] if labelled else []
+        self._schema = pa.schema([*fields, *of_folders])
         self.sizes = array("q")
         self.times = array("q")
 
@@ -226,28 +235,55 @@ class _Columns:
 
     def _flush(self) -> None:
         keys = [key_of(path) for path in self._paths]
-        columns: dict[str, Sequence[str | None]] = {
+        columns: dict[str, Sequence[str | None] | pa.Array] = {
             "key": keys,
             "uri": [uri_of(os.path.join(self._root, path)) for path in self._paths],
         }
         if "label" in self._schema.names:
-            columns["label"] = [folder_label(path) for path in self._paths]
+            columns |= folder_columns(self._paths)
         self._chunks.append(pa.table(columns, schema=self._schema))
         self._paths.clear()
 
     def table(self) -> pa.Table:
         self._flush()
-        return pa.concat_tables(self._chunks)
+        rows = pa.concat_tables(self._chunks)
+        return without_empty_sides(rows) if "split" in rows.column_names else rows
 
 
 def folder_label(path: bytes) -> str | None:
-    """Return the first folder of a relative path as a label, None if absent (or the path is absolute).
+    """Return the folder that an image is in as its label; None at the top, in a folder of a side, or outside.
 
-    >>> folder_label(b"cats/tabby/1.jpg"), folder_label(b"1.jpg")
-    ('cats', None)
+    >>> folder_label(b"train/cats/1.jpg"), folder_label(b"train/1.jpg"), folder_label(b"1.jpg")
+    ('cats', None, None)
     """
-    first, slash, _ = path.removeprefix(b"./").partition(b"/")
-    return key_of(first) if slash and first not in (b"", b"..") else None
+    parts = _folders(path)
+    return key_of(parts[-1]) if parts and parts[-1].lower() not in _SIDES else None
+
+
+def folder_side(path: bytes) -> str | None:
+    """Return the side that a folder of the path names: train, val or test; None without one.
+
+    >>> folder_side(b"data/Train/cats/1.jpg"), folder_side(b"valid/1.jpg"), folder_side(b"cats/1.jpg")
+    ('train', 'val', None)
+    """
+    return next((_SIDES[part.lower()] for part in _folders(path) if part.lower() in _SIDES), None)
+
+
+def _folders(path: bytes) -> list[bytes]:
+    parts = path.removeprefix(b"./").split(b"/")[:-1]
+    return [] if b"" in parts or b".." in parts else parts
+
+
+def folder_columns(paths: Sequence[bytes | None]) -> dict[str, pa.Array]:
+    """Return ``label`` and, where a folder names a side, ``split`` of some relative paths; null for None."""
+    labels = [None if path is None else folder_label(path) for path in paths]
+    sides = [None if path is None else folder_side(path) for path in paths]
+    return {"label": pa.array(labels, pa.string()), "split": pa.array(sides, pa.string())}
+
+
+def without_empty_sides(rows: pa.Table) -> pa.Table:
+    """Return the rows without the column ``split`` if no folder names a side."""
+    return rows.drop_columns(["split"]) if rows["split"].null_count == rows.num_rows else rows
 
 
 def _shards_or_error(root: bytes, skipped: Skipped) -> list[str]:

@@ -9,7 +9,7 @@ from itertools import islice
 import pyarrow as pa
 
 from curate.manifest.contract import MAX_PATH_BYTES, SourceOptions
-from curate.manifest.folder import folder_label
+from curate.manifest.folder import folder_columns, without_empty_sides
 from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import key_of, some, uri_of
 from curate.manifest.reach import Reach
@@ -81,6 +81,8 @@ def open_list(
     if not chunks:
         raise InputError(f"expected a path or URL a line in {where}, got no entries; add some")
     table = pa.concat_tables(chunks)
+    if options.label_from_folder:
+        table = without_empty_sides(table)
     check_unique(table["key"], "path", where)
     return MemoryManifest(
         f"list {where}: {some(table.num_rows, 'path')}",
@@ -105,8 +107,7 @@ def _rows(lines: list[Line], base: bytes, labelled: bool, checked: set[str]) -> 
             checked.add(scheme)
     columns = {"key": pa.array(keys, pa.string()), "uri": pa.array(uris, pa.string())}
     if labelled:
-        labels = [None if scheme_of(key) else folder_label(key.encode()) for key in keys]
-        columns["label"] = pa.array(labels, pa.string())
+        columns |= folder_columns([None if scheme_of(key) else key.encode() for key in keys])
     return pa.table(columns)
 
 

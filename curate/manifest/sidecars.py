@@ -1,6 +1,7 @@
 """The members that go with an image in a tar (`.cls`, `.json`, `.txt`) -> columns."""
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,7 @@ from scoring.errors import InputError
 SIDECARS = {"cls": 1 << 10, "txt": 1 << 20, "json": 1 << 20}  # extension -> bound on its size in bytes
 _COLUMNS = {"cls": "label", "txt": "text"}
 MAX_COLUMNS = 1000
+_WHOLE = re.compile("0|-?[1-9][0-9]{0,17}")  # a number in its usual form: 001 is a name
 _INT64 = range(-(1 << 63), 1 << 63)
 
 Scalar = str | int | float | bool | None
@@ -74,8 +76,7 @@ def _value(extension: str, text: str) -> Scalar:
     if extension == "txt":
         return text
     text = text.strip()
-    body = text.removeprefix("-")
-    return int(text) if body.isascii() and body.isdigit() and len(body) <= 18 else text
+    return int(text) if _WHOLE.fullmatch(text) else text
 
 
 def _scalars(value: Any) -> dict[str, Scalar]:

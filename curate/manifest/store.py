@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.manifest.contract import MAX_PATH_BYTES, ReadError, SourceOptions
-from curate.manifest.folder import folder_label
+from curate.manifest.folder import folder_columns, without_empty_sides
 from curate.manifest.hub import is_hub, tree_of
 from curate.manifest.memory import MemoryManifest
 from curate.manifest.names import some
@@ -75,7 +75,7 @@ def open_listing(url: str, images: Sequence[StoredFile], options: SourceOptions,
         "uri": pa.array([f"{base}/{name}" for name in names], pa.string()),
     }
     if options.label_from_folder:
-        columns["label"] = pa.array([folder_label(name.encode()) for name in names], pa.string())
+        columns |= folder_columns([name.encode() for name in names])
     sizes = np.array([image.size for image in images], np.int64)
     versions = np.array([_number(image.version) for image in images], np.int64)
 
@@ -84,7 +84,7 @@ def open_listing(url: str, images: Sequence[StoredFile], options: SourceOptions,
 
     return MemoryManifest(
         f"folder {shown(url)}: {some(len(images), 'file')}",
-        pa.table(columns),
+        without_empty_sides(pa.table(columns)) if options.label_from_folder else pa.table(columns),
         max_bytes=options.max_bytes,
         connections=options.connections,
         reach=reach,

@@ -91,7 +91,7 @@ def selftest(
         path_column: column of the source that holds paths or URLs.
         image_column: column of the source that holds image bytes.
         root: where relative paths of the source start.
-        label_from_folder: of a folder, take the first sub-folder's name as ``label``.
+        label_from_folder: of a folder, take the name of each image's folder as ``label``.
         model: that scores; by default the shipped one that the table names, or the one that ``curate score`` takes.
         device: that corrupted images are scored on.
         sample: rows that labels are predicted on; None for all.

@@ -55,10 +55,22 @@ def test_hidden_files_are_rows_when_asked_for(tmp_path):
     assert keys(open_manifest(tmp_path, SourceOptions(hidden=True))) == [".b.jpg", ".c/d.jpg", "a.jpg"]
 
 
-def test_a_label_is_the_first_sub_folder_or_null(tmp_path):
+def test_a_label_is_the_own_folder_of_an_image_or_null(tmp_path):
     put(tmp_path, "cat/x/1.jpg", "dog/1.jpg", "top.jpg")
     rows = open_manifest(tmp_path, SourceOptions(label_from_folder=True)).rows(0, 3)
-    assert rows["label"].to_pylist() == ["cat", "dog", None]
+    assert rows["label"].to_pylist() == ["x", "dog", None]
+    assert "split" not in rows.column_names
+
+
+def test_a_folder_of_a_side_gives_the_split_and_no_class(tmp_path):
+    put(tmp_path, "data/train/cat/1.jpg", "data/valid/dog/2.jpg", "data/test/3.jpg")
+    rows = open_manifest(tmp_path, SourceOptions(label_from_folder=True)).rows(0, 3)
+    found = {row["key"]: (row["label"], row["split"]) for row in rows.to_pylist()}
+    assert found == {
+        "data/train/cat/1.jpg": ("cat", "train"),
+        "data/valid/dog/2.jpg": ("dog", "val"),
+        "data/test/3.jpg": (None, "test"),
+    }
 
 
 def test_names_that_are_not_utf8_have_keys_of_their_own_and_are_read(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from reading import outcomes
 
 from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest.sidecars import _value
 from scoring.errors import InputError
 
 
@@ -260,3 +261,7 @@ def test_a_limit_takes_the_first_images(tmp_path):
         write(tmp_path / f"{shard}.tar", [(f"{shard}{n}.jpg", b"") for n in range(3)])
     manifest = open_manifest(tmp_path, SourceOptions(limit=4))
     assert [row["key"] for row in rows(manifest)] == ["a0", "a1", "a2", "b0"]
+
+
+def test_a_class_with_leading_zeros_is_a_name():
+    assert [_value("cls", text) for text in ("001", "7\n", "-1", "0", "cat")] == ["001", 7, -1, 0, "cat"]
