@@ -16,6 +16,7 @@ import torch
 
 from curate.columns import QUALITY_COLUMNS
 from curate.engines.decoded import Decoded
+from curate.engines.gone import Watch
 from curate.engines.journal import Part, part_path
 from curate.engines.junk import Corrupter
 from curate.engines.settings import ScoreSettings, difference
@@ -60,6 +61,7 @@ class Opened:
         card: of the model.
         batch_size: images a batch.
         of_table: scorers that need all rows.
+        watch: whether the source is still there.
         fit: what the model was fitted to, where it was.
         fits: whether a score is fitted to the dataset at the end.
     """
@@ -70,6 +72,7 @@ class Opened:
     card: dict[str, Any]
     batch_size: int
     of_table: dict[str, Scorer]
+    watch: Watch
     fit: DatasetFit | None = None
     fits: bool = False
 
@@ -173,7 +176,8 @@ def open_all(
     manifest = open_manifest(source, replace(options, reserved=(*columns, *columns_of(of_table), *of_dataset)))
     # last, for a backend may compile for half a minute
     runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
-    return Opened(manifest, runner, device, card, settings.batch_size or BATCH_SIZE[device.type], of_table, fit, fits)
+    batch_size = settings.batch_size or BATCH_SIZE[device.type]
+    return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest), fit, fits)
 
 
 def _refuse_lacking(model: str | Path, names: Sequence[str], there: Sequence[str]) -> None:
@@ -284,6 +288,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     def write() -> Part:
         schema = score_schema(opened.manifest.schema, opened.runner, job.settings, opened.fit)
         table = pa.Table.from_arrays(finish().columns, schema=schema)
+        opened.watch.check(span, table)
         with TableWriter(part_path(job.folder, span.index), schema, dict(job.metadata), overwrite=True) as writer:
             writer.write(table)
         statuses = dict(Counter(table.column("status").to_pylist()))

@@ -1,0 +1,75 @@
+"""A source that goes away during a run: told from images that are gone by reading again what was read before."""
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from curate.columns import OK
+from curate.counted import counted
+from curate.engines.shard import Span
+from curate.manifest import Manifest, ReadError
+from scoring.errors import InputError
+
+PASSING = frozenset({"missing", "io_error"})  # statuses that a source gives which is not there
+_DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
+
+
+@dataclass
+class Watch:
+    """Which image of each place (host, or upper folders) was read last, to be read again where images are missing.
+
+    Attributes:
+        manifest: the rows.
+        good: place -> row whose image was read.
+    """
+
+    manifest: Manifest
+    good: dict[str, int] = field(default_factory=dict)
+
+    def check(self, span: Span, table: pa.Table) -> None:
+        """Refuse a part whose images are missing because their source is.
+
+        Args:
+            span: the part's rows.
+            table: its rows with ``key``, ``uri`` and ``status``.
+
+        Raises:
+            InputError: if an image of the same place that was read before cannot be read any more.
+        """
+        statuses = table["status"].to_pylist()
+        places = [place_of(uri) for uri in table["uri"].to_pylist()]
+        pairs = list(zip(places, statuses, strict=True))
+        here = {place: span.start + row for row, (place, status) in enumerate(pairs) if status == OK}
+        failed = sum(status in PASSING for status in statuses)
+        for place in {place for place, status in pairs if status in PASSING}:
+            row = self.good.get(place, here.get(place))
+            if row is not None and (why := self._lost(row)):
+                key = self.manifest.rows(row, row + 1)["key"][0].as_py()
+                raise InputError(
+                    f"the source is gone: {key!r} was read before and cannot be read now ({why}), like "
+                    f"{counted(failed, 'image')} of this part; what was scored is kept: bring the source back, and "
+                    "repeat the command"
+                )
+        self.good |= here
+
+    def _lost(self, row: int) -> str:
+        try:
+            next(iter(self.manifest.readers(row, row + 1)))()
+        except ReadError as error:
+            return str(error)
+        return ""
+
+
+def place_of(uri: str | None) -> str:
+    """Return the host of a URL, or the upper folders of a path: what goes away as a whole.
+
+    >>> place_of("https://a.org/x/1.jpg"), place_of("/mnt/disk/photos/cats/1.jpg"), place_of(None)
+    ('https://a.org', '/mnt/disk/photos', '')
+    """
+    if uri is None:
+        return ""
+    if "://" in uri:
+        parts = urlsplit(uri)
+        return f"{parts.scheme}://{parts.netloc}"
+    return "/".join(uri.split("/")[:-1][:_DEPTH])

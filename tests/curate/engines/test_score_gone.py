@@ -1,0 +1,86 @@
+"""A source that goes away while it is scored is told from images that are gone alone."""
+
+import http.server
+import threading
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from curate.engines.gone import Watch
+from curate.engines.shard import Span
+from curate.manifest import ReadError, SourceOptions, open_manifest
+from scoring.errors import InputError
+
+N, SHARD = 8, 4
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for number in range(N):
+        Image.new("RGB", (4, 3), (20 * number, 90, 20)).save(tmp_path / "photos" / f"{number:02}.png")
+    return tmp_path / "photos"
+
+
+def part(manifest, span):
+    """The rows of a part with the status that reading them now gives."""
+    rows, statuses = manifest.rows(span.start, span.stop), []
+    for read in manifest.readers(span.start, span.stop):
+        try:
+            read()
+            statuses.append("ok")
+        except ReadError as error:
+            statuses.append(error.status)
+    return rows.append_column("status", pa.array(statuses))
+
+
+FIRST, SECOND = Span(0, 0, SHARD), Span(1, SHARD, N)
+
+
+def test_a_folder_that_goes_away_is_refused_and_is_taken_once_it_is_back(folder):
+    manifest = open_manifest(str(folder))
+    watch = Watch(manifest)
+    watch.check(FIRST, part(manifest, FIRST))
+    folder.rename(folder.with_name("away"))
+    with pytest.raises(InputError, match="source is gone"):
+        watch.check(SECOND, part(manifest, SECOND))
+    folder.with_name("away").rename(folder)
+    watch.check(SECOND, part(manifest, SECOND))
+
+
+def test_a_folder_that_goes_away_inside_a_part_is_refused(folder):
+    manifest = open_manifest(str(folder))
+    table = part(manifest, FIRST)
+    folder.rename(folder.with_name("away"))
+    later = table.set_column(2, "status", pa.array(["ok", "ok", "missing", "missing"]))
+    with pytest.raises(InputError, match="source is gone"):
+        Watch(manifest).check(FIRST, later)
+
+
+def test_images_that_are_gone_alone_are_rows(folder):
+    manifest = open_manifest(str(folder))
+    watch = Watch(manifest)
+    watch.check(FIRST, part(manifest, FIRST))
+    for path in sorted(folder.iterdir())[SHARD:]:
+        path.unlink()
+    second = part(manifest, SECOND)
+    assert second["status"].to_pylist() == ["missing"] * SHARD
+    watch.check(SECOND, second)
+
+
+def test_a_server_that_stops_is_a_source_that_is_gone(folder, tmp_path):
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    (tmp_path / "urls.txt").write_text("".join(f"{base}/{path.name}\n" for path in sorted(folder.iterdir())))
+    manifest = open_manifest(str(tmp_path / "urls.txt"), SourceOptions(allow_private_hosts=True))
+    watch = Watch(manifest)
+    watch.check(FIRST, part(manifest, FIRST))
+    server.shutdown()
+    server.server_close()
+    gone = manifest.rows(SHARD, N).append_column("status", pa.array(["io_error"] * SHARD))
+    with pytest.raises(InputError, match="source is gone"):
+        watch.check(SECOND, gone)
