@@ -212,3 +212,20 @@ def test_make_verbs_and_benchmarks_that_a_document_names_exist(path):
         assert verb in verbs
     for script in re.findall(r"`(?:python )?((?:benchmarks|examples|docs)/\w+\.py)", path.read_text()):
         assert (ROOT / script).is_file(), script
+
+
+def test_a_link_into_a_page_names_a_heading_there():
+    def anchor(heading):
+        return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+    pages = [README, *(ROOT / "docs").rglob("*.md")]
+    anchors = {
+        page.resolve(): {anchor(line) for line in re.findall(r"(?m)^#+ (.*)$", page.read_text())} for page in pages
+    }
+    lost = [
+        (page.name, target, name)
+        for page in pages
+        for target, name in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text())
+        if name not in anchors.get((page.parent / target).resolve() if target else page.resolve(), {name})
+    ]
+    assert lost == []
