@@ -122,6 +122,14 @@ def run(
     num_gpus: Annotated[float | None, options.shared("--num-gpus")] = None,
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
     overwrite: options.Overwrite = False,
+    retry: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STATUS",
+            help="On a repeat, read rows of this status again too, such as denied; again for more.",
+            show_default=False,
+        ),
+    ] = None,
     log: options.Log = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
@@ -130,6 +138,7 @@ def run(
 
     Every image is a row of the table; one that cannot be read has a status and an error instead of scores.
     Killed, the run goes on where it stopped when you repeat the command. Nothing in the source is changed.
+    A repeat reads rows again that were missing, io_error or timeout, and scores those that can be read now.
 
     Example:
 
@@ -180,6 +189,7 @@ def run(
             engine=engine,
             cluster=Cluster(address, actors, num_gpus),
             overwrite=overwrite,
+            retry=tuple(retry or ()),
             log=log,
             report=bar.update,
             announce=line,

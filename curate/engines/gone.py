@@ -1,6 +1,7 @@
 """A source that goes away during a run: told from images that are gone by reading again what was read before."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -13,6 +14,10 @@ from scoring.errors import InputError
 
 PASSING = frozenset({"missing", "io_error"})  # statuses that a source gives which is not there
 _DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
+_WORDS = (
+    "the source is gone: {}, and {} of this part failed; what was scored is kept: bring the source back, and repeat "
+    "the command"
+)
 
 
 @dataclass
@@ -21,10 +26,12 @@ class Watch:
 
     Attributes:
         manifest: the rows.
+        root: the folder that is the source, where it is one of this machine.
         good: place -> row whose image was read.
     """
 
     manifest: Manifest
+    root: Path | None = None
     good: dict[str, int] = field(default_factory=dict)
 
     def check(self, span: Span, table: pa.Table) -> None:
@@ -35,22 +42,22 @@ class Watch:
             table: its rows with ``key``, ``uri`` and ``status``.
 
         Raises:
-            InputError: if an image of the same place that was read before cannot be read any more.
+            InputError: if the folder that was scanned is not there or empty, or an image of the same place that was
+                read before cannot be read any more.
         """
         statuses = table["status"].to_pylist()
         places = [place_of(uri) for uri in table["uri"].to_pylist()]
         pairs = list(zip(places, statuses, strict=True))
         here = {place: span.start + row for row, (place, status) in enumerate(pairs) if status == OK}
         failed = sum(status in PASSING for status in statuses)
+        if failed and self.root is not None and not _holds_something(self.root):
+            raise InputError(_WORDS.format(f"{self.root} is not there, or empty", counted(failed, "image")))
         for place in {place for place, status in pairs if status in PASSING}:
             row = self.good.get(place, here.get(place))
             if row is not None and (why := self._lost(row)):
                 key = self.manifest.rows(row, row + 1)["key"][0].as_py()
-                raise InputError(
-                    f"the source is gone: {key!r} was read before and cannot be read now ({why}), like "
-                    f"{counted(failed, 'image')} of this part; what was scored is kept: bring the source back, and "
-                    "repeat the command"
-                )
+                what = f"{key!r} was read before and cannot be read now ({why})"
+                raise InputError(_WORDS.format(what, counted(failed, "image")))
         self.good |= here
 
     def _lost(self, row: int) -> str:
@@ -59,6 +66,11 @@ class Watch:
         except ReadError as error:
             return str(error)
         return ""
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether a folder is there and not empty, as a mount point is whose disk is gone."""
+    return folder.is_dir() and next(folder.iterdir(), None) is not None
 
 
 def place_of(uri: str | None) -> str:

@@ -177,7 +177,8 @@ def open_all(
     # last, for a backend may compile for half a minute
     runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
     batch_size = settings.batch_size or BATCH_SIZE[device.type]
-    return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest), fit, fits)
+    root = Path(source) if isinstance(source, (str, Path)) and Path(source).is_dir() else None
+    return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest, root), fit, fits)
 
 
 def _refuse_lacking(model: str | Path, names: Sequence[str], there: Sequence[str]) -> None:

@@ -6,11 +6,14 @@ import resource
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from curate.engines.journal import Part
 from scoring.errors import InputError
 
 LONGEST_LINE = 1 << 20  # bytes of the first line of a file that may be a log
@@ -116,3 +119,28 @@ def _check(path: Path) -> bool:
     if not isinstance(value, dict) or not {"time", "event", "run"} <= value.keys():
         raise InputError(f"--log {path} holds something else, and is left alone; name another file")
     return torn
+
+
+def logged_parts(events: RunLog, total: int, parts: dict[int, Part]) -> Callable[[Part], None]:
+    """Return what writes a line of the log for every part that is committed.
+
+    Args:
+        events: the log.
+        total: rows of the run.
+        parts: those that an earlier run committed.
+    """
+    resumed = done = sum(part.rows for part in parts.values())
+    began = last = time.monotonic()
+    events.write("begin", rows=total, resumed=resumed)
+
+    def write(part: Part) -> None:
+        nonlocal done, last
+        now = time.monotonic()
+        done, seconds, last = done + part.rows, now - last, now
+        rate = (done - resumed) / max(now - began, 1e-9)
+        facts = {name: value for name, value in asdict(part).items() if name != "step"}
+        speed = {"seconds": round(seconds, 3), "images_per_second": round(rate, 1)}
+        left = {"done": done, "total": total, "seconds_left": round((total - done) / rate)}
+        events.write("shard", **facts, failed=part.failed, **speed, **left, peak_memory_bytes=peak_memory())
+
+    return write

@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -12,20 +12,22 @@ import torch
 from curate.columns import OK
 from curate.counted import Grid, Printed, counted
 from curate.engines.contract import Cluster, Engine
+from curate.engines.finished import TEMPORARY, commit_rest, failed_rows, finished_table, retried, shards_again
 from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, threads_here
-from curate.engines.journal import Part, WorkFolder
-from curate.engines.log import RunLog, peak_memory
+from curate.engines.journal import WorkFolder
+from curate.engines.log import RunLog, logged_parts
 from curate.engines.output import check_out, holds_scores, publish
 from curate.engines.run import ScoreProgress, ScoreRun
-from curate.engines.settings import ScoreSettings, refuse_difference
-from curate.engines.source import notes_on, other_input
+from curate.engines.settings import ScoreSettings
+from curate.engines.shard import score_schema
+from curate.engines.source import notes_on
 from curate.engines.store_work import work_of
 from curate.engines.table import ENGINES
 from curate.engines.white import find_white, white_notes
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.store_path import StorePath, path_or_store
 from curate.tables.classes import CLASSES, class_columns, found_lists
-from curate.tables.table import open_table
+from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.backends import TORCH
 from scoring.checkpoint import DEFAULT
@@ -129,6 +131,7 @@ def score(
     engine: str = "local",
     cluster: Cluster | None = None,
     overwrite: bool = False,
+    retry: Iterable[str] = (),
     log: str | Path | None = None,
     report: Callable[[ScoreProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
@@ -150,6 +153,8 @@ def score(
         engine: what the shards are scored by, a key of ``ENGINES``; the table is the same by any.
         cluster: what to take of a cluster, for an engine that has one.
         overwrite: start again where another run's output is.
+        retry: more statuses whose rows are read again where the table is complete; those of the temporary statuses
+            `missing`, `io_error` and `timeout` always are.
         log: a file that events are appended to as JSON lines: the start, every shard, and the end; see ``RunLog``.
         report: called with the progress after every image batch or so.
         announce: called with a line on what is about to happen.
@@ -166,6 +171,7 @@ def score(
     out = path_or_store(out)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
+    again = retried(retry)
     ready = lookup(ENGINES, engine, kind="engine")
     check_out(out, source, overwrite=overwrite)
     if log is not None and isinstance(out, Path) and Path(log).resolve() == out.resolve():
@@ -174,7 +180,7 @@ def score(
         RunLog(log, command="score", out=str(out), engine=engine, curate=__version__) as events,
         ready(cluster, settings) as at_work,
     ):
-        result = _score(source, out, model, options, at_work, workers, overwrite, events, report, announce)
+        result = _score(source, out, model, options, at_work, workers, overwrite, again, events, report, announce)
         events.ends_with(rows=result.rows, statuses=result.statuses, resumed=result.resumed)
     return result
 
@@ -187,6 +193,7 @@ def _score(
     engine: Engine,
     workers: int | None,
     overwrite: bool,
+    retry: frozenset[str],
     events: RunLog,
     report: Callable[[ScoreProgress], None],
     announce: Callable[[str], None],
@@ -208,8 +215,13 @@ def _score(
     # what is settled here holds everywhere
     settings = replace(engine.settings, precision=opened.runner.precision, white=white)
     wanted = opened.fingerprint(settings)
+    again: set[int] = set()  # shards of a complete table with rows that can be read now
     if out.exists() and not overwrite:
-        return _finished(out, wanted, work, opened.manifest, announce)
+        table = finished_table(out, wanted, opened.manifest)
+        preprocessing = opened.runner.model.spec.preprocessing
+        again = shards_again(table, opened.manifest, preprocessing, settings, retry, workers, announce)
+        if not again:
+            return _finished(out, table, wanted, work, announce)
     metadata = _metadata(opened, settings)
     if opened.device.type == "cpu" and not engine.elsewhere:
         by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
@@ -218,13 +230,23 @@ def _score(
         )
     started = time.monotonic()
     with work:
-        if out.exists() and not overwrite:  # another process finished it while we waited for the lock
-            return _finished(out, wanted, work, opened.manifest, announce, locked=True)
+        if out.exists() and not overwrite:  # perhaps finished by another process while we waited for the lock
+            table = finished_table(out, wanted, opened.manifest)
+            again &= set((failed_rows(table, retry) // settings.shard_rows).tolist())
+            if not again:
+                return _finished(out, table, wanted, work, announce, locked=True)
+            metadata = {name: table.metadata.get(name, value) for name, value in metadata.items()}
+            metadata["settings"] = wanted
         work.sweep(out)
         parts, metadata = work.begin(wanted, metadata, overwrite=overwrite)
+        if again:
+            schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
+            parts = commit_rest(
+                work, table, again, parts, schema, metadata, shard_rows=settings.shard_rows, step=opened.batch_size
+            )
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
         job = Job(source, options, model, settings, workers, work.folder, wanted, metadata, step, opened)
-        run = ScoreRun(job, work, parts, report, _logged(events, opened.manifest.n_rows, parts), announce)
+        run = ScoreRun(job, work, parts, report, logged_parts(events, opened.manifest.n_rows, parts), announce)
         with model_threads(metadata):
             if run.todo():
                 engine.score(run)
@@ -236,38 +258,13 @@ def _score(
                 scorers=opened.of_table,
                 fit=opened.fits,
                 corrupter=corrupter_of(opened, settings, workers) if opened.fits else None,
-                overwrite=overwrite,
+                overwrite=overwrite or bool(again),
                 announce=announce,
             )
         notes += _outside(out, opened.fit)
         deep = [part for part in run.parts.values() if part.deep]
         notes += white_notes(sum(part.deep for part in deep), max((part.highest for part in deep), default=0), white)
     return _result(out, opened, run, time.monotonic() - started, notes)
-
-
-def _logged(events: RunLog, total: int, parts: dict[int, Part]) -> Callable[[Part], None]:
-    """Return what writes a line of the log for every part that is committed.
-
-    Args:
-        events: the log.
-        total: rows of the run.
-        parts: those that an earlier run committed.
-    """
-    resumed = done = sum(part.rows for part in parts.values())
-    began = last = time.monotonic()
-    events.write("begin", rows=total, resumed=resumed)
-
-    def write(part: Part) -> None:
-        nonlocal done, last
-        now = time.monotonic()
-        done, seconds, last = done + part.rows, now - last, now
-        rate = (done - resumed) / max(now - began, 1e-9)
-        facts = {name: value for name, value in asdict(part).items() if name != "step"}
-        speed = {"seconds": round(seconds, 3), "images_per_second": round(rate, 1)}
-        left = {"done": done, "total": total, "seconds_left": round((total - done) / rate)}
-        events.write("shard", **facts, failed=part.failed, **speed, **left, peak_memory_bytes=peak_memory())
-
-    return write
 
 
 def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], None]) -> None:
@@ -326,6 +323,8 @@ def _result(out: Path | StorePath, opened: Opened, run: ScoreRun, seconds: float
         statuses.update(part.statuses)
     step = min(part.step for part in run.parts.values())
     shrunk = f"memory ran out, and batches went through the device {step} images at a time"
+    passing = sum(statuses[status] for status in TEMPORARY)
+    again = f"{counted(passing, 'row')} failed by what may pass ({', '.join(sorted(TEMPORARY))}): repeat the command"
     return ScoreResult(
         out,
         opened.manifest.n_rows,
@@ -335,7 +334,7 @@ def _result(out: Path | StorePath, opened: Opened, run: ScoreRun, seconds: float
         str(opened.device),
         opened.runner.precision,
         opened.card["digest"],
-        [*([shrunk] if step < opened.batch_size else []), *notes],
+        [*([shrunk] if step < opened.batch_size else []), *notes, *([again] if passing else [])],
     )
 
 
@@ -354,29 +353,20 @@ def _with_keywords(
 
 def _finished(
     out: Path | StorePath,
+    table: Table,
     wanted: dict[str, Any],
     work: WorkFolder,
-    manifest: Manifest,
     announce: Callable[[str], None],
     *,
     locked: bool = False,
 ) -> ScoreResult:
-    """Return the result of a run that is complete already, or refuse to touch another's output."""
-    if isinstance(out, Path) and out.is_dir() and not any(out.iterdir()):
-        raise InputError(
-            f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
-        )
-    if not holds_scores(out):
-        raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
-    table = open_table(out)
-    before = table.metadata["settings"]
-    refuse_difference(str(out), before, wanted, input_differs=other_input(table, manifest))
+    """Return the result of a run that is complete already."""
     run = work.run()
-    if locked:
+    if run is not None and run["fingerprint"] != wanted:
+        announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
+    elif locked:
         work.sweep(out)
         work.remove()
-    elif run is not None and run["fingerprint"] != wanted:
-        announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
     elif work.exists() or work.leftovers(out):  # cut off when the table had its name already
         with work:
             work.sweep(out)

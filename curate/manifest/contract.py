@@ -1,6 +1,6 @@
 """What every source of images promises: rows in a fixed order, and where their bytes are."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -112,6 +112,9 @@ class Manifest(Protocol):
     @property
     def digest(self) -> str:
         """Hex sha256 that changes when the input does: order, keys, uris, sizes and times of files."""
+
+    def digest_without(self, absent: Set[int]) -> str:
+        """Return what `digest` is, or was, while the files of these rows are not there."""
 
     @property
     def connections(self) -> int:

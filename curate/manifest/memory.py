@@ -4,7 +4,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from curate.manifest.reach import Reach
 from curate.manifest.schemes import scheme_of
 from curate.manifest.uris import uri_reader
 
+ABSENT = (-1, -1)  # size and time of what is no local file, or is not there
 _BLOCK = 4096  # rows turned into Python objects at a time
 Versions = Callable[[int, int], Iterable[tuple[int, int]]]
 Locate = Callable[[int], Reader]
@@ -93,11 +94,15 @@ class MemoryManifest:
     @cached_property
     def digest(self) -> str:
         """Hex sha256 over the kind of source, the schema and each row's key, uri, size and time."""
+        return self.digest_without(frozenset())
+
+    def digest_without(self, absent: Set[int]) -> str:
+        """Return what `digest` is, or was, while the files of these rows are not there."""
         digest = RowDigest(self._identity, self.schema)
         for low in range(0, self.n_rows, _BLOCK):
             high = min(low + _BLOCK, self.n_rows)
             keys = self._table["key"].slice(low, high - low).to_pylist()
-            digest.add(keys, self._uris(low, high), self._versions(low, high))
+            digest.add(keys, self._uris(low, high), without(absent, low, self._versions(low, high)))
         return digest.hexdigest()
 
 
@@ -126,15 +131,20 @@ def _framed(text: str | None) -> bytes:
     return b"%d:" % len(data) + data
 
 
+def without(absent: Set[int], start: int, versions: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the versions of the rows from ``start`` on, of the absent ones that of a file that is not there."""
+    return (ABSENT if row in absent else version for row, version in enumerate(versions, start))
+
+
 def version_of(uri: str | None) -> tuple[int, int]:
     """Return (size in bytes, mtime in ns) of a local file; (-1, -1) for anything that is not one."""
     scheme = None if uri is None else scheme_of(uri)
     if uri is None or scheme not in (None, "file"):
-        return -1, -1
+        return ABSENT
     try:
         found = os.stat(local_path(uri) if scheme else uri)
     except (OSError, ValueError):
-        return -1, -1
+        return ABSENT
     return found.st_size, found.st_mtime_ns
 
 

@@ -1,6 +1,6 @@
 """Parquet tables, with the bytes inside or with paths: read in bounded pieces, never whole."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property, partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from curate.manifest.contract import Reader, SourceOptions, check_range
 from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
 from curate.manifest.local import fail
-from curate.manifest.memory import RowDigest, version_of
+from curate.manifest.memory import RowDigest, version_of, without
 from curate.manifest.names import some
 from curate.manifest.parquet_stream import BadGroup, Group, ParquetFiles, RowStream
 from curate.manifest.places import Place
@@ -268,6 +268,10 @@ class ParquetManifest:
     @cached_property
     def digest(self) -> str:
         """Hex sha256 over the files' names, sizes and times, the layout, and the files that paths name."""
+        return self.digest_without(frozenset())
+
+    def digest_without(self, absent: Set[int]) -> str:
+        """Return what `digest` is, or was, while the files of these rows are not there."""
         layout = self._layout
         identity = ["parquet", *(place.identity for place in self._files.places)]
         identity += [repr((layout.key, layout.path, layout.image, self.n_rows))]
@@ -280,7 +284,7 @@ class ParquetManifest:
             if self._bytes_inside(start, stop) is True:
                 continue
             uris = self._uris(self._read(stream, start, stop), start, stop).to_pylist()
-            digest.add([""] * len(uris), uris, map(version_of, uris))
+            digest.add([""] * len(uris), uris, without(absent, start, map(version_of, uris)))
         return digest.hexdigest()
 
 

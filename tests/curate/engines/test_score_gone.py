@@ -7,10 +7,12 @@ from functools import partial
 import pyarrow as pa
 import pytest
 from PIL import Image
+from runs import SMALL
 
 from curate.engines.gone import Watch
+from curate.engines.score import score
 from curate.engines.shard import Span
-from curate.manifest import ReadError, SourceOptions, open_manifest
+from curate.manifest import ReadError, SourceOptions, open_manifest, remote
 from scoring.errors import InputError
 
 N, SHARD = 8, 4
@@ -84,3 +86,69 @@ def test_a_server_that_stops_is_a_source_that_is_gone(folder, tmp_path):
     gone = manifest.rows(SHARD, N).append_column("status", pa.array(["io_error"] * SHARD))
     with pytest.raises(InputError, match="source is gone"):
         watch.check(SECOND, gone)
+
+
+def test_a_folder_that_was_scanned_and_is_empty_at_the_first_part_is_refused(folder):
+    manifest = open_manifest(str(folder))
+    folder.rename(folder.with_name("away"))
+    folder.mkdir()  # what is left of a disk that was unmounted
+    with pytest.raises(InputError, match="source is gone"):
+        Watch(manifest, folder).check(FIRST, part(manifest, FIRST))
+
+
+def scored(source, tmp_path, checkpoint, report=lambda progress: None):
+    options = SourceOptions(allow_private_hosts=True)
+    return score(source, tmp_path / "s.parquet", model=checkpoint, settings=SMALL, options=options, report=report)
+
+
+def many(folder, n=240):
+    """More images than are read ahead of the model."""
+    for number in range(N, n):
+        Image.new("RGB", (4, 3), (number % 256, number // 16, 20)).save(folder / f"{number:03}.png")
+    return n
+
+
+def test_a_run_whose_folder_is_renamed_stops_and_goes_on_once_it_is_back(folder, tmp_path, tiny_checkpoint):
+    n, away = many(folder), folder.with_name("away")
+
+    def report(progress):
+        if progress.done and folder.exists():
+            folder.rename(away)
+
+    with pytest.raises(InputError, match="source is gone"):
+        scored(str(folder), tmp_path, tiny_checkpoint, report)
+    assert not (tmp_path / "s.parquet").exists()
+    away.rename(folder)
+    result = scored(str(folder), tmp_path, tiny_checkpoint)
+    assert result.statuses == {"ok": n}
+    assert result.resumed > 0
+
+
+def test_a_run_whose_server_stops_ends_and_goes_on_once_it_is_back(folder, tmp_path, tiny_checkpoint, monkeypatch):
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
+    n = many(folder)
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+
+    def serve(port):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    server = serve(0)
+    urls = tmp_path / "urls.txt"
+    base = f"http://127.0.0.1:{server.server_port}"
+    urls.write_text("".join(f"{base}/{path.name}\n" for path in sorted(folder.iterdir())))
+
+    def report(progress):
+        if progress.done:
+            server.shutdown()
+            server.server_close()
+
+    with pytest.raises(InputError, match="source is gone"):
+        scored(urls, tmp_path, tiny_checkpoint, report)
+    server = serve(server.server_port)
+    result = scored(urls, tmp_path, tiny_checkpoint)
+    server.shutdown()
+    server.server_close()
+    assert result.statuses == {"ok": n}
+    assert result.resumed > 0

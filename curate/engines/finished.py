@@ -1,0 +1,172 @@
+"""A table that is complete: is it this run's, and which of its rows failed by a cause that has passed since."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import OK, STATUS
+from curate.counted import counted
+from curate.engines.gone import PASSING
+from curate.engines.journal import Part, WorkFolder
+from curate.engines.output import holds_scores
+from curate.engines.settings import ScoreSettings, difference, refuse_difference
+from curate.engines.shard import Span, spans
+from curate.engines.source import other_input
+from curate.manifest import Manifest, ReadError
+from curate.manifest.ahead import ahead
+from curate.manifest.contract import Reader
+from curate.manifest.store_path import StorePath
+from curate.tables.images import readers_in_order
+from curate.tables.table import Table, open_table
+from curate.tables.writer import TableWriter
+from scoring.errors import InputError
+from scoring.images import Preprocessing, decode
+from scoring.images.deep import WHITE
+from scoring.images.outcome import STATUSES
+from scoring.lookup import lookup
+
+TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a complete run is repeated
+
+
+def retried(more: Iterable[str]) -> frozenset[str]:
+    """Return the statuses whose rows a repeat reads again: the temporary ones, and those named.
+
+    Raises:
+        InputError: for a status that is not one of a failure.
+    """
+    for status in more:
+        lookup({name: text for name, text in STATUSES.items() if name != OK}, status, kind="status of a failure")
+    return TEMPORARY | set(more)
+
+
+def finished_table(out: Path | StorePath, wanted: dict[str, Any], manifest: Manifest) -> Table:
+    """Return the table at an output, if the run that made it is the one that is wanted.
+
+    A file that was absent then and is there now makes no other run of it.
+
+    Raises:
+        InputError: for what is no table of scores, or another run's.
+    """
+    if isinstance(out, Path) and out.is_dir() and not any(out.iterdir()):
+        raise InputError(
+            f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
+        )
+    if not holds_scores(out):
+        raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
+    table = open_table(out)
+    before = table.metadata["settings"]
+    if (difference(before, wanted) or ("",))[0] == "input" and table.n_rows == manifest.n_rows:
+        absent = frozenset(failed_rows(table, {"missing"}).tolist())
+        if absent and manifest.digest_without(absent) == before["input"]:
+            before = {**before, "input": wanted["input"]}
+    refuse_difference(str(out), before, wanted, input_differs=other_input(table, manifest))
+    return table
+
+
+def failed_rows(table: Table, statuses: Iterable[str]) -> np.ndarray:
+    """Return the numbers of the rows with one of some statuses, increasing."""
+    column = table.read([STATUS]).column(STATUS)
+    return np.flatnonzero(np.isin(column.to_numpy(), list(statuses)))
+
+
+def shards_again(
+    table: Table,
+    manifest: Manifest,
+    preprocessing: Preprocessing,
+    settings: ScoreSettings,
+    statuses: Iterable[str],
+    workers: int | None,
+    announce: Callable[[str], None],
+) -> set[int]:
+    """Return the shards of a complete table in which a row that failed would not fail in the same way now.
+
+    Args:
+        table: complete.
+        manifest: its source.
+        preprocessing: of the model.
+        settings: of the run.
+        statuses: of the rows that are read again.
+        workers: threads.
+        announce: called with a line before and after.
+    """
+    rows = failed_rows(table, statuses)
+    if not len(rows):
+        return set()
+    announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(statuses))})")
+    before = table.take(rows, [STATUS]).column(STATUS).to_pylist()
+    look = partial(_status_now, preprocessing=preprocessing, settings=settings)
+    n_changed, found = 0, set[int]()
+    with ThreadPoolExecutor(workers) as pool:
+        for first in range(0, len(rows), settings.shard_rows):  # a bounded number of futures
+            some = rows[first : first + settings.shard_rows]
+            readers = ahead(readers_in_order(manifest, some), manifest.connections)
+            now = list(pool.map(look, readers))
+            changed = [was != is_ for was, is_ in zip(before[first:], now, strict=False)]
+            n_changed += sum(changed)
+            found |= set((some[changed] // settings.shard_rows).tolist())
+    if found:
+        announce(f"{counted(n_changed, 'row')} can be read now: {counted(len(found), 'shard')} of rows scored again")
+    return found
+
+
+def _status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSettings) -> str:
+    try:
+        data = read()
+    except ReadError as error:
+        return error.status
+    return decode(
+        data,
+        preprocessing,
+        max_pixels=settings.max_pixels,
+        allow_truncated=settings.allow_truncated,
+        sha256=hashlib.sha256(data).hexdigest(),
+        seconds=settings.decode_timeout,
+        supervised=True,
+        white=settings.white or WHITE,
+    ).status
+
+
+def commit_rest(
+    work: WorkFolder,
+    table: Table,
+    again: set[int],
+    parts: Mapping[int, Part],
+    schema: pa.Schema,
+    metadata: dict[str, Any],
+    *,
+    shard_rows: int,
+    step: int,
+) -> dict[int, Part]:
+    """Commit the shards of a complete table that need no scoring, and return all that is committed.
+
+    Args:
+        work: the folder of the run, held and begun.
+        table: complete.
+        again: shards to score again.
+        parts: committed already.
+        schema: of a part.
+        metadata: of a part.
+        shard_rows: rows of a shard.
+        step: images that go through the device at once.
+    """
+    done = dict(parts)
+    for span in spans(table.n_rows, shard_rows):
+        if span.index not in again and span.index not in done:
+            done[span.index] = _commit(work, table, span, schema, metadata, step)
+    return done
+
+
+def _commit(work: WorkFolder, table: Table, span: Span, schema: pa.Schema, metadata: dict[str, Any], step: int) -> Part:
+    rows = table.take(np.arange(span.start, span.stop), schema.names).cast(schema).combine_chunks()
+    with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
+        writer.write(rows)
+    statuses = {one["values"]: one["counts"] for one in rows.column(STATUS).value_counts().to_pylist()}
+    part = Part(span.index, rows.num_rows, writer.file.n_bytes, writer.file.sha256, statuses, step)
+    work.commit(part)
+    return part
