@@ -71,7 +71,7 @@ def rate(n: int, work: Callable[[], object]) -> Rates:
 
 def decode_all(manifest: Manifest, runner: Runner, workers: int, batch_size: int) -> list[np.ndarray]:
     """Decode everything the way the engine does, with no model behind it."""
-    settings = ScoreSettings()
+    settings = ScoreSettings(white=65535)
     todo = spans(manifest.n_rows, settings.shard_rows)
     preprocessing = runner.model.spec.preprocessing
     with (

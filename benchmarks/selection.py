@@ -31,7 +31,7 @@ folder, name, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
 vectors = np.load(folder + "/vectors.npy")
 needs = SELECTORS[name].needs
 probabilities = np.load(folder + "/chances.npy") if "probabilities" in needs or name == "auto" else None
-pool = Pool(np.arange(len(vectors)), vectors=vectors, probabilities=chances)
+pool = Pool(np.arange(len(vectors)), vectors=vectors, probabilities=probabilities)
 start, busy = time.perf_counter(), time.process_time()
 found = SELECTORS[name]()(pool, budget)
 seconds, busy = time.perf_counter() - start, time.process_time() - busy

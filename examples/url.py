@@ -48,7 +48,7 @@ from scoring.metrics import auroc, knn_predict
 from trainers.cache import PLAIN, CachedFeatures
 
 TRIAL = 1000  # the seed of the runs that choose
-RANDOM = ("luck",)  # baselines that a seed changes
+RANDOM = ("chance level",)  # baselines that a seed changes
 
 
 @dataclass

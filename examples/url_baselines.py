@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 from url_estimators import BLOCK
 from url_measures import Floats, Measured, Rows, crops_of
@@ -63,16 +62,6 @@ class Known:
     plain: Plain
 
     @cached_property
-    def columns(self) -> dict[str, NDArray[np.float32]]:
-        """The columns of the model's own heads, of whole images; none for a model without."""
-        return _columns(self.model, self.measured.features)
-
-    @cached_property
-    def columns_of_crops(self) -> dict[str, NDArray[np.float32]]:
-        """The same of crops."""
-        return _columns(self.model, self.measured.crops)
-
-    @cached_property
     def embedding_of_crops(self) -> Tensor:
         """Unit vectors, shape (K, E)."""
         return embedded(self.model, self.measured.crops)
@@ -82,14 +71,6 @@ class Known:
 def embedded(model: ScoringModel, features: Tensor) -> Tensor:
     """Return unit vectors, shape (N, E)."""
     return torch.cat([model.embed(rows).float() for rows in features.split(BLOCK)])
-
-
-@torch.inference_mode()
-def _columns(model: ScoringModel, features: Tensor) -> dict[str, NDArray[np.float32]]:
-    if not len(model.heads):
-        return {}
-    parts = [model.read(rows).columns for rows in features.split(BLOCK)]
-    return {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
 
 
 Said = tuple[Floats, Floats | None]  # of the rows of a dataset, and of crops; None where it says nothing of them
@@ -134,18 +115,16 @@ def alone(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
 
 def fitted(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
     """Return what `curate fit` without labels says of the dataset that it is fitted to, and of crops as new rows."""
-    columns = {name: values[rows] for name, values in known.columns.items()}
-    fit, said = fit_dataset(known.measured.embedding[rows].numpy(), columns)
+    fit, said = fit_dataset(known.measured.embedding[rows].numpy())
     whole = said.columns[FITTED].astype(np.float64)
     if not len(crops):
         return whole, None
-    columns = {name: values[crops] for name, values in known.columns_of_crops.items()}
-    new = fit.score(known.embedding_of_crops[crops].numpy(), columns)
+    new = fit.score(known.embedding_of_crops[crops].numpy())
     return whole, new.columns[FITTED].astype(np.float64)
 
 
 BASELINES: dict[str, Baseline] = {  # to add one, add a line
-    "luck": chance_level,
+    "chance level": chance_level,
     "fewer bytes a pixel": fewer_bytes,
     "less sharp": less_sharp,
     "shorter features": shorter,

@@ -105,7 +105,7 @@ def test_the_benchmark_runs_goes_on_and_says_the_same(data, tmp_path, capsys, mo
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(one["name"], one["seed"]) for one in lines] == [
         *((f"upstream {name}", seed) for name in few for seed in range(2)),
-        *((f"upstream {name}", seed) for name in url.BASELINES for seed in range(2 if name == "luck" else 1)),
+        *((f"upstream {name}", seed) for name in url.BASELINES for seed in range(2 if name == "chance level" else 1)),
     ]
     by_name = {(one["name"].removeprefix("upstream "), one["seed"]): one["measures"] for one in lines}
     assert set(by_name["CE", 0]) == {"R-AUROC", "crop", "votes", "OOD", "mixed", "few", "few, before"}
