@@ -5,7 +5,7 @@
 
 The truth of every row is known here, so each resample draws rows as ``curate audit plan`` does, answers by the truth,
 cuts as ``curate filter --max-bad-rate`` does, and looks whether the kept rows hold more bad ones than promised. Next to
-each column stands one of probability, and the most rows that any cut of the column could keep at that rate.
+each column is one of random numbers, and the most rows that any cut of the column could keep at that rate.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", type=Path, nargs="?", help="scored table; else one is made by --plant")
     parser.add_argument("--bad", default="kind != 'clean'", help="condition that is true of bad rows")
-    parser.add_argument("--column", action="append", help="score; again for more")
-    parser.add_argument("--images", type=int, action="append", help="judged images; again for more [500, 1000]")
+    parser.add_argument("--column", action="append", help="score (repeatable)")
+    parser.add_argument("--images", type=int, action="append", help="judged images (repeatable) [500, 1000]")
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--plant", type=Path, help="folder of the labelled sets, to plant junk among one of them")

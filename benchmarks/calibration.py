@@ -23,13 +23,13 @@ CONSTANT, AS_IT_IS = "constant", "as it is"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", type=Path, nargs="+")
-    parser.add_argument("--column", action="append", required=True, help="score; again for more")
+    parser.add_argument("--column", action="append", required=True, help="score (repeatable)")
     parser.add_argument("--bad", required=True, help="condition that is true of bad rows")
-    parser.add_argument("--judged", type=int, action="append", help="rows to fit on; again for more [half of all]")
+    parser.add_argument("--judged", type=int, action="append", help="rows to fit on (repeatable) [half of all]")
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    print("fitted on; map: ECE (at random, up to) | debiased RMS | Brier | below the constant; 95 % intervals")
+    print("fitted on; map: ECE (by chance, up to) | debiased RMS | Brier | below the constant; 95 % intervals")
     for table in given.table:
         for column in given.column:
             rows = judged_rows(open_table(table), column, Truth(bad=given.bad))

@@ -94,9 +94,7 @@ def main() -> int:
     parser.add_argument("--million", action="store_true", help="a million rows instead of --rows")
     parser.add_argument("--only", default=",".join([*PICKS, *BESIDE]), help="entries, separated by commas")
     parser.add_argument("--beside", type=Path, default=None, help="an interpreter with the other packages")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="where the rows are dropped; default a temporary folder"
-    )
+    parser.add_argument("--folder", type=Path, default=None, help="where the rows go; default a temporary folder")
     parser.add_argument("--budget", type=int, default=None, help="picks of every entry; default each entry's own")
     parser.add_argument(
         "--limit", type=float, default=None, help="seconds after which an entry is killed; default none"

@@ -51,7 +51,7 @@ def differences(dataset: Dataset, scores: Scores, in_groups: Scores) -> dict[str
     Args:
         dataset: N rows.
         scores: by which the most certain of all rows are kept, shape (N,) each.
-        in_groups: by which, in addition to, the same share of every class or cluster is kept.
+        in_groups: by which, in addition, the same share of every class or cluster is kept.
 
     Intervals are over splits, which share rows: somewhat narrow.
     """

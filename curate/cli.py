@@ -182,7 +182,7 @@ def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Run the command line; the entry point of ``curate``."""
-    with suppress(ValueError):  # not in the main thread: the caller that runs us minds the signals
+    with suppress(ValueError):  # not in the main thread: the main thread handles signals
         for name in ENDED:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one

@@ -60,7 +60,7 @@ def measure(
         ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``, of
         a linear probe of the features, and ``inner knn``, of their vote, where the representation is the mu of a head;
         ``style``, of a linear probe for the styles, where those of both are given. For every main column that the
-        model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is coincidence
+        model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is chance
         level, and higher is better whatever the direction of the column. ``columns``: name -> value of each test image.
     """
     learned, _, learned_inside = read(model, train, device)

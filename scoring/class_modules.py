@@ -63,7 +63,7 @@ def _generator() -> torch.Generator:
 
 
 def _in_blocks(features: Tensor, n_each: int, say: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return what is reported on rows, some at a time, so that ``n_each`` numbers of each fit into memory."""
+    """Return the outputs for rows, some at a time, so that ``n_each`` numbers of each fit into memory."""
     return torch.cat([say(some) for some in features.float().split(max(1, BLOCK // max(n_each, 1)))])
 
 

@@ -43,7 +43,7 @@ def with_compiled(model: ScoringModel, device: torch.device, precision: str) -> 
     """
     if device.type == "cpu" and precision == "bf16" and not has_bfloat16():
         raise InputError("--backend compile --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
-    if device.type == "cpu":  # torch reports for CUDA's tools where there is no GPU, which nobody requested
+    if device.type == "cpu":  # torch reports for CUDA's tools where there is no GPU, which is not needed here
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     size, group = model.spec.preprocessing.size, GROUPS[device.type]
     trunks = [CompiledTrunk(one.trunk, size // one.pool, precision, group) for one in model.trunks()]

@@ -1,4 +1,4 @@
-"""Other annotators' models -> ours: pretrained visual uncertainties, and weights of a timm model.
+"""Third-party models -> ours: pretrained visual uncertainties, and weights of a timm model.
 
 A PyTorch file is a pickle in a zip archive. It is read with torch's restricted unpickler, which makes tensors, plain
 containers and, here, ``argparse.Namespace``; anything else in it is an error. Tensors are mapped from the file, not

@@ -1,4 +1,4 @@
-"""The modules of heads: features -> what is reported on an image, in float32 whatever the precision of the backbone."""
+"""The modules of heads: features -> columns of an image, in float32 whatever the precision of the backbone."""
 
 import math
 from itertools import pairwise

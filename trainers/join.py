@@ -105,7 +105,7 @@ def projected(model: ScoringModel, features: Tensor, width: int) -> ScoringModel
 def projection_of(trunks: Trunks, features: Tensor, width: int) -> Tensor:
     """Return a projection, shape (E, D), in what float16 can hold: the directions of the greatest second moment.
 
-    So cosines change least; each direction is divided by the eighth root of its moment in addition to (a quarter of the
+    So cosines change least; each direction is divided by the eighth root of its moment in addition (a quarter of the
     way to whitening), which separates neighbours of unseen domains no worse and copies better.
     """
     rows = trunks.weigh(features.float()).double()

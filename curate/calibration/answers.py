@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answers:
-    """M images and what was reported on them.
+    """M images and the verdicts on them.
 
     Attributes:
         keys: each once.

@@ -120,7 +120,7 @@ def judged_rows(table: Table, column: str | None, truth: Truth) -> Judged:
         table: scored.
         column: of the score, or ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where they are
             doubtful; None for the audit's, or the table's default.
-        truth: how it is reported which rows are bad.
+        truth: which rows are bad.
 
     Raises:
         InputError: for columns, keys or labels that cannot be used, or rows from which nothing can be fitted.

@@ -76,7 +76,7 @@ class CalibrationResult(Printed):
             f"{one.fitted.rows:,} judged rows, {one.rate:.1%} bad ({TARGETS[one.target]}); {one.score.column}, where "
             f"{side} is doubtful",
             *(f"left out: {counted(n, 'row')} {why}" for why, n in left_out.items()),
-            "held out, with 95 % intervals; at random: what probabilities that are right would show",
+            "held out, with 95 % intervals; by chance: what probabilities that are right would show",
         ]
 
     def _verdict(self) -> list[str]:
@@ -86,7 +86,7 @@ class CalibrationResult(Printed):
         return []
 
 
-HEADER = ("", "ECE", "at random", "debiased RMS", "Brier", "below the constant")
+HEADER = ("", "ECE", "by chance", "debiased RMS", "Brier", "below the constant")
 
 
 def _line(name: str, measured: Measured) -> tuple[str, ...]:

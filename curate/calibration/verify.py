@@ -106,12 +106,12 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
     if now.to_json()["maps"] != then.to_json()["maps"]:
         found.problems.append("what is fitted again is not what the file holds: its maps differ")
     elif not found.problems and {**now.about, **_places(then)} != then.about:
-        found.problems.append("the maps are the same, and not what is reported on their worth")
+        found.problems.append("the maps are the same, and not what is stated about how good they are")
     return found
 
 
 def _places(then: Calibration) -> dict[str, Any]:
-    """Return of what is reported about a calibration what may differ: version, and where its files lie."""
+    """Return the facts of a calibration that may differ: version, and where its files are."""
     return {name: then.about.get(name) for name in ("curate", "table", "truth")}
 
 

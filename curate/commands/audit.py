@@ -43,7 +43,7 @@ def run(
     `audit plan` draws images to judge: what share of them is bad, and how many rows a filter
     could keep at most 1, 2, 5 or 10 % bad. `curate dedup scores.parquet --audit 200 -o unique.parquet`
     draws pairs: how many are right. Intervals hold for every population (no normal approximation),
-    and what is suggested keeps its promise with the confidence named.
+    and a suggestion holds with the given confidence.
     """
     from curate.policies.audit.examine import PairReading, audit
 

@@ -44,7 +44,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    within: Annotated[str, typer.Option(help="Who goes first in a cell: random, certain or typical.")] = "random",
+    within: Annotated[str, typer.Option(help="Order of rows in a cell: random, certain or typical.")] = "random",
     column: Annotated[
         str | None,
         options.shared(

@@ -29,7 +29,7 @@ def run(
         str | None, typer.Option(metavar="CONDITION", help="True of bad rows, false of good ones.", show_default=False)
     ] = None,
     audit: Annotated[
-        list[Path] | None, options.shared("--audit", ": NAME.audit.csv, or key and answer; again for more")
+        list[Path] | None, options.shared("--audit", ": NAME.audit.csv, or key and answer (repeatable)")
     ] = None,
     judges: Annotated[str, options.shared("--judges", metavar="any|majority|share", show_default=True)] = "any",
     label: Annotated[
@@ -59,7 +59,7 @@ def run(
 
     Two maps that never fall are fitted, isotonic and logistic, and measured on rows that were held out, next to a
     constant. The table that --apply writes has both as p_error_isotonic and p_error_logistic. A table that another
-    model scored is refused, and rows outside of the range that was judged are given.
+    model scored is refused, and rows outside of the judged range are reported.
     """
     from curate.calibration.fit import calibrate
     from curate.display.style import check_chart

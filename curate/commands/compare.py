@@ -1,4 +1,4 @@
-"""``curate compare``: what differs between two tables, and whether that can be coincidence."""
+"""``curate compare``: what differs between two tables, and whether that can be chance."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,10 +17,10 @@ def run(
     other: Annotated[Path, typer.Argument(parser=options.given_table, help="The table to compare it with.")],
     column: Annotated[
         list[str] | None,
-        options.shared("--column", ", or any other, or embedding; again for more. [default: all that both have]"),
+        options.shared("--column", ", or any other, or embedding (repeatable). [default: all that both have]"),
     ] = None,
     label: Annotated[
-        str | None, options.shared("--label", ", whose numbers are no amounts. [default: label]", metavar="COLUMN")
+        str | None, options.shared("--label", ", whose numbers are names. [default: label]", metavar="COLUMN")
     ] = None,
     sample: Annotated[int, options.shared("--sample", ", of each table", show_default=True)] = 10_000,
     repeats: Annotated[
@@ -68,8 +68,8 @@ def run(
         curate compare scores.parquet kept.parquet --sheet compared.png
         curate compare train.parquet production.parquet --fail-above 0.6 --json
 
-    Every p value is of a permutation test that knows which rows are in both tables, and is adjusted for how many
-    columns or clusters were requested. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
+    Every p value is of a permutation test that knows which rows are in both tables, and is adjusted for the number of
+    columns or clusters. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
     """
     given = dict(locals())
     from curate.comparison.run import compare

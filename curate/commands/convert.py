@@ -1,4 +1,4 @@
-"""``curate models convert``: other annotators' weights -> a checkpoint."""
+"""``curate models convert``: third-party weights -> a checkpoint."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Convert other annotators' weights into a checkpoint; no code in them is run.
+    """Convert third-party weights into a checkpoint; no code in them is run.
 
     Reads the published pretrained visual uncertainties (.pth.tar), whose head becomes the column unc_losspred, and the
     weights of any timm model, for --backbone of `curate train` and `curate cache`. Preprocessing is that of timm.

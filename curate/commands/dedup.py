@@ -26,7 +26,7 @@ Finder = Annotated[
     typer.Option(
         metavar="NAME",
         autocompletion=OFFERED["--finder"],
-        help="Kind of sameness: bytes, pixels, hash, signature, crop or embedding; again for more. "
+        help="Kind of sameness: bytes, pixels, hash, signature, crop or embedding (repeatable). "
         "[default: bytes and signature]",
     ),
 ]
@@ -44,7 +44,9 @@ Cropped = Annotated[
     bool,
     typer.Option("--cropped", help="A part of an image, 70 % of each side or more, is the same: also --finder crop."),
 ]
-Against = Annotated[Path | None, options.read_from("--against", ": what it has already goes", metavar="TABLE")]
+Against = Annotated[
+    Path | None, options.read_from("--against", ": rows that it has already are dropped", metavar="TABLE")
+]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="What --against has already (leaks) stays in the subset, and is listed.")
 ]
@@ -65,7 +67,9 @@ Prefer = Annotated[
         show_default=False,
     ),
 ]
-Protect = Annotated[str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)]
+Protect = Annotated[
+    str | None, typer.Option(metavar="CONDITION", help="Rows that are never dropped.", show_default=False)
+]
 Label = Annotated[
     str | None,
     options.shared("--label", ", to list groups that disagree. [default: label, where there is one]", metavar="COLUMN"),
@@ -149,7 +153,7 @@ def run(
         curate dedup /nfs/scores --finder embedding -o /nfs/unique.parquet --engine ray --address auto
         curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 
-    Every dropped row is the same as the kept row instead, which the decisions name with the similarity;
+    Every dropped row is the same as the kept row, which the decisions name with the similarity;
     there are no chains of ever less alike images. Which image is kept: --prefer first, then --keep: labelled,
     least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; a hash of the key at the end.
     pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.

@@ -1,4 +1,4 @@
-"""What is reported on a deduplication: of rows that were not compared, and of planted copies."""
+"""Messages on a deduplication: on rows that were not compared, and on planted copies."""
 
 from typing import TYPE_CHECKING
 

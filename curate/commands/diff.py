@@ -31,7 +31,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show how two subsets differ: rows and why, values, settings.
+    """Show how two subsets differ in rows, values and settings.
 
     Example:
 

@@ -25,7 +25,7 @@ def run(
     ] = SPEED_SECONDS,
     json_: options.Json = False,
 ) -> None:
-    """Say what this machine can do, how fast, and what to change.
+    """Report what this machine can do, how fast, and what to change.
 
     Versions, processors, memory, GPU, disk, decoders, models and extras are looked at, and images are decoded and put
     through the model for ten seconds. No name, path or secret is shown: the answer can go into a public issue.

@@ -31,14 +31,14 @@ def run(
     ] = 5,
     group: Annotated[
         list[str] | None,
-        options.shared("--group", ", which --subset should keep alike; again for more", metavar="COLUMN"),
+        options.shared("--group", ", which --subset should keep alike (repeatable)", metavar="COLUMN"),
     ] = None,
     network: Annotated[
         int,
         typer.Option(min=0, help="With --subset: steps of a small network on pixels, 128 images each; 400 is usual."),
     ] = 0,
     column: Annotated[
-        list[str] | None, options.shared("--column", " to measure; again for more. [default: every kappa_* and unc_*]")
+        list[str] | None, options.shared("--column", " to measure (repeatable). [default: every kappa_* and unc_*]")
     ] = None,
     votes: Annotated[
         str | None,

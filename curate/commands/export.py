@@ -130,7 +130,7 @@ def run(
 
 
 def _notes(result: "ExportResult") -> list[str]:
-    """Return what is to be said next to the counts: rows that are kept behind, and what the format says."""
+    """Return what is to be said next to the counts: rows that are left out, and what the format says."""
     notes = []
     if result.left_out:
         notes.append(f"{counted(result.left_out, 'row')} left out, whose image could not be scored")

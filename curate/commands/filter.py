@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 MOST_PER_CENT = 100
 MOST_CLASSES = 50  # that a dry run lists
-# What a row is shown for -> what is reported on it.
+# Why a row is shown -> the text on it.
 WHY = {
     "goes": "would go",
     "worst": "would go, the worst",
@@ -51,7 +51,7 @@ def run(
         Texts,
         typer.Option(
             metavar="EXAMPLE",
-            help="Keep rows like a KEY or an IMAGE file; EXAMPLE=0.7 from that cosine on; again for more.",
+            help="Keep rows like a KEY or an IMAGE file; EXAMPLE=0.7 from that cosine on (repeatable).",
         ),
     ] = None,
     unlike: Annotated[
@@ -68,7 +68,7 @@ def run(
         typer.Option(metavar="SHARE", help="Keep the most rows of which --audit shows that at most SHARE is bad: 2%."),
     ] = None,
     audit: Annotated[
-        Texts, options.shared("--audit", ": NAME.audit.csv of curate audit plan; again for more", metavar="FILE")
+        Texts, options.shared("--audit", ": NAME.audit.csv of curate audit plan (repeatable)", metavar="FILE")
     ] = None,
     confidence: Annotated[Texts, options.shared("--confidence", ". [default: 95%]", metavar="SHARE")] = None,
     promise: Annotated[
@@ -112,7 +112,8 @@ def run(
         Texts,
         typer.Option(
             metavar="|".join(CROSSING),
-            help="What such a row is, of rules after it: undecided, or what the bound alone says. [default: undecided]",
+            help="How to treat rows whose interval crosses the threshold: undecided, or decided by the bound. "
+            "[default: undecided]",
         ),
     ] = None,
     model: Annotated[str | None, options.shared("--model", ": the table's, for an IMAGE, if it does not ship")] = None,

@@ -19,7 +19,9 @@ def run(
     labelled: Annotated[
         Path | None, options.shared("--labelled", ", or a folder of rounds: instead of a column of the table")
     ] = None,
-    out: Annotated[Path | None, options.written_to("--out", ": the table with what is thought, NAME.parquet")] = None,
+    out: Annotated[
+        Path | None, options.written_to("--out", ": the table with label_quality and suggestions, NAME.parquet")
+    ] = None,
     drop_suspected: Annotated[
         bool, typer.Option("--drop-suspected", help="Drop the rows whose label is suspected.")
     ] = False,
@@ -51,7 +53,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the labels that are wrong, by what all other rows say.
+    """Find likely label errors from out-of-fold predictions.
 
     Example:
 
@@ -65,7 +67,7 @@ def run(
 
     Every label is judged by a probe of other folds and by the nearest rows: label_quality is how surely
     it is right. The share of wrong labels has an interval; --review draws rows whose answers bound it
-    whatever the probe thinks. With --out, the table that is written has label_quality, suggested_label
+    whatever the probe predicts. With --out, the table that is written has label_quality, suggested_label
     and label_why as well. The table itself is never changed.
     """
     from curate.policies.labels.policy import labels

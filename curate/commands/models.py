@@ -23,7 +23,7 @@ def run(
 ) -> None:
     """List the models that ship, or show one model's card.
 
-    The word convert instead of a name makes a checkpoint out of other annotators' weights; it has its own --help.
+    The word convert instead of a name makes a checkpoint out of third-party weights; it has its own --help.
 
     Example:
 

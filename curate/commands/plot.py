@@ -18,7 +18,7 @@ def run(
     kind: Kind,
     out: Annotated[Path | None, options.shared("--out", ": NAME.png, .svg or .pdf")] = None,
     column: Annotated[
-        list[str] | None, options.shared("--column", "; again for more. [default: every kappa_* and unc_*]")
+        list[str] | None, options.shared("--column", " (repeatable). [default: every kappa_* and unc_*]")
     ] = None,
     per: Annotated[str | None, options.shared("--per", ", each with its colour or line")] = None,
     x: Annotated[
@@ -44,7 +44,7 @@ def run(
     embedding: options.Embedding = None,
     subset: Annotated[
         list[Path] | None,
-        options.shared("--subset", ": its subset or receipt; again for more"),
+        options.shared("--subset", ": its subset or receipt (repeatable)"),
     ] = None,
     title: Annotated[str, typer.Option(help="Over the image; papers say it beneath.", show_default=False)] = "",
     width: Annotated[float, typer.Option(help="In mm: a column of a journal has 89, its page 183.")] = 89.0,

@@ -1,4 +1,4 @@
-"""How commands talk to annotators: what was requested on stdout, notes on stderr."""
+"""What commands print: the result on stdout, notes on stderr."""
 
 import io
 import json
@@ -58,7 +58,7 @@ def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
 
 
 def say_files(result: "Result", *, dry_run: bool) -> None:
-    """Print where the files of a policy lie, or, on stderr, that it is absent."""
+    """Print where the files of a policy lie, or, on stderr, that there are none."""
     if dry_run:
         say(DRY_RUN)
     for name, path in result.paths().items():

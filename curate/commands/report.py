@@ -18,7 +18,7 @@ Results = Annotated[
     ),
 ]
 Column = Annotated[
-    str | None, options.shared("--column", " that rows are determined by; by default unc_fitted, else the model's own")
+    str | None, options.shared("--column", " that rows are sorted by; by default unc_fitted, else the model's own")
 ]
 Label = Annotated[str | None, options.shared("--label", ", by default label where there is one")]
 Sample = Annotated[int, options.shared("--sample", ", and list them", min=1, show_default=True)]

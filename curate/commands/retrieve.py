@@ -79,7 +79,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the images like one, and say how sure that is.
+    """Find the images like one, and how certain each match is.
 
     Example:
 

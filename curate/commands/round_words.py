@@ -1,4 +1,4 @@
-"""What is reported on rounds of labelling: of their state, of labels that came back, of batches chosen again."""
+"""Messages on rounds of labelling: on their state, of labels that came back, of batches chosen again."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,12 @@ N_KEYS = 5  # of answers that were replaced
 
 
 def lift_words(lift: "ArmLift") -> str:
-    """Return how good the strategy is over random labels, or what is missing to determine."""
+    """Return the lift of the strategy over random labels, or what is missing to decide."""
     from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT
 
     if lift.strategy is None or lift.control is None or lift.low is None or lift.high is None:
         return (
-            f"not enough yet to determine the lift over random: {counted(lift.n, 'control label')} of at least "
+            f"not enough yet to decide the lift over random: {counted(lift.n, 'control label')} of at least "
             f"{LEAST_CONTROL}, {counted(lift.n_held_out, 'held-out label')} of at least {LEAST_HELD_OUT}"
         )
     text = (
@@ -38,8 +38,8 @@ def lift_words(lift: "ArmLift") -> str:
     if lift.high < 0:
         return f"{text}; random beats the strategy"
     if lift.needed is not None and lift.needed <= 1000 * lift.n:
-        return f"{text}; not enough yet to determine: about {lift.needed:,} control labels if the difference stays"
-    return f"{text}; not enough yet to determine{'; more held-out rows are needed' if lift.few_held_out else ''}"
+        return f"{text}; not enough yet to decide: about {lift.needed:,} control labels if the difference stays"
+    return f"{text}; not enough yet to decide{'; more held-out rows are needed' if lift.few_held_out else ''}"
 
 
 def pair_lift_words(lift: "PairLift") -> str:

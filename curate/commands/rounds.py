@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
 
 
-HELP = """Label in rounds: batches out, labels in, and whether it pays.
+HELP = """Label in rounds: batches out, labels in, and whether it helps.
 
 Example:
 
@@ -93,7 +93,7 @@ def import_(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Take labels back, check them, and keep them next to the round.
+    """Read labels, check them, and keep them next to the round.
 
     Example:
 

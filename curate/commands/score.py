@@ -57,7 +57,7 @@ def run(
         typer.Option(
             "--scorer",
             metavar="NAME",
-            help=f"A score that needs no training; again for more: {', '.join(free_scorers())}.",
+            help=f"A score that needs no training (repeatable): {', '.join(free_scorers())}.",
             show_default=False,
         ),
     ] = None,
@@ -126,7 +126,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="STATUS",
-            help="On a repeat, read rows of this status again too, such as denied; again for more.",
+            help="On a repeat, read rows of this status again too, such as denied (repeatable).",
             show_default=False,
         ),
     ] = None,

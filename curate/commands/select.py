@@ -104,10 +104,10 @@ def run(
         curate select scores.parquet --budget 10% --strategy small-loss --label label -o train.parquet
         curate select /nfs/scores --budget 1% --strategy prob-cover -o /nfs/batch.parquet --engine ray --address auto
 
-    auto covers the images first and, once there are labels, goes where classes meet; it needs embeddings, and no
-    choice of a regime. Labelled rows are never picked again, and picks keep away from them. Strategies that use
-    class probabilities need labels: a linear probe is fitted on the embeddings. small-loss is for labels some of
-    which are wrong: it picks rows whose label other rows confirm, by probes or by --holdout-loss. The same rows are
+    auto maximises coverage until labels exist, then prefers images near the decision boundary; it needs embeddings.
+    Labelled rows are never picked again, and picks keep away from them. Strategies that use class probabilities need
+    labels: a linear probe is fitted on the embeddings. small-loss is for partly wrong labels: it picks rows whose label
+    other rows confirm, by probes or by --holdout-loss. The same rows are
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """

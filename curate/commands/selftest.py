@@ -22,12 +22,12 @@ def run(
     ],
     images: Annotated[int, typer.Option(help="How many are drawn and tried, by a hash of their keys.")] = IMAGES,
     column: Annotated[
-        list[str] | None, options.shared("--column", " to try; again for more. [default: every one that can be]")
+        list[str] | None, options.shared("--column", " to try (repeatable). [default: every one that can be]")
     ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option(
-            help="Way to make images worse: zoom, blur, noise, 'grey box', recompression or darkness; again for more. "
+            help="Way to make images worse: zoom, blur, noise, 'grey box', recompression or darkness (repeatable). "
             "[default: all]",
             show_default=False,
         ),
@@ -53,11 +53,11 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Try whether scores mean what they claim, on your images.
+    """Test whether scores mean what they claim, on your images.
 
     Blur, noise, zoom, a grey box, recompression and darkness must make every score less certain, the more the
     stronger. A copy must make an image less unique. Batches, order, company, device, engine and precision must change
-    no score beyond a stated tolerance. With labels, a score must show more than coincidence level. X is what does not
+    no score beyond a stated tolerance. With labels, a score must be better than chance. X is what does not
     hold, and then the exit code is 1; ? is what so few images cannot determine.
 
     Example:

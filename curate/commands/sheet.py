@@ -31,7 +31,7 @@ def run(
     decisions: Annotated[
         Path | None,
         typer.Option(
-            help="Also both sides of the cut, by NAME.decisions.parquet of curate filter: green stays, red goes.",
+            help="Also both sides of the cut, from NAME.decisions.parquet of curate filter: kept green, dropped red.",
             show_default=False,
         ),
     ] = None,

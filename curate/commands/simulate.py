@@ -56,7 +56,7 @@ def run(
 
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625). Then what rounds
-    would have separated from so few held-out images: whether the intervals held, and where --stop would have stopped.
+    would have shown with so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
     given = dict(locals())
     from curate.display.style import check_chart

@@ -28,7 +28,7 @@ def run(
     train: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side train: 80% or 0.8.")] = None,
     val: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side val.")] = None,
     test: Annotated[Share, options.shared("--test", ": the side test", metavar="SHARE")] = None,
-    side: Annotated[Texts, typer.Option(metavar="NAME=SHARE", help="A side of another name; again for more.")] = None,
+    side: Annotated[Texts, typer.Option(metavar="NAME=SHARE", help="A side of another name (repeatable).")] = None,
     per: Annotated[
         Texts, options.shared("--per", ": the shares hold in each; again for combinations", metavar="COLUMN")
     ] = None,
@@ -60,9 +60,9 @@ def run(
         curate split scores.parquet --side fit=90% --side dev=10% --no-duplicates --dry-run
         curate filter split.parquet --where 'split == "train"' -o train.parquet
 
-    The hash of its key decides where a row is dropped: it keeps its side when others come or go, and the shares hold as
-    probability has it. With --per or --exact they hold to within a row, and rows near a cut may move when the table
-    grows. Rows that are copies, or the same in --group, stay together. Writes split.parquet (the table with a column
+    The hash of its key decides the side of a row: it stays there when others come or go, and the shares hold up to
+    random variation. With --per or --exact they hold to within a row, and rows near a cut may move when it grows. Rows
+    that are copies, or the same in --group, stay together. Writes split.parquet (the table with a column
     split), split.decisions.parquet (every row, and why) and split.receipt.json, which `curate verify` checks.
     """
     from curate.policies.dedup.request import finders_in_order

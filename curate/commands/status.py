@@ -31,7 +31,7 @@ def run(
     ] = False,
     json_: options.Json = False,
 ) -> None:
-    """Report how good it is by now, and whether to stop.
+    """Report the accuracy so far, and whether to stop.
 
     Example:
 
@@ -55,7 +55,7 @@ def run(
 
 
 def _status_json(found: "Status") -> dict[str, Any]:
-    """Facts, and next to them what is reported on them."""
+    """Facts, each with its explanation."""
     facts = found.to_json()
     for facts_of, advice in zip(facts["advice"], found.advice, strict=True):
         facts_of["text"] = advice_words(advice)

@@ -28,7 +28,7 @@ def run(
     root: Annotated[
         list[Path] | None,
         options.shared(
-            "--root", ": files that moved are found below it, by their digest, and nothing else is read; again for more"
+            "--root", ": files that moved are found below it, by their digest, and nothing else is read (repeatable)"
         ),
     ] = None,
     chain: Annotated[bool, typer.Option("--chain", help="Derive every subset before it again, too.")] = False,

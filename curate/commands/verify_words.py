@@ -1,4 +1,4 @@
-"""What is reported on a subset that was derived again: each difference in a sentence."""
+"""Messages on a subset that was derived again: each difference in a sentence."""
 
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,7 @@ def finding_words(each: "Finding") -> str:
 
 
 def lines_of(result: "Verification") -> dict[str, list[str]]:
-    """Return what is reported on a verification: ``notes``, and the first rows that are ``different``."""
+    """Return the messages of a verification: ``notes``, and the first rows that are ``different``."""
     return {
         "notes": [finding_words(each) for each in result.notes],
         "different": [difference_words(each) for each in result.different],

@@ -33,8 +33,8 @@ def run(
 ) -> None:
     """Look at a table in the browser, however large it is.
 
-    The page of curate report, served on 127.0.0.1 under a random path until Ctrl-C. Rows are read when they are
-    requested for.
+    The page of curate report, served on 127.0.0.1 under a random path until Ctrl-C. Rows are read on
+    demand.
 
     Example:
 

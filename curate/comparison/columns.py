@@ -25,7 +25,7 @@ from scoring.metrics.two_sample import (
 OF_ONE_ROW = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or image a row
 MOST_VALUES = 10_000
 N_MOVED = 3
-PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be separated from probability
+PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be separated from chance
 ENOUGH = 50  # permutations that reach a distance, after which its p is known well enough
 NO_VALUE = "no value"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from curate.tables.ranges import FittedRange, Outside
 from scoring.metrics import Interval
 
-SIGNIFICANT = 0.05  # p values, adjusted for how many were requested, up to which a difference is called one
+SIGNIFICANT = 0.05  # p values, adjusted for the number of tests, up to which a difference is called one
 NUMBERS, VALUES = "numbers", "values"
 
 

@@ -26,7 +26,7 @@ class Comparison(Printed):
         without_embedding: why not; empty where they were.
         tell: the most distinctive rows, of either table.
         clusters: those that one side lacks first, then by difference.
-        failed: whether the embeddings differ by more than was allowed, and by more than coincidence.
+        failed: whether the embeddings differ by more than was allowed, and by more than chance.
         settings: what decides the numbers.
         notes: what is odd about the keys of either table, one sentence each.
         left_range: where probabilities were calibrated: rows of either table that lie outside the range that was

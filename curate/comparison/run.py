@@ -95,7 +95,7 @@ def compare(
         repeats: permutations of each permutation test; where columns are many, 40 for each of them.
         clusters: that the rows of both are put into; 0 for none.
         top: rows of each table that are named for telling it from the other.
-        fail_above: AUROC of the embeddings above which, if it is more than coincidence, ``failed`` is true.
+        fail_above: AUROC of the embeddings above which, if it is more than chance, ``failed`` is true.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of samples, folds, clusters and permutations.
         announce: called with a line on what is about to happen.

@@ -45,13 +45,13 @@ def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], 
 
 
 def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[str | Grid]:
-    """Return the clusters whose shares differ by more than coincidence."""
+    """Return the clusters whose shares differ by more than chance."""
     if not clusters:
         return []
     differing = [each for each in clusters if each.adjusted_p <= SIGNIFICANT]
     n = counted(len(clusters), "cluster")
     if not differing:
-        return ["", f"{n} of both: no share differs by more than coincidence"]
+        return ["", f"{n} of both: no share differs by more than chance"]
     header = ["cluster", f"share of {names[0]}", f"share of {names[1]}", "", "such as"]
     rows = []
     for each in differing[:N_CLUSTERS]:
@@ -62,7 +62,7 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
     return [
         "",
         Grid(rows, header=header),
-        f"the shares of {len(differing):,} of {n} of both differ by more than coincidence",
+        f"the shares of {len(differing):,} of {n} of both differ by more than chance",
     ]
 
 
@@ -72,15 +72,15 @@ def of_rows(tell: Sequence[Sequence[Told]], names: Sequence[str]) -> list[str]:
 
 
 def verdict_on_columns(columns: Sequence[ColumnShift]) -> list[str]:
-    """Return which columns differ by more than coincidence; nothing where none was compared."""
+    """Return which columns differ by more than chance; nothing where none was compared."""
     if not columns:
         return []
     shifted = [each.name for each in columns if each.adjusted_p <= SIGNIFICANT]
     n = counted(len(columns), "column")
     if not shifted:
-        return [f"none of {n} differs by more than coincidence (p adjusted for all of them)"]
+        return [f"none of {n} differs by more than chance (p adjusted for all of them)"]
     more = f" and {len(shifted) - N_NAMED:,} more" if len(shifted) > N_NAMED else ""
-    return [f"{len(shifted):,} of {n} differ by more than coincidence: {', '.join(shifted[:N_NAMED])}{more}"]
+    return [f"{len(shifted):,} of {n} differ by more than chance: {', '.join(shifted[:N_NAMED])}{more}"]
 
 
 def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:
@@ -88,7 +88,7 @@ def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:
     auroc = _interval(shift.auroc)
     lines = [
         f"a classifier separates the embeddings with AUROC {auroc}, p {shift.p:.3f}"
-        + ("" if shift.p <= SIGNIFICANT else ": no more than coincidence"),
+        + ("" if shift.p <= SIGNIFICANT else ": no more than chance"),
         f"MMD^2 {shift.mmd:.5f} above chance, p {shift.mmd_p:.3f}",
     ]
     if shift.shared:

@@ -1,4 +1,4 @@
-"""What an engine is, and what it may be requested to take of a cluster."""
+"""What an engine is, and what it may take of a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -82,7 +82,7 @@ class DeviceBatches:
         while batch := self._batch():
             try:
                 made = decoded(self._decoder, [one.jpeg for one in batch])
-            except BaseException as error:  # handed to the caller that takes the images
+            except BaseException as error:  # raised where the images are taken
                 for one in batch:
                     one.image.set_exception(error)
                 continue

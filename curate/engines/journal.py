@@ -202,7 +202,7 @@ class WorkFolder(HeldFolder):
             self.folder.rename(out)
         for mark in out.glob(f"{DECODING}*"):  # of a process that was lost, whose shard another scored
             mark.unlink()
-        (out / LOCK).unlink(missing_ok=True)  # or the caller that found it here, finished, has removed it
+        (out / LOCK).unlink(missing_ok=True)  # or another process found it here, finished, and removed it
         sync_folder(out.parent)
         self.sweep(out)
 

@@ -58,7 +58,7 @@ class Junk:
     Attributes:
         classifier: None where the score does not apply.
         probability: ``p_junk`` of every row of the table, in its order, float32, NaN for none.
-        about: what the table reports for it, as plain JSON.
+        about: the table's notes on it, as plain JSON.
         notes: notes for the user.
     """
 

@@ -18,7 +18,7 @@ def on_this_machine(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engin
     """Score on this machine: decoding threads and one model, one shard after another.
 
     Raises:
-        InputError: if something of a cluster is requested.
+        InputError: if options of a cluster are given.
     """
     refuse_cluster(cluster)
     yield Engine(settings, score_here)
@@ -29,14 +29,14 @@ def searching_here(cluster: Cluster, out: Path | None, announce: Callable[[str],
     """Search in this process, as searches do on their own.
 
     Raises:
-        InputError: if something of a cluster is requested.
+        InputError: if options of a cluster are given.
     """
     refuse_cluster(cluster)
     yield
 
 
 def refuse_cluster(cluster: Cluster) -> None:
-    """Raise InputError if something of a cluster is requested."""
+    """Raise InputError if options of a cluster are given."""
     given = [name for name, value in vars(cluster).items() if value is not None]
     if given:
         option = given[0].replace("_", "-")

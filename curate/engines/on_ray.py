@@ -103,7 +103,7 @@ class Crew:
         self._left = len(self._todo)
         self._lost = Counter[int]()  # shard -> actors that it was lost with
         self._lost_in_a_row = 0  # actors, since the last shard was committed
-        self._asked: dict[Any, tuple[Any, str | Span]] = {}  # reference -> actor, and what it was requested
+        self._asked: dict[Any, tuple[Any, str | Span]] = {}  # reference -> actor, and its task
         self._actors: set[Any] = set()
         self._at: dict[Any, str] = {}  # actor that runs -> its node
         self._free: dict[Any, int] = {}  # actor that has the job open -> shards that it can take
@@ -141,7 +141,7 @@ class Crew:
                 idle_since = monotonic()
 
     def dismiss(self) -> None:
-        """End all actors, whatever they are at; a shard that one is writing is written by the caller that goes on."""
+        """End all actors, whatever they are at; a shard that one is writing is written by the process that goes on."""
         for actor in self._actors:
             self._ray.kill(actor)
         self._actors.clear()

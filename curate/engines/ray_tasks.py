@@ -110,9 +110,7 @@ class RayTasks:
         self._terms = ray.put(terms)
         numbers = {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "0"}
         numbers |= {name: os.environ[name] for name in INHERITED if name in os.environ}
-        self._environment = {
-            "env_vars": numbers
-        }  # one for all: a process that was requested what it is then runs tasks
+        self._environment = {"env_vars": numbers}  # one for all: a process that has reported what it is then runs tasks
         self._task = ray.remote(ray_task.run_task).options(
             num_cpus=share.cores, max_retries=TRIES - 1, scheduling_strategy="SPREAD", runtime_env=self._environment
         )

@@ -32,5 +32,5 @@ def _steps(kind: str, about: Mapping[str, Any]) -> dict[str, Any]:
     if lengths != {len(strength)} or not 1 <= len(strength) <= MOST_STEPS:
         raise ValueError("curves of other lengths than the strengths")
     if not np.isfinite([*strength, *values]).all() or (np.diff(strength) <= 0).any():
-        raise ValueError("strengths that do not ascend, or values that are not counted")
+        raise ValueError("strengths that do not ascend, or values that are not numbers")
     return {"kind": kind, "unit": str(about["unit"]), "strength": strength, "columns": columns}

@@ -1,4 +1,4 @@
-"""What an evaluation found: the measures, and all that is reported on them."""
+"""What an evaluation found: the measures, with every message on them."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ class Evaluation(Printed):
         curves: name of a prediction -> abstained accuracy: column -> one entry a coverage.
         strengths: kind of corrupted images -> how uncertain they are said to be, by strength; see ``strength_curves``.
         settings: what decides the numbers: folds, repeats, seed, ...
-        caveats: what a reader must know in addition to.
+        caveats: what a reader must know in addition.
     """
 
     table: str

@@ -54,7 +54,7 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
             is 1/kappa and gives the same ranks.
 
     Raises:
-        InputError: if absent, or one requested is absent or does not hold numbers.
+        InputError: if there is none, or a requested one is missing or holds no numbers.
     """
     doubles: list[str] = []
     names = list(dict.fromkeys(columns))

@@ -1,4 +1,4 @@
-"""What is reported on an evaluation: its tables, what each measure means, notes, and the verdict."""
+"""Messages on an evaluation: its tables, what each measure means, notes, and the verdict."""
 
 from collections.abc import Sequence
 
@@ -164,5 +164,5 @@ def _sentences(measure: Measure) -> list[str]:
     worst = max(measure.p.values(), default=0.0)
     if measure.p and worst > 0.01:
         shown = ", ".join(f"{column} {p:.3f}" for column, p in measure.p.items() if p > 0.01)
-        lines.append(f"  could be coincidence level (permutation test, p): {shown}")
+        lines.append(f"  could be chance level (permutation test, p): {shown}")
     return lines

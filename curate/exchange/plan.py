@@ -106,7 +106,7 @@ class Written:
         paths: files, or the one folder, in the order written.
         n_rows: images in it.
         notes: notes for the user, one sentence each.
-        missing: rows left out because their image could not be had, as they requested.
+        missing: rows left out because their image could not be had, as the user allowed.
         n_bytes: of all files.
         resumed: rows that an earlier run had written.
     """

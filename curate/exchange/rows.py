@@ -214,7 +214,7 @@ def parts(
     Args:
         source: the table.
         columns: that go out.
-        beside: that are read in addition to.
+        beside: that are read in addition.
         starts: row of the table at which each part begins, shape (parts,).
         label: column of the classes.
         classes: what its values represent.

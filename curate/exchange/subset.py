@@ -262,7 +262,7 @@ def digest_of_names(names: Sequence[str]) -> str:
 
 
 def _told(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
-    """Return what writes a line of the log after each part, and shows whoever else requested."""
+    """Return what writes a line of the log after each part, and calls the other listeners."""
 
     def both(progress: ExportProgress) -> None:
         events.write("part", **asdict(progress))

@@ -48,7 +48,7 @@ class Shown:
         return self.kind in (SCORE, NUMBER)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a page is reported."""
+        """Return the facts for a page."""
         return {
             "name": self.name,
             "label": self.column,
@@ -89,7 +89,7 @@ def _shown(field: pa.Field, class_column: str | None, scores: frozenset[str]) ->
 
 
 def default_score(table: Table, column: str | None, columns: Sequence[Shown]) -> tuple[Shown | None, str]:
-    """Return the score that certain and uncertain rows are determined by, and what there is to say of the choice.
+    """Return the score that certain and uncertain rows are sorted by, and what there is to say of the choice.
 
     Args:
         table: has the column.

@@ -40,7 +40,7 @@ NO_MAP = "the map was left out on request"
 
 @dataclass(frozen=True)
 class Asked:
-    """What is requested of a report.
+    """The request for a report.
 
     Attributes:
         results: of policies: subsets, decisions, receipts, or receipts of pipelines, one or several.
@@ -293,7 +293,7 @@ def _sampled(dataset: Dataset, drawn: NDArray[np.int64], seed: int) -> dict[str,
         return None
     words = (
         f"{len(drawn):,} of {dataset.n:,} rows were drawn by the hash of their "
-        f"keys; rows of galleries are there in addition to"
+        f"keys; rows of galleries are there in addition"
     )
     return {"n": len(drawn), "seed": seed, "words": words}
 

@@ -56,7 +56,7 @@ class Gallery:
         return list(dict.fromkeys([*self.rows, *(row for group in self.groups for row in group.rows)]))
 
     def to_json(self, place: Any) -> dict[str, Any]:
-        """Return what a page is reported; ``place`` turns a row's number into what the page knows it by."""
+        """Return the facts for a page; ``place`` turns a row's number into what the page knows it by."""
         found: dict[str, Any] = {"id": self.id, "title": self.title, "words": self.words}
         if not self.groups:
             return found | {"kind": "flat", "items": [place(row) for row in self.rows]}

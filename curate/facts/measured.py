@@ -19,7 +19,7 @@ class Measured:
 
     Attributes:
         tables: one with a column a measure, and one of what they mean.
-        strengths: how uncertain images are said to be as they get worse; see ``read_strengths``.
+        strengths: uncertainty of images as corruption grows; see ``read_strengths``.
     """
 
     tables: list[dict[str, Any]]

@@ -35,7 +35,7 @@ class Places:
     words: str
 
     def to_json(self, place: Any) -> dict[str, Any]:
-        """Return what a page is reported; ``place`` turns a row's number into what the page knows it by."""
+        """Return the facts for a page; ``place`` turns a row's number into what the page knows it by."""
         return {
             "method": "t-SNE of embeddings",
             "words": self.words,

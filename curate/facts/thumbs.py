@@ -41,7 +41,7 @@ class Thumbs:
     words: str
 
     def to_json(self, rows: Sequence[int]) -> dict[str, Any]:
-        """Return what a page is reported, by place in its rows."""
+        """Return the facts for a page, by place in its rows."""
         place = {row: number for number, row in enumerate(self.data)}
         return {
             "side": SIDE,

@@ -74,7 +74,7 @@ def report(
         results: of policies: subsets, decisions, receipts, receipts of pipelines, one or several; those between them
             and the table are found.
         out: page to write, a name ending in ``.html``; None only gathers the facts.
-        column: score that certain and uncertain rows are determined by; by default the table's own.
+        column: score that certain and uncertain rows are sorted by; by default the table's own.
         label: column of classes; by default ``label``, where there is one.
         source: what was scored, where the table holds no paths.
         root: where its relative paths start.

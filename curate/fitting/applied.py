@@ -38,7 +38,7 @@ def write_applied(
         out: a name ending in ``.parquet``.
         table: N rows.
         columns: name -> N values.
-        about: what the table reports for the fit.
+        about: the table's notes on the fit.
         files: by which the table gets its name.
         overwrite: replace what is there.
     """

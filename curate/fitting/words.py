@@ -1,4 +1,4 @@
-"""What is reported on a fit: what to know before using the columns, and what a cut would take."""
+"""Messages on a fit: what to know before using the columns, and what a cut would take."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

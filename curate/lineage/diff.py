@@ -74,7 +74,7 @@ class Diff:
         same_order: whether the rows of both are in one order.
         columns: name -> type in the first and in the second, None where it is missing; those that differ.
         values: in what the rows of both differ.
-        settings: what the steps were requested, where that differs.
+        settings: options of the steps, where they differ.
         steps: policies that led to each, from the table that was scored on.
     """
 

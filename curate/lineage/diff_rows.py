@@ -17,7 +17,7 @@ from curate.tables.digests import RowDigest, is_list, key_bytes, plain, tie_brea
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.table import Table, open_table
 
-MOST_LOOKED_AT = 10_000  # rows that differ, of which it is reported in what
+MOST_LOOKED_AT = 10_000  # rows that differ, whose differences are listed
 MOST_STEPS = 127
 
 
@@ -80,7 +80,7 @@ class Why:
 
 
 def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> Why:
-    """Return the first step that let rows are dropped, of each.
+    """Return the first step that dropped each row.
 
     Args:
         hashes: of the keys, shape (M,).

@@ -1,4 +1,4 @@
-"""How two chains of steps were requested: rules, inputs, weights and versions, side by side."""
+"""Options of two chains of steps: rules, inputs, weights and versions, side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Setting:
 
 
 def compare_settings(first: Sequence[Link], second: Sequence[Link]) -> list[Setting]:
-    """Compare what was requested of the steps of two chains, and on what they ran; not where files lie or are called.
+    """Compare the options of the steps of two chains, and on what they ran; not where files lie or are called.
 
     Args:
         first: steps, from the table that was scored on.

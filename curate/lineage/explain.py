@@ -86,7 +86,7 @@ def explain(
     """Report what happened to rows across all steps, as the receipts and decisions note it.
 
     Args:
-        table: a subset, its decisions or its receipt: what led to it is reported, from the table that was scored on. Of
+        table: a subset, its decisions or its receipt: its history is printed, from the scored table on. Of
             that table itself, every step of which a receipt is in its folder.
         keys: of the rows.
         root: folder, or several, below which what has moved is looked for by its digest.

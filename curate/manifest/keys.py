@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.manifest.contract import MAX_PATH_BYTES, NUMBERED
+from curate.manifest.names import some
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
@@ -141,7 +142,7 @@ class UniqueCheck:
         if repeated:
             shown = ", ".join(repr(key) for key in repeated[:_SHOWN])
             raise InputError(
-                f"expected unique keys, got {int(same.sum()):,} rows whose {column} repeats an earlier one "
+                f"expected unique keys, got {some(int(same.sum()), 'row')} whose {column} repeats an earlier one "
                 f"({shown}{', ...' if len(repeated) > _SHOWN else ''}); {other_key(where)}"
             )
 

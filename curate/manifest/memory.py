@@ -34,7 +34,7 @@ class MemoryManifest:
         connections: requests at a time that its uris are worth.
         identity: lines that go into the digest in addition to the rows (kind of source, digest of a list's bytes).
         renamed: the user's columns that got another name.
-        versions: (start, stop) -> (size, mtime in ns) of each row's file; by default requested of the file system.
+        versions: (start, stop) -> (size, mtime in ns) of each row's file; by default read from the file system.
         locate: row -> its reader; by default its uri is read.
     """
 

@@ -15,7 +15,7 @@ from curate.manifest.schemes import file_system, scheme_of
 T = TypeVar("T")
 
 TRIES = 4
-PAUSE = 0.5  # seconds before the second try; each further one doubles it, and probability takes off up to half
+PAUSE = 0.5  # seconds before the second try; each further one doubles it, less a random part of up to half
 TIME_LIMIT = 60.0  # seconds for a request
 SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
 PIECE = 8 << 20  # bytes that are requested before anything is known of the size

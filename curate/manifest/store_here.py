@@ -1,4 +1,4 @@
-"""The folder of this machine through which an output of a store passes, for the caller that writes there alone."""
+"""The folder of this machine through which an output of a store passes, if it is only written from here."""
 
 import os
 import stat

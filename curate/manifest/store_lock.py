@@ -29,7 +29,7 @@ class StoreLock:
 
     Args:
         folder: of the store.
-        held: a folder of this machine that this process holds (`HeldFolder`), as does the caller that writes to the
+        held: a folder of this machine that this process holds (`HeldFolder`), as does every writer to the
             same folder of the store from here: an earlier holder that names it is dead, and need not be waited for.
 
     Raises:

@@ -17,7 +17,7 @@ OWN = "pipeline"  # what the files that are the pipeline's own are called; no st
 
 
 class Commands(Protocol):
-    """The commands that steps are, the caller that runs them."""
+    """The commands behind steps, for every caller."""
 
     def parameters(self, command: str) -> list[Any]:
         """Return the parameters of a command, as Typer knows them."""

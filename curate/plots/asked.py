@@ -44,7 +44,7 @@ class Numbers:
     """The numbers behind an image, all that it is drawn from.
 
     Attributes:
-        notes: what a reader must know in addition to, a sentence each.
+        notes: what a reader must know in addition, a sentence each.
     """
 
     notes: list[str] = field(default_factory=list, kw_only=True)

@@ -1,4 +1,4 @@
-"""The map: rows in two dimensions, unsure ones large and faint."""
+"""The map: rows in two dimensions, uncertain ones large and faint."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -43,7 +43,7 @@ def point_names(points: Points) -> list[str]:
 
 
 def draw_points(axes: "Axes", points: Points) -> None:
-    """Draw points small where there are many; unsure ones large and faint.
+    """Draw points small where there are many; uncertain ones large and faint.
 
     Source: of large and faint, Figure 9 of Kirchhof et al. 2024, "Pretrained Visual Uncertainties", arXiv:2402.16569.
     """

@@ -24,7 +24,7 @@ def measure(asked: Asked) -> Funnel:
     """Read the receipts of what is named, and of what lies between it and the table."""
     if not asked.subset:
         raise InputError(
-            "a funnel needs what a policy made of the table; name its subset or receipt with --subset, again for more"
+            "a funnel needs what a policy made of the table; name its subset or receipt with --subset (repeatable)"
         )
     steps = [one.funnel() for one in find_results(asked.table, asked.subset)]
     return Funnel(

@@ -62,9 +62,7 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "risk-coverage": Kind(
         f"{_ROOM}risk", "errors among the most certain share, and the best order", "--label or --right", _JUDGED
     ),
-    "reliability": Kind(
-        f"{_ROOM}reliability", "how often what is said to be sure is right", "--label or --right", _JUDGED
-    ),
+    "reliability": Kind(f"{_ROOM}reliability", "how often confident rows are right", "--label or --right", _JUDGED),
     "degradation": Kind(
         f"{_ROOM}degradation",
         "how often corrupted images are called less certain",
@@ -73,13 +71,13 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
     ),
     "strengths": Kind(
         f"{_ROOM}strengths",
-        "how uncertain images are said to be as they get worse",
+        "uncertainty of images as corruption grows",
         "the JSON of curate evaluate --degrade --strengths",
         frozenset({"column"}),
     ),
     "map": Kind(
         f"{_ROOM}plane",
-        "rows in two dimensions; unsure ones large and faint",
+        "rows in two dimensions; uncertain ones large and faint",
         "embeddings, or --x, --y",
         _PLANE | {"column", "embedding"},
     ),

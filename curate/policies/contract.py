@@ -16,7 +16,7 @@ FILTER = "filter"
 
 
 class Policy(Protocol[R]):
-    """What is requested of a table, with all its parameters: decides what becomes of every row."""
+    """The request to a table, with all its parameters: decides what becomes of every row."""
 
     @property
     def files(self) -> Files:

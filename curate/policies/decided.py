@@ -66,7 +66,7 @@ class Decided(Generic[R]):
         schema: of the decisions.
         meanings: of the columns of the decisions.
         result: all that is known before the counts.
-        examples: why -> rows to show of the decisions; the first that go if absent.
+        examples: why -> rows to show of the decisions; by default the first dropped rows.
         more: further tables to write, by name.
         more_meanings: of their columns, by name of the table.
         texts: the content of further files by name, from the paths they will have; None for none.

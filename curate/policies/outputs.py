@@ -59,7 +59,7 @@ class Outputs:
 
     Args:
         subset: ends in ``.parquet``; of this machine, or of a store.
-        files: what the policy writes in addition to.
+        files: what the policy writes in addition.
         overwrite: replace what is there.
 
     Raises:

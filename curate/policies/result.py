@@ -53,7 +53,7 @@ class Result(Printed):
         """Return what became of all rows, as rows of a table: how many, and why.
 
         Args:
-            undecided: what is reported on a reason why rows are undecided.
+            undecided: a text on each reason why rows are undecided.
         """
         rows = [("rows in", self.n_rows, ""), ("kept", self.kept, "")]
         rows += [("dropped", n, why) for why, n in self.dropped_by.items()]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from curate.policies.result import Result
 
 TWICE = 2.0  # times what all lose: a group that loses more is named
-LEAST_ROWS = 10  # of a group: fewer may lose as much at random
+LEAST_ROWS = 10  # of a group: fewer may lose as much by chance
 MOST_NAMED = 3
 
 

@@ -147,7 +147,7 @@ class _Crossing:
         self.shrink = SHRINK[-1]
 
     def run(self, weight: NDArray[np.float32]) -> None:
-        """Judge every row by the others, whose labels weigh as reported, shape (N,)."""
+        """Judge every row by the others, whose labels weigh as given, shape (N,)."""
         everything = Moments.of(self.units, self.codes, weight, np.arange(len(self.codes)), self.n_classes)
         prior = everything.weight / max(float(everything.weight.sum()), LEAST)
         chosen: tuple[float, ...] = SHRINK

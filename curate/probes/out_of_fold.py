@@ -136,7 +136,7 @@ def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int
 def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
     n, other = facts["rows"], facts["says_otherwise"]
     notes = [
-        f"{FOLDS} probes, each requested of rows that it was not fitted on, agree with {column!r} on "
+        f"{FOLDS} probes, each applied to rows that it was not fitted on, agree with {column!r} on "
         f"{(n - other) / n:.1%} of {counted(n, 'row')} and say otherwise of {other:,}"
     ]
     if alone:
@@ -147,5 +147,5 @@ def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
 
 
 def _named(name: str) -> str:
-    """Return a class as reported: never more than a line of it."""
+    """Return a class for messages: never more than a line of it."""
     return repr(name[:40])

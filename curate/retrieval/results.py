@@ -61,7 +61,7 @@ class Answers(Printed):
         row_states: what became of each row of the table, shape (N,), a place in ``left_out``; 0 was searched.
         left_out: why rows were not searched; the first is for those that were.
         recall: share of the true neighbours that are there.
-        notes: what a reader must know in addition to, a sentence each.
+        notes: what a reader must know in addition, a sentence each.
         settings: what decides the answers.
         out: where they were written; None where they were not.
     """

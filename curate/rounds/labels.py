@@ -1,4 +1,4 @@
-"""What annotators agree on, as a table for the caller that trains."""
+"""What annotators agree on, as a table for training."""
 
 from pathlib import Path
 

@@ -94,7 +94,7 @@ class Determinantal(Selector):
             drawn = f"approximate: {self.shortlist:,} of {len(places):,} candidates drawn"
             if budget > MOST_TAKEN * self.shortlist:
                 drawn += (
-                    f", and {budget / self.shortlist:.0%} of those are picked, near probability; raise its shortlist"
+                    f", and {budget / self.shortlist:.0%} of those are picked, nearly at random; raise its shortlist"
                 )
             notes.append(drawn)
             places = np.sort(generator.choice(len(places), self.shortlist, replace=False))

@@ -24,7 +24,7 @@ def subset(vectors: NDArray, rows: Rows) -> NDArray:
 
 
 def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
-    """Return a copy at unit length, shape (B, D), exact also for half precision. A zero row is kept zero."""
+    """Return a copy at unit length, shape (B, D), exact also for half precision. A zero row stays zero."""
     rows = widened(vectors, dtype)
     norm = np.sqrt(np.einsum("nd,nd->n", rows, rows))
     rows /= np.where(norm > 0, norm, 1)[:, None]

@@ -162,7 +162,7 @@ def balanced(
         home: finest cluster of each row, shape (N,).
         parents: cluster of the next level of each cluster, level by level.
         taken: turns that each finest cluster has had, shape (k,).
-        first: rows of a cluster with low values go first, shape (N,); None for probability.
+        first: rows of a cluster with low values go first, shape (N,); None for a random order.
         seed: of rows inside a cluster, and of who goes first among clusters with equal turns.
     """
     generator = np.random.default_rng([seed, 1])

@@ -26,7 +26,7 @@ _COUNT: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 @contextmanager
 def picks_told(told: Told, total: int) -> Iterator[None]:
-    """Have what selectors inside pick reported: how many so far, at least, of how many."""
+    """Report what inner selectors have picked: how many so far, at least, of how many."""
     token = _COUNT.set(_Count(told, total))
     try:
         yield

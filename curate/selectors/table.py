@@ -45,7 +45,7 @@ def selector_named(name: str) -> "type[Selector]":
     """Return the selector of a strategy.
 
     Raises:
-        InputError: if absent of that name, or there was one that has been removed.
+        InputError: if no such one exists, or there was one that has been removed.
     """
     if name in REMOVED:
         instead, why = REMOVED[name]

@@ -14,7 +14,7 @@ SECTIONS: Mapping[str, str] = {  # what is tried, in the order shown
         "what must make a score less certain, the more the stronger: how many more unchanged images are more certain"
     ),
     COPIES: "what must make an image less unique: a copy of it among the others",
-    LABELS: "what a score must speak of the labels",
+    LABELS: "what a score must show of the labels",
 }
 
 
@@ -26,7 +26,7 @@ class Check:
         section: a key of ``SECTIONS``.
         what: was done, such as ``blur`` or ``batches of 7``.
         column: that it was tried on; empty where nothing was.
-        state: ``HOLDS``, ``BROKEN``, ``UNSURE`` (the interval is too wide to determine) or ``UNTRIED``.
+        state: ``HOLDS``, ``BROKEN``, ``UNSURE`` (the interval is too wide to decide) or ``UNTRIED``.
         words: what was seen, or why it was not tried.
         measured: the number that decided, with its interval where it has one; None where nothing was measured.
         images: that it is of.

@@ -1,4 +1,4 @@
-"""What a score must speak of the user's labels: more than coincidence level does."""
+"""What a score must show of the user's labels: more than chance level does."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

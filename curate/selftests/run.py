@@ -74,7 +74,7 @@ def selftest(
     ways: Sequence[Way] = WAYS,
     announce: Callable[[str], None] = lambda text: None,
 ) -> SelfTest:
-    """Try whether scores mean what they claim, on the images of a scored table or of a source.
+    """Test whether scores mean what they claim, on the images of a scored table or of a source.
 
     Every keyword but ``ways`` and ``announce`` is the option of ``curate selftest`` of that name.
 

@@ -70,16 +70,14 @@ class Outside:
         return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
 
     def words(self, fitted: FittedRange) -> str:
-        """Return it in one sentence, with an alarm where it is more than coincidence."""
+        """Return it in one sentence, with an alarm where it is more than chance."""
         n = self.below + self.above
         where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
         if not n:
             return f"none of {self.rows:,} rows lies outside {where}"
         said = f"{n:,} of {self.rows:,} rows ({n / self.rows:.1%}; {self.below:,} below, {self.above:,} above)"
         p = self.chance(fitted)
-        verdict = (
-            "no more than coincidence" if p > ALARM else f"more than coincidence (p {p:.1g}): judge some of these too"
-        )
+        verdict = "no more than chance" if p > ALARM else f"more than chance (p {p:.1g}): judge some of these too"
         return f"{said} lie outside {where}, {verdict}"
 
 

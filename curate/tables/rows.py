@@ -66,7 +66,7 @@ class Rows:
         phash: shape (N,) uint64, of value only where ``has_phash``, shape (N,) bool; None where not read.
         signature: shape (N, 255) int8, zero if absent; None where not read.
         flat: shape (N,) bool, whether a scored image has a signature of zeros: it shows nothing; None where not read.
-        embedding: shape (N, D) float16 or float32, zero if absent to compare; None where not read.
+        embedding: shape (N, D) float16 or float32, zero without one to compare; None where not read.
         embedding_problem: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in
             ``vectors.EMBEDDING_PROBLEMS``.
         model: digest of the model that made the embeddings; empty where the table does not say.

@@ -72,7 +72,7 @@ class Embeddings:
         self.matrix[to] = part if part.itemsize < 8 else shortened(part)
 
     def done(self) -> tuple[NDArray[np.floating], NDArray[np.uint8]]:
-        """Return the embeddings, shape (n, D), zero if absent to compare (D = 1 if no row has any).
+        """Return the embeddings, shape (n, D), zero without one to compare (D = 1 if no row has any).
 
         Also what is wrong with each, shape (n,): 0 nothing, else 1 + a place in ``EMBEDDING_PROBLEMS``.
         """
@@ -95,7 +95,7 @@ def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     """Return a hash of the stored bytes of each row, the same on any machine.
 
     The sum, modulo 2^64, of the row's 32-bit words times fixed odd numbers of 64 bits, and of its type and width. A
-    row of which one word changed always has another hash; other rows have the same one at random alone, once in about
+    row of which one word changed always has another hash; other rows have the same one by chance alone, once in about
     2^32 to 2^64 pairs. It finds mistakes and damage; it is no seal against a forger.
 
     Args:

@@ -119,8 +119,8 @@ class _Parser:
         while at < end:
             match = TOKEN.match(self.text, at)
             if match is None:
-                if (sign := self.text[at:].lstrip()[:2]) in ("&&", "||"):
-                    raise self._fail(f"{sign!r} is no operator here: write {'and' if sign == '&&' else 'or'!r}")
+                if sign := re.match(r"\s*(&&?|\|\|?)", self.text[at:]):
+                    raise self._fail(f"{sign[1]!r} is no operator here: write {'and' if '&' in sign[1] else 'or'!r}")
                 raise self._fail(f"unexpected {self.text[at:].strip()[:20]!r} at character {at + 1}")
             kind = str(match.lastgroup)
             word = match.group(kind)

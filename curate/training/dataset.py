@@ -179,7 +179,7 @@ def image_inputs(
     labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(settings) else None
     column = kind.reads_losses(settings)
     losses = None if column is None else losses_of(manifest, column, option="--set loss_column")
-    if manifest.n_rows >= 2:  # fewer are not counted to train on, and are reported so below
+    if manifest.n_rows >= 2:  # fewer cannot be trained on, which is refused below
         likely = fitted(config, manifest.n_rows, typed)
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)

@@ -21,7 +21,7 @@ class View:
 
     Attributes:
         name: in words, such as ``mirrored``.
-        apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows are kept zero.
+        apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows stay zero.
         undo: what gives the old signatures again.
     """
 

@@ -82,7 +82,7 @@ def test_a_comparison_prints_as_its_command(tmp_path, shift):
     assert shown.exit_code == 3 * found.failed, shown.output
     assert found.failed == bool(shift)
     assert str(found) + "\n" == shown.stdout
-    assert ("of both differ by more than coincidence" in shown.stdout) == bool(shift)
+    assert ("of both differ by more than chance" in shown.stdout) == bool(shift)
     assert is_safe(found)
 
 

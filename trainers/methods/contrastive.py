@@ -135,7 +135,7 @@ class Contrastive(Method[C]):
         n_views, n = features.shape[:2]
         mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
         pairs = self.pairs(n_views, n, labels, features.device)
-        if pairs is None:  # a batch of one class, at random: nothing to learn from
+        if pairs is None:  # a batch of one class, by chance: nothing to learn from
             return Step(0.0 * features.sum() + 0.0 * mu.sum(), {})
         with torch.no_grad():
             positive = (mu[pairs.anchors] * mu[pairs.positives]).sum(1).mean()

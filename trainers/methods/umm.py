@@ -96,7 +96,7 @@ def schedule(text: str) -> list[tuple[float, int]]:
 
 
 class Bank(nn.Module):
-    """What was reported last of every image: its Gaussians, as a running mean; random directions at first.
+    """The last output for every image: its Gaussians, as a running mean; random directions at first.
 
     Args:
         n: images.

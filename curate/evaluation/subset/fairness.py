@@ -1,4 +1,4 @@
-"""Whether a subset keeps as much of each group: shares, their ratio, and which lose more than coincidence allows."""
+"""Whether a subset keeps as much of each group: shares, their ratio, and which lose more than chance allows."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What is requested of a subset: which rows are tested on, how often rows are drawn, whether a network is trained."""
+"""The request to measure a subset: which rows are tested on, how often rows are drawn, whether a network is trained."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest, told
 
-SHARE = 0.2  # of each class that is held out where nothing else is reported
+SHARE = 0.2  # of each class that is held out by default
 MOST_SEEDS = 1000
 MOST_STEPS = 100_000
 

@@ -1,4 +1,4 @@
-"""What was found of a subset, and all that is reported on it."""
+"""What was found of a subset, with every message on it."""
 
 import math
 from dataclasses import asdict

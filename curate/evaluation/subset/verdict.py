@@ -8,7 +8,7 @@ from curate.evaluation.subset.trained import Trained
 
 HELPS, HURTS, NO_HELP, UNKNOWN = "helps", "hurts", "does not help", "cannot be determined"
 BETTER, WORSE, AS_GOOD = "better", "worse", "as good"
-MARGIN = 0.02  # of accuracy: a difference that is surely less than this is not one to speak of
+MARGIN = 0.02  # of accuracy: a difference that is surely less than this is negligible
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def against(gap: Gap, margin: float = MARGIN) -> str:
     """Return whether the subset is ahead, by the 95 % interval of a difference.
 
     Above 0 it helps, below 0 it hurts. Around 0 it does not help where even the upper end is below the margin; else the
-    test is too small to determine.
+    test is too small to decide.
     """
     _, low, high = gap.interval
     if low > 0:

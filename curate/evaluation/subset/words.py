@@ -1,4 +1,4 @@
-"""What is reported on a subset: its tables, notes, and the verdict in plain words."""
+"""Messages on a subset: its tables, notes, and the verdict in plain words."""
 
 from curate.counted import Grid, counted
 from curate.evaluation.subset.differences import Gap
@@ -65,7 +65,7 @@ def of_models(found: SubsetFound) -> list[str | Grid]:
 
 
 def of_classes(found: SubsetFound) -> list[str | Grid]:
-    """Return the classes that gain or lose more than coincidence allows, against random rows or the whole."""
+    """Return the classes that gain or lose more than chance allows, against random rows or the whole."""
     if not found.trained or not found.trained[0].classes:
         return []
     model = found.trained[0]
@@ -74,7 +74,7 @@ def of_classes(found: SubsetFound) -> list[str | Grid]:
     if not moved:
         return [
             "",
-            f"of {n}, none gains or loses more than coincidence allows ({model.model}, adjusted for all of them)",
+            f"of {n}, none gains or loses more than chance allows ({model.model}, adjusted for all of them)",
         ]
     header = ["class", "tested", "kept", "of", "- random", "p", "- whole", "p"]
     shown = moved if len(moved) <= N_NAMED else [*moved[: N_NAMED // 2], *moved[-N_NAMED // 2 :]]
@@ -82,7 +82,7 @@ def of_classes(found: SubsetFound) -> list[str | Grid]:
     return [
         "",
         Grid([_class_line(one) for one in shown], header=header),
-        f"{len(moved):,} of {n} gain or lose more than coincidence allows ({model.model}, p adjusted for all){more}",
+        f"{len(moved):,} of {n} gain or lose more than chance allows ({model.model}, p adjusted for all){more}",
     ]
 
 
@@ -232,11 +232,7 @@ def _fair(one: Fairness, more: str) -> list[str]:
     rule = "passes" if one.passes else "fails"
     unlucky = [each.name for each in one.groups if each.dropped_more]
     named = ", ".join(unlucky[:N_NAMED]) + (", ..." if len(unlucky) > N_NAMED else "")
-    chance = (
-        f"dropped more than coincidence allows: {named}"
-        if unlucky
-        else "no group was dropped more than coincidence allows"
-    )
+    chance = f"dropped more than chance allows: {named}" if unlucky else "no group was dropped more than chance allows"
     return [
         f"{one.column}{more}: {rule} the four-fifths rule, the lowest share is {one.ratio:.2f} of the highest; {chance}"
     ]

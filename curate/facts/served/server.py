@@ -27,7 +27,7 @@ LOOK_AGAIN = 1.0  # seconds between two looks at whether the table is as it was
 PICTURE = re.compile(r"(thumb|image)/([0-9]{1,12})\.jpg")
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 POLICY = "default-src 'none'; frame-ancestors 'none'"
-# The page says itself what it may load, by digests; what a header alone can say is reported here.
+# The page says itself what it may load, by digests; what a header alone can say is set here.
 POLICY_OF_PAGE = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 

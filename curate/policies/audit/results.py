@@ -78,7 +78,7 @@ class AuditReading(Printed):
     Attributes:
         column: by which rows are cut.
         among: rows that the sample was drawn from.
-        counts: rows by what was reported: good, bad, between, blank.
+        counts: rows by verdict: good, bad, between, blank.
         bad: share of these rows that is bad, with its 95 % interval.
         kept: rate -> how many of the most certain rows have at most that share of bad ones at ``confidence``; 0 for
             none. Each on its own.

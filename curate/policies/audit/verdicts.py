@@ -40,7 +40,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class Judged:
-    """A row and what was reported on it.
+    """A row and the verdicts on it.
 
     Attributes:
         key: of the row.
@@ -78,7 +78,7 @@ class Verdicts:
     judges: str
 
     def counts(self) -> dict[str, int]:
-        """Return rows by what was reported: good, bad, between (judges disagree, or are unsure) and blank."""
+        """Return rows by verdict: good, bad, between (judges disagree, or are unsure) and blank."""
         said = [set(one.answers) for one in self.judged]
         good, bad = said.count({GOOD}), said.count({BAD})
         return {GOOD: good, BAD: bad, "between": len(said) - good - bad, "blank": self.blank}
@@ -223,7 +223,7 @@ def _checked(path: Path, lines: list[dict[str, str]]) -> _File:
     if totals != {str(len(places))}:
         raise InputError(
             f"{path}: expected all rows of an audit, got {len(places):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
-            "leave answers empty if absent, and the rows in"
+            "leave answers empty where there are none, but keep the rows"
         )
     if len(heads) != 1 or len({row.key for row in rows}) < len(rows):
         raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")

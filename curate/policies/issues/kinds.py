@@ -123,7 +123,7 @@ class Kind:
         return values < limit if self.low else values > limit
 
     def confirmed(self, columns: Mapping[str, Values], n: int) -> Flags:
-        """Return which of N rows the witness confirms; all if absent to ask."""
+        """Return which of N rows the witness confirms; all without a witness."""
         if self.witness is None:
             return np.ones(n, bool)
         there = {name: columns[name] for name in self.witness.columns if name in columns}

@@ -1,4 +1,4 @@
-"""What is requested of the labels of a table."""
+"""The request to check the labels of a table."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

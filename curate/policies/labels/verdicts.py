@@ -129,7 +129,7 @@ def _weighed(path: Path, rows: list[dict[str, str]]) -> Verdicts:
     if totals != {str(len(seen))}:
         raise InputError(
             f"{path}: expected all rows of one review, got {len(seen):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
-            "leave answers empty if absent, and the rows in"
+            "leave answers empty where there are none, but keep the rows"
         )
     said = [answer for _, each in answers.values() for answer in each]
     if not any(said):

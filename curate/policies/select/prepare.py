@@ -170,7 +170,7 @@ def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list
     """Say how many candidates have no class in a column, which are picked ``last`` or make their own class.
 
     Raises:
-        InputError: where none has one, for that would be coincidence alone.
+        InputError: where none has one, for that would be chance alone.
     """
     without = int((codes < 0).sum())
     if len(codes) and without == len(codes):

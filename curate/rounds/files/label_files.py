@@ -49,7 +49,7 @@ def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], pare
 
     Args:
         path: not there yet.
-        votes: what was reported.
+        votes: all labels that came back.
         source: plain JSON: name, sha256, format and problems of the file that was imported.
         parent: digest of what was before.
 

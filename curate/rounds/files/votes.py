@@ -29,7 +29,7 @@ class Vote:
 
 
 class Votes:
-    """All that was reported so far.
+    """All labels so far.
 
     What a later import says of a key by the same annotator takes the place of what an earlier one said: a correction.
     Votes without an annotator are one annotator's.

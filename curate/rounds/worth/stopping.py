@@ -25,7 +25,7 @@ class Advice:
     Attributes:
         name: of it, a name below.
         reached: whether it says stop; None where it cannot determine yet.
-        seen: what it used, by name; ``models`` and ``needed`` where there are not enough models to determine.
+        seen: what it used, by name; ``models`` and ``needed`` where there are not enough models to decide.
     """
 
     name: str

@@ -270,14 +270,14 @@ def test_what_was_fitted_is_not_fitted_again(scored, known, tmp_path):
 
 def test_a_batch_that_leaves_the_range_raises_an_alarm(scored, known, tmp_path):
     alike = calibrate(written(tmp_path / "alike.parquet", made(seed=4)), fitted=known, apply=tmp_path / "a.parquet")
-    assert "more than coincidence" not in str(alike).replace("no more than coincidence", "")
+    assert "more than chance" not in str(alike).replace("no more than chance", "")
     far = calibrate(
         written(tmp_path / "far.parquet", made(seed=5, shift=0.3)), fitted=known, apply=tmp_path / "f.parquet"
     )
     high = pq.read_table(scored)["unc_x"].to_numpy()[: N - 2].max()
     above = int((pq.read_table(tmp_path / "far.parquet")["unc_x"].to_numpy() > high).sum())
     assert far.applied.outside.above == above > 100
-    assert "more than coincidence (p" in str(far)
+    assert "more than chance (p" in str(far)
     found = compare(tmp_path / "a.parquet", tmp_path / "far.parquet", column="unc_x", repeats=19)
     assert [(each.table, each.outside.above) for each in found.left_range] == [
         (0, alike.applied.outside.above),

@@ -54,7 +54,7 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     said = run("status r").stdout
     assert "2 rounds, 60 images requested: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
     assert "with a class: 20 of 20 held-out images" in said
-    assert "not enough yet to determine the lift over random: 20 control labels of at least 20, 20 held-out" in said
+    assert "not enough yet to decide the lift over random: 20 control labels of at least 20, 20 held-out" in said
     found = json.loads(run("status r --json --no-lift").stdout)
     assert [point["n_labels"] for point in found["curve"]] == [20, 40]
     assert found["lift"] is None

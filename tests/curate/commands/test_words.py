@@ -81,7 +81,7 @@ def test_advice_says_what_it_saw_or_how_many_models_it_needs():
         ),
         (ArmLift(30, 90, 0.5, 0.6, -0.1, -0.2, -0.05), "random beats the strategy"),
         (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70), "about 70 control labels if the difference stays"),
-        (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70_000), "not enough yet to determine"),
+        (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70_000), "not enough yet to decide"),
         (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, None, few_held_out=True), "more held-out rows are needed"),
     ],
 )

@@ -107,7 +107,7 @@ def test_the_file_name_beside_the_bytes_is_the_key_unless_it_repeats(tmp_path):
     assert manifest.rows(0, 2)["uri"].to_pylist() == [None, None]
     columns["file"] = ["a/1.jpg", "a/1.jpg"]
     path = write(tmp_path / "t.parquet", columns)
-    with pytest.raises(InputError, match=r"1 rows whose file repeats .*--key '#'"):
+    with pytest.raises(InputError, match=r"1 row whose file repeats .*--key '#'"):
         open_manifest(path)
     assert keys(open_manifest(path, SourceOptions(key="#"))) == ["t.parquet#0", "t.parquet#1"]
 
@@ -142,7 +142,7 @@ def test_null_and_unusable_keys_are_errors_that_name_the_row(tmp_path):
 def test_repeated_keys_across_files_are_found(tmp_path):
     write(tmp_path / "a.parquet", {"key": ["a", "b"], "image": [b"", b""]})
     write(tmp_path / "b.parquet", {"key": ["c", "b"], "image": [b"", b""]})
-    with pytest.raises(InputError, match=r"1 rows whose key repeats an earlier one \('b'\)"):
+    with pytest.raises(InputError, match=r"1 row whose key repeats an earlier one \('b'\)"):
         open_manifest(tmp_path)
 
 

@@ -142,7 +142,7 @@ def test_wrong_labels_of_a_table_are_left_out_counted_and_verified(tmp_path):
     agree = 300 - result.model["says_otherwise"]
     assert abs(agree - (~wrong).sum()) < 30
     assert result.notes[0] == (
-        "5 probes, each requested of rows that it was not fitted on, agree with 'label' on "
+        "5 probes, each applied to rows that it was not fitted on, agree with 'label' on "
         f"{agree / 300:.1%} of 300 rows and say otherwise of {300 - agree:,}"
     )
     assert json.loads(result.receipt.read_text())["probe"]["kind"] == "linear probe, out of fold"
@@ -270,7 +270,7 @@ def test_the_command_says_what_the_models_found(tmp_path, monkeypatch):
     table(tmp_path / "s.parquet", 60)
     done = CliRunner().invoke(app, ["select", "s.parquet", "-b", "10%", "--strategy", "small-loss", "-o", "b.parquet"])
     assert done.exit_code == 0, done.output
-    assert "5 probes, each requested of rows that it was not fitted on, agree with 'label' on" in done.stderr
+    assert "5 probes, each applied to rows that it was not fitted on, agree with 'label' on" in done.stderr
     assert "probe" in (tmp_path / "b.receipt.json").read_text()
 
 

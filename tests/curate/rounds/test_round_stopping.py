@@ -1,4 +1,4 @@
-"""Advice on stopping, coverage, and how good the strategy is over probability."""
+"""Advice on stopping, coverage, and how good the strategy is over chance."""
 
 import numpy as np
 import pyarrow as pa
@@ -120,7 +120,7 @@ def test_a_control_arm_of_wrong_labels_is_beaten_and_the_interval_says_so():
 def test_arms_alike_are_not_told_apart_and_it_says_so():
     found = arm_lift(arms())
     assert found.low < 0 < found.high
-    assert "not enough yet to determine" in lift_words(found)
+    assert "not enough yet to decide" in lift_words(found)
     assert abs(found.difference) < 0.1
 
 

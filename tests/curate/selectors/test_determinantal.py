@@ -52,7 +52,7 @@ def test_a_shortlist_is_drawn_noted_and_keeps_prefixes():
     rule = Determinantal(shortlist=50)
     whole = rule(pool, 50)
     assert whole.notes == (
-        "approximate: 50 of 101 candidates drawn, and 100% of those are picked, near probability; raise its shortlist",
+        "approximate: 50 of 101 candidates drawn, and 100% of those are picked, nearly at random; raise its shortlist",
     )
     assert rule(pool, 12).notes == ("approximate: 50 of 101 candidates drawn",)
     assert ", and 26% of those are picked" in rule(pool, 13).notes[0]

@@ -202,7 +202,10 @@ def test_blank_text_is_no_value():
         parse_condition("label == ''", batch.schema)
 
 
-@pytest.mark.parametrize(("text", "word"), [("width > 1 && height > 1", "and"), ("width > 1 || height > 1", "or")])
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("width > 1 && height > 1", "and"), ("width > 1 || height > 1", "or"), ("width > 1 & height > 1", "and")],
+)
 def test_operators_of_other_languages_name_the_word_to_write(text, word):
     with pytest.raises(InputError, match=f"write '{word}'"):
         parse_condition(text, pa.schema([("width", pa.int64()), ("height", pa.int64())]))

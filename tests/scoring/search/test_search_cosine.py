@@ -391,8 +391,6 @@ def test_a_crowd_counts_once_in_the_sample_and_leaves_time_for_other_rows(monkey
     rows[:2000] = rows[0]
     index = CosineIndex(rows, 0.9, exact_rows=100, sample=600)
     n_pairs = len(index.search_rows(np.arange(2000, 4000))) - 2000
-    assert (
-        index.recall.n_pairs > 1999 + 0.05 * n_pairs
-    )  # the crowd by one row that reports, and many more in addition to
+    assert index.recall.n_pairs > 1999 + 0.05 * n_pairs  # the crowd by one row that reports, and many more in addition
     found, true = index.search_rows(np.arange(4000)), expected(rows[2000:], rows, 0.9)
     assert len(pairs(found)) > 0.98 * (2000**2 + len(true))

@@ -13,7 +13,7 @@ well below M about -k^2 (1 - cosine) / M. Which way that moves the threshold:
 - Two certain images have to lie closer.
 - A certain and an uncertain image have a mismatch: s < 0 even at cosine 1, and the smallest cosine rises with the ratio
   of their kappas until none is enough. At the threshold 0.98, kappa 1000 and M = 512 a ratio of 1.8 is too much, and a
-  ratio of 1.1, which nine in ten copies are kept below, takes 3 % off 1 - cosine.
+  ratio of 1.1, which nine in ten copies stay below, takes 3 % off 1 - cosine.
 
 The threshold stays a cosine: it is the one at which two images of the table's median kappa just match.
 

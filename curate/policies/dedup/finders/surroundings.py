@@ -113,7 +113,7 @@ class Surroundings:
         return Evidence(self.content(one, a, two, b), picture, np.maximum(*around), np.minimum(*around)), seen
 
     def _no_copies(self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``content`` of pairs, -inf for copies: they would make a crowd if absent."""
+        """Return ``content`` of pairs, -inf for copies: they would look like a crowd."""
         picture, _ = pictures(one.signatures, a, two.signatures, b, self.views)
         return np.where(picture >= COPY, -np.inf, self.content(one, a, two, b))
 

@@ -18,7 +18,7 @@ NEAR_SIGNATURE = 0.99  # cosine: of 14 photographs and 17 edits of each the medi
 
 @dataclass(frozen=True)
 class Loose:
-    """The rows that go in such groups, and what is reported on them.
+    """Dropped rows of such groups, and the message on them.
 
     Attributes:
         rows: numbers, ascending.

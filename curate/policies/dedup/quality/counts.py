@@ -11,7 +11,7 @@ from scoring.metrics.proportions import Stratum
 
 @dataclass(frozen=True)
 class Counted:
-    """A stratum and what was reported on the pairs drawn from it.
+    """A stratum and the verdicts on the pairs drawn from it.
 
     Attributes:
         name: of the stratum.

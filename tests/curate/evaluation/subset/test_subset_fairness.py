@@ -1,4 +1,4 @@
-"""Shares kept of groups: the four-fifths rule, and who was dropped more than coincidence allows."""
+"""Shares kept of groups: the four-fifths rule, and who was dropped more than chance allows."""
 
 import numpy as np
 import pytest

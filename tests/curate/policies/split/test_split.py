@@ -37,7 +37,7 @@ def test_rows_keep_their_side_when_others_come_and_go_and_another_seed_draws_ane
     curate.split(whole, tmp_path / "c.parquet", **USUAL, seed=1)
     first, second, other = (sides_in(tmp_path / f"{name}.parquet") for name in "abc")
     assert all(second[key] == side for key, side in first.items())
-    assert 0.5 < np.mean([second[key] == other[key] for key in second]) < 0.8  # at random 0.66
+    assert 0.5 < np.mean([second[key] == other[key] for key in second]) < 0.8  # by chance 0.66
     for name, share in (("train", 0.8), ("val", 0.1), ("test", 0.1)):
         assert abs(result.sides[name] / 6000 - share) < 4 * (share * (1 - share) / 6000) ** 0.5
 
