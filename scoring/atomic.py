@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from scoring.errors import InputError
+from scoring.system import CREATE, RENAMES_OPEN_FILES
 from scoring.temporaries import folder_lock, hold_if_free, make_held, sweep, temporary_stem
 
 # What the system says when the place is at fault, not the program; other errors are bugs.
@@ -100,9 +101,8 @@ class AtomicFile:
         self.sha256 = ""
         self._hash = hashlib.sha256()
         refuse_existing(self.path, overwrite=overwrite)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         with place_errors(self.path):
-            self.temporary, handle = make_held(self.path, lambda path: os.open(path, flags, 0o666))
+            self.temporary, handle = make_held(self.path, lambda path: os.open(path, CREATE, 0o666))
         self._file = os.fdopen(handle, "wb")
         self._held = os.dup(handle)  # closed last: a sealed file without its name is still ours
 
@@ -144,6 +144,8 @@ class AtomicFile:
 
     def take_name(self) -> None:
         """Give the sealed file its name; where nothing was there, it keeps its temporary one until ``discard``."""
+        if not RENAMES_OPEN_FILES:
+            self._let_go()
         with place_errors(self.path):
             if self.overwrite:
                 self.temporary.replace(self.path)
@@ -154,12 +156,17 @@ class AtomicFile:
         """Remove what was written; the final name is not touched."""
         with suppress(OSError):  # the flush inside close may meet the same full disk again
             self._file.close()
+        if not RENAMES_OPEN_FILES:
+            self._let_go()
         try:
             self.temporary.unlink(missing_ok=True)
         finally:
-            if self._held >= 0:
-                os.close(self._held)
-                self._held = -1
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from typing import Self
 
 from scoring.atomic import place_errors, sync_folder
 from scoring.errors import InputError
+from scoring.system import open_folder
 from scoring.temporaries import make_held
 
 
@@ -77,11 +78,13 @@ class AtomicFolder:
 
 def _made(folder: Path) -> int:
     folder.mkdir()
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return open_folder(folder)
 
 
 def exchange(one: Path, other: Path) -> bool:
     """Let two files or folders take one another's names in one step; False where the system or the disk cannot."""
+    if os.name == "nt":
+        return False
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return call is not None and call(here, os.fsencode(one), here, os.fsencode(other), swap) == 0

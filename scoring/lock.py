@@ -1,14 +1,18 @@
 """A folder that one process holds. The lock is the kernel's, on an open file: a dead process no longer holds it."""
 
-import fcntl
 import os
 import socket
 import stat
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from scoring.atomic import place_errors
 from scoring.errors import InputError
+from scoring.system import HAS_FLOCK, try_flock
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 LOCK = "lock"
 
@@ -23,16 +27,17 @@ class HeldFolder:
 
     def __init__(self, folder: Path, *, known_as: object = None) -> None:
         self.folder, self._known_as = folder, known_as
-        self._lock = -1
+        self._lock = ExitStack()
 
     def __enter__(self) -> Self:
-        self._lock = hold_folder(self.folder, known_as=self._known_as)
+        if HAS_FLOCK:
+            self._lock.callback(os.close, hold_folder(self.folder, known_as=self._known_as))
+        else:
+            self._lock.callback(hold_beside(self.folder, known_as=self._known_as).release)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._lock.close()
 
 
 def hold_folder(folder: Path, *, known_as: object = None) -> int:
@@ -58,6 +63,31 @@ def hold_folder(folder: Path, *, known_as: object = None) -> int:
             os.close(handle)
             raise
         os.close(handle)  # the caller that held it is done, and took it away between our opening and our locking
+
+
+def hold_beside(folder: Path, *, known_as: object = None) -> "BaseFileLock":
+    """Make a folder if it is missing, and hold it by a file next to it, ``.NAME.lock``, where there is no flock.
+
+    Windows renames and removes no folder that holds an open file, so the lock lies outside.
+
+    Raises:
+        InputError: if the folder cannot be made or written to, or another live process holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    held = FileLock(folder.with_name(f".{folder.name}.lock"), is_singleton=False)
+    with place_errors(folder):
+        _make(folder)
+        try:
+            held.acquire(blocking=False)
+        except Timeout:
+            raise _taken(folder if known_as is None else known_as, "another process") from None
+        _make(folder)  # the process that held it may have renamed or removed it
+    return held
+
+
+def _taken(folder: object, holder: str) -> InputError:
+    return InputError(f"{folder} is being written by {holder}; wait for it, or write elsewhere")
 
 
 def _open_lock(folder: Path) -> int:
@@ -92,11 +122,9 @@ def _is_there(handle: int, path: Path) -> bool:
 
 
 def _take(handle: int, folder: Path, known_as: object) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_flock(handle):
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-        raise InputError(f"{known_as} is being written by {holder}; wait for it, or write elsewhere") from None
+        raise _taken(known_as, holder)
     with place_errors(folder):
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

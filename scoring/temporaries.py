@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows: temporaries of dead processes stay
-    fcntl = None  # type: ignore[assignment]
+from scoring.system import HAS_FLOCK, open_folder, try_flock
 
 SETTLED = 2.0  # seconds after which whoever made a temporary holds its lock, where the folder cannot determine
 PATIENCE = 1.0  # seconds that a folder is waited for; a stranger may hold it for as long as it likes
@@ -39,19 +36,8 @@ def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     temporary = path.with_name(f"{temporary_stem(path)}{os.getpid()}.{secrets.token_hex(4)}")
     with folder_lock(path.parent, shared=True):  # no sweep sees it before it is held
         handle = make(temporary)
-        try_lock(handle)  # where nothing can be locked, those of dead processes stay
+        try_flock(handle)  # where nothing can be locked (Windows), those of dead processes stay
     return temporary, handle
-
-
-def try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Hold an open file or folder until it is closed, or its process dies; False where another holds it."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager
@@ -65,13 +51,13 @@ def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENC
         yield True
         return
     try:
-        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
+        handle = open_folder(folder)
     except OSError:  # the caller that makes a file there is reported why it cannot be
         yield False
         return
     try:
         until = time.monotonic() + patience
-        while not (held := try_lock(handle, shared=shared)) and fcntl is not None and time.monotonic() < until:
+        while not (held := try_flock(handle, shared=shared)) and HAS_FLOCK and time.monotonic() < until:
             time.sleep(0.005)
         yield held
     finally:
@@ -117,6 +103,6 @@ def hold_if_free(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield try_lock(handle)
+        yield try_flock(handle)
     finally:
         os.close(handle)

@@ -205,6 +205,11 @@ def test_only_one_file_imports_timm():
     assert [path for path in MODULES if "timm" in packages(imports(path))] == [Path("scoring/backbones.py")]
 
 
+def test_only_one_file_imports_what_windows_lacks():
+    lacking = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix"}
+    assert {path for path in MODULES if packages(imports(path)) & lacking} == {Path("scoring/system.py")}
+
+
 @pytest.mark.parametrize("path", sorted(LEAVES), ids=str)
 def test_leaves_import_the_standard_library_and_each_other(path):
     modules = {".".join(leaf.with_suffix("").parts) for leaf in LEAVES}

@@ -82,7 +82,7 @@ class TrainingFolder(HeldFolder):
         for path in self.folder.iterdir():
             if path.name != LOCK:
                 _unlink(path)
-        (self.folder / LOCK).unlink()
+        (self.folder / LOCK).unlink(missing_ok=True)
         try:
             self.folder.rmdir()
         except OSError as error:

@@ -13,6 +13,7 @@ import torch
 
 from curate.diagnosis.contract import NOTE, PROBLEM, Finding
 from scoring.folded import has_bfloat16
+from scoring.system import usable_cores
 
 GB = 1e9
 LITTLE_MEMORY = 4 * GB
@@ -86,13 +87,6 @@ def disks(folder: Path) -> Iterator[Finding]:
     slow = speed < SLOW_DISK
     advice = "write to a local disk and copy the table afterwards" if slow else ""
     yield Finding("disk", "writing here", f"{speed / 1e6:,.0f} MB/s, flushed", NOTE if slow else "ok", advice)
-
-
-def usable_cores() -> int:
-    """Return how many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def cpu_quota(group: Path = CGROUP) -> float | None:

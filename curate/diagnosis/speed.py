@@ -11,13 +11,13 @@ import torch
 from PIL import Image
 
 from curate.diagnosis.contract import NOTE, PROBLEM, Finding
-from curate.diagnosis.machine import usable_cores
 from scoring.backends import BACKENDS, TORCH
 from scoring.checkpoint import DEFAULT, load_model
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 from scoring.model import ScoringModel
 from scoring.runner import BATCH_SIZE, PRECISIONS, Runner, select_device, select_precision
+from scoring.system import usable_cores
 
 WIDTH, HEIGHT = 500, 375
 N_PICTURES = 32

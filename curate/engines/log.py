@@ -2,8 +2,6 @@
 
 import json
 import os
-import resource
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from typing import Any, Self
 
 from curate.engines.journal import Part
 from scoring.errors import InputError
+from scoring.system import APPEND, peak_memory
 
 LONGEST_LINE = 1 << 20  # bytes of the first line of a file that may be a log
 
@@ -45,7 +44,7 @@ class RunLog:
         if self._path is not None:
             torn = _check(self._path)
             try:
-                self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+                self._file = os.open(self._path, APPEND, 0o666)
             except OSError as error:
                 raise InputError(f"--log {self._path} cannot be written: {error.strerror}; name another file") from None
             if torn:
@@ -87,12 +86,6 @@ class RunLog:
     def seconds(self) -> float:
         """Return how long the run has lasted."""
         return round(time.monotonic() - self._began, 3)
-
-
-def peak_memory() -> int:
-    """Return the most bytes of memory that this process has held at once."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
 
 
 def _check(path: Path) -> bool:

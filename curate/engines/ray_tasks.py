@@ -26,6 +26,7 @@ from curate.engines.ray_cluster import Share, connected, share_of
 from curate.engines.shared_file import SharedFile
 from scoring.atomic import place_errors
 from scoring.errors import InputError
+from scoring.system import open_folder
 from scoring.tasks import Shared, tasks_run_by
 from scoring.temporaries import make_held
 
@@ -81,7 +82,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 def _made(folder: Path) -> int:
     folder.mkdir()
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return open_folder(folder)
 
 
 class RayTasks:

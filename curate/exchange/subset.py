@@ -38,6 +38,7 @@ from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup, told
+from scoring.system import usable_cores
 
 MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no round is larger
 
@@ -191,7 +192,7 @@ def export(
         note = f"{place} is whole already: nothing to do"
         return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
                        paths=(place,), notes=(note,))  # fmt: skip
-    threads = workers or len(os.sched_getaffinity(0))
+    threads = workers or usable_cores()
     with RunLog(log, command="export", table=str(table), to=to, out=str(place), rows=plan.n_rows) as events:
         reports = _told(events, report)
         job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=reports)

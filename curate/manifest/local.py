@@ -6,8 +6,7 @@ import stat
 from urllib.parse import unquote_to_bytes
 
 from curate.manifest.contract import MAX_FILE_BYTES, ReadError
-
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # a FIFO must not make us wait
+from scoring.system import READ, read_at
 
 
 def local_path(uri: str) -> bytes:
@@ -28,7 +27,7 @@ def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, si
             not a regular file, cannot be read, or ends before its size says.
     """
     try:
-        handle = os.open(path, _FLAGS)
+        handle = os.open(path, READ)
     except ValueError:
         raise ReadError("io_error", "the path holds a NUL byte") from None
     except OSError as error:
@@ -51,12 +50,12 @@ def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, si
 
 def _read_exactly(handle: int, offset: int, wanted: int) -> bytes:
     """Read ``wanted`` bytes; one call in the common case, so no copy."""
-    data = os.pread(handle, wanted, offset)
+    data = read_at(handle, wanted, offset)
     if len(data) == wanted:
         return data
     pieces, have = [data], len(data)
     while data and have < wanted:
-        data = os.pread(handle, wanted - have, offset + have)
+        data = read_at(handle, wanted - have, offset + have)
         pieces.append(data)
         have += len(data)
     if have < wanted:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from scoring.errors import InputError
+from scoring.system import READ
 
 MOST_BYTES = 1 << 30
 MOST_VALUES = 20_000_000  # of a JSON file; each takes up to a hundred bytes once it is read
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that exist already
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # a FIFO must not make us wait
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -47,7 +47,7 @@ def decoded(data: bytes, *, what: str, where: str) -> str:
 def read_bytes(path: Path, *, what: str) -> bytes:
     """Return the bytes of a regular file of at most 1 GiB; raises as `read_text`."""
     try:
-        handle = os.open(path, _FLAGS)
+        handle = os.open(path, READ)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"expected {what} at {path}, got: {reason}; check the path") from None

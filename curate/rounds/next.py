@@ -1,7 +1,5 @@
 """The next round: what is labelled so far -> the model -> the batch, written so that it can be annotated."""
 
-import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -32,6 +30,7 @@ from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
+from scoring.system import peak_memory
 
 EXPORT = "export"
 HIDDEN = ("arm", "pick", "gain")  # what would show an annotator why an image is requested
@@ -195,6 +194,6 @@ def _export(
     return name, list(written.notes)
 
 
-def _peak_mb() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+def _peak_mb() -> int | None:
+    peak = peak_memory()
+    return None if peak is None else round(peak / (1 << 20))

@@ -1,17 +1,18 @@
-"""A decoder's own process: takes encoded images over a socket, gives back pixels in shared memory, one at a time.
+"""A decoder's own process: takes encoded images over a socket, gives back pixels, one at a time.
 
 What is reported: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
 answers with the header; the parent asks for the pixels, their digest or nothing more; the child answers. So the parent
-can wait, between the two, until there is memory for the image. Any answer may be a failure instead.
+can wait, between the two, until there is memory for the image. Any answer may be a failure instead. Pixels are in
+shared memory on Linux; elsewhere they follow the header through the socket.
 """
 
 import json
 import mmap
 import os
-import resource
 import signal
 import socket
 import struct
+import sys
 import traceback
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,7 @@ from PIL import AvifImagePlugin
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
 from scoring.images.raster import Bounds, OpenedHere
+from scoring.system import SHARES_MEMORY, limit_memory, seal_size, write_no_core
 
 MEMORY = 512 << 20  # bytes that a decoder may take next to what the image needs
 MEMORY_PER_PIXEL = 24  # bytes, of the largest image that is allowed
@@ -32,8 +34,21 @@ _EXPENDABLE = "500"  # where the system runs out of memory, it ends this process
 
 
 def serve(fd: int) -> None:
-    """Answer requests from a socket until its other end is closed."""
-    with socket.socket(fileno=fd) as parent:
+    """Answer requests from an inherited socket until its other end is closed."""
+    _serve(socket.socket(fileno=fd))
+
+
+def serve_port() -> None:
+    """Connect to the port of this machine that standard input names, show the word that follows it, and answer."""
+    port, word = sys.stdin.readline().split()
+    there = socket.create_connection(("127.0.0.1", int(port)))
+    there.sendall(word.encode())
+    there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _serve(there)
+
+
+def _serve(there: socket.socket) -> None:
+    with there as parent:
         _settle()
         send_frame(parent, {"ready": True})
         while request := receive_frame(parent):
@@ -46,9 +61,10 @@ def _settle() -> None:
     for stream in (1, 2):  # libraries written in C print there what they think of a file
         os.dup2(silent, stream)
     os.close(silent)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if hasattr(signal, "SIGPROF"):
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    write_no_core()
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1
     expendable = Path("/proc/self/oom_score_adj")
     if expendable.exists():
@@ -59,9 +75,8 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     data = receive_bytes(parent, request["n_bytes"])
     bounds = Bounds(request["max_pixels"], request["seconds"])
     need = MEMORY + MEMORY_PER_PIXEL * bounds.max_pixels + MEMORY_PER_BYTE * len(data)
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    resource.setrlimit(resource.RLIMIT_DATA, (need if hard < 0 else min(need, hard), hard))
-    signal.setitimer(signal.ITIMER_PROF, bounds.seconds)  # counts processor time, and ends the process
+    limit_memory(need)
+    _limit_time(bounds.seconds)
     try:
         image = OpenedHere(data, request["name"], bounds)
         send_frame(parent, {"header": asdict(image.header)})
@@ -82,7 +97,13 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     except Exception:  # a bug of ours, which is to be seen where the run is
         send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        _limit_time(0)
+
+
+def _limit_time(seconds: float) -> None:
+    """End this process after so much processor time, where the system can; elsewhere the parent's clock does."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _send_raster(parent: socket.socket, image: OpenedHere, wanted: dict[str, Any]) -> None:
@@ -90,13 +111,18 @@ def _send_raster(parent: socket.socket, image: OpenedHere, wanted: dict[str, Any
         wanted["short_side"], allow_truncated=wanted["allow_truncated"], white=wanted["white"]
     )
     pixels = np.ascontiguousarray(raster.pixels)
+    told = {name: getattr(raster, name) for name in ("width", "height", "orientation", "highest")}
+    told |= {"shape": pixels.shape, "warning": warning}
+    if not SHARES_MEMORY:
+        send_frame(parent, {**told, "n_bytes": pixels.nbytes})
+        parent.sendall(pixels.data.cast("B"))
+        return
     place = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         rest = pixels.data.cast("B")
         while rest:
             rest = rest[os.write(place, rest) :]
-        told = {name: getattr(raster, name) for name in ("width", "height", "orientation", "highest")}
-        send_frame(parent, {"shape": pixels.shape, "warning": warning, **told}, place)
+        send_frame(parent, told, place)
     finally:
         os.close(place)
 
@@ -111,9 +137,7 @@ def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
     Raises:
         ValueError: if there are not as many bytes.
     """
-    import fcntl
-
-    fcntl.fcntl(place, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # or touching what is gone would be our end
+    seal_size(place)
     n_bytes = shape[0] * shape[1] * shape[2]
     if os.fstat(place).st_size != n_bytes:
         raise ValueError(f"expected {n_bytes} bytes of pixels, got {os.fstat(place).st_size}")
@@ -131,8 +155,9 @@ def send_frame(there: socket.socket, value: dict[str, Any], place: int | None = 
 
 def receive_frame(there: socket.socket) -> dict[str, Any] | None:
     """Return the next JSON value, or None where the other end is closed."""
-    head = there.recv(4, socket.MSG_WAITALL)
-    if len(head) < 4:
+    try:
+        head = receive_bytes(there, 4)
+    except EOFError:
         return None
     value: dict[str, Any] = json.loads(receive_bytes(there, struct.unpack(">I", head)[0]))
     return value

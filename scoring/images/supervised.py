@@ -6,8 +6,10 @@ itself when its socket is closed, and the time of what it is busy with is limite
 """
 
 import atexit
+import hmac
 import json
 import os
+import secrets
 import signal
 import socket
 import struct
@@ -20,21 +22,34 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from scoring.errors import InputError
-from scoring.images.child import LONGEST_FRAME, pixels_in, send_frame
+from scoring.images.child import LONGEST_FRAME, pixels_in, receive_bytes, send_frame
 from scoring.images.deep import WHITE
 from scoring.images.geometry import Raster
 from scoring.images.outcome import DecodeError
 from scoring.images.pillow import check_size
 from scoring.images.raster import Bounds, Header
+from scoring.system import PASSES_SOCKETS, SHARES_MEMORY
 
 START_SECONDS = 120.0
 PATIENCE = 3.0  # seconds by the clock that are waited for one of processor time, and
 LEAST_WAIT = 30.0  # never fewer than so many: other programs want the processor too
-ENVIRONMENT = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "TMPDIR", "LANG", "LC_ALL")  # of ours, that a decoder gets
+ENVIRONMENT = (
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "TMPDIR",
+    "LANG",
+    "LC_ALL",
+    "SYSTEMROOT",
+)  # of ours, that a decoder gets
 T = TypeVar("T")
+Place = int | bytearray | None  # pixels: a descriptor of shared memory, or the bytes themselves
 _ROOT = str(Path(__file__).parents[2])
 _SCRIPT = "import sys; sys.path[:] = {paths}; from scoring.images.child import serve; serve({fd})"
+_PORT_SCRIPT = "import sys; sys.path[:] = {paths}; from scoring.images.child import serve_port; serve_port()"
 
 
 class Lost(Exception):
@@ -57,25 +72,12 @@ class Child:
     """
 
     def __init__(self) -> None:
-        ours, its = socket.socketpair()
-        paths = [os.path.abspath(path) for path in sys.path] + [_ROOT]  # noqa: PTH100 (sys.path holds text)
-        script = _SCRIPT.format(paths=ascii(paths), fd=its.fileno())
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
         try:
-            with its:
-                self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
-                    [sys.executable, "-I", "-S", "-c", script],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[its.fileno()],
-                    env=environment,
-                    start_new_session=True,  # Ctrl-C is for the run, which then closes the socket
-                )
+            self._socket, self._process = (_start if PASSES_SOCKETS else _start_at_port)(environment)
         except OSError as error:
-            ours.close()
             raise InputError(f"expected to start a decoder's process with {sys.executable!r}, got: {error}") from None
-        self._socket = ours
         try:
             self._receive(START_SECONDS)
         except Lost as lost:
@@ -91,8 +93,8 @@ class Child:
         """Whether it can be requested."""
         return self._process.poll() is None
 
-    def ask(self, message: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], int | None]:
-        """Send a frame and bytes, and return the answer and the descriptor that came with it.
+    def ask(self, message: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], Place]:
+        """Send a frame and bytes, and return the answer and the pixels that came with it.
 
         Raises:
             Lost: it died, or took longer than ``seconds`` allow.
@@ -117,24 +119,45 @@ class Child:
         self._socket.close()
         self._process.returncode = 0  # not ours to wait for
 
-    def _receive(self, wait: float) -> tuple[dict[str, Any], int | None]:
+    def _receive(self, wait: float) -> tuple[dict[str, Any], Place]:
         until = time.monotonic() + wait
         frame, places, length = b"", list[int](), 4
         try:
             while len(frame) < length:
                 self._socket.settimeout(max(0.001, until - time.monotonic()))
-                more, got, _, _ = socket.recv_fds(self._socket, LONGEST_FRAME, 1)
+                more, got = self._some(length - len(frame))
                 places += got
                 frame += more
                 if not more or len(frame) > LONGEST_FRAME:
                     raise EOFError
                 if len(frame) >= 4:
                     length = 4 + struct.unpack_from(">I", frame)[0]
-            return json.loads(frame[4:]), places[0] if places else None
+            told = json.loads(frame[4:])
+            if "n_bytes" in told:
+                return told, self._pixels(told["n_bytes"], until)
+            return told, places[0] if places else None
         except (OSError, EOFError, ValueError):
             for place in places:
                 os.close(place)
             raise self._lost(f"no answer in {wait:g} s") from None
+
+    def _some(self, n_bytes: int) -> tuple[bytes, list[int]]:
+        """Return up to ``n_bytes`` that have come, and the descriptors that came with them."""
+        if not SHARES_MEMORY:
+            return self._socket.recv(min(n_bytes, LONGEST_FRAME)), []
+        more, places, _, _ = socket.recv_fds(self._socket, LONGEST_FRAME, 1)
+        return more, places
+
+    def _pixels(self, n_bytes: int, until: float) -> bytearray:
+        """Return the pixels that follow a frame; grows with what comes, whatever the decoder claims."""
+        pixels = bytearray()
+        while len(pixels) < n_bytes:
+            self._socket.settimeout(max(0.001, until - time.monotonic()))
+            more = self._socket.recv(min(n_bytes - len(pixels), 1 << 20))
+            if not more:
+                raise EOFError
+            pixels += more
+        return pixels
 
     def _lost(self, when_it_lives: str) -> Lost:
         """Make sure that it is gone, and return why."""
@@ -144,10 +167,67 @@ class Child:
         self.end()
         if code is None:
             return Lost("timeout", when_it_lives)
-        if code == -signal.SIGPROF:
+        if code == -getattr(signal, "SIGPROF", 0):
             return Lost("timeout", "the time for decoding one image is over")
         name = signal.Signals(-code).name if -code in signal.valid_signals() else f"exit code {code}"
         return Lost("crashed", f"the decoder's process ended by {name}")
+
+
+def _script(script: str, **values: object) -> list[str]:
+    paths = [os.path.abspath(path) for path in sys.path] + [_ROOT]  # noqa: PTH100 (sys.path holds text)
+    return [sys.executable, "-I", "-S", "-c", script.format(paths=ascii(paths), **values)]
+
+
+def _start(environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    """Start a decoder that inherits its end of a socket."""
+    ours, its = socket.socketpair()
+    try:
+        with its:
+            process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
+                _script(_SCRIPT, fd=its.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the run, which then closes the socket
+            )
+    except OSError:
+        ours.close()
+        raise
+    return ours, process
+
+
+def _start_at_port(environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    """Start a decoder that connects to a port of this machine, where no socket is inherited (Windows).
+
+    Raises:
+        OSError: if it cannot be started, or does not connect.
+    """
+    word = secrets.token_hex(16)  # so that no other program of this machine is taken for it
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
+            _script(_PORT_SCRIPT),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # Ctrl-C is for the run
+        )
+        if process.stdin is not None:
+            with process.stdin as pipe:
+                pipe.write(f"{server.getsockname()[1]} {word}\n".encode())
+        until = time.monotonic() + START_SECONDS
+        server.settimeout(1.0)
+        while process.poll() is None and time.monotonic() < until:
+            with suppress(TimeoutError, EOFError, ConnectionError):
+                ours, _ = server.accept()
+                ours.settimeout(1.0)
+                if hmac.compare_digest(receive_bytes(ours, len(word)), word.encode()):
+                    ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    return ours, process
+                ours.close()
+    process.kill()
+    process.wait()
+    raise OSError(f"it did not connect to its port; exit code {process.returncode}")
 
 
 class Children:
@@ -157,7 +237,8 @@ class Children:
         self._lock = threading.Lock()
         self._idle: list[Child] = []
         atexit.register(self.end)
-        os.register_at_fork(after_in_child=self._forget)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
 
     def take(self, *, fresh: bool) -> Child:
         """Return a decoder to be used by one thread; a new one if ``fresh``, or if none is idle."""
@@ -214,10 +295,13 @@ class OpenedThere:
         told, place = self._twice(self._get, {"what": "raster", **options})
         if place is None:
             raise ValueError(f"expected a place of pixels, got {sorted(told)}")
-        try:
-            pixels = pixels_in(place, tuple(told["shape"]))
-        finally:
-            os.close(place)
+        if isinstance(place, bytearray):
+            pixels = np.frombuffer(place, np.uint8).reshape(told["shape"])
+        else:
+            try:
+                pixels = pixels_in(place, tuple(told["shape"]))
+            finally:
+                os.close(place)
         raster = Raster(pixels, told["width"], told["height"], told["orientation"], told["highest"])
         return raster, told["warning"]
 
@@ -248,12 +332,12 @@ class OpenedThere:
         check_size(header.width, header.height, self._bounds.max_pixels)
         return header
 
-    def _get(self, wanted: dict[str, Any], *, fresh: bool) -> tuple[dict[str, Any], int | None]:
+    def _get(self, wanted: dict[str, Any], *, fresh: bool) -> tuple[dict[str, Any], Place]:
         if fresh:
             self._open(fresh=True)
         return self._ask(wanted)
 
-    def _ask(self, message: dict[str, Any], data: bytes = b"") -> tuple[dict[str, Any], int | None]:
+    def _ask(self, message: dict[str, Any], data: bytes = b"") -> tuple[dict[str, Any], Place]:
         child = self._child
         if child is None:
             raise ValueError("the decoder has answered all that it was requested")
