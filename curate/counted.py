@@ -1,6 +1,7 @@
 """Text for display: a number and its noun as one says it (1 image, 2 images), columns, lines that stay lines."""
 
 import html
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,15 @@ def counted(n: int, one: str, many: str | None = None) -> str:
     ('1 class', '2,500 images', '0 are left')
     """
     return f"{n:,} {one if n == 1 else many if many is not None else one + 's'}"
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, sorted; in one pass, however many there are.
+
+    >>> repeated(["b", "a", "b", "c", "a"])
+    ['a', 'b']
+    """
+    return sorted(name for name, n in Counter(names).items() if n > 1)
 
 
 def one_line(text: object) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY, LABEL, URI
+from curate.counted import repeated
 from curate.exchange.contract import Format
 from curate.exchange.labels import Collector, ExpectedRows, Labels
 from curate.exchange.parts import Part, Whole
@@ -111,7 +112,7 @@ def _header(text: str, path: Path, wanted: str) -> tuple[str, list[str]]:
             f"in {path}{hint}; add or rename the column"
         )
     delimiter, names = fits[0]
-    twice = [one for one in names if one in (*KEYS, wanted, ANNOTATOR, *TIMES) and names.count(one) > 1]
+    twice = [one for one in repeated(names) if one in (*KEYS, wanted, ANNOTATOR, *TIMES)]
     if twice:
         raise InputError(f"expected the column {twice[0]!r} once in {path}, got it twice; take one out")
     return delimiter, names

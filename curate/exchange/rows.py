@@ -152,7 +152,8 @@ class Rows:
         return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
 
     def _values(self, column: str | None) -> list[Any]:
-        values: list[Any] = self.table[column].to_pylist() if column in self.table.column_names else [None] * len(self)
+        at = -1 if column is None else self.table.schema.get_field_index(column)
+        values: list[Any] = [None] * len(self) if at < 0 else self.table.column(at).to_pylist()
         return values
 
 

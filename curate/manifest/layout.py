@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import COLUMNS, KEY, SIGNATURE, URI
+from curate.counted import repeated
 from curate.manifest.contract import NUMBERED, SourceOptions
 from curate.manifest.schemes import URL_PATTERN
 from scoring.errors import InputError
@@ -82,8 +83,7 @@ def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout
         InputError: if a named column is absent or of the wrong type, two columns share a name, or the table
             has neither a path nor an image column; lists the columns that there are.
     """
-    if len(set(schema.names)) != len(schema.names):
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice := repeated(schema.names):
         raise InputError(f"expected column names to be unique in {where}, got {twice} twice; rename one")
     image = _image_column(schema, options, where)
     path = _path_column(schema, options, where, image)

@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -199,17 +199,23 @@ class RowStream:
 
     def _batch_rows(self, group: pq.RowGroupMetaData, place: Place) -> int:
         """Return how many rows to decode at once, from the sizes and encodings that the file states."""
-        plain, worst = 1, 1
+        plain, worst, wanted = 1, 1, set(self._columns)
         for index in range(group.num_columns):
             chunk = group.column(index)
             path = chunk.path_in_schema
-            if not any(path == name or path.startswith(name + ".") for name in self._columns):
+            if not _is_part_of(path, wanted):
                 continue
             plain += max(chunk.total_uncompressed_size, 0)
             if not set(chunk.encodings) <= _PLAIN:
                 worst += _largest_value(chunk, place)
         rows = min(self._max_rows, BATCH_BYTES * group.num_rows // plain, _WORST_BYTES // worst)
         return max(rows, 1)
+
+
+def _is_part_of(path: str, columns: Container[str]) -> bool:
+    """Return whether a column of the file is one of ``columns``, or lies in one."""
+    stops = (at for at, letter in enumerate(path) if letter == ".")
+    return path in columns or any(path[:at] in columns for at in stops)
 
 
 def _largest_value(chunk: pq.ColumnChunkMetaData, place: Place) -> int:

@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import unquote
 
+from curate.counted import repeated
 from curate.manifest.contract import Manifest, SourceOptions
 from curate.manifest.folder import SHARD_SUFFIXES, open_folder
 from curate.manifest.layout import PATH_NAMES
@@ -234,9 +235,8 @@ def _names(paths: list[str], folder: str | None) -> list[str | None]:
     lasts = [path.rstrip("/").rpartition("/")[2] for path in paths]
     if len(set(lasts)) == len(lasts):
         return [None] * len(paths)
-    if len(set(paths)) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise InputError(f"expected each file once, got {shown(twice)!r} again; name it once")
+    if twice := repeated(paths):
+        raise InputError(f"expected each file once, got {shown(twice[0])!r} again; name it once")
     shared = os.path.commonpath([path if scheme_of(path) else os.path.abspath(path) for path in paths])
     return [(path if scheme_of(path) else os.path.abspath(path))[len(shared) :].lstrip("/") for path in paths]
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import LABEL, OWN, describe
+from curate.counted import repeated
 from curate.manifest.classes import CLASSES as CLASSES  # under which name lists are in the metadata of a table
 from curate.manifest.classes import ClassLists, class_labels, class_lists, named
 from curate.manifest.store_path import path_to_read
@@ -195,9 +196,9 @@ def read_classes(classes: str | Path | Sequence[str], column: str = LABEL) -> tu
     """
     given = _typed_names(str(classes), column) if isinstance(classes, str | Path) else classes
     names = [str(name) for name in given]
-    twice = next((name for name in names if names.count(name) > 1), None) if len(names) < 1000 else None
-    if not names or twice is not None or not all(names) or len(set(names)) < len(names):
-        got = "none" if not names else f"{twice!r} twice" if twice else "an empty or repeated name"
+    twice = repeated(names)
+    if not names or twice or not all(names):
+        got = "none" if not names else f"{twice[0]!r} twice" if twice and twice[0] else "an empty name"
         raise InputError(f"expected names of classes, each once, got {got} in {FLAG}; mend the list")
     return tuple(names)
 

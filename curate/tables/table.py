@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
+from curate.counted import repeated
 from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
@@ -67,9 +68,8 @@ class Table:
                 )
         self.n_rows = sum(n for _, _, n in self._groups)
         self.stored = self
-        repeated = sorted({name for name in self.schema.names if self.schema.names.count(name) > 1})
-        if repeated:
-            raise InputError(f"{path} has several columns named {repeated[0]!r}; rename them so that each differs")
+        if twice := repeated(self.schema.names):
+            raise InputError(f"{path} has several columns named {twice[0]!r}; rename them so that each differs")
 
     def by(self, own: str | None) -> "Table":
         """Return the table with a column of the user's own read as ``embedding``, each row at unit length.
@@ -93,8 +93,9 @@ class Table:
 
     def require(self, names: Sequence[str]) -> None:
         """Raise ``InputError`` for the first name that is not a column; the text holds the closest one."""
+        known = set(self.schema.names)
         for name in names:
-            if name not in self.schema.names:
+            if name not in known:
                 raise InputError(
                     f"{self.path} has no column {name!r}{closest_hint(name, self.schema.names)} "
                     f"(columns: {told(self.schema.names, name)}){FROM_FOLDERS if name == 'label' else ''}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from curate.counted import repeated
 from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.split.sides import shares_of
 from curate.tables.needs import Needs
@@ -44,7 +45,7 @@ class SplitRequest:
         shares_of(self.sides)
         if not -(2**63) <= self.seed < 2**63:
             raise InputError(f"--seed must be a whole number of 64 bits, got {self.seed}; choose another")
-        twice = [name for name in self.per if self.per.count(name) > 1]
+        twice = repeated(self.per)
         if twice or self.group in self.per:
             raise InputError(f"{twice[0] if twice else self.group!r} is named twice by --per and --group; name it once")
         object.__setattr__(self, "per", tuple(self.per))
