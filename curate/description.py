@@ -138,8 +138,8 @@ def _receipt(path: AnyPath) -> Description:
 
 
 def _checkpoint(path: Path) -> Description:
-    from scoring.checkpoint import read_header  # here, for it may load more than a table needs
+    from scoring.checkpoint import read_checkpoint  # here, for it may load more than a table needs
 
     if not path.is_file():
         raise InputError(f"{path} does not exist; expected a checkpoint (.safetensors)")
-    return Description(str(path), "checkpoint", dict(read_header(path)))
+    return Description(str(path), "checkpoint", read_checkpoint(path)[0])

@@ -17,6 +17,7 @@ def run(
     until: str | None = None,
     again: str | None = None,
     dry_run: bool = False,
+    allow_outside: bool = False,
     announce: Callable[[str], None] = lambda text: None,
 ) -> PipelineResult:
     """Run the steps of a file, each on what the one before it wrote; what is up to date is not done again.
@@ -28,6 +29,7 @@ def run(
         until: step to stop after.
         again: step to do again, with what follows from it.
         dry_run: write nothing.
+        allow_outside: let steps write outside of the folder that holds the file.
         announce: called with what the user should know, in words.
 
     Returns:
@@ -43,5 +45,6 @@ def run(
         until=until,
         again=again,
         dry_run=dry_run,
+        allow_outside=allow_outside,
         announce=announce,
     )

@@ -58,8 +58,21 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     if stat.S_ISDIR(mode):
         raise InputError(f"cannot write {path}: it is a folder; give the path of a file")
     if not overwrite:
+        _refuse_finished(path)
         sweep(path.parent, temporary_stem(path))
         raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
+
+
+def _refuse_finished(path: Path) -> None:
+    """Say so if a file is what a process made that was killed just after it had given the file its name."""
+    for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):
+        with suppress(FileNotFoundError), hold_if_free(temporary) as free:
+            if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
+                temporary.unlink()
+                raise InputError(
+                    f"{path} exists already and is complete: the run that wrote it was cut off after that; nothing is "
+                    "left to do (make it again with --overwrite)"
+                )
 
 
 def require_folder(out: Path) -> None:
@@ -258,9 +271,15 @@ def undo_unfinished(paths: Sequence[Path]) -> None:
         paths: in the order of ``commit_together``. Only where the last is missing, and only a file that is still
             the same as its own temporary that no living process holds: nothing of the user's. Where it is there,
             only what the process left goes.
+
+    Raises:
+        InputError: if that process had given all files their names.
     """
     if os.path.lexists(paths[-1]):
-        sweep_outputs(paths)
+        try:
+            _refuse_finished(paths[-1])
+        finally:
+            sweep_outputs(paths)
         return
     for path in paths[:-1]:
         for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):

@@ -5,6 +5,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -48,12 +49,35 @@ class CacheProgress:
 
 
 class CacheFolder(HeldFolder):
-    """The folder of a cache that is being made; at most one live process holds it."""
+    """The folder of a cache that is being made; at most one live process holds it.
+
+    A run that finds nothing to cache leaves no folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._is_ours = self._is_new = False  # the folder; the cache in it
 
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"expected a folder for --out, and {self.folder} is a file; choose another --out")
+        self._is_ours = not self.folder.exists()
         return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if len(error) > 1 and isinstance(error[1], InputError) and self._is_new:
+            self._undo()
+        super().__exit__(*error)
+
+    def _undo(self) -> None:
+        """Remove a cache without an epoch, and its folder if this run made it."""
+        if any(self.folder.glob("epoch-*.parquet")):
+            return
+        (self.folder / ABOUT).unlink(missing_ok=True)
+        if self._is_ours:
+            (self.folder / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):  # another process has put something there
+                self.folder.rmdir()
 
     def begin(self, about: dict[str, Any]) -> list[int]:
         """Start or go on with the cache that ``about`` describes, and return the epochs that are still to be made.
@@ -78,6 +102,7 @@ class CacheFolder(HeldFolder):
         if before is None or before["epochs"] != about["epochs"]:
             with AtomicFile(self.folder / ABOUT, overwrite=True) as file:
                 file.write(json.dumps(about, indent=1, sort_keys=True).encode())
+            self._is_new = before is None
         todo = [at for at in range(about["epochs"]) if not (self.folder / epoch_name(at)).exists()]
         for mark in () if todo else self.folder.glob(f"{DECODING}*"):  # of a process that was killed at its end
             mark.unlink()

@@ -26,6 +26,9 @@ def run(
         str | None,
         typer.Option(metavar="STEP", help="Do this step again, and what follows from it.", show_default=False),
     ] = None,
+    allow_outside: Annotated[
+        bool, typer.Option("--allow-outside", help="Let steps write outside of the folder of the file.")
+    ] = False,
     dry_run: options.DryRun = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -61,8 +64,9 @@ def run(
     line = (lambda text: None) if quiet else say
     group = ctx.find_root().command
     result = run_pipeline(
-        read_pipeline(file), Typed(group, quiet or dry_run), until=until, again=again, dry_run=dry_run, announce=line
-    )
+        read_pipeline(file), Typed(group, quiet or dry_run), until=until, again=again, dry_run=dry_run,
+        allow_outside=allow_outside, announce=line,
+    )  # fmt: skip
     if json_:
         emit(_plain(result, dry_run))
     elif dry_run or not quiet:

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol
 
+from curate.manifest.schemes import scheme_of
 from curate.manifest.store_path import path_here
 from curate.pipeline.arguments import TABLE, Arguments, arguments_of
-from curate.pipeline.file import Pipeline, Step
+from curate.pipeline.file import FOLDER, Pipeline, Step
 from curate.pipeline.steps import FORMAT, Kind, kind_of
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-WRITES = frozenset({"--out", "--apply", "--graph", "--plot", "--sheet"})  # options whose file a command makes
+WRITES = frozenset({"--out", "--apply", "--graph", "--log", "--plot", "--sheet"})  # options whose file a command makes
 OWN = "pipeline"  # what the files that are the pipeline's own are called; no step's
 
 
@@ -58,8 +59,12 @@ class Planned:
 
     def writes(self) -> list[str]:
         """Return the files that it writes in addition to its output: reading one of them makes it depend on itself."""
+        return [value for _, value in self.written()]
+
+    def written(self) -> list[tuple[str, str]]:
+        """Return the options that name such files, with what they name."""
         pairs = (word.partition("=") for word in self.arguments.options)
-        return [value for option, _, value in pairs if option in WRITES]
+        return [(option, value) for option, _, value in pairs if option in WRITES]
 
     def _words(self, table: str | None, out: str, words: Iterable[str]) -> list[str]:
         places = [*self.arguments.places, *([table] if table is not None else [])]
@@ -73,13 +78,20 @@ class Planned:
             yield self.table
 
 
-def plan(pipeline: Pipeline, commands: Commands) -> list[Planned]:
+def plan(pipeline: Pipeline, commands: Commands, *, allow_outside: bool = False) -> list[Planned]:
     """Return every step with its command line, checked as far as can be before the first one runs.
 
+    Args:
+        pipeline: from ``read_pipeline``.
+        commands: what reads a command's line.
+        allow_outside: let steps write outside of the folder that holds the pipeline's file.
+
     Raises:
-        InputError: for an invalid option, a value that an option cannot have, a step without a table to read, or
-            two that write the same; says the line.
+        InputError: for an invalid option, a value that an option cannot have, a step without a table to read,
+            two that write the same, or an output outside of the folder of the file; says the line.
     """
+    if not allow_outside:
+        _refuse_outside(pipeline, pipeline.folder, pipeline.place(None, FOLDER))
     made: dict[str, str] = {}
     written: dict[str, str] = {}
     last: str | None = None
@@ -95,6 +107,10 @@ def plan(pipeline: Pipeline, commands: Commands) -> list[Planned]:
         given = {kind.out, TABLE} if kind.reads_table else {kind.out}
         parameters = commands.parameters(step.command)
         planned = Planned(step, kind, table, out, arguments_of(pipeline, step, parameters, given, kind.refused))
+        if not allow_outside:
+            _refuse_outside(pipeline, out, pipeline.place(step.name, kind.out))
+            for option, value in planned.written():
+                _refuse_outside(pipeline, value, pipeline.place(step.name, option.lstrip("-")))
         try:
             commands.check(step.command, planned.words())
         except InputError as error:
@@ -104,6 +120,16 @@ def plan(pipeline: Pipeline, commands: Commands) -> list[Planned]:
         if kind.makes_table:
             made[step.name] = last = out
     return steps
+
+
+def _refuse_outside(pipeline: Pipeline, path: str, place: str) -> None:
+    """Refuse an output outside of the folder that holds the pipeline's file; links are followed."""
+    base = pipeline.path.parent.resolve()
+    if scheme_of(path) is not None or not (base / path).resolve().is_relative_to(base):
+        raise InputError(
+            f"{place}: expected an output below {base}, the folder of the pipeline, got {path!r}; choose a path in "
+            "it, or run with --allow-outside"
+        )
 
 
 def _out(pipeline: Pipeline, step: Step, kind: Kind) -> str:

@@ -66,6 +66,7 @@ def run_pipeline(
     until: str | None = None,
     again: str | None = None,
     dry_run: bool = False,
+    allow_outside: bool = False,
     announce: Callable[[str], None] = lambda text: None,
 ) -> PipelineResult:
     """Do every step that is not up to date, in order, and write a receipt over all.
@@ -79,12 +80,13 @@ def run_pipeline(
         until: the last step to do; None for all.
         again: a step that is done again, with all that follows from it.
         dry_run: write nothing but into a temporary folder; what only a long step can determine stays ``to do``.
+        allow_outside: let steps write outside of the folder that holds the file.
         announce: called for each step as it begins.
 
     Raises:
         InputError: for a mistake in the file, with its line, or a folder that cannot be used.
     """
-    steps = plan(pipeline, commands)
+    steps = plan(pipeline, commands, allow_outside=allow_outside)
     names = [planned.step.name for planned in steps]
     for name in (until, again):
         if name is not None and name not in names:

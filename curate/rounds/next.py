@@ -92,7 +92,8 @@ def _refuse_open(folder: Folder, progress: Progress, partial: bool) -> None:
     if missing:
         named = ", ".join(repr(key) for key in missing[:N_NAMED]) + (", ..." if len(missing) > N_NAMED else "")
         raise InputError(
-            f"expected a label for each of the {counted(len(last.keys), 'image')} of round {last.number}, got none for "
+            f"round {last.number} is complete and waits for labels in {folder.of_round(last.number)}: expected one for "
+            f"each of its {counted(len(last.keys), 'image')}, got none for "
             f"{len(missing):,} ({named}); import them, or go on without with --partial"
         )
 

@@ -11,10 +11,10 @@ def models(name: str | Path | None = None) -> dict[str, Any]:
         name: of a shipped model, or a .safetensors file.
 
     Raises:
-        InputError: for a name that no model has, or a file that is damaged.
+        InputError: for a name that no model has, or a file whose contents do not match its digest.
     """
-    from scoring.checkpoint import find_checkpoint, read_header, shipped_models
+    from scoring.checkpoint import find_checkpoint, read_checkpoint, shipped_models
 
     if name is None:
-        return {stem: read_header(path) for stem, path in shipped_models().items()}
-    return dict(read_header(find_checkpoint(name)))
+        return {stem: read_checkpoint(path)[0] for stem, path in shipped_models().items()}
+    return read_checkpoint(find_checkpoint(name))[0]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scoring.atomic import AtomicFile, commit_together, require_folder, undo_unfinished
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
 from scoring.temporaries import folder_lock
 
@@ -155,3 +155,18 @@ def test_a_folder_that_takes_no_file_is_refused_before_the_work(tmp_path, monkey
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flag * os.ST_RDONLY))
     with pytest.raises(InputError, match=f"cannot write {tmp_path}/a: {words}"):
         require_folder(tmp_path / "a")
+
+
+def test_a_file_that_was_named_just_before_its_writer_was_killed_is_called_complete(tmp_path):
+    outs = [tmp_path / "table.parquet", tmp_path / "receipt.json"]
+    for out in outs:
+        out.write_bytes(b"whole")
+        os.link(out, tmp_path / f".{out.name}.tmp.1.abcd")
+    with pytest.raises(InputError, match="complete"):
+        undo_unfinished(outs)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["receipt.json", "table.parquet"]
+    os.link(outs[0], tmp_path / ".table.parquet.tmp.1.abcd")
+    with pytest.raises(InputError, match="complete"):
+        refuse_existing(outs[0])
+    with pytest.raises(InputError, match="another name"):  # nothing says any more who made it
+        refuse_existing(outs[0])

@@ -58,7 +58,10 @@ def test_an_unknown_kind_is_named_with_those_that_exist():
         head_from_json({"kind": "kapa"})
 
 
-@pytest.mark.parametrize("wrong", [{"hidden": 0}, {"hidden": 10**9}, {"depth": 1000}, {"scale": float("inf")}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"hidden": 0}, {"hidden": 10**9}, {"depth": 1000}, {"scale": float("inf")}, {"scale": 1e308}, {"scale": 10**400}],
+)
 def test_a_card_cannot_ask_for_a_giant(wrong):
     with pytest.raises(InputError):
         head_from_json({"kind": "uncertainty", **wrong})

@@ -333,3 +333,23 @@ def test_the_denominator_and_the_pairs_of_draws_can_be_typed(cache, tiny_checkpo
     wrong = run(*common, "-o", tmp_path / "w.safetensors", "--set", "denominator=eq8")
     assert wrong.exit_code == 1
     assert "denominator must be one of eq7, authors, negatives, got 'eq8'" in wrong.stderr
+
+
+def test_a_folder_without_a_readable_image_leaves_no_cache(tiny_checkpoint, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "there").mkdir()
+    for out in (tmp_path / "new", tmp_path / "there"):
+        assert run("cache", tmp_path / "photos", "--model", tiny_checkpoint, "-o", out).exit_code == 1
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "there" / "cache.json").exists()
+
+
+@pytest.mark.parametrize("command", ["info", "models"])
+def test_the_card_of_a_checkpoint_with_another_weight_is_refused(command, tiny_checkpoint, tmp_path):
+    changed = bytearray(tiny_checkpoint.read_bytes())
+    changed[-1] ^= 1  # of the last weight
+    (tmp_path / "changed.safetensors").write_bytes(changed)
+    result = run(command, tmp_path / "changed.safetensors")
+    assert (result.exit_code, "digest" in result.stderr) == (1, True)
+    assert run(command, tiny_checkpoint).exit_code == 0

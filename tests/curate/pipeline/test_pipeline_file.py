@@ -144,3 +144,23 @@ def test_lines_are_found_where_names_stand_in_quotes_or_in_tables_of_their_own()
     text = "folder='x'\n[a]\nset = {x = 1}\n['b']\n\"run\" = 'select'\n[b.set]\nx = 2\n"
     places = [("a", "set", 3), ("b", None, 4), ("b", "run", 5), ("b", "set", 6), (None, "folder", 1)]
     assert [line_of(text, step, key) for step, key, _ in places] == [line for _, _, line in places]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('folder = "out"', 'folder = "../out"', 2),
+        ("keep_top", 'out = "/elsewhere/best.parquet"\nkeep_top', 14),
+        ("keep_top", 'out = "link/best.parquet"\nkeep_top', 14),
+        ("report-only = true", 'report-only = true\nsheet = "../pairs.png"', 9),
+        ("report-only = true", 'report-only = true\ngraph = "s3://bucket/graph"', 9),
+    ],
+)
+def test_an_output_outside_of_the_folder_of_the_file_takes_an_option(here, old, new, line):
+    (here / "link").symlink_to(here.parent)
+    result = run("run", write(GOOD.replace(old, new)), "--dry-run")
+    assert result.exit_code == 1
+    assert f"line {line}:" in result.stderr
+    assert "--allow-outside" in result.stderr
+    allowed = run("run", "curate.toml", "--dry-run", "--allow-outside")
+    assert "--allow-outside" not in allowed.stderr

@@ -155,7 +155,9 @@ def test_next_waits_for_labels_unless_told_not_to(tmp_path, truth):
     made = next_round(tmp_path / "r")
     keys = [row["key"] for row in batch_of(made)]
     import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", [(key, truth[key], "") for key in keys[:6]]))
-    with pytest.raises(InputError, match=r"each of the 10 images of round 1, got none for 4 \('set/.*--partial"):
+    with pytest.raises(
+        InputError, match=r"round 1 is complete .* each of its 10 images, got none for 4 \('set/.*--partial"
+    ):
         next_round(tmp_path / "r")
     again = next_round(tmp_path / "r", partial=True)
     assert not {row["key"] for row in batch_of(again)} & set(keys)

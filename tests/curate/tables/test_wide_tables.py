@@ -23,7 +23,7 @@ def wide(n):
 
 def as_table(path):
     table = open_table(path)
-    assert list(table.batches())[0].num_columns == len(table.schema.names)
+    assert next(iter(table.batches())).num_columns == len(table.schema.names)
 
 
 def as_manifest(path):
