@@ -1,9 +1,11 @@
 """A calibration, or a table that one was applied to, made again and compared."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from curate.calibration.apply import STREAM_ROWS, chances, digest_of
 from curate.calibration.fit import fit_judged
@@ -11,9 +13,11 @@ from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
 from curate.calibration.stored import P_ERROR, Calibration, calibration_from, is_calibration, read_calibration
 from curate.columns import KEY
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
+from curate.policies.figures import unequal
 from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
 from curate.policies.seal import MAX_BYTES, read_json
 from curate.tables.digests import key_bytes
+from curate.tables.ranges import Outside
 from curate.tables.signals import MAX, MIN
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -128,17 +132,28 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
         found.problems.append(f"{written} is not the file that was written: its bytes differ from the receipt")
     there = open_table(written, require=[KEY])
     column = calibration.score.column
-    total = digest_of(table, calibration)
+    total, outside, without = digest_of(table, calibration), Outside(), 0
     again = there.batches([P_ERROR + name for name in calibration.maps], rows=STREAM_ROWS)
     differ = there.n_rows != table.n_rows
     for one, other in zip(table.batches([KEY, column], rows=STREAM_ROWS), again, strict=False):
         total.update(key_bytes(one.column(KEY), table.path, total.n_rows), one)
-        _, columns = chances(one, calibration)
+        values, columns = chances(one, calibration)
+        outside += calibration.fitted.outside(values)
+        without += int((~np.isfinite(values)).sum())
         differ |= any(not other.column(name).equals(values) for name, values in columns.items())
     if total.hexdigest() != source["digest"]:
         found.problems.append(f"{table.path} does not hold the rows that the calibration was applied to")
     elif None not in source["sha256"] and digests_of(table) != source["sha256"]:
         found.problems.append(f"{table.path} holds the same keys and scores, and other bytes than were read then")
+    counts = {"n_rows": table.n_rows, "without_score": without, "outside": asdict(outside)}
+    now = {"model": table.metadata.get("model"), "counts": counts, "input": table.n_rows, "table": table.n_rows}
+    then = {
+        "model": noted.get("model"),
+        "counts": noted["counts"],
+        "input": source.get("n_rows", table.n_rows),
+        "table": output.get("n_rows", table.n_rows),
+    }
+    found.problems += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]
     if differ:
         found.problems.append(f"the probabilities in {written} are not those that the calibration gives")
     return found

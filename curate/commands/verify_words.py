@@ -47,6 +47,8 @@ FINDINGS = {
         "checked are the rows, the rules and what was written; not the receipt itself, nor columns that no rule read"
     ),
     "forged": "{0.what}",
+    "other figure": "{0.what} is {0.now}, and {0.then} as written then",
+    "not again": "{0.what} of the receipt was not derived again: it takes the images",
     "other probabilities": "{0.what}",
     "other rules": (
         "all that was read and written is as the receipt says, and its rules decide otherwise: they are not those of "

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from curate.calibration.verify import verify_calibration
 from curate.pipeline.file import Pipeline
 from curate.pipeline.state import Done, Stage
+from curate.policies.figures import unequal
 from curate.policies.receipts import (
     PIPELINE_KIND,
     PIPELINE_RECEIPT,
@@ -16,7 +17,7 @@ from curate.policies.receipts import (
     environment,
     is_applied,
     lost_rows,
-    read_pipeline_receipt,
+    pipeline_steps,
     read_step,
     receipt_beside,
 )
@@ -137,8 +138,9 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
         InputError: for a receipt that is missing or not as it was written.
     """
     path = receipt_at(path)
-    for name, outputs in read_pipeline_receipt(path):
-        check = StepCheck(name)
+    for step in pipeline_steps(path):
+        outputs = dict(step["outputs"])
+        check = StepCheck(str(step["step"]))
         inside = {file: digest for file, digest in outputs.items() if ".." not in Path(file).parts}
         for file, digest in inside.items():
             now = digest_of(path.parent / file)
@@ -147,8 +149,16 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
         for file in inside:
             if file.endswith(".receipt.json") and not check.differences:
                 _derive(path.parent / file, check)
+                _compare_stage(path.parent / file, step, check)
         check.elsewhere = len(outputs) - len(inside)
         yield check
+
+
+def _compare_stage(receipt: Path, step: Mapping[str, Any], check: StepCheck) -> None:
+    """Compare the rows of a step with those of its own receipt."""
+    now = asdict(_stage(read_step(receipt)))
+    then = {name: step.get(name) for name in now}
+    check.differences += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]
 
 
 def _derive(receipt: Path, check: StepCheck) -> None:

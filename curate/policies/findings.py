@@ -40,6 +40,7 @@ DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     "other rules",
     "other probabilities",
 )
+OTHER_FIGURE, NOT_AGAIN = "other figure", "not again"
 ANEW, REORDERED, OTHER_DIGEST, TWICE, OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = (
     "anew",
     "reordered",
@@ -85,8 +86,10 @@ class Finding:
             read next to it; REWRITTEN, of an input that was named, or has another order; MOVED, of a file found
             elsewhere; OTHER_MODEL, of the weights that made the input; OTHER_VERSION, of this package; OTHER_PACKAGE,
             or of Python; UNSEALED, of a receipt of format 1; FORGED, of a graph whose neighbours the embeddings do not
-            give; OTHER_RULES, where all that was read and written is as noted, and the rules give something else.
-        what: the path, or ``the input``; for OTHER_COLUMNS ``subset`` or ``batch``; the package; for FORGED the rows.
+            give; OTHER_FIGURE, of the receipt; NOT_AGAIN, of a figure that takes the images; OTHER_RULES,
+            where all that was read and written is as noted, and the rules give something else.
+        what: the path, or ``the input``; the name of a figure; for OTHER_COLUMNS ``subset`` or ``batch``; the package;
+            for FORGED the rows.
         now: the digest or version; the path where a file is.
         then: the digest or version that the receipt names; the path where a file was.
     """

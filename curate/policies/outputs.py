@@ -174,7 +174,7 @@ def write_outputs(
             others[name].write(content)
         receipt = others["receipt"] = outputs.text(outputs.receipt)
         tally = _stream(decided, subset, decisions, undecided)
-        read = _bytes_read(outputs.files)
+        read = bytes_read(outputs.files)
         for each, before in states:
             if state_of(each) != before:
                 raise InputError(f"{each.path} changed while it was being read; run the command again")
@@ -198,7 +198,7 @@ def write_outputs(
             decided.arranged.close()
 
 
-def _bytes_read(files: Files) -> dict[str, str]:
+def bytes_read(files: Files) -> dict[str, str]:
     """Return path -> SHA-256 of every file of this machine that was read next to the table."""
     paths = [*(file for each in files.tables for file in each.files), *map(path_to_read, files.read.values())]
     local = sorted(path.resolve() for path in paths if isinstance(path, Path) and path.is_file())

@@ -245,6 +245,11 @@ def lost_rows(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 def read_pipeline_receipt(path: Path) -> list[tuple[str, dict[str, str]]]:
     """Return the steps of a pipeline with the digests of their files; InputError if it is not as it was written."""
+    return [(str(step["step"]), dict(step["outputs"])) for step in pipeline_steps(path)]
+
+
+def pipeline_steps(path: Path) -> list[dict[str, Any]]:
+    """Return the steps of a pipeline as its receipt holds them; InputError if it is not as it was written."""
     if not path.is_file():
         raise InputError(f"expected the receipt of a pipeline, got {path}; check the name")
     data, receipt = read_json(path, "the receipt of a pipeline, as curate wrote it")
@@ -253,8 +258,8 @@ def read_pipeline_receipt(path: Path) -> list[tuple[str, dict[str, str]]]:
     try:
         if receipt["kind"] != PIPELINE_KIND:
             raise ValueError
-        steps = [(str(step["step"]), dict(step["outputs"])) for step in receipt["steps"]]
-        names = [file for _, outputs in steps for file in outputs]
+        steps = [dict(step) for step in receipt["steps"] if str(step["step"])]
+        names = [file for step in steps for file in dict(step["outputs"])]
         if any(Path(name).is_absolute() for name in names):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

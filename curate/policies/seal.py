@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from curate.manifest.store_path import AnyPath, StorePath
 from scoring.errors import InputError
 
 FORMAT = 2  # 1, of earlier versions, had neither a seal nor the digests of the files that were read
+SEALED_SINCE = (0, 1)  # the first version whose receipts have both
 DIGEST = "digest"
 MAX_BYTES = 16 << 20
 
@@ -53,7 +55,7 @@ def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
 def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
     """Refuse a receipt that is not, byte for byte, what was written.
 
-    One of format 1, which has neither ``format`` nor ``digest``, has no seal to break.
+    One of format 1, which has neither ``format`` nor ``digest``, has no seal to break: of a version that wrote neither.
 
     Args:
         path: of the receipt, for messages.
@@ -76,5 +78,10 @@ def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
 
 
 def is_unsealed(receipt: Mapping[str, Any]) -> bool:
-    """Whether a receipt is of format 1."""
-    return "format" not in receipt and DIGEST not in receipt
+    """Whether a receipt is of format 1: without a format and a digest, by a version that wrote neither."""
+    return "format" not in receipt and DIGEST not in receipt and _is_before_seals(receipt.get("curate"))
+
+
+def _is_before_seals(version: Any) -> bool:
+    found = re.match(r"(\d{1,9})\.(\d{1,9})(?:\.|$)", version) if isinstance(version, str) else None
+    return found is not None and tuple(map(int, found.groups())) < SEALED_SINCE

@@ -1,21 +1,26 @@
 """Derive a subset again from its receipt, and say whether it is the same or which rows differ, and why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.counted import counted
+from curate.counted import counted, one_line
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.contract import Policy, policy_of
-from curate.policies.differences import Verification, compare_outputs
+from curate.policies.decided import Decided
+from curate.policies.differences import Verification, compare_outputs, compare_rows
+from curate.policies.figures import FIXED, MISSING, NOT_DERIVED, facts_of, unequal, unlike_tables, without_files
 from curate.policies.findings import (
     FILE_CHANGED,
     FILE_GONE,
     FORGED,
     MOVED,
+    NOT_AGAIN,
     OTHER_BESIDE,
     OTHER_BYTES,
+    OTHER_FIGURE,
     OTHER_MODEL,
     OTHER_PACKAGE,
     OTHER_RULES,
@@ -25,7 +30,9 @@ from curate.policies.findings import (
     Finding,
 )
 from curate.policies.moved import Searched
-from curate.policies.receipts import digests_of, environment, read_receipt
+from curate.policies.outcomes import UNDECIDED
+from curate.policies.outputs import UNDECIDED_ROWS, bytes_read
+from curate.policies.receipts import DIGEST_OF, digests_of, environment, read_receipt
 from curate.policies.result import Result
 from curate.policies.seal import is_unsealed
 from curate.tables.graph_file import KIND as GRAPH
@@ -35,6 +42,9 @@ from curate.version import __version__
 from scoring.errors import InputError
 
 N_FORGED = 3  # rows of a forged graph that are named
+N_NAMED = 10  # figures of a receipt that differ
+NOTES = "notes"
+LONGEST = 80  # characters of a figure in a message
 
 
 def verify(
@@ -68,6 +78,9 @@ def verify(
     outputs = _outputs(receipt.parent, noted, searched, result)
     texts = _paths(again.policy) == _paths(noted["policy"])
     compare_outputs(again, outputs["decisions"], outputs["subset"], result, texts=texts)
+    _compare_receipt(again, policy, noted, source, result, texts=texts, meant=table is not None)
+    _compare_more(again, receipt.parent, noted, result, texts=texts)
+    _compare_rules(noted, outputs, result)
     _compare_bytes(noted, source, result, meant=table is not None)
     for path, digest in noted.get("read", {}).items():
         _compare_read(path, digest, searched, result)
@@ -142,6 +155,107 @@ def _compare_origin(receipt: AnyPath, noted: Mapping[str, Any], source: Table, r
     model, before = (_digest(one) for one in (source.metadata.get("model"), noted.get("model")))
     if model != before:
         result.problem(Finding(OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
+
+
+def _compare_receipt(
+    again: Decided[Result],
+    policy: Policy[Result],
+    noted: Mapping[str, Any],
+    source: Table,
+    result: Verification,
+    *,
+    texts: bool,
+    meant: bool,
+) -> None:
+    """Compare every figure of the receipt with what was derived again.
+
+    A receipt of another version may lack figures and have other texts: numbers are compared, and names that both have.
+    """
+    now = facts_of(again)
+    then = {name: value for name, value in noted.items() if name not in FIXED}
+    now["policy"], then["policy"] = without_files(now["policy"]), without_files(then["policy"])
+    if NOTES in now and isinstance(then.get(NOTES), list):  # a command may know more than its rules
+        then[NOTES] = [note for note in then[NOTES] if note in now[NOTES]]
+    for name in NOT_DERIVED & set(then) - set(now):
+        result.notes.append(Finding(NOT_AGAIN, name))
+        del then[name]
+    about = noted["input"]
+    now["input"] = {"n_rows": len(again.outcome), "digest_of": DIGEST_OF}
+    then["input"] = {name: about.get(name) for name in now["input"]}
+    if not meant and str(source.path.resolve()) == str(about["path"]):
+        now["input"]["files"], then["input"]["files"] = [file.name for file in source.files], about.get("files")
+    same_version = noted.get("curate") == __version__
+    if same_version:
+        read = set(bytes_read(policy.files).values())
+        now["read"] = sorted(read)
+        then["read"] = sorted(read & set(noted["read"].values())) if "read" in noted else None
+    else:
+        now = {name: value for name, value in now.items() if name in then}
+        then = {name: value for name, value in then.items() if name in now}
+        now["input"], then["input"] = ({"n_rows": each["input"]["n_rows"]} for each in (now, then))
+        if "n_rows" not in about:
+            del now["input"], then["input"]
+    missing = MISSING if same_version else None
+    _name_figures(unequal(now, then, texts=texts and same_version, missing=missing), result)
+
+
+def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], result: Verification) -> None:
+    """Compare the rules of the receipt with those that the tables hold: another rule may decide the same rows."""
+    for name, table in outputs.items():
+        rules = table.metadata.get("policy")
+        if isinstance(rules, list) and len(rules) >= len(noted["policy"]):
+            own = rules[len(rules) - len(noted["policy"]) :]  # of a subset, those of earlier subsets come first
+            _name_figures(unequal(own, noted["policy"], f"policy of {name}"), result)
+
+
+def _name_figures(found: Iterable[tuple[str, Any, Any]], result: Verification) -> None:
+    for number, (name, now, then) in enumerate(found):
+        if number < N_NAMED:
+            result.problem(Finding(OTHER_FIGURE, name, _short(now), _short(then)))
+        else:
+            result.problems += 1
+
+
+def _short(value: Any) -> str:
+    text = MISSING if value is None else one_line(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _compare_more(
+    again: Decided[Result], folder: AnyPath, noted: Mapping[str, Any], result: Verification, *, texts: bool
+) -> None:
+    """Compare what was written next to subset and decisions: its names, rows and content."""
+    outputs = noted["outputs"]
+    paths = {name: folder / entry["file"] for name, entry in outputs.items()}
+    stem = str(outputs["subset"]["file"]).removesuffix(".parquet")
+    rows = {"subset": again.counts()["kept"], "decisions": len(again.outcome)}
+    rows |= {name: table.num_rows for name, table in again.more.items()}
+    if UNDECIDED_ROWS in outputs:
+        rows[UNDECIDED_ROWS] = again.counts()["undecided"]
+    contents = dict(again.texts(paths)) if again.texts is not None else {}
+    names = {name: f"{stem}.{name}.parquet" for name in ("decisions", *again.more)}
+    now = {name: {"n_rows": n, "file": names.get(name)} for name, n in rows.items()} | {name: {} for name in contents}
+    for name, entry in now.items():
+        then = outputs.get(name)
+        if then is None and noted.get("curate") != __version__:
+            continue
+        expected = {key: value for key, value in entry.items() if value is not None}
+        there = None if then is None else {key: then.get(key) for key in expected}
+        _name_figures(unequal(expected, there, f"outputs.{name}"), result)
+    if not result.same_order:
+        return  # groups are numbered and listed in the order of the rows
+    for name, table in again.more.items():
+        if name in paths and paths[name].is_file():
+            _name_figures(unlike_tables(table, open_table(paths[name]).read(), paths[name].name, texts=texts), result)
+    for name, content in contents.items():
+        if texts and name in paths and paths[name].is_file() and sha256_of(paths[name]) != sha256(content).hexdigest():
+            result.problem(Finding(OTHER_FIGURE, paths[name].name, "other text by the rules", "what it holds"))
+    if UNDECIDED_ROWS in paths and paths[UNDECIDED_ROWS].is_file() and again.compare is None:
+        listed = open_table(paths[UNDECIDED_ROWS], require=[KEY])
+        if listed.n_rows == rows[UNDECIDED_ROWS]:
+            compare_rows(again, listed, result, UNDECIDED)
+        else:
+            _name_figures([(f"{listed.path.name}: rows", rows[UNDECIDED_ROWS], listed.n_rows)], result)
 
 
 def _model(table: Table) -> str:

@@ -15,6 +15,7 @@ from curate.exchange.plan import ExportOptions, ImageReader
 from curate.exchange.table import TOOLS
 from curate.policies.receipts import environment
 from curate.policies.select.copies import find_picked_copies
+from curate.rounds.exported import for_annotators, noted_export
 from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
@@ -33,7 +34,6 @@ from scoring.file_digest import file_sha256
 from scoring.system import peak_memory
 
 EXPORT = "export"
-HIDDEN = ("arm", "pick", "gain")  # what would show an annotator why an image is requested
 N_NAMED = 3
 
 
@@ -127,7 +127,7 @@ def _write(
             "model": model,
             "lift": asdict(lift) if lift else None,
             "graph": {"file": GRAPH, "sha256": graph.digest} if graph.digest else None,
-            "export": {"format": settings.format, "file": export},
+            "export": noted_export(settings, place / export),
             "notes": [*picked.notes, *_copies(scored, standing, picked), *notes],
             "files": files,
             "labels": {folder.name(file.path): file.content for file in folder.label_files},
@@ -187,11 +187,10 @@ def _export(
     """Write what goes to the annotators: nothing in it says which arm an image is of."""
     settings = folder.settings
     kind = TOOLS[settings.format]
-    shown = batch.select([name for name in batch.column_names if name not in HIDDEN and not name.startswith("part_")])
     reader = (images or images_by_key)(batch)
     export_options = ExportOptions(images=reader, link=settings.link, classes=settings.classes or ())
     name = EXPORT + kind.suffix
-    written = write_batch(shown, place / name, settings.format, export_options)
+    written = write_batch(for_annotators(batch), place / name, settings.format, export_options)
     return name, list(written.notes)
 
 

@@ -10,6 +10,7 @@ from curate.counted import counted
 from curate.exchange.labels import shown
 from curate.policies.select.compare import compare_batches
 from curate.rounds.checks import RoundCheck, RoundsCheck
+from curate.rounds.exported import export_problems
 from curate.rounds.files.folder import (
     BATCH,
     GRAPH,
@@ -182,6 +183,11 @@ class _Past:
                 check.problems.append(f"it was drawn by version {round_.state.curate}, this is {__version__}")
         if round_ is not None and derived is not None and standing is not None:
             check.problems += worth_problems(self._before(), round_, self.scored, standing, derived.probe)
+        if round_ is not None and batch is not None:
+            noted = read_sealed(place / STATE, "round").get("export")
+            good = batch if derived is None or as_written else derived.batch
+            if isinstance(noted, dict):
+                check.problems += export_problems(place, noted, good, self.folder.settings)
         self._go_on(number, place, round_, derived, batch if as_written else None)
         return check
 

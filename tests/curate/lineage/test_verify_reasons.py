@@ -76,10 +76,11 @@ def test_a_receipt_of_an_earlier_format_says_what_can_still_be_checked(made):
     for name in ("format", "digest", "read"):
         del old[name]
     del old["input"]["sha256"]
+    old["curate"] = "0.0.9"
     best.receipt.write_text(json.dumps(old))
     found, said = notes(best.receipt)
     assert found.identical
-    assert "written by curate 0.1.0, when receipts had no digest of themselves" in said
+    assert "written by curate 0.0.9, when receipts had no digest of themselves" in said
     changed(best.subset, "unread", 0, 7)
     assert "is not the file that was written" in notes(best.receipt)[1]
     best.receipt.write_text(json.dumps({**old, "format": 99}))

@@ -1,0 +1,96 @@
+"""The figures of a receipt compared with those that are derived again: each that differs, by its name."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from curate.policies.decided import Decided, second_look
+from curate.policies.result import Result
+
+CLOSE = 1e-5  # numbers of another machine may differ by their last bits
+MISSING = "missing"
+NOT_DERIVED = frozenset({"planted"})  # what takes the images to be edited again
+FIXED = frozenset({"kind", "format", "curate", "input", "read", "outputs", "environment", "digest"})
+
+
+def facts_of(decided: Decided[Result]) -> dict[str, Any]:
+    """Return what a receipt says of a decided policy, as plain JSON: its rules, counts, reasons and all else."""
+    examples, failed_by = second_look(decided)
+    known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
+    facts = replace(decided.result, **known).facts()
+    model = decided.table.metadata.get("model")
+    return plain_json({"model": model, "policy": decided.policy, "counts": decided.counts(), **facts})
+
+
+def plain_json(value: Any) -> Any:
+    """Return a value as it is once it was written as JSON and read."""
+    return json.loads(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def without_files(rules: Any) -> Any:
+    """Return rules without the files that they name, which are compared by their digests."""
+    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
+        return rules
+    return [{name: value for name, value in rule.items() if not _is_file(value)} for rule in rules]
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"path", "digest"}
+
+
+def unequal(
+    now: Any, then: Any, name: str = "", *, texts: bool = True, missing: object = MISSING
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, value now and value then of everything that differs between two JSON values.
+
+    Args:
+        now: as derived.
+        then: as noted.
+        name: of both, in front of the names inside, such as ``counts`` of ``counts.kept``.
+        texts: whether texts are compared.
+        missing: value of a name that one of both lacks; None if that is no difference from null.
+    """
+    if isinstance(now, dict) and isinstance(then, dict):
+        for key in {**now, **then}:
+            one, other = now.get(key, missing), then.get(key, missing)
+            yield from unequal(one, other, f"{name}.{key}" if name else key, texts=texts, missing=missing)
+    elif isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
+        for number, (one, other) in enumerate(zip(now, then, strict=True), 1):
+            yield from unequal(one, other, f"{name} {number}", texts=texts, missing=missing)
+    elif isinstance(now, str) and isinstance(then, str):
+        if texts and now != then:
+            yield name, now, then
+    elif not _same(now, then):
+        yield name, now, then
+
+
+def _same(now: Any, then: Any) -> bool:
+    if isinstance(now, bool) or isinstance(then, bool) or not isinstance(then, int | float):
+        return type(now) is type(then) and bool(now == then)
+    if isinstance(now, float):
+        return math.isclose(now, then, rel_tol=CLOSE, abs_tol=CLOSE) or (math.isnan(now) and math.isnan(then))
+    return bool(now == then)
+
+
+def unlike_tables(now: pa.Table, then: pa.Table, name: str, *, texts: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, value now and value then of what differs between two tables with rows in the same order.
+
+    Args:
+        now: as derived.
+        then: as written.
+        name: of the file.
+        texts: whether texts are compared.
+    """
+    if now.schema.names != then.schema.names:
+        yield f"{name}: columns", ", ".join(now.schema.names), ", ".join(then.schema.names)
+    elif now.num_rows != then.num_rows:
+        yield f"{name}: rows", now.num_rows, then.num_rows
+    else:
+        for column in now.schema.names:
+            one, other = plain_json(now[column].to_pylist()), plain_json(then[column].to_pylist())
+            for row, (new, was) in enumerate(zip(one, other, strict=True), 1):
+                yield from unequal(new, was, f"{name}: {column} of row {row}", texts=texts)

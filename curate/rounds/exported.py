@@ -1,0 +1,107 @@
+"""What annotators work from, compared with the batch that it was written of."""
+
+import csv
+import math
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.columns import KEY
+from curate.counted import counted
+from curate.exchange.batches import write_batch
+from curate.exchange.labels import shown
+from curate.exchange.plan import ExportOptions
+from curate.manifest.text import read_text
+from curate.rounds.files.settings import Settings
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+
+CSV = "csv"
+HIDDEN = ("arm", "pick", "gain")  # what would show an annotator why an image is requested
+FILLED_IN = ("label", "annotator")  # columns that are theirs
+DELIMITERS = ",;\t"
+N_SHOWN = 3
+CLOSE = 1e-9
+
+Cells = dict[str, dict[str, str]]  # key -> column -> text
+
+
+def for_annotators(batch: pa.Table) -> pa.Table:
+    """Return the columns of a batch that annotators see."""
+    return batch.select([name for name in batch.column_names if name not in HIDDEN and not name.startswith("part_")])
+
+
+def noted_export(settings: Settings, path: Path) -> dict[str, Any]:
+    """Return what a state says of an export: its format and name, and the digest of a file that nobody fills in."""
+    noted = {"format": settings.format, "file": path.name}
+    return {**noted, "sha256": file_sha256(path)} if settings.format != CSV and path.is_file() else noted
+
+
+def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, settings: Settings) -> list[str]:
+    """Return what an export shows annotators that its batch does not hold; nothing of one that was taken away.
+
+    Of a CSV every cell counts but labels and annotators, whatever the order of rows and columns; of another file its
+    digest, where the state has one. Folders of images are not looked at: annotators sort them.
+
+    Args:
+        place: folder of the round.
+        noted: ``export`` of its state.
+        batch: as derived, or as it is on disk.
+        settings: of the rounds.
+    """
+    name = str(noted.get("file", ""))
+    path = place / name
+    if Path(name).name != name or not path.is_file():
+        return []
+    if noted.get("format") != CSV:
+        same = "sha256" not in noted or noted["sha256"] == file_sha256(path)
+        return [] if same else [f"{name} is not the file that was written for the annotators"]
+    try:
+        there = _cells(path)
+    except InputError as error:
+        return [str(error)]
+    with tempfile.TemporaryDirectory(prefix="curate-") as folder:
+        again = Path(folder) / name
+        write_batch(for_annotators(batch), again, CSV, ExportOptions(classes=settings.classes or ()))
+        expected = _cells(again)
+    extra = [key for key in there if key not in expected]
+    lacking = [key for key in expected if key not in there]
+    other = [key for key, cells in expected.items() if key in there and not _alike(cells, there[key])]
+    return [
+        f"{name} {what} ({', '.join(map(shown, keys[:N_SHOWN]))}{', ...' if len(keys) > N_SHOWN else ''})"
+        for keys, what in (
+            (extra, f"has {counted(len(extra), 'row')} that the batch has not"),
+            (lacking, f"lacks {counted(len(lacking), 'row')} of the batch"),
+            (other, f"shows other cells than the batch in {counted(len(other), 'row')}"),
+        )
+        if keys
+    ]
+
+
+def _cells(path: Path) -> Cells:
+    text = read_text(path, what="a CSV file")
+    first = text.partition("\n")[0]
+    lines = csv.DictReader(text.splitlines(keepends=True), delimiter=max(DELIMITERS, key=first.count), restval="")
+    try:
+        rows = list(lines)
+    except csv.Error as error:
+        raise InputError(f"{path.name} is no CSV file any more: {error}") from None
+    if KEY not in (lines.fieldnames or ()):
+        raise InputError(f"{path.name} has no column {KEY!r} any more")
+    return {str(row[KEY]): {name: value for name, value in row.items() if name is not None} for row in rows}
+
+
+def _alike(expected: dict[str, str], there: dict[str, str]) -> bool:
+    return all(_same(text, there.get(name)) for name, text in expected.items() if name not in FILLED_IN)
+
+
+def _same(text: str, other: str | None) -> bool:
+    if other is None or text == other:
+        return other is not None
+    try:  # spreadsheets write numbers in their own way
+        return math.isclose(float(text), float(other), rel_tol=CLOSE)
+    except ValueError:
+        return False
