@@ -23,7 +23,7 @@ class ReadError(Exception):
     Args:
         status: "missing" (no such file, or the row names none), "io_error" (it is there, but reading it
             failed), "too_large" (more bytes than the bound), "denied" (the server or store refuses) or "refused" (it
-            leads into a private network, or from another machine to a file of this one).
+            leads into a private network, or from another machine to a file of this one, or no scheme is opened so).
         text: one sentence for display.
     """
 

@@ -45,15 +45,10 @@ async def widen(system: Any, connections: int) -> None:
     await system._set_session()
 
 
-def check_hub_url(url: str) -> None:
-    """Make sure that a URL of the hub is within a repository.
-
-    Raises:
-        InputError: if it names none.
-    """
+def names_repository(url: str) -> bool:
+    """Return whether a URL of the hub is within a repository."""
     parts = url.partition("://")[2].strip("/").split("/")
-    if len(parts) < (3 if parts[0] in HUB_KINDS else 2):
-        raise InputError(f"expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got {url!r}; name a repository")
+    return len(parts) >= (3 if parts[0] in HUB_KINDS else 2)
 
 
 def check_hub() -> None:

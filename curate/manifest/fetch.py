@@ -7,7 +7,7 @@ from curate.manifest.failures import CredentialsError
 from curate.manifest.local import local_path, read_local
 from curate.manifest.reach import Reach
 from curate.manifest.remote import get
-from curate.manifest.schemes import scheme_of
+from curate.manifest.schemes import UrlError, scheme_of
 from scoring.errors import InputError
 
 
@@ -17,7 +17,8 @@ def fetch(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> 
     Safe to call from several threads. A path must lead to a regular file.
 
     Raises:
-        ReadError: "missing", "io_error", "too_large", "denied" (the other end refuses) or "refused" (beyond ``reach``).
+        ReadError: "missing", "io_error", "too_large", "denied" (the other end refuses) or "refused" (beyond
+            ``reach``, or a URL that is opened nowhere).
         CredentialsError: if the credentials of a store are missing or no longer valid.
     """
     if why := reach.bars(uri):
@@ -31,5 +32,7 @@ def fetch(uri: str, max_bytes: int = MAX_FILE_BYTES, reach: Reach = Reach()) -> 
         return get(uri, max_bytes, reach)
     except CredentialsError:
         raise
-    except InputError as error:  # a chain of URLs, a driver that is not installed
+    except UrlError as error:
+        raise ReadError("refused", str(error)) from None
+    except InputError as error:  # a driver that is not installed
         raise ReadError("io_error", str(error)) from None

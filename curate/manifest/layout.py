@@ -1,6 +1,6 @@
 """Which column of a user's table is the key, which the path, which the image; and the rows made of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -247,14 +247,13 @@ def resolve(paths: pa.Array, root: str) -> pa.Array:
     return pc.if_else(pc.equal(pc.binary_length(paths), 0), pa.scalar(None, pa.string()), uris)
 
 
-def schemes_in(uris: pa.Array) -> Iterable[str]:
-    """Return one URL for each scheme that occurs in ``uris``, in a fixed order."""
-    urls = uris.filter(pc.fill_null(pc.match_substring_regex(uris, URL_PATTERN), False))
-    first: dict[str, str] = {}
+def one_a_scheme(uris: pa.Array) -> list[str]:
+    """Return one URL for each scheme that occurs in ``uris``, and one path if there is any, in a fixed order."""
+    is_url = pc.match_substring_regex(uris, URL_PATTERN)
+    urls, paths = uris.filter(pc.fill_null(is_url, False)), uris.filter(pc.fill_null(pc.invert(is_url), False))
     schemes = pc.utf8_lower(pc.extract_regex(urls, "^(?P<scheme>[^:]+)://").field("scheme"))
-    for scheme in sorted(schemes.unique().to_pylist()):
-        first[scheme] = urls[pc.index(schemes, scheme).as_py()].as_py()
-    return first.values()
+    first = [urls[pc.index(schemes, scheme).as_py()].as_py() for scheme in sorted(schemes.unique().to_pylist())]
+    return first + paths.slice(0, 1).to_pylist()
 
 
 def make_rows(keys: pa.Array, uris: pa.Array, table: pa.Table, layout: Layout) -> pa.Table:

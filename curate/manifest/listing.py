@@ -13,7 +13,7 @@ from curate.manifest.folder import folder_columns, without_empty_sides
 from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import key_of, some, uri_of
 from curate.manifest.reach import Reach
-from curate.manifest.schemes import check_scheme, scheme_of
+from curate.manifest.schemes import SchemeCheck, scheme_of
 from scoring.errors import InputError
 
 _BLOCK = 65536  # entries held as Python objects
@@ -69,15 +69,16 @@ def open_list(
         reach: how far paths and URLs may lead.
 
     Raises:
-        InputError: if the list is empty, repeats an entry, or names a scheme that cannot be opened.
+        InputError: if the list is empty, repeats an entry, or names schemes alone that cannot be opened.
         MissingExtraError: if the driver of a scheme is not installed.
     """
     base = os.fsencode(root.rstrip("/")) + b"/"
     entries = islice(lines, options.limit)
-    checked: set[str] = set()
+    schemes = SchemeCheck()
     chunks = []
     while block := list(islice(entries, _BLOCK)):
-        chunks.append(_rows(block, base, options.label_from_folder, checked))
+        chunks.append(_rows(block, base, options.label_from_folder, schemes))
+    schemes.finish()
     if not chunks:
         raise InputError(f"expected a path or URL a line in {where}, got no entries; add some")
     table = pa.concat_tables(chunks)
@@ -94,32 +95,29 @@ def open_list(
     )
 
 
-def _rows(lines: list[Line], base: bytes, labelled: bool, checked: set[str]) -> pa.Table:
-    """Return the rows of some entries; the scheme of each is checked once and then is in ``checked``."""
+def _rows(lines: list[Line], base: bytes, labelled: bool, schemes: SchemeCheck) -> pa.Table:
+    """Return the rows of some entries."""
     keys: list[str] = []
     uris: list[str] = []
     for line in lines:
-        key, uri, scheme = _resolve(line, base)
+        key, uri = _resolve(line, base)
         keys.append(key)
         uris.append(uri)
-        if scheme and scheme not in checked:
-            check_scheme(uri)
-            checked.add(scheme)
+        schemes.add(uri)
     columns = {"key": pa.array(keys, pa.string()), "uri": pa.array(uris, pa.string())}
     if labelled:
         columns |= folder_columns([None if scheme_of(key) else key.encode() for key in keys])
     return pa.table(columns)
 
 
-def _resolve(line: Line, base: bytes) -> tuple[str, str, str | None]:
-    """Return an entry's key, uri and scheme."""
+def _resolve(line: Line, base: bytes) -> tuple[str, str]:
+    """Return an entry's key and uri."""
     text = line.path.decode("utf-8", "surrogateescape")
-    if scheme := scheme_of(text):
-        return _text(line), _text(line), scheme
+    if scheme_of(text):
+        return _text(line), _text(line)
     if line.path.startswith(b"/"):
-        return key_of(line.path.removeprefix(base)), uri_of(line.path), None
-    uri = uri_of(base + line.path)
-    return key_of(line.path), uri, scheme_of(uri)
+        return key_of(line.path.removeprefix(base)), uri_of(line.path)
+    return key_of(line.path), uri_of(base + line.path)
 
 
 def _text(line: Line) -> str:

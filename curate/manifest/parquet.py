@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 from curate.manifest.classes import named, with_text
 from curate.manifest.contract import Reader, SourceOptions, check_range
 from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
-from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
+from curate.manifest.layout import Layout, find_layout, make_rows, one_a_scheme, resolve, text_of
 from curate.manifest.local import fail
 from curate.manifest.memory import RowDigest, version_of, without
 from curate.manifest.names import some
 from curate.manifest.parquet_stream import BadGroup, Group, ParquetFiles, RowStream
 from curate.manifest.places import Place
 from curate.manifest.reach import Reach
-from curate.manifest.schemes import check_scheme
+from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text_tables import numbered_keys
 from curate.manifest.uris import uri_reader
 from scoring.errors import InputError
@@ -227,7 +227,7 @@ class ParquetManifest:
         if not leaves:
             return
         unique, row = UniqueCheck(), 0
-        schemes: set[str] = set()
+        schemes = SchemeCheck()
         stream = self._stream(leaves, _TEXT_ROWS)
         try:
             for batch in stream.batches(0, self.n_rows):
@@ -235,10 +235,11 @@ class ParquetManifest:
                 row += batch.num_rows
         except BadGroup as error:
             raise InputError(f"{error}; write or fetch the file again") from None
+        schemes.finish()
         if layout.key is not None:
             unique.finish(partial(self._take_keys, layout.key), layout.key, self._where)
 
-    def _check_batch(self, table: pa.Table, row: int, unique: UniqueCheck, schemes: set[str]) -> None:
+    def _check_batch(self, table: pa.Table, row: int, unique: UniqueCheck, schemes: SchemeCheck) -> None:
         layout = self._layout
         if layout.path is not None:
             paths = text_of(_leaf(table, layout.path))
@@ -246,10 +247,8 @@ class ParquetManifest:
                 check_paths(paths, self._root, layout.path, self._where)
             check_text(paths, row, layout.path, self._where)
             if layout.image is None:
-                for url in schemes_in(resolve(paths, self._root)):
-                    if (scheme := url.split("://")[0]) not in schemes:
-                        check_scheme(url)
-                        schemes.add(scheme)
+                for one in one_a_scheme(resolve(paths, self._root)):
+                    schemes.add(one)
         if layout.key is not None:
             keys = text_of(table[layout.key])
             check_keys(keys, row, layout.key, self._where)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from curate.manifest.contract import MOST_CONNECTIONS
-from curate.manifest.drivers import check_hub, check_hub_url, google_driver, google_options, try_once, widen
+from curate.manifest.drivers import check_hub, google_driver, google_options, names_repository, try_once, widen
 from scoring.errors import InputError, MissingExtraError
 
 # scheme -> the extra of this package that brings its driver, or "" where fsspec or another package does.
@@ -53,22 +53,57 @@ def scheme_of(uri: str) -> str | None:
     return uri.split("://", 1)[0].lower() if URL.match(uri) else None
 
 
+class UrlError(InputError):
+    """A URL that is opened on no machine: of an unknown scheme, a chain, or of no repository of the hub."""
+
+
+class SchemeCheck:
+    """Checks one URL of each scheme that a source names.
+
+    A URL that is opened nowhere is a row with a status, as long as there is another kind of row.
+    """
+
+    def __init__(self) -> None:
+        self._checked: set[str | None] = set()
+        self._refused: UrlError | None = None
+        self._others = False
+
+    def add(self, uri: str) -> None:
+        """Take a path or URL; raises as `check_scheme`, but for what only this URL is to blame for."""
+        scheme = scheme_of(uri)
+        if scheme in self._checked:
+            return
+        self._checked.add(scheme)
+        try:
+            check_scheme(uri)
+        except UrlError as error:
+            self._refused = self._refused or error
+        else:
+            self._others = True
+
+    def finish(self) -> None:
+        """Raise UrlError if nothing that was taken can be opened."""
+        if self._refused is not None and not self._others:
+            raise self._refused
+
+
 def check_scheme(uri: str) -> None:
     """Make sure that ``uri`` can be opened on this machine, without any request.
 
     Raises:
-        InputError: if its scheme is not one that curate opens, or it is a chain of URLs.
+        UrlError: if its scheme is not one that curate opens, or it is a chain of URLs.
+        InputError: if a package is missing.
         MissingExtraError: if the driver of the scheme is not installed; names the pip line.
     """
     scheme = scheme_of(uri)
     if scheme is None:
         return
     if scheme not in SCHEMES:
-        raise InputError(f"no way to open {scheme}:// URLs; expected one of {', '.join(SCHEMES)}")
+        raise UrlError(f"no way to open {scheme}:// URLs; expected one of {', '.join(SCHEMES)}")
     if CHAIN.search(uri):
-        raise InputError(f"expected a plain URL, got a chain of URLs ('::') in {shown(uri)!r}; download it first")
-    if scheme == "hf":
-        check_hub_url(uri)
+        raise UrlError(f"expected a plain URL, got a chain of URLs ('::') in {shown(uri)!r}; download it first")
+    if scheme == "hf" and not names_repository(uri):
+        raise UrlError(f"expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got {uri!r}; name a repository")
     extra = SCHEMES[scheme]
     try:
         if extra:

@@ -14,6 +14,7 @@ from curate.manifest.failures import CredentialsError
 from curate.manifest.names import key_of
 from curate.manifest.places import MissingPlaceError, Place, find_place
 from curate.manifest.reach import Reach
+from curate.manifest.schemes import UrlError
 from scoring.errors import InputError
 
 _MAX_HEADER = 1 << 20  # an extended header that is larger is an attack
@@ -136,6 +137,8 @@ def read_member(shard: str, name: str, max_bytes: int, reach: Reach) -> bytes:
         raise
     except MissingPlaceError as error:
         raise ReadError("missing", str(error)) from None
+    except UrlError as error:
+        raise ReadError("refused", str(error)) from None
     except InputError as error:
         raise ReadError("io_error", str(error)) from None
     if found is None:

@@ -12,11 +12,11 @@ import pyarrow.json
 
 from curate.manifest.contract import SourceOptions
 from curate.manifest.keys import check_keys, check_paths, check_text
-from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
+from curate.manifest.layout import Layout, find_layout, make_rows, one_a_scheme, resolve, text_of
 from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import one_line, some, suffix_of
 from curate.manifest.reach import Reach
-from curate.manifest.schemes import check_scheme
+from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text import decoded
 from scoring.errors import InputError
 from scoring.lookup import told
@@ -180,7 +180,7 @@ def open_text_table(
         reach: how far paths and URLs may lead.
 
     Raises:
-        InputError: if it has no rows, no path column, bad or repeated keys, or a scheme that is not opened.
+        InputError: if it has no rows, no path column, bad or repeated keys, or schemes alone that are not opened.
         MissingExtraError: if the driver of a scheme is not installed.
     """
     layout = find_layout(table.schema, options, name)
@@ -196,8 +196,10 @@ def open_text_table(
     check_paths(paths, root, layout.path, name)
     check_text(paths, 0, layout.path, name)
     uris = resolve(paths, root)
-    for url in schemes_in(uris):
-        check_scheme(url)
+    schemes = SchemeCheck()
+    for one in one_a_scheme(uris):
+        schemes.add(one)
+    schemes.finish()
     rows = make_rows(_keys(table, layout, name), uris, table, layout)
     if layout.key is not None:
         check_unique(rows["key"], layout.key, name)

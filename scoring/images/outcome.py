@@ -14,7 +14,7 @@ STATUSES: dict[str, str] = {
     "missing": "there is no such file, member or URL",
     "io_error": "the bytes could not be read",
     "denied": "the store or server denies access",
-    "refused": "the URL leads into a private network, or from another machine to a file of this one",
+    "refused": "the URL is of a scheme not opened here, or leads into a private network or from afar to a local file",
     "empty": "zero bytes",
     "not_an_image": "the bytes do not begin like any image format known here",
     "unsupported": "an image, of a format or kind that is not decoded here",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from reading import keys, outcomes
 
@@ -69,6 +70,20 @@ def test_bad_lists_are_errors_of_one_line(photos):
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="UTF-16"):
         open_manifest(write(photos, "l.txt", "p/1.jpg".encode("utf-16")))
+
+
+@pytest.mark.parametrize("name", ["l.txt", "t.csv", "t.jsonl", "t.parquet"])
+@pytest.mark.parametrize("bad", ["gopher://x/y.jpg", "zip://a.jpg::s3://b/c.zip", "http://a/b::file:///etc/passwd"])
+def test_a_url_that_is_opened_nowhere_is_a_row_among_others(photos, name, bad):
+    paths = ["p/1.jpg", bad, "p/2 b.jpg"]
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"path": paths}), photos / name)
+    else:
+        lines = {"l.txt": paths, "t.csv": ["path", *paths], "t.jsonl": [json.dumps({"path": path}) for path in paths]}
+        write(photos, name, "".join(f"{line}\n" for line in lines[name]))
+    first, refused, last = outcomes(open_manifest(photos / name))
+    assert (first, last) == (b"1.jpg", b"2 b.jpg")
+    assert refused == "refused"
 
 
 def test_labels_of_a_list_come_from_its_relative_paths(photos):
