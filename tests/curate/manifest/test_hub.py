@@ -65,7 +65,7 @@ def test_shards_of_a_revision_are_read_in_parts_and_by_patterns(hub, tmp_path):
     assert outcomes(open_manifest(f"{ROOT}/t/*.tar")) == [b"a" * 300, b"b" * 300]
     assert outcomes(open_manifest(f"{ROOT}/t/a.tar")) == [b"a" * 300]
     (tmp_path / "l.txt").write_text(f"{ROOT}/t/gone.jpg\n{ROOT}@no/t/gone.jpg\nhf://datasets/o\n")
-    assert outcomes(open_manifest(tmp_path / "l.txt")) == ["missing", "missing", "io_error"]
+    assert outcomes(open_manifest(tmp_path / "l.txt")) == ["missing", "missing", "refused"]
 
 
 def test_what_is_not_there_or_not_for_us_is_one_line(hub, monkeypatch):
