@@ -11,7 +11,7 @@ but of all classes at once. Of several models each gets its own sheet.
 --distance says how far what is drawn is from real images: the Fréchet distance, which in the features of Inception
 is FID, here in the embedding of `world`, the model that ships. Give images that nothing was trained on: those that
 are drawn again and the reference are different ones. Other real images, the same without detail, their mean and noise
-are measured next to. The distance grows with fewer images, so compare at one number of them.
+are measured as well. The distance grows with fewer images, so compare at one number of them.
 """
 
 import argparse

@@ -90,7 +90,7 @@ def write_source(path: Path, name: str, images: list[bytes], columns: Mapping[st
 
 
 def cifar_pool(folder: Path, work: Path, limit: int | None = None) -> Scored:
-    """Return CIFAR-10 train rows that the backbone of the model has not seen, with CIFAR-10N's labels next to.
+    """Return CIFAR-10 train rows that the backbone of the model has not seen, with CIFAR-10N's labels.
 
     Args:
         folder: holds cifar10_train.parquet and cifar10n_train.parquet.

@@ -80,7 +80,7 @@ def crossed(vectors: NDArray, given: NDArray[np.integer], n_classes: int, *, see
         n_classes: C >= 2.
         seed: of the folds.
 
-    Memory: the rows in float32, their 30 neighbours, and 16 classes a row; blocks next to.
+    Memory: the rows in float32, their 30 neighbours, and 16 classes a row; blocks are added to that.
     """
     codes = given.astype(np.int64)
     dataset = centred(vectors, mean_of(vectors))

@@ -61,7 +61,7 @@ class DenseCover:
         own: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity of a row
             to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is picked.
         most: what each of the M adds at most, shape (M,), where that is known; else it is measured.
-        alone: what a row adds next to, by covering itself; None for nothing.
+        alone: what a row also adds by covering itself; None for nothing.
     """
 
     def __init__(

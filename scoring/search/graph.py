@@ -52,7 +52,7 @@ def knn_graph(
     inverted lists nearest to it; how few, and which share of the neighbours that finds, is measured on rows drawn at
     random. Rows of length zero have no neighbour and are nobody's.
 
-    Memory: the graph, 8 N k bytes, and where it is exact the rows in float32, 4 N D bytes; blocks next to.
+    Memory: the graph, 8 N k bytes, and where it is exact the rows in float32, 4 N D bytes; blocks are added to that.
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
