@@ -197,7 +197,7 @@ def test_repeated_keys_are_found_across_pieces_and_hash_collisions_are_not_repea
     check = UniqueCheck()
     check.add(pa.array(["a", "b"]))
     check.add(pa.array(["c", "a"]))
-    with pytest.raises(InputError, match=r"1 rows .*'a'"):
+    with pytest.raises(InputError, match=r"1 row .*'a'"):
         check.finish(lambda rows: ["abca"[row] for row in rows], "key", "t")
     check.finish(lambda rows: [f"{row}" for row in rows], "key", "t")  # equal hash, other text
 
