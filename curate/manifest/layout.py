@@ -1,7 +1,7 @@
 """Which column of a user's table is the key, which the path, which the image; and the rows made of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import pyarrow as pa
@@ -101,6 +101,20 @@ def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout
     own = _own_columns(schema, options, image, in_struct, key)
     fields = tuple(_own_field(schema.field(name), new, name == image) for name, new in own)
     return Layout(key, path, image, in_struct, own, fields)
+
+
+def with_text_columns(layout: Layout, names: Sequence[str], reserved: Sequence[str]) -> Layout:
+    """Return the layout with more of the user's columns, which hold text; a taken name gets `source_` in front."""
+    taken = {*COLUMNS, *reserved, *(field.name for field in layout.fields)}
+    own: list[tuple[str, str]] = []
+    for name in names:
+        new = name
+        while new in taken:
+            new = f"source_{new}"
+        taken.add(new)
+        own.append((name, new))
+    fields = tuple(pa.field(new, pa.string()) for _, new in own)
+    return replace(layout, user_columns=(*layout.user_columns, *own), fields=(*layout.fields, *fields))
 
 
 def _column(schema: pa.Schema, name: str, option: str, where: str) -> pa.Field:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from curate.manifest.classes import named, with_text
 from curate.manifest.contract import Reader, SourceOptions, check_range
 from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
-from curate.manifest.layout import Layout, find_layout, make_rows, one_a_scheme, resolve, text_of
+from curate.manifest.layout import Layout, find_layout, make_rows, one_a_scheme, resolve, text_of, with_text_columns
 from curate.manifest.local import fail
 from curate.manifest.memory import RowDigest, version_of, without
 from curate.manifest.names import some
@@ -60,14 +60,16 @@ class ParquetManifest:
         self._options, self._reach = options, reach
         self.connections = options.connections
         self._root = root
-        self._layout = find_layout(with_text(self._files.schema, self._files.numbered), options, self._where)
+        layout = find_layout(with_text(self._files.schema, self._files.numbered), options, self._where)
+        self._layout = layout = with_text_columns(layout, list(self._files.folders), options.reserved)
         self.n_rows: int = min(self._files.n_rows, options.limit or self._files.n_rows)
         self.schema: pa.Schema = self._layout.schema
         self.renamed = self._layout.renamed
         self.classes = {new: self._files.classes[name] for name, new in self._own() if name in self._files.classes}
-        layout = self._layout
         inside = f"images in column {layout.image!r}" if layout.image else f"paths in column {layout.path!r}"
         self.description = f"Parquet {self._where}: {some(self.n_rows, 'row')}, {inside}"
+        if self._files.folders:
+            self.description += f"; {', '.join(self._files.folders)} from the names of folders"
         self._row_stream = self._stream(_row_leaves(self._layout, self._files.schema), _TEXT_ROWS)
         self._image_stream = self._stream(_image_leaves(self._layout), _IMAGE_ROWS)
         self._nulls = None if layout.bytes_leaf is None else self._stream([layout.bytes_leaf], _IMAGE_ROWS)
@@ -83,25 +85,29 @@ class ParquetManifest:
             InputError: if they cannot be read, or take more than `MAX_ROWS_BYTES`.
         """
         check_range(start, stop, self.n_rows)
-        table = self._named(self._read(self._row_stream, start, stop))
+        table = self._named(self._read(self._row_stream, start, stop), start)
         return make_rows(self._keys(table, start), self._uris(table, start, stop), table, self._layout)
 
     def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some of the user's columns, piece by piece; raises as ``rows``."""
         own = {new: name for name, new in self._own()}
-        stream = self._stream([own[name] for name in names], _TEXT_ROWS)
+        stream = self._stream([own[name] for name in names if own[name] not in self._files.folders], _TEXT_ROWS)
         for start in range(0, self.n_rows, _TEXT_ROWS):
             table = self._read(stream, start, min(start + _TEXT_ROWS, self.n_rows))
-            yield self._named(table).select([own[name] for name in names]).rename_columns(list(names))
+            yield self._named(table, start).select([own[name] for name in names]).rename_columns(list(names))
 
     def _own(self) -> tuple[tuple[str, str], ...]:
         return self._layout.user_columns
 
-    def _named(self, table: pa.Table) -> pa.Table:
-        """Return the rows with names instead of numbers of classes."""
+    def _named(self, table: pa.Table, start: int) -> pa.Table:
+        """Return rows with names instead of numbers of classes, and with what the folders of their files say."""
         for name, classes in self._files.numbered.items():
             if (at := table.schema.get_field_index(name)) >= 0:
                 table = table.set_column(at, name, named(table[name], classes, name, self._where))
+        pieces = list(self._files.files_of(start, start + table.num_rows)) if self._files.folders else []
+        for name, values in self._files.folders.items():
+            parts = [pa.repeat(pa.scalar(values[file], pa.string()), last - first) for file, first, last in pieces]
+            table = table.append_column(name, pa.chunked_array(parts, pa.string()))
         return table
 
     def _read(self, stream: RowStream, start: int, stop: int) -> pa.Table:
@@ -127,14 +133,9 @@ class ParquetManifest:
         if self._layout.key is not None:
             return text_of(table[self._layout.key])
         parts = []
-        row, stop = start, start + table.num_rows
-        while row < stop:
-            file = self._files.group_at(row).file
+        for file, row, end in self._files.files_of(start, start + table.num_rows):
             first = self._files.file_starts[file]
-            later = self._files.file_starts[file + 1 :]
-            end = min([stop, *later[:1]])
             parts.append(numbered_keys(self._files.places[file].name, row - first, end - first))
-            row = end
         return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
     def _uris(self, table: pa.Table, start: int, stop: int) -> pa.Array:
@@ -274,6 +275,7 @@ class ParquetManifest:
         layout = self._layout
         identity = ["parquet", *(place.identity for place in self._files.places)]
         identity += [repr((layout.key, layout.path, layout.image, self.n_rows))]
+        identity += [repr(self._files.folders)] if self._files.folders else []
         digest = RowDigest(identity, self.schema)
         if layout.path is None:
             return digest.hexdigest()
@@ -291,7 +293,10 @@ def _row_leaves(layout: Layout, schema: pa.Schema) -> list[str]:
     """Return what `rows` reads: key, path and own columns, without the bytes."""
     leaves = {layout.key, layout.path} - {None}
     names: list[str] = [leaf for leaf in leaves if leaf is not None]
+    stored = set(schema.names)
     for name, _ in layout.user_columns:
+        if name not in stored:
+            continue  # from the name of a folder
         if name == layout.image:
             names += [f"{name}.{part.name}" for part in schema.field(name).type if part.name != "bytes"]
         else:

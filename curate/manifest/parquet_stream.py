@@ -4,6 +4,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,6 +57,8 @@ class ParquetFiles:
     Attributes:
         classes: column -> names of its classes, where the files list them.
         numbered: those of ``classes`` whose column holds their numbers.
+        folders: what the folders of partitioned files say (`label=cat/part-0.parquet`): column -> its text in each
+            file, None for a null. A column that the files hold themselves is not among them.
 
     Raises:
         InputError: if a file is not readable Parquet, or its columns differ from the first's.
@@ -71,6 +74,7 @@ class ParquetFiles:
             with self._open(index) as file:
                 self._add(index, file, place.name)
         self._starts = [group.start for group in self.groups]
+        self.folders = {name: values for name, values in folder_values(places).items() if name not in self.schema.names}
 
     def _add(self, index: int, file: pq.ParquetFile, name: str) -> None:
         try:
@@ -128,6 +132,31 @@ class ParquetFiles:
     def group_at(self, row: int) -> Group:
         """Return the row group that holds a row."""
         return self.groups[bisect_right(self._starts, row) - 1]
+
+    def files_of(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the pieces of rows [start, stop) by file: its number, first row and the row after the last."""
+        while start < stop:
+            file = self.group_at(start).file
+            later = self.file_starts[file + 1 :]
+            end = min([stop, *later[:1]])
+            yield file, start, end
+            start = end
+
+
+def folder_values(places: list[Place]) -> dict[str, list[str | None]]:
+    """Return the columns in the names of the folders right above partitioned files, with one value a file."""
+    found = [dict(_folder_pairs(place.uri)) for place in places]
+    names = dict.fromkeys(name for pairs in found for name in pairs)
+    return {name: [pairs.get(name) for pairs in found] for name in names}
+
+
+def _folder_pairs(uri: str) -> Iterator[tuple[str, str | None]]:
+    """Yield names and values of the folders `name=value` that a file is in, the nearest first."""
+    for folder in reversed(uri.split("?")[0].split("/")[:-1]):
+        name, equal, value = folder.partition("=")
+        if not (name and equal):
+            return
+        yield unquote(name), None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
 
 
 def _difference(first: pa.Schema, other: pa.Schema) -> str:

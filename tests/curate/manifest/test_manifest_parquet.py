@@ -366,3 +366,41 @@ def test_a_column_of_bytes_is_the_image_only_by_its_name():
     for columns in ({"mask": "bytes"}, {"file_name": "text", "data": "bytes"}, {"image": "bytes", "png": "bytes"}):
         with pytest.raises(InputError, match="--image-column"):
             layout_of(**columns)
+
+
+def partitioned(folder, labels):
+    for label in labels:
+        (folder / f"year=2024/label={label}").mkdir(parents=True)
+        write(folder / f"year=2024/label={label}/part-0.parquet", {"image": images(3)})
+    return folder
+
+
+def test_names_of_partitioned_folders_are_columns(tmp_path):
+    folder = partitioned(tmp_path / "t", ["cat", "a%20b", "__HIVE_DEFAULT_PARTITION__"])
+    for source in (folder, str(folder / "*/*/*.parquet")):
+        manifest = open_manifest(source)
+        assert manifest.schema.names == ["key", "uri", "label", "year"]
+        assert manifest.rows(0, 9)["label"].to_pylist() == [None] * 3 + ["a b"] * 3 + ["cat"] * 3
+        assert manifest.rows(2, 7)["label"].to_pylist() == [None] + ["a b"] * 3 + ["cat"]
+        assert [table["year"].to_pylist() for table in manifest.columns(["year"])] == [["2024"] * 9]
+        assert read_all(manifest.readers(0, 9)) == images(3) * 3
+
+
+def test_a_column_of_the_file_wins_over_the_name_of_its_folder(tmp_path):
+    (tmp_path / "id=9").mkdir()
+    manifest = open_manifest(write(tmp_path / "id=9/a.parquet", {"image": images(2), "id": [1, 2]}))
+    assert manifest.rows(0, 2)["id"].to_pylist() == [1, 2]
+
+
+def test_a_folder_renamed_for_another_class_changes_the_digest(tmp_path):
+    folder = partitioned(tmp_path / "t", ["cat"])
+    before = open_manifest(str(folder / "year=2024/label=cat/part-0.parquet")).digest
+    (folder / "year=2024/label=cat").rename(folder / "year=2024/label=dog")
+    assert open_manifest(str(folder / "year=2024/label=dog/part-0.parquet")).digest != before
+
+
+def test_folders_named_like_what_curate_writes_do_not_replace_it(tmp_path):
+    (tmp_path / "key=9").mkdir()
+    manifest = open_manifest(write(tmp_path / "key=9/a.parquet", {"image": images(2)}))
+    assert manifest.schema.names == ["key", "uri", "source_key"]
+    assert manifest.rows(0, 2)["source_key"].to_pylist() == ["9", "9"]
