@@ -58,7 +58,8 @@ def run(
         Texts, typer.Option(metavar="EXAMPLE", help="Drop rows like a KEY or an IMAGE file, too.")
     ] = None,
     keys: Annotated[
-        Texts, typer.Option(metavar="FILE", help="Keep the rows whose keys a CSV or table names in a column key.")
+        Texts,
+        typer.Option(metavar="FILE", help="Keep the rows whose keys a CSV, list or table names in a column key."),
     ] = None,
     without_keys: Annotated[
         Texts, typer.Option(metavar="FILE", help="Drop the rows whose keys it names: what was ticked on a report.")
@@ -100,6 +101,7 @@ def run(
     allow_uneven: Annotated[
         bool, typer.Option("--allow-uneven", help="Let amounts drop far more of some classes or clusters.")
     ] = False,
+    allow_unmatched: options.AllowUnmatched = False,
     by: Annotated[
         Texts,
         typer.Option(
@@ -148,7 +150,9 @@ def run(
     from curate.tables.table import open_table
 
     opened = open_table(table, require=["key"], embedding=embedding)
-    rules = rules_in_order(typed(ctx), opened, model=model, label=label, allow_uneven=allow_uneven)
+    rules = rules_in_order(
+        typed(ctx), opened, model=model, label=label, allow_uneven=allow_uneven, allow_unmatched=allow_unmatched
+    )
     result = filter(table, out, rules, embedding=embedding, dry_run=dry_run, overwrite=overwrite)
     if json_:
         emit({**result.to_json(), "notes": filter_notes(result)})
@@ -179,7 +183,8 @@ def _note(note: "Note | FittedApart") -> str:
         return f"{note.rule} works on {note.column} ({note.meaning}; higher: {note.higher or 'taken as better'})"
     if isinstance(note, TooFew):
         return f"{note.rule} asks for {note.wanted:,} rows, {note.left:,} were left"
-    return f"{note.rule}: {note.n_found:,} of {counted(note.n_keys, 'key')} are in the table"
+    text = f"{note.rule}: {note.n_found:,} of {counted(note.n_keys, 'key')} are in the table"
+    return f"{text}; {note.spelling}" if note.spelling else text
 
 
 def _goes_by(note: "GoesBy") -> str:

@@ -16,6 +16,7 @@ MEANS: dict[str, str] = {
     "--actors": "--engine ray: processes that score, at most; by default as many as fit",
     "--address": "--engine ray: the cluster, auto, HOST:PORT or ray://HOST:PORT; by default one of this machine alone",
     "--allow-private-hosts": "Let URLs inside the source lead into private networks",
+    "--allow-unmatched": "Go on where the table has none of the keys of a file",
     "--against": "Another scored table",
     "--apply": "Also write the table with the columns",
     "--audit": "The verdicts on a sample",
@@ -248,6 +249,7 @@ Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
 Engine = Annotated[str, shared("--engine", metavar="NAME", show_default=True)]
 Address = Annotated[str | None, shared("--address", metavar="ADDRESS")]
 
+AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
 DryRun = Annotated[bool, shared("--dry-run")]
 Json = Annotated[bool, shared("--json")]
 Link = Annotated[str, shared("--link", metavar="HOW", show_default=True)]

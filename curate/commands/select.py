@@ -35,7 +35,7 @@ Exclude = Annotated[
     typer.Option(
         parser=options.given_table,
         metavar="FILE",
-        help="CSV or table whose keys are never picked.",
+        help="CSV, list or table whose keys are never picked.",
         show_default=False,
     ),
 ]
@@ -71,6 +71,7 @@ def run(
     labelled_where: LabelledWhere = None,
     label: Label = None,
     exclude: Exclude = None,
+    allow_unmatched: options.AllowUnmatched = False,
     per: Per = None,
     balance: Balance = None,
     min_distance: MinDistance = None,

@@ -15,6 +15,7 @@ from curate.tables.dataset import Dataset
 from curate.tables.known import Known, known, read_known, refuse_strangers
 from curate.tables.needs import Needs, is_plain
 from curate.tables.rows import Codes, read_rows
+from curate.tables.spelling import spelled_as
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.relative.learn import check_labels
@@ -62,7 +63,7 @@ def read_given(dataset: Dataset, table: Table, label: str | None, labelled: str 
         return Given()
     if labelled is None:
         return Given(labels_in(dataset, dataset.rows.names[str(label)]), {"column": label})
-    read = _read(labelled, label)
+    read = spelled_as(_read(labelled, label), table)
     rows = read.rows(dataset.rows)
     refuse_strangers(read, rows, str(table.path))
     numbers, classes = codes_of(read.labels or [])

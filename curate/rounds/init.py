@@ -20,6 +20,7 @@ from curate.rounds.worth.rules import refuse_unreachable
 from curate.tables.amount import Amount
 from curate.tables.digests import plain
 from curate.tables.known import LABEL, read_known, refuse_strangers
+from curate.tables.spelling import spelled_as
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from curate.version import __version__
@@ -200,7 +201,7 @@ def _labels(
         labels = [value or None for value in column.cast(pa.string()).to_pylist()]
     else:
         source = str(labelled)
-        known = read_known(labelled, label)
+        known = spelled_as(read_known(labelled, label), scored.table)
         if known.labels is None:
             raise InputError(
                 f"expected a column {label or LABEL!r} in {labelled}, got none; name the column of classes with --label"

@@ -11,7 +11,7 @@ from curate.columns import KEY
 from curate.counted import counted
 from curate.manifest.store_here import copied_here
 from curate.manifest.store_path import AnyPath, path_to_read
-from curate.manifest.text import decoded, read_bytes, unguarded
+from curate.manifest.text import decoded, read_bytes
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl
 from curate.tables.arrays import texts
 from curate.tables.digests import RowDigest, key_bytes, tie_breaks
@@ -21,7 +21,7 @@ from scoring.errors import InputError
 from scoring.lookup import closest, told
 
 LABEL = "label"
-TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")
+TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
 N_NAMED = 3
 
 
@@ -35,6 +35,9 @@ class Known:
         hashes: of the keys, shape (M,) uint64.
         labels: class of each as text, None where it has none; None where the file has no labels.
         digest: of keys and labels, independent of their order.
+        n_there: of the keys, in the table; see ``spelling.spelled_as``.
+        note: on keys that were taken in the table's spelling.
+        hint: what a key that no row has may mean.
     """
 
     path: str
@@ -42,19 +45,19 @@ class Known:
     hashes: NDArray[np.uint64]
     labels: list[str | None] | None
     digest: str
+    n_there: int = 0
+    note: str = ""
+    hint: str = ""
 
     def rows(self, rows: Rows) -> NDArray[np.int64]:
         """Return the row of each key, shape (M,); -1 where the table has none."""
-        found = rows.find(self.hashes)
-        lost = np.flatnonzero(found < 0)
-        if len(lost):  # a sheet that went through a spreadsheet has marks before what looks like a formula
-            plain_keys = [unguarded(self.keys[at].decode("utf-8", "surrogateescape")) for at in lost.tolist()]
-            found[lost] = rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in plain_keys]))
-        return found
+        return rows.find(self.hashes)
 
 
 def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = True) -> Known:
-    """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``; rows with a blank label are left out.
+    """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``, or a text file with a key a line.
+
+    Rows with a blank label are left out.
 
     Args:
         path: of the file, or a folder of ``part-*.parquet``; here or in a store.
@@ -68,9 +71,9 @@ def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = 
     keys, columns = read_columns(path, [column] if labels else [])
     values = columns.get(column) if labels else None
     if values is None:
-        return _known(str(path), keys)
+        return distinct(str(path), keys)
     labelled = [at for at, value in enumerate(values) if value is not None]
-    return _known(str(path), [keys[at] for at in labelled], [values[at] for at in labelled])
+    return distinct(str(path), [keys[at] for at in labelled], [values[at] for at in labelled])
 
 
 def read_columns(path: str | AnyPath, wanted: Sequence[str]) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
@@ -105,7 +108,7 @@ def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = 
     Raises:
         InputError: if one key has two labels.
     """
-    return _known(path, [key.encode("utf-8", "surrogateescape") for key in keys], list(labels) if labels else None)
+    return distinct(path, [key.encode("utf-8", "surrogateescape") for key in keys], list(labels) if labels else None)
 
 
 def _read_text(path: AnyPath) -> pa.Table:
@@ -115,6 +118,9 @@ def _read_text(path: AnyPath) -> pa.Table:
         raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; make it Parquet")
     with copied_here(path) as local:
         data = read_bytes(local, what="text with keys")
+    if path.suffix.lower() == ".txt":
+        lines = decoded(data, what="text with keys", where=str(path)).replace("\r\n", "\n").split("\n")
+        return pa.table({KEY: pa.array([line for line in lines if line.strip()], pa.string())})
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return read_jsonl(decoded(data, what="text with keys", where=str(path)).encode(), str(path))
     return read_csv(data, str(path), expects={KEY}, names_only={KEY})
@@ -130,7 +136,12 @@ def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
     return list(texts(_whole(column)).to_pylist())
 
 
-def _known(path: str, keys: list[bytes], labels: list[str | None] | None = None) -> Known:
+def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = None) -> Known:
+    """Return keys, each once, with their labels; ``path`` says where they come from, in messages.
+
+    Raises:
+        InputError: if one key has two labels.
+    """
     seen: dict[bytes, str | None] = {}
     for at, key in enumerate(keys):
         label = labels[at] if labels else None
@@ -161,5 +172,5 @@ def refuse_strangers(known: Known, rows: NDArray[np.int64], table: str) -> None:
         keys = counted(len(known.keys), "labelled key")
         raise InputError(
             f"expected the labelled keys of {known.path} in {table}, got {len(lost):,} of {keys} not there, such as "
-            f"{named}; write them as the table does, or take them out"
+            f"{named}{f' ({known.hint})' if known.hint else ''}; write them as the table does, or take them out"
         )

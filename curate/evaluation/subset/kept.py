@@ -13,6 +13,7 @@ from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.known import TEXT_SUFFIXES, read_known
 from curate.tables.rows import Rows
+from curate.tables.spelling import spelled_as
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -33,7 +34,7 @@ def kept_rows(path: str | Path, table: Table, rows: Rows) -> tuple[NDArray[np.bo
     """
     path = Path(path)
     if path.suffix.lower() in TEXT_SUFFIXES:
-        hashes = read_known(path, labels=False).hashes
+        hashes = spelled_as(read_known(path, labels=False), table).hashes
     else:
         opened = open_table(path, require=[KEY])
         if set(opened.schema.names) >= DECISIONS:

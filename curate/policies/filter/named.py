@@ -7,11 +7,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.manifest.text import unguarded
 from curate.policies.filter.ruling import Ruling
 from curate.tables.digests import tie_breaks
 from curate.tables.known import read_known
 from curate.tables.rows import Rows
+from curate.tables.spelling import refuse_unmatched, spelled_as
+from curate.tables.table import Table
 from scoring.errors import InputError
 
 MOST_KEYS = 100_000  # of a file; they are in the receipt
@@ -23,6 +24,7 @@ class Keys:
 
     file: str  # where they were
     keys: tuple[str, ...]
+    note: str = ""  # on keys that the file writes otherwise than the table
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "keys"
@@ -39,6 +41,7 @@ class WithoutKeys:
 
     file: str
     keys: tuple[str, ...]
+    note: str = ""
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "without-keys"
@@ -50,30 +53,32 @@ class WithoutKeys:
 
 
 def named(rule: Keys | WithoutKeys, table_rows: Rows, rows: slice = slice(None)) -> NDArray[np.bool_]:
-    """Return which of M rows in a row the rule names, shape (M,), by the hashes of their keys.
-
-    A key with the mark of a spreadsheet, as `curate` writes before what looks like a formula, names the row without it.
-    """
-    keys = list(dict.fromkeys([*rule.keys, *map(unguarded, rule.keys)]))
-    return np.isin(table_rows.hashes[rows], tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
+    """Return which of M rows in a row the rule names, shape (M,), by the hashes of their keys."""
+    return np.isin(table_rows.hashes[rows], tie_breaks([key.encode("utf-8", "surrogateescape") for key in rule.keys]))
 
 
-def read_rule(kind: type[Keys] | type[WithoutKeys], path: str | Path) -> Keys | WithoutKeys:
+def read_rule(
+    kind: type[Keys] | type[WithoutKeys], path: str | Path, table: Table, *, allow_unmatched: bool = False
+) -> Keys | WithoutKeys:
     """Return the rule by the keys of a file.
 
     Args:
         kind: of rule.
-        path: of a CSV, TSV, JSON lines or Parquet file with a column ``key``.
+        path: of a CSV, TSV, JSON lines or Parquet file with a column ``key``, or a text file with a key a line.
+        table: that the keys are of, in whose spelling they are taken.
+        allow_unmatched: whether a file of which the table has no key at all is taken.
 
     Raises:
-        InputError: if it cannot be read, has no key, or more than a receipt should hold.
+        InputError: if it cannot be read, has no key, none that the table has, or more than a receipt should hold.
     """
-    found = read_known(path, labels=False).keys
-    if not found:
+    known = spelled_as(read_known(path, labels=False), table)
+    if not known.keys:
         raise InputError(f"--{kind.name} {path} names no key; leave the option out, or name some")
-    if len(found) > MOST_KEYS:
+    if len(known.keys) > MOST_KEYS:
         raise InputError(
-            f"--{kind.name} takes up to {MOST_KEYS:,} keys, got {len(found):,} in {path}; give them as a column of the "
-            "table, and use --where"
+            f"--{kind.name} takes up to {MOST_KEYS:,} keys, got {len(known.keys):,} in {path}; give them as a column "
+            "of the table, and use --where"
         )
-    return kind(str(path), tuple(key.decode("utf-8", "surrogateescape") for key in found))
+    if not allow_unmatched:
+        refuse_unmatched(known, kind.name, table)
+    return kind(str(path), tuple(key.decode("utf-8", "surrogateescape") for key in known.keys), known.note)

@@ -151,6 +151,7 @@ def filter(
     per: str | None = None,
     label: str | None = None,
     allow_uneven: bool = False,
+    allow_unmatched: bool = False,
     by: str | None = None,
     crossing: str | None = None,
     model: str | Path | None = None,
@@ -191,6 +192,7 @@ def filter(
         label: column of classes of which ``keep_top`` and ``drop_bottom`` drop at most twice the average share; by
             default ``label`` where the table has it, else ``cluster``.
         allow_uneven: let them drop more of some classes or clusters.
+        allow_unmatched: go on where the table has none of the keys of ``keys`` or ``without_keys``.
         by: ``lower`` or ``upper``, for the rules with a cut: use that end of the interval of the score, instead of
             the score itself; a row whose interval crosses the cut is undecided.
         crossing: ``bound``: such a row is what the end alone says.
@@ -225,9 +227,12 @@ def filter(
             model=model,
             label=label,
             allow_uneven=allow_uneven,
+            allow_unmatched=allow_unmatched,
         )
-    elif label is not None or allow_uneven:
-        raise InputError("label and allow_uneven are for rules named by keywords; give each rule its own even=")
+    elif label is not None or allow_uneven or allow_unmatched:
+        raise InputError(
+            "label, allow_uneven and allow_unmatched are for rules named by keywords; give each rule its own even="
+        )
     return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 

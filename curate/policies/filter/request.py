@@ -33,6 +33,7 @@ def rules_in_order(
     model: str | Path | None = None,
     label: str | None = None,
     allow_uneven: bool = False,
+    allow_unmatched: bool = False,
 ) -> list[Rule]:
     """Return the rules that a command line, or the keywords of Python, ask for.
 
@@ -46,6 +47,7 @@ def rules_in_order(
         model: that scored the table, if it does not ship, for examples that are images.
         label: column of the classes that no amount may empty; by default ``label``, else ``cluster``.
         allow_uneven: let an amount empty classes and clusters.
+        allow_unmatched: take files of keys of which the table has none.
 
     Raises:
         InputError: for a value that cannot be read, or one of these options without a rule after it.
@@ -64,7 +66,7 @@ def rules_in_order(
             if not any(isinstance(rule, EXAMPLES[name]) for rule in rules):
                 rules.append(EXAMPLES[name](parse_examples(examples, table, f"--{name}", model)))
         elif name in NAMED:
-            rules.append(read_rule(NAMED[name], value))
+            rules.append(read_rule(NAMED[name], value, table, allow_unmatched=allow_unmatched))
         elif name == MaxBadRate.name:
             said = {
                 option: dict(zip(names, values, strict=True))[option] for option in OF_AUDITS[1:] if option in names

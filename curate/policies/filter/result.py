@@ -96,11 +96,13 @@ class Names:
         rule: as typed.
         n_keys: that its file names.
         n_found: rows of the table with one of them.
+        spelling: what there is to tell on keys that are written otherwise.
     """
 
     rule: str
     n_keys: int
     n_found: int
+    spelling: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: T
         if isinstance(rule, MaxBadRate):
             notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
         if isinstance(rule, Keys | WithoutKeys):
-            notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum())))
+            notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum()), rule.note))
     return list({repr(note): note for note in notes}.values())
 
 

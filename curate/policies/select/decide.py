@@ -30,6 +30,7 @@ from curate.tables.amount import Amount
 from curate.tables.graph import Stored, stored_graph
 from curate.tables.known import Known, read_known, refuse_strangers
 from curate.tables.rows import Rows, read_rows
+from curate.tables.spelling import refuse_unmatched, spelled_as
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -116,8 +117,10 @@ def pick(
     if request.graph and not request.plan.selector().uses_graph:
         users = ", ".join(name for name, kind in SELECTORS.items() if kind.uses_graph)
         raise InputError(f"--graph is for the strategies {users}; {request.strategy} looks at none")
-    known = read_known(request.labelled, request.label) if request.labelled else None
-    left_out = read_known(request.exclude, labels=False) if request.exclude else None
+    known = spelled_as(read_known(request.labelled, request.label), table) if request.labelled else None
+    left_out = spelled_as(read_known(request.exclude, labels=False), table) if request.exclude else None
+    if left_out is not None and not request.allow_unmatched:
+        refuse_unmatched(left_out, "exclude", table)
     has_own = known is not None and known.labels is not None
     class_column = request.class_column(table)
     from_table = bool(request.labelled_where) or (known is not None and not has_own) or class_column is not None
@@ -153,7 +156,7 @@ def _graph(request: SelectRequest, rows: Rows, ready: Ready, *, write: bool) -> 
 
 def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -> list[str]:
     """Say that what should name labelled rows names none: right before the first batch, a slip of the pen after it."""
-    notes = []
+    notes = [known.note] if known is not None and known.note else []
     if known is not None and not len(known.keys):
         notes.append(f"--labelled {request.labelled} names no key: nothing is labelled by it")
     truths = rows.holds(request.labelled_where)
@@ -170,6 +173,7 @@ def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: lis
         excluded[at[at >= 0]] = True
         n_keys = counted(len(at), "key")
         notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: not to be picked")
+        notes += [left_out.note] if left_out.note else []
     excluded[labelled.rows] = False
     return excluded
 

@@ -159,6 +159,7 @@ def select(
     labelled_where: str | None = None,
     label: str | None = None,
     exclude: str | Path | None = None,
+    allow_unmatched: bool = False,
     per: str | None = None,
     balance: str | None = None,
     min_distance: float | None = None,
@@ -195,6 +196,7 @@ def select(
         labelled_where: condition on the rows that are labelled already.
         label: column of the labels; by default ``label`` where there is one.
         exclude: file of keys that are never picked.
+        allow_unmatched: go on where the table has none of the keys of ``exclude``.
         per: column of groups that each give the budget.
         balance: column of groups that share the budget.
         min_distance: stop at the first pick nearer than this to another or to a labelled row, in [0, 2].
@@ -229,6 +231,7 @@ def select(
         labelled_where=labelled_where,
         label=label,
         exclude=_name(exclude),
+        allow_unmatched=allow_unmatched,
         per=per,
         balance=balance,
         score=score,

@@ -29,6 +29,7 @@ class SelectRequest:
         labelled_where: condition on the rows that are labelled already; or None.
         label: column of the labels; None for ``label`` where there is one.
         exclude: file of keys that are not to be picked; or None.
+        allow_unmatched: whether a file of ``exclude`` of which the table has no key is taken.
         per: column of groups that each give the budget; or None.
         balance: column of groups that share the budget; or None.
         score: column that ranks, as typed (``max:COLUMN``); or None.
@@ -47,6 +48,7 @@ class SelectRequest:
     labelled_where: str | None = None
     label: str | None = None
     exclude: str | None = None
+    allow_unmatched: bool = False
     per: str | None = None
     balance: str | None = None
     score: str | None = None

@@ -9,6 +9,7 @@ from choosing import csv, table
 from curate.tables.known import known, read_known, refuse_strangers
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
+from curate.tables.spelling import spelled_as
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -124,7 +125,12 @@ def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_pat
 
 
 def test_keys_that_a_spreadsheet_marked_are_found(tmp_path):
-    path = table(tmp_path / "s.parquet", 3, key=["=a.png", "b.png", "-c.png"])
-    rows = read_rows(open_table(path), Needs(), by_hash=True)
-    found = known("l.csv", ["'=a.png", "b.png", "-c.png"]).rows(rows)
+    opened = open_table(table(tmp_path / "s.parquet", 3, key=["=a.png", "b.png", "-c.png"]))
+    rows = read_rows(opened, Needs(), by_hash=True)
+    found = spelled_as(known("l.csv", ["'=a.png", "b.png", "-c.png"]), opened).rows(rows)
     assert rows.place[found].tolist() == [0, 1, 2]
+
+
+def test_a_list_of_keys_is_a_key_a_line(tmp_path):
+    (tmp_path / "keys.txt").write_bytes("a b.png\r\n\r\né,1.png\n".encode())
+    assert read_known(tmp_path / "keys.txt").keys == [b"a b.png", "é,1.png".encode()]

@@ -1,0 +1,193 @@
+"""Keys that a file writes otherwise than a table: the same name in another form of Unicode, or with its folder."""
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import KEY, URI
+from curate.counted import counted
+from curate.manifest.text import unguarded
+from curate.tables.arrays import texts
+from curate.tables.digests import key_bytes
+from curate.tables.known import Known, distinct
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+MOST_FOLDERS = 16  # that a path may have before the key
+
+
+@dataclass
+class _Found:
+    """Rows of the table that a key could mean, by their keys.
+
+    Attributes:
+        same: the same name, in another form.
+        there: named with folders before it, and the uri of the row has these folders.
+        elsewhere: the same, but the uri does not say so.
+    """
+
+    same: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    @property
+    def sure(self) -> str | None:
+        """The one row that is meant, or None."""
+        found = self.same or self.there
+        return found[0] if len(found) == 1 else None
+
+
+def refuse_unmatched(known: Known, option: str, table: Table) -> None:
+    """Refuse a file of keys of which the table has none: it is of another table, or its keys are written otherwise.
+
+    Raises:
+        InputError: naming a key of both, and how to go on all the same.
+    """
+    if not known.keys or known.n_there:
+        return
+    example = known.keys[0].decode("utf-8", "replace")
+    own = next((texts(batch.column(0))[0].as_py() for batch in table.batches([KEY], rows=1)), None)
+    raise InputError(
+        f"--{option}: expected keys of {table.path} in {known.path}, got {counted(len(known.keys), 'key')} that it has "
+        f"not, such as {example!r}{f' ({known.hint})' if known.hint else ''}; write them as the table does, as in "
+        f"{own!r}, or add --allow-unmatched"
+    )
+
+
+def spelled_as(known: Known, table: Table) -> Known:
+    """Return keys of a file as a table writes them, where that is without doubt.
+
+    A key that the table has not is compared again without regard to the form of Unicode (NFC or NFD), `./` at the
+    start, backslashes instead of slashes, and the mark of a spreadsheet before what looks like a formula. A path with
+    folders before the key is that key where the row's uri ends in the same path. What then names no row, or several,
+    stays as it is. Of a table that has all keys, only the column of keys is read.
+
+    Args:
+        known: keys, M.
+        table: with text or whole numbers as keys.
+
+    Returns:
+        The same keys in the table's spelling, with ``note`` on those that changed and ``hint`` on what may be meant.
+
+    Raises:
+        InputError: if two spellings of one key have two labels.
+    """
+    there = _there(known, table)
+    lost = {int(at): known.keys[at] for at in np.flatnonzero(~there)}
+    forms = {at: form for at, key in lost.items() if (form := normal(key)) is not None}
+    if not forms:
+        return replace(known, n_there=int(there.sum()))
+    found = _look(forms, table)
+    changed = {at: one.sure for at, one in found.items() if one.sure is not None}
+    keys = [changed.get(at) for at in range(len(known.keys))]
+    encoded = [old if new is None else new.encode() for old, new in zip(known.keys, keys, strict=True)]
+    return replace(
+        distinct(known.path, encoded, known.labels),
+        digest=known.digest,
+        n_there=int(there.sum()) + len(changed),
+        note=_note(known, changed, str(table.path)),
+        hint=_hint(known, {at: one for at, one in found.items() if one.sure is None}),
+    )
+
+
+def normal(key: bytes) -> str | None:
+    r"""Return the form in which keys are compared; None for what is not UTF-8.
+
+    >>> normal(b".\\cats\\1.jpg"), normal("'=e\u0301.jpg".encode()) == "=\u00e9.jpg"
+    ('cats/1.jpg', True)
+    """
+    try:
+        text = unguarded(key.decode())
+    except UnicodeDecodeError:
+        return None
+    text = unicodedata.normalize("NFC", text).replace("\\", "/")
+    while text.startswith("./"):
+        text = text[2:]
+    return text
+
+
+def _there(known: Known, table: Table) -> NDArray[np.bool_]:
+    """Return which keys the table has as they are written, shape (M,)."""
+    wanted = pa.array(known.keys, pa.large_binary())
+    there = np.zeros(len(wanted), bool)
+    for batch in table.batches([KEY]):
+        keys = pa.array(key_bytes(batch.column(0), table.path), pa.large_binary())
+        there[pc.index_in(keys, value_set=wanted).drop_null().to_numpy(zero_copy_only=False)] = True
+    return there
+
+
+def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Found]:
+    """Return what each of the forms could mean in the table."""
+    owners: dict[str, list[tuple[int, int]]] = {}  # a form that a key of the table may have -> keys, folders left out
+    for at, form in forms.items():
+        for left_out, part in enumerate(_ends(form)):
+            owners.setdefault(part, []).append((at, left_out))
+    values = pa.array(list(owners), pa.large_string())
+    found = {at: _Found() for at in forms}
+    for keys, uris in _columns(table):
+        places = pc.index_in(_normal_column(keys), value_set=values)
+        rows = pa.array(np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False)))
+        for place, key, uri in zip(*(each.take(rows).to_pylist() for each in (places, keys, uris)), strict=True):
+            for at, left_out in owners[values[place].as_py()]:
+                if not left_out:
+                    found[at].same.append(key)
+                elif f"/{normal((uri or '').encode())}".endswith(f"/{forms[at].lstrip('/')}"):
+                    found[at].there.append(key)
+                else:
+                    found[at].elsewhere.append(key)
+    return found
+
+
+def _ends(path: str) -> Iterator[str]:
+    """Yield a path, then what is left of it without its first folders."""
+    yield path
+    for _ in range(MOST_FOLDERS):
+        _, slash, path = path.partition("/")
+        if not slash or not path:
+            return
+        yield path
+
+
+def _columns(table: Table) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Yield keys and uris (null where the table has none) as text."""
+    has_uri = URI in table.schema.names
+    for batch in table.batches([KEY, URI] if has_uri else [KEY]):
+        keys = texts(batch.column(0))
+        yield keys, texts(batch.column(1)) if has_uri else pa.nulls(len(keys), pa.large_string())
+
+
+def _normal_column(keys: pa.Array) -> pa.Array:
+    slashes = pc.replace_substring(pc.utf8_normalize(keys, form="NFC"), "\\", "/")
+    return pc.replace_substring_regex(slashes, r"^(\./)+", "")
+
+
+def _note(known: Known, changed: Mapping[int, str], table: str) -> str:
+    if not changed:
+        return ""
+    at, new = next(iter(changed.items()))
+    return (
+        f"{len(changed):,} of {counted(len(known.keys), 'key')} of {known.path} are written otherwise in {table}, such "
+        f"as {_shown(known.keys[at].decode(), new)}: taken as the same"
+    )
+
+
+def _hint(known: Known, doubtful: Mapping[int, _Found]) -> str:
+    for at, one in doubtful.items():
+        several = one.same or one.there
+        key = known.keys[at].decode()
+        if several:
+            return f"{key!a} could be {several[0]!a} or {several[1]!a}"
+        if one.elsewhere:
+            return f"without its folders {key!r} would be {one.elsewhere[0]!r}"
+    return ""
+
+
+def _shown(old: str, new: str) -> str:
+    """Return a key and its other spelling for display, so that they can be told apart."""
+    alike = unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new)
+    return f"{old!a} ({new!a} there)" if alike else f"{old!r} ({new!r} there)"
