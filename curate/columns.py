@@ -14,6 +14,7 @@ URI = "uri"
 STATUS = "status"
 ERROR = "error"
 LABEL = "label"  # of the classes, unless the user names another
+FOLDER = "folder"  # of the image, by its key, where a command asks for it and the table has no such column
 FRAMES = "n_frames"
 SIGNATURE = "signature"
 EMBEDDING = "embedding"

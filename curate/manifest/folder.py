@@ -19,7 +19,7 @@ from curate.manifest.names import count_suffixes, is_image_name, key_of, some, s
 from scoring.errors import InputError
 
 _BLOCK = 65536  # names held as Python objects before they go into an Arrow array
-_SIDES = {
+SIDES = {
     b"train": "train",
     b"training": "train",
     b"val": "val",
@@ -257,7 +257,7 @@ def folder_label(path: bytes) -> str | None:
     ('cats', None, None)
     """
     parts = _folders(path)
-    return key_of(parts[-1]) if parts and parts[-1].lower() not in _SIDES else None
+    return key_of(parts[-1]) if parts and parts[-1].lower() not in SIDES else None
 
 
 def folder_side(path: bytes) -> str | None:
@@ -266,7 +266,7 @@ def folder_side(path: bytes) -> str | None:
     >>> folder_side(b"data/Train/cats/1.jpg"), folder_side(b"valid/1.jpg"), folder_side(b"cats/1.jpg")
     ('train', 'val', None)
     """
-    return next((_SIDES[part.lower()] for part in _folders(path) if part.lower() in _SIDES), None)
+    return next((SIDES[part.lower()] for part in _folders(path) if part.lower() in SIDES), None)
 
 
 def _folders(path: bytes) -> list[bytes]:

@@ -1,11 +1,12 @@
 """Which columns a policy, a strategy or a measure needs of a table, and as what; checked before anything is read."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
+from curate.columns import EMBEDDING, FOLDER, KEY, SIGNATURE, STATUS
 from curate.tables.digests import is_text
 from curate.tables.table import Table
 from curate.tables.where import Condition, parse_condition
@@ -64,6 +65,8 @@ class Needs:
         names += [SIGNATURE] if self.flat and SIGNATURE in table.schema.names else []
         names += [*sorted(self.representations), *self.exact, *self.numbers, *self.groups, *self.names]
         names += [*self.texts, *self.present]
+        if any(re.search(rf"\b{FOLDER}\b", text) for _, text in self.conditions):
+            table.derive_folder()
         names += [name for condition in self.parsed(table.schema) for name in condition.columns]
         names = list(dict.fromkeys(names))
         if EMBEDDING in self.representations and EMBEDDING not in table.schema.names:

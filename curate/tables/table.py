@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING
+from curate.columns import EMBEDDING, FOLDER, KEY
 from curate.counted import repeated
 from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
 from curate.tables.digests import is_list
+from curate.tables.folders import folders_of, has_folders
 from curate.tables.own import as_embeddings, own_field
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint
@@ -26,7 +27,7 @@ from scoring.lookup import told
 
 METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"
-FROM_FOLDERS = "; where classes are folders, score again with --label-from-folder"
+FROM_FOLDERS = f"; where classes are folders, name {FOLDER}"
 LOOKED_AT = 1000  # files of a folder that is no table, among which an image is looked for
 
 
@@ -42,6 +43,7 @@ class Table:
         n_rows: rows over all files.
         own: the user's column that is read as ``embedding``; None for that itself. ``schema`` and ``batches`` have it
             under that name then, and ``stored`` is the table as it is in its files: what is written comes from there.
+            So it is with ``folder``, once somebody asks for it.
     """
 
     own: str | None = None
@@ -81,7 +83,7 @@ class Table:
             InputError: for a column that is missing, or holds something else.
         """
         if own is None:
-            return self.stored
+            return self if self.own is None else self.stored
         self.stored.require([own])
         if own == EMBEDDING:
             return self.stored
@@ -89,10 +91,17 @@ class Table:
         table = copy.copy(self.stored)
         table.own = own
         table.schema = pa.schema([*(each for each in self.stored.schema if each.name != field.name), field])
+        if FOLDER in self.schema.names:
+            table.derive_folder()
         return table
 
     def require(self, names: Sequence[str]) -> None:
-        """Raise ``InputError`` for the first name that is not a column; the text holds the closest one."""
+        """Raise ``InputError`` for the first name that is not a column; the text holds the closest one.
+
+        ``folder`` becomes a column where the table has none of that name: the folder of each image, by its key.
+        """
+        if FOLDER in names:
+            self.derive_folder()
         known = set(self.schema.names)
         for name in names:
             if name not in known:
@@ -100,6 +109,15 @@ class Table:
                     f"{self.path} has no column {name!r}{closest_hint(name, self.schema.names)} "
                     f"(columns: {told(self.schema.names, name)}){FROM_FOLDERS if name == 'label' else ''}"
                 )
+
+    def derive_folder(self) -> None:
+        """Take the folder of each image as a column from now on, unless there is one; ``stored`` stays without it."""
+        if FOLDER in self.schema.names or not has_folders(self.schema):
+            return
+        if self.stored is self:
+            self.stored = copy.copy(self)
+            self.stored.stored = self.stored
+        self.schema = self.schema.append(pa.field(FOLDER, pa.string()))
 
     def batches(
         self,
@@ -122,6 +140,11 @@ class Table:
         """
         wanted = list(self.schema.names if columns is None else columns)
         self.require(wanted)
+        if FOLDER in wanted and FOLDER not in self.stored.schema.names:
+            others = list(dict.fromkeys([KEY, *(name for name in wanted if name != FOLDER)]))
+            for batch in self.batches(others, rows, only):
+                yield batch.append_column(FOLDER, folders_of(batch.column(KEY))).select(wanted)
+            return
         if self.own is not None and EMBEDDING in wanted:
             stored = list(dict.fromkeys(self.own if name == EMBEDDING else name for name in wanted))
             yield from as_embeddings(
