@@ -167,13 +167,15 @@ def filter_notes(result: "Result") -> list[str]:
 
 
 def _note(note: "Note | FittedApart") -> str:
-    from curate.policies.filter.result import GoesBy, Guarantee, Spread, TooFew, WorksOn
+    from curate.policies.filter.result import GoesBy, Guarantee, OtherReading, Spread, TooFew, WorksOn
     from curate.tables.fits import FittedApart
 
     if isinstance(note, FittedApart):
         return note.words()
     if isinstance(note, Spread):
         return _spread(note)
+    if isinstance(note, OtherReading):
+        return note.text
     if isinstance(note, GoesBy):
         return _goes_by(note)
     if isinstance(note, Guarantee):

@@ -92,12 +92,17 @@ def run(
     if json_:
         emit({"folder": str(folder), **opened.settings.to_json()})
     elif not quiet:
-        _report_start(folder, table, opened)
+        _report_start(folder, table, opened, holdout)
 
 
-def _report_start(folder: Path, table: Path, opened: "Folder") -> None:
+def _report_start(folder: Path, table: Path, opened: "Folder", holdout: str | None) -> None:
     """Say what was fixed, and what round 1 asks."""
+    from curate.rounds.init import other_holdout
+
     fixed = opened.settings
+    other = other_holdout(holdout, fixed.holdout, fixed.n_rows)
+    if other is not None:
+        say(other)
     say(f"{folder}: rounds of {fixed.batch:,} of the {counted(fixed.n_rows, 'row')} of {table}, by {fixed.strategy}")
     held_out = counted(fixed.holdout, "image is held out", "images are held out")
     say(f"{held_out}, {counted(fixed.n_control, 'of each batch is', 'of each batch are')} drawn at random")

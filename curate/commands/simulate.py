@@ -60,6 +60,7 @@ def run(
     """
     given = dict(locals())
     from curate.display.style import check_chart
+    from curate.rounds.init import other_holdout
     from curate.simulation.functions import round_simulate
     from scoring.atomic import sweep_outputs
 
@@ -72,6 +73,9 @@ def run(
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
     found = round_simulate(**options.given_to(round_simulate, {**given, "report": observe}))
+    other = other_holdout(holdout, found.facts["holdout"], sum(found.facts["rows"].values()))
+    if other is not None:
+        line(other)
     if json_:
         emit(found.to_json())
     else:

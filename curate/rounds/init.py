@@ -30,6 +30,7 @@ from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
 from scoring.temporaries import sweep, temporary_stem
 
+NONE = ("0", "0.0", "0%")  # what --holdout takes for no rows
 SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said otherwise
 HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
 
@@ -165,12 +166,19 @@ def n_held_out(text: str | None, n: int) -> int:
     """Return how many of n rows to hold out, as typed: a count or a share; None for a tenth, at most 500."""
     if text is None:
         return min(MOST, int(SHARE * n))
-    if text.strip() in ("0", "0.0", "0%"):
+    if text.strip() in NONE:
         return 0
     wanted = Amount.parse(text, "--holdout")
     if wanted.count is not None and wanted.count >= n:
         raise InputError(f"--holdout must leave rows to choose from: expected fewer than {n:,}, got {wanted.count:,}")
     return wanted.of(n, up=False)
+
+
+def other_holdout(text: str | None, taken: int, n: int) -> str | None:
+    """Return a note on rows to hold out that may be meant as more of them; see ``Amount.other_reading``."""
+    if text is None or text.strip() in NONE:
+        return None
+    return Amount.parse(text, "--holdout").other_reading("--holdout", taken, n)
 
 
 def held_out_rows(scored: TableRows, settings: Settings) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from curate.counted import counted
 from scoring.errors import InputError
 
 AMOUNTS = "a fraction above 0 up to 1.0 (0.8), a percentage (80%) or a count of rows (5000)"
@@ -43,6 +44,22 @@ class Amount:
         share = self.share or Fraction(0)
         whole, rest = divmod(share.numerator * n, share.denominator)
         return whole + (1 if up and rest else 0)
+
+    def other_reading(self, flag: str, taken: int, n: int) -> str | None:
+        """Return a note on a percentage below 1 %, which may be meant as a fraction; None for other amounts.
+
+        Args:
+            flag: the option, such as ``--budget``.
+            taken: rows that it came to.
+            n: rows that they are of.
+
+        >>> Amount.parse("0.8%", "--keep-top").other_reading("--keep-top", 4, 500)
+        '--keep-top 0.8% is 4 of 500 rows; 0.8 (or 80%) is 100 times as many'
+        """
+        if self.share is None or self.share >= Fraction(1, 100) or not self.text.endswith("%"):
+            return None
+        rows, larger = f"{taken:,} of {counted(n, 'row')}", float(self.share * 100)
+        return f"{flag} {self.text} is {rows}; {larger:g} (or {larger * 100:g}%) is 100 times as many"
 
     def __str__(self) -> str:
         if self.count is not None:

@@ -19,6 +19,7 @@ from curate.policies.balance.words import MEANINGS, SCHEMA, BalanceWords
 from curate.policies.decided import Decided
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
+from curate.tables.amount import Amount
 from curate.tables.digests import redrawn
 from curate.tables.fits import fitted_apart
 from curate.tables.rows import Codes, Rows, read_rows
@@ -203,4 +204,6 @@ def balance(
         column = default_column(opened)
     amount = None if rows is None else str(rows)
     request = BalanceRequest(per, power, shares, amount, within, column, clusters, nearest, seed)
-    return apply(Balance(request), opened, out, dry_run=dry_run, overwrite=overwrite)
+    result = apply(Balance(request), opened, out, dry_run=dry_run, overwrite=overwrite)
+    other = Amount.parse(amount, "--rows").other_reading("--rows", result.kept, result.n_rows) if amount else None
+    return result if other is None else replace(result, notes=[*result.notes, other])

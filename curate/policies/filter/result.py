@@ -12,8 +12,9 @@ from curate.policies.filter.ends import LOWER
 from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys, named
-from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, by_interval, typed
+from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, amount_of, by_interval, typed
 from curate.policies.filter.words import keeps_high
+from curate.policies.outcomes import DROP
 from curate.policies.outputs import UNDECIDED_ROWS
 from curate.policies.result import Result
 from curate.tables.rows import Rows
@@ -69,6 +70,19 @@ class TooFew:
     rule: str
     wanted: int
     left: int
+
+
+@dataclass(frozen=True)
+class OtherReading:
+    """An amount that may be meant as another one.
+
+    Attributes:
+        rule: as typed.
+        text: what it is, and what else could be meant.
+    """
+
+    rule: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -139,18 +153,20 @@ class Spread:
     found: Evened
 
 
-Note = WorksOn | TooFew | Names | Guarantee | GoesBy | Spread
+Note = WorksOn | TooFew | OtherReading | Names | Guarantee | GoesBy | Spread
 
 
 def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: Table) -> list[Note]:
     """Return what the rules used, and what they found."""
     notes: list[Note] = []
-    for rule, n, found in zip(rules, verdict.left, verdict.found, strict=True):
+    for index, (rule, n, found) in enumerate(zip(rules, verdict.left, verdict.found, strict=True)):
         if rule.column is not None and not isinstance(rule, MaxBadRate):
             column = describe(rule.column)
             notes.append(WorksOn(typed(rule), rule.column, column.meaning, column.higher))
         if by_interval(rule):
             notes.append(_goes_by(rule, table))
+        if isinstance(rule, KeepTop | DropBottom):
+            notes += _other_reading(rule, index, n, verdict)
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
         if str(count).isdigit() and int(count) > n:
             notes.append(TooFew(typed(rule), int(count), n))
@@ -161,6 +177,16 @@ def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: T
         if isinstance(rule, Keys | WithoutKeys):
             notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum()), rule.note))
     return list({repr(note): note for note in notes}.values())
+
+
+def _other_reading(rule: KeepTop | DropBottom, index: int, n: int, verdict: Verdict) -> list[Note]:
+    amount, flag = amount_of(rule), f"--{rule.name}"
+    if amount.other_reading(flag, 0, n) is None:
+        return []
+    lost = verdict.outcome[verdict.rule == index]
+    taken = n - len(lost) if isinstance(rule, KeepTop) else int((lost == DROP).sum())
+    text = amount.other_reading(flag, taken, n)
+    return [OtherReading(typed(rule), text)] if text else []
 
 
 def _goes_by(rule: Any, table: Table) -> GoesBy:

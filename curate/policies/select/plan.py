@@ -135,7 +135,7 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None, *, picked: Told
     by_group = _by_group(pool.candidates, groups) if plan.shares and groups else {}
     quotas = _quotas(plan, amount, by_group, n)
     budget = sum(quotas.values())
-    _check_budget(budget, n)
+    _check_budget(amount, budget, n)
     before, least = pool.candidates, plan.gate or (SAFE_GATE if plan.noise_guard else 0.0)
     pool, selector, notes = _guarded(pool, plan, selector, least, budget)
     if groups is not None and plan.shares:
@@ -176,11 +176,12 @@ def _guarded(pool: Pool, plan: Plan, selector: Selector, least: float, budget: i
     return pool, selector, notes
 
 
-def _check_budget(budget: int, most: int) -> None:
+def _check_budget(amount: Amount, budget: int, most: int) -> None:
     if not 1 <= budget <= most:
+        other = amount.other_reading("--budget", budget, most)
         raise InputError(
             f"the budget must be between 1 and the {counted(most, 'row')} that may be picked, got {budget:,}"
-            + ("; every row is labelled or left out" if not most else "")
+            + ("; every row is labelled or left out" if not most else f"; {other}" if other else "")
         )
 
 
@@ -213,7 +214,7 @@ def _quotas(
         return {name: amount.of(size, up=False) for name, size in zip(by_group, sizes, strict=True)}
     total = sum(passed.values()) if passed else amount.count if amount.count is not None else amount.of(n, up=False)
     if total > n:
-        _check_budget(total, n)
+        _check_budget(amount, total, n)
     return dict(zip(by_group, water_fill(sizes, total), strict=True))
 
 

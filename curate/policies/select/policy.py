@@ -1,7 +1,7 @@
 """Choose rows of a table, to label next or to train on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +23,7 @@ from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import refuse_unused_score, settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.selectors.picking import Told
+from curate.tables.amount import Amount
 from curate.tables.fits import fitted_apart
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
@@ -249,7 +250,9 @@ def select(
         refuse_unused_score(strategy, request.plan.selector())
     opened = open_table(table, require=[KEY], embedding=embedding)
     with searching(engine, address, None if dry_run else out, announce):
-        return apply(Select(request, picked), opened, out, dry_run=dry_run, overwrite=overwrite)
+        result = apply(Select(request, picked), opened, out, dry_run=dry_run, overwrite=overwrite)
+    other = Amount.parse(request.budget, "--budget").other_reading("--budget", result.asked, result.n_rows)
+    return result if other is None else replace(result, notes=[*result.notes, other])
 
 
 def _name(path: str | Path | None) -> str | None:

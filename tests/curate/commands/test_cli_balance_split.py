@@ -27,6 +27,14 @@ def test_a_dry_run_shows_the_cells_before_and_after_and_writes_nothing(scores, t
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
 
 
+def test_rows_below_one_per_cent_could_be_meant_as_a_fraction(tmp_path):
+    pq.write_table(
+        pa.table({"key": [f"k{i}" for i in range(300)], "label": ["cat", "dog"] * 150}), tmp_path / "t.parquet"
+    )
+    said = run("balance", tmp_path / "t.parquet", "--rows", "0.8%", "--dry-run").stdout
+    assert "--rows 0.8% is 2 of 300 rows; 0.8 (or 80%)" in said
+
+
 def test_shares_that_cannot_be_met_are_one_line_with_both_numbers(scores):
     result = run("balance", scores, "--to", "emu=50%", "--to", "cat=50%", "--rows", 40, "--dry-run")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -289,6 +289,24 @@ def test_a_count_that_could_be_per_cent_is_told_apart_from_a_share(folder):
         assert (f"--keep-top {amount} is {amount} rows; {amount}% is a share" in said) == note
 
 
+@pytest.mark.parametrize(
+    ("typed", "note"),
+    [
+        ("--keep-top 0.8%", "0.8% is 1 of 100 rows; 0.8 (or 80%)"),  # a share kept is rounded up
+        ("--drop-bottom 0.5%", "0.5% is 0 of 100 rows; 0.5 (or 50%)"),
+        ("--drop-bottom 0.9% --per label", "0.9% is 0 of 100 rows"),
+        ("--where label=='dog' --keep-top 0.9%", "0.9% is 1 of 25 rows"),
+        ("--keep-top 1%", ""),
+        ("--keep-top 0.008", ""),
+    ],
+)
+def test_a_percentage_below_one_could_be_meant_as_a_fraction(folder, typed, note):
+    result = run("filter", "scores.parquet", *typed.split(), "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    assert note in result.stdout
+    assert ("100 times as many" in result.stdout) == bool(note)
+
+
 def test_info_says_what_matters_before_digests(folder):
     run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
     for name in ("kept.parquet", "kept.receipt.json"):

@@ -35,6 +35,11 @@ def answers(path, truth):
         return [(row["key"], truth[row["key"]], "ann") for row in csv.DictReader(file)]
 
 
+def test_a_holdout_below_one_per_cent_could_be_meant_as_a_fraction(truth):
+    assert "--holdout 0.9% is 0 of 90 rows; 0.9 (or 90%)" in run("init r t.parquet --holdout 0.9%").stderr
+    assert "100 times" not in run("init zero t.parquet --holdout 0%").stderr
+
+
 def test_the_whole_loop_as_typed(truth, tmp_path):
     made = run(f"init r t.parquet --classes {','.join(CLASSES)} --batch 20 --control 0.5 --holdout 20 --seed 3")
     assert "rounds of 20 of the 90 rows of t.parquet, by auto" in made.stderr

@@ -154,6 +154,15 @@ def test_a_dry_run_names_the_first_picks_and_writes_nothing(scores):
     assert sorted(scores.parent.iterdir()) == before
 
 
+def test_a_budget_below_one_per_cent_could_be_meant_as_a_fraction(scores, tmp_path):
+    """Of 60 rows 0.8 % is no row, of 200 it is one."""
+    found = run("s.parquet", "-b", "0.8%", "--strategy", "random", "--dry-run")
+    assert (found.exit_code, "0.8% is 0 of 60 rows; 0.8 (or 80%)" in found.stderr) == (1, True)
+    table(tmp_path / "more.parquet", 200)
+    assert "0.8% is 1 of 200 rows" in run("more.parquet", "-b", "0.8%", "--strategy", "random", "--dry-run").stdout
+    assert "100 times" not in run("more.parquet", "-b", "1%", "--strategy", "random", "--dry-run").stdout
+
+
 def test_quiet_says_nothing(scores):
     result = run("s.parquet", "-b", 5, "-o", "b.parquet", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
