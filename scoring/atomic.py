@@ -22,8 +22,8 @@ PLACE_ERRORS: dict[int, str] = {
     errno.EACCES: "permission denied; choose a folder that you may write to",
     errno.EPERM: "permission denied; choose a folder that you may write to",
     errno.EROFS: "the file system is read-only; choose another folder",
-    errno.ENOENT: "the folder does not exist; create it first",
-    errno.ENOTDIR: "the folder is not a folder; choose another path",
+    errno.ENOENT: "the folder was removed meanwhile; run the command again",
+    errno.ENOTDIR: "a part of the path is a file, not a folder; choose another path",
     errno.EISDIR: "it is a folder; give the path of a file",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
     errno.EIO: "the disk reports an input/output error; choose another disk",
@@ -76,11 +76,16 @@ def _refuse_finished(path: Path) -> None:
 
 
 def require_folder(out: Path) -> None:
-    """Raise ``InputError`` unless the folder of ``out`` is there and can be written: before the work, not after it."""
-    folder = out.parent
+    """Raise ``InputError`` unless the folder of ``out`` can be written, or can be made: before the work, not after it.
+
+    A missing folder is made with the file, by ``make_held``: nothing is made here.
+    """
+    folder = out.absolute().parent
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
     problem = 0
     if not folder.is_dir():
-        problem = errno.ENOTDIR if folder.exists() else errno.ENOENT
+        problem = errno.ENOTDIR
     elif not os.access(folder, os.W_OK):
         flags = os.statvfs(folder).f_flag if hasattr(os, "statvfs") else 0
         problem = errno.EROFS if flags & getattr(os, "ST_RDONLY", 0) else errno.EACCES
@@ -95,7 +100,7 @@ class AtomicFile:
     and publishes it, leaving it by an exception removes it; or call ``seal``, ``publish`` and ``discard``.
 
     Args:
-        path: the final name; its folder must exist.
+        path: the final name; missing folders above it are made.
         overwrite: replace a file that is there already; only ever at the moment of publishing.
 
     Attributes:
@@ -104,7 +109,7 @@ class AtomicFile:
 
     Raises:
         InputError: if the path exists and may not be replaced, is a folder, or the place refuses (full disk,
-            no permission, no such folder); the text names the path.
+            no permission, a file where a folder is needed); the text names the path.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:

@@ -21,7 +21,7 @@ class AtomicFolder:
     one.
 
     Args:
-        path: the final name; its parent must exist.
+        path: the final name; missing folders above it are made.
         overwrite: replace the folder that is there, once the new one is complete, never a file or a link; else nothing
             may be there. The two take one another's names in one step; on a disk that cannot do that, a process that is
             killed between two steps leaves the old folder as ``.NAME.<random>.old``.

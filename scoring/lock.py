@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from scoring.atomic import place_errors
 from scoring.errors import InputError
 from scoring.system import HAS_FLOCK, try_flock
+from scoring.temporaries import make_folder
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -106,6 +107,7 @@ def _open_lock(folder: Path) -> int:
 
 def _make(folder: Path) -> None:
     try:
+        make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
     except FileExistsError:
         raise InputError(

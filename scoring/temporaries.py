@@ -22,16 +22,29 @@ def temporary_stem(path: Path) -> str:
     return f".{path.name[:120]}.tmp."
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it where they are missing.
+
+    Raises:
+        OSError: if the place refuses; NotADirectoryError where a part of the path is something else.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+
+
 def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     """Sweep what dead processes left of a path, and make a temporary that this one holds.
 
     Args:
-        path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` next to it.
+        path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` next to it. Missing folders are made.
         make: makes it, and returns a descriptor of it.
 
     Returns:
         The temporary, and a descriptor that holds it until it and all its duplicates are closed.
     """
+    make_folder(path.parent)
     sweep(path.parent, temporary_stem(path))
     temporary = path.with_name(f"{temporary_stem(path)}{os.getpid()}.{secrets.token_hex(4)}")
     with folder_lock(path.parent, shared=True):  # no sweep sees it before it is held

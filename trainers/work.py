@@ -21,7 +21,7 @@ class TrainingFolder(HeldFolder):
     name is of nothing that could go on: the caller that holds the folder next removes it.
 
     Args:
-        out: the model; its folder must exist.
+        out: the model; missing folders above it are made.
 
     Attributes:
         state: where the run keeps its state.

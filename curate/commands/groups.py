@@ -25,7 +25,11 @@ def grouped(*headings: str) -> type[TyperGroup]:
     """
 
     class Grouped(TyperGroup):
-        """Sorts its commands by heading."""
+        """Sorts its commands by heading, and reads ``help COMMAND`` as ``COMMAND --help``."""
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            """Parse the line, which may begin with ``help``."""
+            return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
         def list_commands(self, ctx: Any) -> list[str]:
             """Return the names of the commands, heading after heading."""

@@ -14,6 +14,7 @@ from typing import Any, Self
 from curate.engines.journal import Part
 from scoring.errors import InputError
 from scoring.system import APPEND, peak_memory
+from scoring.temporaries import make_folder
 
 LONGEST_LINE = 1 << 20  # bytes of the first line of a file that may be a log
 
@@ -42,8 +43,9 @@ class RunLog:
 
     def __enter__(self) -> Self:
         if self._path is not None:
-            torn = _check(self._path)
             try:
+                torn = _check(self._path)
+                make_folder(self._path.parent)
                 self._file = os.open(self._path, APPEND, 0o666)
             except OSError as error:
                 raise InputError(f"--log {self._path} cannot be written: {error.strerror}; name another file") from None

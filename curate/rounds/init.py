@@ -24,7 +24,7 @@ from curate.tables.spelling import spelled_as
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from curate.version import __version__
-from scoring.atomic import place_errors
+from scoring.atomic import place_errors, require_folder
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
@@ -150,8 +150,7 @@ def _refuse_foreign(path: Path) -> None:
     """Refuse a folder with anything in it but what an `init` that was cut off left."""
     if path.exists() and not path.is_dir():
         raise InputError(f"expected a new or empty folder, and {path} is a file; choose another name")
-    if not path.parent.is_dir():
-        raise InputError(f"expected a folder to make {path.name} in, and {path.parent} is not one; create it first")
+    require_folder(path)
     ours = (LOCK, HOLDOUT)
     with place_errors(path):
         foreign = [one.name for one in path.iterdir()] if path.is_dir() else []

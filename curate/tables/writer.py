@@ -26,7 +26,7 @@ class TableWriter:
     stays under 64 MB; larger rows close their group early, at the end of a call.
 
     Args:
-        path: the final name; its folder must exist.
+        path: the final name; missing folders above it are made.
         schema: Arrow schema; its own metadata is kept next to ours, except pandas' index notes.
         metadata: JSON values: ``kind`` is required; ``curate`` (version) and ``columns`` are filled in.
         overwrite: replace a file that is there already.

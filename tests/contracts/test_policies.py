@@ -246,6 +246,16 @@ def test_ties_go_by_the_hash_of_the_key_whatever_the_order_or_the_parts_of_the_t
         run(policy, tmp_path / "parts", tmp_path / "parts" / "out.parquet")
 
 
+def test_missing_folders_are_made_for_what_is_written_and_for_nothing_else(policy, scores, tmp_path):
+    broken = write(tmp_path / "b.parquet", columns_of(10, key=pa.array(["a"] * 10)))
+    with pytest.raises(InputError, match="unique"):
+        run(policy, broken, tmp_path / "new" / "dir" / "out.parquet")
+    assert names_in(tmp_path) == ["b.parquet", "scores.parquet"]
+    result = run(policy, scores, tmp_path / "new" / "dir" / "out.parquet")
+    assert {path.parent for path in written(result).values()} == {tmp_path / "new" / "dir"}
+    assert verify(result.receipt).identical
+
+
 def test_an_output_that_exists_is_refused_before_any_work_until_overwrite(policy, scores, tmp_path):
     for path in written(run(policy, scores, tmp_path / "out.parquet")).values():
         for other in tmp_path.glob("out.*"):
@@ -273,7 +283,6 @@ def test_the_table_itself_is_never_an_output(policy, scores, tmp_path):
         ("out", r"expected a name like kept\.parquet"),
         ("out.csv", r"expected a name like kept\.parquet"),
         (".parquet", r"expected a name like kept\.parquet"),
-        ("none/out.parquet", "create it first"),
         ("scores.parquet/out.parquet", "not a folder"),
     ],
 )

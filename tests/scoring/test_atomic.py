@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
+from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 from scoring.temporaries import folder_lock
 
@@ -77,6 +78,7 @@ DIES = """
 import os, sys
 from pathlib import Path
 from scoring.atomic import AtomicFile, commit_together
+from scoring.atomic_folder import AtomicFolder
 files = [AtomicFile(Path(sys.argv[1], name), overwrite=sys.argv[2] == "over") for name in ("a", "b", "c")]
 for file in files:
     file.write(b"new")
@@ -170,3 +172,21 @@ def test_a_file_that_was_named_just_before_its_writer_was_killed_is_called_compl
         refuse_existing(outs[0])
     with pytest.raises(InputError, match="another name"):  # nothing says any more who made it
         refuse_existing(outs[0])
+
+
+def test_missing_folders_are_made_with_the_file_and_not_by_the_check(tmp_path):
+    out = tmp_path / "a" / "b" / "x.txt"
+    require_folder(out)
+    assert not list(tmp_path.iterdir())
+    with AtomicFile(out) as file:
+        file.write(b"1")
+    assert out.read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("make", [lambda path: path.touch(), lambda path: path.symlink_to("nowhere")])
+def test_a_file_or_a_broken_link_where_a_folder_is_needed_is_one_line(tmp_path, make):
+    make(tmp_path / "a")
+    for attempt in (require_folder, AtomicFile, lambda out: AtomicFolder(out).__enter__()):
+        with pytest.raises(InputError, match="not a folder"):
+            attempt(tmp_path / "a" / "b" / "x.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

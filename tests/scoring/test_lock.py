@@ -40,8 +40,9 @@ def test_a_pipe_in_the_locks_place_is_refused_at_once(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
-    with pytest.raises(InputError, match="missing"):
-        hold_folder(tmp_path / "missing" / "work")
+    (tmp_path / "taken").touch()
+    with pytest.raises(InputError, match="taken.*not a folder"):
+        hold_folder(tmp_path / "taken" / "work")
 
 
 def test_a_folder_that_is_taken_away_while_it_is_locked_is_made_and_locked_anew(tmp_path, monkeypatch):

@@ -50,6 +50,27 @@ def test_help_takes_at_most_three_times_as_long_as_importing_typer():
     assert min(each for _, each in both) < 3 * min(each for each, _ in both)
 
 
+@pytest.mark.parametrize(
+    ("typed", "means"),
+    [
+        ("help", "--help"),
+        ("help filter", "filter --help"),
+        ("help round next", "round next --help"),
+        ("help audit plan", "audit plan --help"),
+        ("help train visimsiam", "train visimsiam --help"),
+    ],
+)
+def test_help_and_a_command_is_the_help_of_the_command(typed, means):
+    found, expected = run(*typed.split()), run(*means.split())
+    assert found.exit_code == expected.exit_code == 0
+    assert found.output == expected.output
+    assert len(found.output) > 100
+
+
+def test_help_of_an_unknown_command_gets_a_suggestion():
+    assert "Did you mean 'filter'" in run("help", "filtr").output
+
+
 def test_an_unknown_command_gets_a_suggestion_and_exit_2():
     result = run("filtr")
     assert result.exit_code == 2

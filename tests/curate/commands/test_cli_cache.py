@@ -219,7 +219,7 @@ def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint,
         (["--dtype", "float8"], "dtype must be one of float16, float32"),
         (["--batch-size", "0"], "batch size must be between 1 and"),
         (["--loss-column", "theirs"], "no column 'theirs' to take losses from"),
-        (["-o", "none/f"], "the folder does not exist"),
+        (["-o", "/dev/null/f"], "not a folder"),
     ],
 )
 def test_a_cache_that_cannot_be_made_is_one_line(photos, tiny_checkpoint, tmp_path, monkeypatch, args, words):

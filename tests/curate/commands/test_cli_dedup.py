@@ -200,12 +200,12 @@ def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(fold
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
 
-def test_a_folder_that_is_not_there_is_found_out_before_the_work(folder, monkeypatch):
+def test_a_folder_that_cannot_be_is_found_out_before_the_work(folder, monkeypatch):
     monkeypatch.setattr("curate.policies.dedup.policy.decide_duplicates", None)
-    for asked in (["-o", "no/unique.parquet"], ["-o", "unique.parquet", "--sheet", "no/s.png"]):
+    for asked in (["-o", "scores.parquet/u.parquet"], ["-o", "unique.parquet", "--sheet", "scores.parquet/s.png"]):
         result = run("dedup", "scores.parquet", *asked)
         assert result.exit_code == 1
-        assert "the folder does not exist; create it first" in result.stderr
+        assert "not a folder" in result.stderr
 
 
 @pytest.fixture

@@ -333,7 +333,7 @@ def test_a_mistake_ends_in_one_line_with_exit_1_and_no_checkpoint(photos, tmp_pa
     [
         ("there.safetensors", "there.safetensors exists already; choose another name, or replace it with --overwrite"),
         ("m.pt", "expected a checkpoint name that ends in .safetensors, got m.pt"),
-        ("none/m.safetensors", "the folder does not exist"),
+        ("there.safetensors/m.safetensors", "not a folder"),
     ],
 )
 def test_an_output_that_cannot_be_is_refused_before_any_image_is_read(photos, tmp_path, monkeypatch, out, words):

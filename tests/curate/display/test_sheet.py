@@ -194,7 +194,7 @@ def test_a_mistake_is_one_line_with_exit_1_and_draws_nothing(folder, args, words
     ("out", "words"),
     [
         ("sheet.jpg", "expected an image name that ends in .png, got sheet.jpg"),
-        ("none/sheet.png", "cannot write none/sheet.png: the folder does not exist"),
+        ("/dev/null/sheet.png", "not a folder"),
     ],
 )
 @pytest.mark.usefixtures("folder")

@@ -229,9 +229,9 @@ MISTAKES = {
     "negative votes": (["--votes", "votes"], {"votes": [[1, -1]] * 120}, "got a negative or infinite count"),
     "empty votes": (["--votes", "votes"], {"votes": pa.array([[]] * 120, pa.list_(pa.int64()))}, "got empty lists"),
     "a report in no folder": (
-        ["--label", "label", "-o", "no/r.json"],
+        ["--label", "label", "-o", "/dev/null/r.json"],
         {},
-        "the folder does not exist; create it first",
+        "not a folder",
     ),
     "a source that nothing reads": (["--label", "label", "--source", "x"], {}, "--source is for --degrade"),
     "a model that nothing runs": (["--label", "label", "--model", "x"], {}, "--model is for --degrade"),

@@ -147,7 +147,7 @@ def test_a_dry_run_counts_and_writes_nothing_and_json_is_one_value(table):
         (["--to", "cocoa", "-o", "x.json"], "unknown format 'cocoa'; did you mean 'coco'?"),
         (["--to", "coco", "-o", "x.csv"], "expected a file name that ends in .json for coco, got x.csv"),
         (["--to", "csv"], "expected a file name that ends in .csv to write, got none"),
-        (["--to", "csv", "-o", "no/x.csv"], "no/x.csv: the folder does not exist"),
+        (["--to", "csv", "-o", "there.csv/x.csv"], "there.csv/x.csv: a part of the path is a file"),
         (["--to", "csv", "-o", "there.csv"], "there.csv exists already; choose another name, or replace it with"),
         (["--to", "imagefolder", "-o", "i"], "i exists already"),
         (["--to", "imagefolder", "-o", "i", "--overwrite"], "i holds images of the batch"),

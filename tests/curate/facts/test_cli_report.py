@@ -77,7 +77,7 @@ def test_nothing_is_written_over_what_is_there_unless_asked(made, tmp_path):
     [
         (["-o", "report.pdf"], "expected a name like report.html"),
         ([], "expected a name for the page"),
-        (["-o", "none/report.html"], "the folder does not exist"),
+        (["-o", "/dev/null/report.html"], "not a folder"),
         (["-o", "r.html", "--column", "nothing"], "has no column 'nothing'"),
         (["-o", "r.html", "--column", "aesthetic"], "max:aesthetic"),
         (["-o", "r.html", "--label", "nothing"], "has no column 'nothing'"),

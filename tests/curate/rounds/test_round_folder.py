@@ -217,8 +217,8 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     with pytest.raises(InputError, match=r"holds 'thesis\.txt'; choose another name"):
         start(tmp_path / "mine", tmp_path / "t.parquet")
     assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
-    with pytest.raises(InputError, match="create it first"):
-        start(tmp_path / "no" / "where", tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="not a folder"):
+        start(tmp_path / "t.parquet" / "where", tmp_path / "t.parquet")
     with pytest.raises(InputError, match=r"that `curate round init` made, and .* has no round.json"):
         next_round(tmp_path / "mine")
     assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
