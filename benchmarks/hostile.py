@@ -32,7 +32,7 @@ from scoring.images.supervised import CHILDREN
 
 PHOTOS = Path(__file__).resolve().parents[1] / "examples" / "photos"
 PLAIN = ("jpeg", "png", "webp")
-OTHERS = ("gif", "tiff", "bmp", "avif", "heif", "mpo", "ico")
+OTHERS = ("gif", "tiff", "bmp", "avif", "heif", "mpo", "ico", "ppm")
 EXTREMES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 P = Preprocessing(size=64, resize=64)
 OPTIONS: dict[str, list[dict[str, object]]] = {

@@ -12,6 +12,7 @@ from scoring.images import Preprocessing, decode
 from scoring.images.sniff import DECODED
 
 SIDE = 64
+_OF_PILLOW = {"pnm": "ppm"}  # names of formats that Pillow calls otherwise
 GREY = 8  # the largest mean difference of a decoded image from what was encoded, of 255
 
 
@@ -58,5 +59,7 @@ def encoded(picture: np.ndarray, name: str) -> bytes:
 
         from_pillow(image).save(stream, quality=90)
     else:
-        image.save(stream, format=name, **({"quality": 90} if name in ("jpeg", "webp", "avif") else {}))
+        image.save(
+            stream, format=_OF_PILLOW.get(name, name), **({"quality": 90} if name in ("jpeg", "webp", "avif") else {})
+        )
     return stream.getvalue()

@@ -18,7 +18,7 @@ from scoring.images.deep import WHITE, may_be_deep, white_for
 RUNS, IN_A_RUN = 8, 4  # of rows that are neighbours, which cost less than as many here and there
 FEWEST = 8  # images of 16 bits, from which the values say what is white: a few may just be dark
 _SPANS, _SPAN = 16, 4096  # of a source whose names are read: a table may have many columns next to
-_EIGHT_BITS = r"(?i)\.(jpe?g|jpe|jfif|webp|gif|bmp|dib)$"  # names of files that hold no more
+_EIGHT_BITS = r"(?i)\.(jpe?g|jpe|jfif|mpo|webp|gif|bmp|dib|ppm|pbm|ico)$"  # names of files that hold no more
 _SMALL = Preprocessing(32, resize=32)
 
 

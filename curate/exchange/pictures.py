@@ -31,7 +31,7 @@ R = TypeVar("R")
 NO_FILE = "the table names no file for it"
 AHEAD = 4  # images a thread that are in memory at once
 HEAD = 4096  # bytes by which a format is reported
-SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic", "netpbm": "pnm"}
+SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic"}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import stat
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -15,8 +15,18 @@ import pyarrow as pa
 
 from curate.manifest.contract import SourceOptions
 from curate.manifest.memory import MemoryManifest
-from curate.manifest.names import count_suffixes, is_image_name, key_of, some, suffix_of, uri_of
+from curate.manifest.names import (
+    begins_like_an_image,
+    count_suffixes,
+    is_image_name,
+    key_of,
+    some,
+    suffix_of,
+    uri_of,
+)
 from scoring.errors import InputError
+from scoring.images.sniff import HEAD
+from scoring.system import READ, read_at
 
 _BLOCK = 65536  # names held as Python objects before they go into an Arrow array
 SIDES = {
@@ -34,23 +44,25 @@ SHARD_SUFFIXES = ("parquet", "tar")
 class Skipped:
     """What a scan came across and did not list."""
 
-    not_images: Counter[str] = field(default_factory=Counter)  # by suffix
+    not_images: Counter[str] = field(default_factory=Counter)  # by suffix; those without one by their first bytes
     hidden: int = 0
     links: int = 0  # to a folder, out of the root, or to nothing
     repeated: int = 0  # folders reached a second time through a link
     special: int = 0  # FIFOs, sockets, devices
     shards: dict[str, list[bytes]] = field(default_factory=lambda: {suffix: [] for suffix in SHARD_SUFFIXES})
+    unread: int = 0  # without a suffix, and not to be opened
 
     def __str__(self) -> str:
         """Return the parts of a description, or an empty text."""
         parts = []
         if n := self.not_images.total():
             files = "1 file that is not an image" if n == 1 else f"{n:,} files that are not images"
-            parts.append(f"{files} by name ({count_suffixes(self.not_images)})")
+            parts.append(f"{files} ({count_suffixes(self.not_images)})")
         parts += [f"{self.hidden:,} hidden"] if self.hidden else []
         parts += [some(self.links, "link")] if self.links else []
         parts += [f"{some(self.repeated, 'folder')} reached twice"] if self.repeated else []
         parts += [some(self.special, "special file")] if self.special else []
+        parts += [f"{some(self.unread, 'file')} without a suffix that cannot be read"] if self.unread else []
         return f"; skipped {', '.join(parts)}" if parts else ""
 
 
@@ -65,6 +77,8 @@ class ImageFile:
 
 def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[ImageFile]:
     """Yield the image files under ``root``, sorted by the bytes of their relative paths.
+
+    A file whose name has no suffix is one if its first bytes are an image's.
 
     One folder's names are held at a time. A folder sorts as its name with a slash, so walking in that order
     gives the order of whole paths. A link to a file is listed if its target lies inside the root; links
@@ -149,11 +163,26 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
         return None
     if not is_image_name(name := path.rpartition(b"/")[2]):
         suffix = suffix_of(name)
+        if not suffix and found.st_size and _begins_like_an_image(full, skipped):
+            return ImageFile(path, found.st_size, found.st_mtime_ns)
         skipped.not_images[suffix] += 1
         if suffix in SHARD_SUFFIXES:
             skipped.shards[suffix].append(path)
         return None
     return ImageFile(path, found.st_size, found.st_mtime_ns)
+
+
+def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
+    """Look into a file whose name does not say what it is; one that cannot be opened is counted."""
+    try:
+        handle = os.open(full, READ)
+        try:
+            return begins_like_an_image(read_at(handle, HEAD, 0))
+        finally:
+            os.close(handle)
+    except OSError:
+        skipped.unread += 1
+        return False
 
 
 def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> os.stat_result | None:
@@ -298,7 +327,7 @@ def _shards_or_error(root: bytes, skipped: Skipped) -> list[str]:
         )
     n = skipped.not_images.total()
     what = f"{some(n, 'file')}: {count_suffixes(skipped.not_images)}" if n else "no files"
-    rest = str(Skipped(Counter(), skipped.hidden, skipped.links, skipped.repeated, skipped.special))
+    rest = replace(skipped, not_images=Counter())
     raise InputError(
         f"expected images (.jpg, .png, ...), .parquet or .tar files in {name!r}, got {what}{rest}; "
         "give the folder that holds the images"

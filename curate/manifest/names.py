@@ -3,6 +3,8 @@
 import re
 from urllib.parse import quote
 
+from scoring.images.sniff import DECODED, sniff
+
 _INVALID = re.compile("[\udc80-\udcff]")  # how `surrogateescape` carries bytes that are not UTF-8
 
 
@@ -36,9 +38,10 @@ def uri_of(path: bytes) -> str:
 
 # Suffixes of images, lower case. The decoder looks at the bytes, never at the name; a kind that it cannot
 # decode is listed all the same, so that it becomes a row with a status and does not go missing in silence.
-_DECODED = {"jpg", "jpeg", "jpe", "jfif", "png", "apng", "webp", "gif", "tif", "tiff", "bmp", "dib", "avif"}
+_PHOTOS = {"jpg", "jpeg", "jpe", "jfif", "mpo", "png", "apng", "webp", "gif", "tif", "tiff", "bmp", "dib", "avif"}
+_DECODED = {*_PHOTOS, "ppm", "pgm", "pbm", "pnm", "ico"}
 _BY_EXTRA = {"heic", "heif", "hif"}
-_NEVER_DECODED = {"jxl", "jp2", "j2k", "ppm", "pgm", "pbm", "pnm", "tga", "ico"}
+_NEVER_DECODED = {"jxl", "jp2", "j2k", "tga"}
 IMAGE_SUFFIXES = frozenset(_DECODED | _BY_EXTRA | _NEVER_DECODED)
 
 
@@ -56,6 +59,14 @@ def suffix_of(name: bytes | str) -> str:
 def is_image_name(name: bytes | str) -> bool:
     """Return whether a file of this name is taken for an image."""
     return suffix_of(name) in IMAGE_SUFFIXES
+
+
+def begins_like_an_image(head: bytes) -> bool:
+    """Return whether a file that begins so is of a format that is decoded; `sniff.HEAD` bytes of it are enough.
+
+    For names without a suffix, as crawls give them: `a1b2c3`, the hash of the image.
+    """
+    return sniff(head) in DECODED
 
 
 def count_suffixes(counts: dict[str, int], most: int = 4) -> str:

@@ -1,5 +1,5 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
-# ruff: noqa: PTH100, PTH109, PTH112, PTH116, PTH119, PTH207
+# ruff: noqa: PTH100, PTH109, PTH112, PTH119, PTH207
 """What the user typed -> the manifest of it."""
 
 import glob
@@ -13,17 +13,25 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from curate.counted import repeated
-from curate.manifest.contract import Manifest, SourceOptions
+from curate.manifest.contract import Manifest, ReadError, SourceOptions
 from curate.manifest.folder import SHARD_SUFFIXES, open_folder
 from curate.manifest.layout import PATH_NAMES
 from curate.manifest.listing import Line, open_list, parse_list
-from curate.manifest.names import IMAGE_SUFFIXES, count_suffixes, is_image_name, key_of, suffix_of
+from curate.manifest.names import (
+    IMAGE_SUFFIXES,
+    begins_like_an_image,
+    count_suffixes,
+    is_image_name,
+    key_of,
+    suffix_of,
+)
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach, reach_of
 from curate.manifest.schemes import scheme_of, shown
 from curate.manifest.store import list_files, open_listing
 from curate.manifest.text_tables import MAX_TABLE_BYTES, open_text_table, read_csv, read_jsonl
 from scoring.errors import InputError
+from scoring.images.sniff import HEAD
 
 KINDS = {
     "txt": "list",
@@ -205,7 +213,7 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: 
 
 
 def kind_of(path: str) -> str:
-    """Return "list", "csv", "jsonl", "parquet", "tar" or "image", by the name or by Parquet's first bytes.
+    """Return "list", "csv", "jsonl", "parquet", "tar" or "image", by the name, else by the first bytes of a local file.
 
     Raises:
         InputError: for anything else; lists what would have worked.
@@ -220,12 +228,28 @@ def kind_of(path: str) -> str:
             f"expected a file that can be entered anywhere, got the compressed {shown(path)!r}; unpack it and give "
             "what was inside (.tar, .csv, ...)"
         )
-    if scheme_of(path) is None and find_place(path).read(0, min(4, os.stat(path).st_size), 4) == b"PAR1":
-        return "parquet"
+    if scheme_of(path) in (None, "file"):
+        head = _head(find_place(path))
+        if head.startswith(b"PAR1"):
+            return "parquet"
+        if begins_like_an_image(head):
+            return "image"
     raise InputError(
         f"expected a folder, an image, or a file that ends in {', '.join('.' + known for known in KINDS)}; got "
         f"{shown(path)!r}; rename it or give its folder"
     )
+
+
+def _head(place: Place) -> bytes:
+    """Return the first bytes of a local file.
+
+    Raises:
+        InputError: if it cannot be read.
+    """
+    try:
+        return place.read(0, min(HEAD, place.size), HEAD)
+    except ReadError as error:
+        raise InputError(f"cannot read {place.name}: {error}; check its permissions") from None
 
 
 def _names(paths: list[str], folder: str | None) -> list[str | None]:

@@ -3,6 +3,7 @@
 
 from collections import Counter
 from functools import partial
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +11,12 @@ import pyarrow as pa
 from curate.columns import COLUMNS
 from curate.manifest.contract import NUMBERED, Reader, RemoteReader, SourceOptions
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import count_suffixes, is_image_name, some, suffix_of
+from curate.manifest.names import begins_like_an_image, count_suffixes, is_image_name, some, suffix_of
 from curate.manifest.places import Place
 from curate.manifest.sidecars import SIDECARS, Sidecars, combine
 from curate.manifest.tar_index import Contents, Member, members
 from scoring.errors import InputError
+from scoring.images.sniff import HEAD
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -54,7 +56,7 @@ class _Gathered:
         contents = Contents()
         with place.open() as file:
             for member in members(place, file, contents):
-                self._sort_in(member, options, images, sides)
+                self._sort_in(member, file, options, images, sides)
         self.links += contents.links
         if contents.cut_off:
             self.cut_off.append(f"{place.name} ends inside {contents.cut_off!r}")
@@ -67,6 +69,7 @@ class _Gathered:
     def _sort_in(
         self,
         member: Member,
+        file: BinaryIO,
         options: SourceOptions,
         images: dict[str, list[Member]],
         sides: dict[str, list[tuple[str, Member]]],
@@ -77,8 +80,9 @@ class _Gathered:
             self.hidden += 1
             return
         key, extension = split_name(member.name)
-        suffix = suffix_of(member.name)
-        if is_image_name(member.name):
+        last = member.name.rpartition("/")[2]
+        suffix = suffix_of(last)
+        if is_image_name(last) or (not suffix and _begins_like_an_image(file, member)):
             images.setdefault(key, []).append(member)
         elif extension in SIDECARS:
             sides.setdefault(key, []).append((extension, member))
@@ -127,12 +131,18 @@ class _Gathered:
         return text + (f"; cut off: {', '.join(self.cut_off[:3])}" if self.cut_off else "")
 
 
+def _begins_like_an_image(file: BinaryIO, member: Member) -> bool:
+    """Look into a member whose name does not say what it is: its first bytes follow the header that was read."""
+    file.seek(member.offset)
+    return begins_like_an_image(file.read(min(HEAD, member.size)))
+
+
 def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
     """Open WebDataset shards.
 
-    A row is an image member; its key is its name up to the first dot of the last component, with the rest of
-    the name added when a sample has several images. `.cls` becomes the column `label`, `.txt` the column
-    `text`, the top-level scalars of `.json` their own columns.
+    A row is an image member, by its suffix or, where it has none, by its first bytes; its key is its name up to the
+    first dot of the last component, with the rest of the name added when a sample has several images. `.cls` becomes
+    the column `label`, `.txt` the column `text`, the top-level scalars of `.json` their own columns.
 
     Args:
         places: the shards, in order.

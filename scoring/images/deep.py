@@ -39,9 +39,11 @@ def white_for(highest: int) -> int:
 
 
 def may_be_deep(data: bytes) -> bool:
-    """Return whether an encoded image may hold 16 bits a channel: a PNG that says so, or any TIFF."""
+    """Return whether an encoded image may hold 16 bits a channel: a PNG that says so, any TIFF or PGM."""
     name = sniff(data)
-    return name == "tiff" or (name == "png" and data[24:25] == b"\x10")  # the depth in IHDR, which comes first
+    if name == "png":
+        return data[24:25] == b"\x10"  # the depth in IHDR, which comes first
+    return name == "tiff" or (name == "pnm" and data[1:2] in b"25")
 
 
 def to_eight_bits(values: NDArray[np.uint16], white: int) -> NDArray[np.uint8]:

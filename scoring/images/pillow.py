@@ -11,6 +11,7 @@ from PIL import (
     BmpImagePlugin,
     ExifTags,
     GifImagePlugin,
+    IcoImagePlugin,
     Image,
     ImageFile,
     JpegImagePlugin,
@@ -33,6 +34,9 @@ from scoring.images.deep import (
 )
 from scoring.images.frames import count_gif, count_tiff
 from scoring.images.geometry import Pixels
+from scoring.images.icon import MOST_PIXELS as MOST_ICON_PIXELS
+from scoring.images.icon import count_icons, icon_size
+from scoring.images.netpbm import MOST_LOOPED_PIXELS, NetpbmFile, check_values, open_netpbm
 from scoring.images.outcome import DecodeError
 from scoring.images.quiet import quiet, silence_libtiff
 from scoring.images.sniff import ends_early, webp_canvas
@@ -53,6 +57,8 @@ _OPENERS: dict[str, Opener] = {
     "bmp": lambda stream: BmpImagePlugin.BmpImageFile(stream, ""),
     "avif": lambda stream: AvifImagePlugin.AvifImageFile(stream, ""),
     "heif": lambda stream: _open_heif(stream),
+    "pnm": open_netpbm,
+    "ico": lambda stream: IcoImagePlugin.IcoImageFile(stream, ""),
 }
 
 _TRUNCATED = ("truncated", "unexpected end", "premature end", "not enough image data", "end of file")
@@ -89,12 +95,18 @@ def open_picture(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile
     if name == "tiff":
         silence_libtiff()
     with named_failures(data, name):
+        if name == "ico":
+            check_size(*icon_size(data), min(max_pixels, MOST_ICON_PIXELS))
         picture = _OPENERS[name](io.BytesIO(data))
     check_size(*picture.size, max_pixels)
     if name == "bmp" and picture.info.get("compression") in (1, 2):
         check_size(*picture.size, min(max_pixels, MOST_RLE_PIXELS))
     if name == "tiff":
         _check_tiles(picture, max_pixels)
+    if isinstance(picture, NetpbmFile):
+        if picture.is_looped:
+            check_size(*picture.size, min(max_pixels, MOST_LOOPED_PIXELS))
+        check_values(picture, len(data))
     return picture
 
 
@@ -129,6 +141,8 @@ def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | 
         return count_gif(data)
     if name == "tiff":
         return count_tiff(data)
+    if name == "ico":
+        return count_icons(picture)
     return max(1, int(getattr(picture, "n_frames", 1)))
 
 
@@ -173,7 +187,7 @@ def read_pixels(
             highest = highest_grey(picture)
         elif bits == 16 and picture.mode in _COLOURS:
             highest = highest_colour(picture)
-        white = white if own_white == WHITE else own_white
+        white = white if own_white == WHITE and bits == 16 else own_white
         return ReadPicture(to_rgb(picture, white=white, is_inverted=is_inverted), warning, highest)
 
 
@@ -278,9 +292,11 @@ def grey_scale(picture: ImageFile.ImageFile, name: str) -> tuple[int, bool]:
 
 
 def bits_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> int:
-    """Return the bits a channel that a PNG or TIFF states; 8 for other formats, which Pillow gives no more of."""
+    """Return the bits a channel that a PNG, PGM or TIFF states; 8 where Pillow gives no more, or scales by itself."""
     if name == "tiff":
         return _tag(picture, 258)  # BitsPerSample
+    if isinstance(picture, NetpbmFile):
+        return picture.bits
     return data[24] if name == "png" and len(data) > 24 else 8  # of the header chunk, which comes first
 
 

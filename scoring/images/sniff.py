@@ -1,8 +1,10 @@
 """The format of an image, from its first bytes; what a file is called plays no part."""
 
+import re
 import struct
 
-DECODED = ("jpeg", "png", "webp", "gif", "tiff", "bmp", "avif", "heif")
+DECODED = ("jpeg", "png", "webp", "gif", "tiff", "bmp", "avif", "heif", "pnm", "ico")
+HEAD = 32  # bytes, from which each of these can be found
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "jpeg"),
@@ -33,12 +35,12 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"BLP1", "blp"),
     (b"BLP2", "blp"),
     (b"FTEX", "ftex"),
-    (b"\x00\x00\x01\x00", "ico"),
     (b"icns", "icns"),
     (b"\xd7\xcd\xc6\x9a\x00\x00", "wmf"),
     (b"<svg", "svg"),
 )
-_NETPBM = tuple(b"P" + digit for digit in (b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"F", b"f"))
+_NETPBM = re.compile(rb"P(?:([1-6])\s+(?:\d+\s+[\d#]|#)|(7)\s|([Ff])\s)")  # two numbers or a comment, so no prose
+_ICON, _ENTRY = b"\x00\x00\x01\x00", 16  # beginning of an icon; bytes of an entry of its directory
 _BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 _AVIF_BRANDS = {b"avif", b"avis"}
 _HEIF_BRANDS = {b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1"}
@@ -63,8 +65,10 @@ def sniff(data: bytes) -> str | None:
         return "webp"
     if data[:2] == b"BM" and len(data) >= 18:
         return "bmp" if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
-    if data[:2] in _NETPBM and data[2:3].isspace():
-        return "netpbm"
+    if data[:4] == _ICON:
+        return _icon(data)
+    if found := _NETPBM.match(data[:HEAD]):
+        return "pnm" if found[1] else "pam" if found[2] else "pfm"
     if data[4:8] == b"ftyp":
         return _iso_brand(data)
     head = data[:512].lstrip().lower()
@@ -109,6 +113,13 @@ def ends_early(data: bytes, name: str) -> bool:
             return False
         at += size
     return False
+
+
+def _icon(data: bytes) -> str | None:
+    """Return "ico" unless the directory has no entry, or the first of them leads into the directory."""
+    n_entries, starts = int.from_bytes(data[4:6], "little"), int.from_bytes(data[18:22], "little")
+    is_one = n_entries > 0 and (len(data) < 6 + _ENTRY or starts >= 6 + _ENTRY * n_entries)
+    return "ico" if is_one else None
 
 
 def _iso_brand(data: bytes) -> str | None:

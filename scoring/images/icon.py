@@ -1,0 +1,33 @@
+"""ICO: the largest of its pictures, whose own header is looked at before Pillow decodes it."""
+
+import io
+
+from PIL import BmpImagePlugin, IcoImagePlugin, ImageFile, PngImagePlugin
+
+MOST_PIXELS = 4_000_000  # Pillow decodes an icon when it opens it; the directory of one states 256 x 256 at most
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def icon_size(data: bytes) -> tuple[int, int]:
+    """Return (width, height) that the picture itself states which Pillow would decode: the largest by the directory.
+
+    Args:
+        data: the encoded icon.
+
+    Raises:
+        Exception: what Pillow raises on broken headers; IndexError where there is no picture.
+    """
+    stream = io.BytesIO(data)
+    largest = IcoImagePlugin.IcoFile(stream).entry[0]
+    stream.seek(largest.offset)
+    is_png = stream.read(len(_PNG)) == _PNG
+    stream.seek(largest.offset)
+    if is_png:
+        return PngImagePlugin.PngImageFile(stream, "").size
+    width, height = BmpImagePlugin.DibImageFile(stream, "").size
+    return width, height // 2  # the mask is below the picture
+
+
+def count_icons(picture: ImageFile.ImageFile) -> int:
+    """Return how many pictures an opened icon holds."""
+    return len(picture.ico.entry) if isinstance(picture, IcoImagePlugin.IcoImageFile) else 1

@@ -1,0 +1,92 @@
+"""PBM, PGM and PPM: how much their headers claim, held against the bytes that are there, and grey of 16 bits."""
+
+import io
+
+from PIL import Image, PpmImagePlugin
+
+from scoring.images.outcome import DecodeError
+
+MOST_LOOPED_PIXELS = 4_000_000  # of text, and of binary values that are scaled: Pillow reads them in a Python loop
+LONGEST_HEADER = 1 << 16  # bytes, comments included; Pillow reads it byte by byte
+_DEEP = 65535  # the largest value of 16 bits
+
+
+class NetpbmFile(PpmImagePlugin.PpmImageFile):
+    """An opened PBM, PGM or PPM; grey of more than 8 bits is of the mode that all deep grey has here."""
+
+    def load(self) -> "Image.core.PixelAccess | None":
+        """Decode it."""
+        access = super().load()
+        if self.mode != "I":
+            return access
+        self.im = self.im.convert("I;16", Image.Dither.NONE)
+        self._mode = "I;16"
+        return super().load()
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether Pillow decodes it value by value."""
+        return self.tile[0].codec_name != "raw"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are written as text."""
+        return self.tile[0].codec_name == "ppm_plain"
+
+    @property
+    def bits(self) -> int:
+        """16 for grey of which all values of 16 bits are used; 8 else, for Pillow scales by the largest value."""
+        args = self.tile[0].args
+        largest = args[-1] if isinstance(args, tuple) else args
+        return 16 if self.mode == "I" and largest in ("I;16B", _DEEP) else 8
+
+    @property
+    def fewest_bytes(self) -> int:
+        """How many bytes its values take at least."""
+        width, height = self.size
+        if self.mode == "1":
+            return width * height if self.is_text else -(-width // 8) * height
+        n_values = width * height * len(self.getbands())
+        if self.is_text:
+            return 2 * n_values - 1  # a digit each, and what is between them
+        args = self.tile[0].args
+        is_wide = self.mode == "I" or (isinstance(args, tuple) and isinstance(args[-1], int) and args[-1] > 255)
+        return n_values * (2 if is_wide else 1)
+
+
+def open_netpbm(stream: io.BytesIO) -> NetpbmFile:
+    """Read the header.
+
+    Raises:
+        DecodeError: it is too long (``corrupt``).
+    """
+    head = stream.read(LONGEST_HEADER)
+    is_whole = not stream.read(1)
+    stream.seek(0)
+    try:
+        NetpbmFile(io.BytesIO(head), "")
+    except ValueError as error:
+        if is_whole or "EOF" not in str(error):
+            raise
+        message = f"expected a header of at most {LONGEST_HEADER:,} bytes, got a longer one"
+        raise DecodeError("corrupt", message) from None
+    return NetpbmFile(stream, "")
+
+
+def check_values(picture: NetpbmFile, n_bytes: int) -> None:
+    """Refuse an image whose values cannot all be in its file, before memory is taken for them.
+
+    Args:
+        picture: opened, not loaded.
+        n_bytes: of the file.
+
+    Raises:
+        DecodeError: there are too few bytes (``truncated``).
+    """
+    there = n_bytes - picture.tile[0].offset
+    if there < picture.fewest_bytes:
+        width, height = picture.size
+        raise DecodeError(
+            "truncated",
+            f"pnm: {width} x {height} pixels take at least {picture.fewest_bytes:,} bytes, the file has {there:,}",
+        )
