@@ -11,6 +11,8 @@ from scoring.scorers import METHOD, score_columns
 
 KEY = "key"
 URI = "uri"
+N_BYTES = "n_bytes"
+MTIME = "mtime"
 STATUS = "status"
 ERROR = "error"
 LABEL = "label"  # of the classes, unless the user names another
@@ -20,6 +22,7 @@ SIGNATURE = "signature"
 EMBEDDING = "embedding"
 QUALITY = "quality_"  # what names of image quality begin with
 OK = "ok"  # the status of a row whose image was scored
+GONE = "gone"  # that of a row whose image was in the source when it was scored, and no longer is
 
 # Measures of ``scoring.images.quality.Quality``, which imports more than names need.
 QUALITY_COLUMNS: dict[str, Column] = {
@@ -47,13 +50,14 @@ COLUMNS: dict[str, Column] = {
     URI: Column("where the bytes are; null where the source table holds them"),
     "width": Column("width as displayed (EXIF orientation applied)", "pixels"),
     "height": Column("height as displayed (EXIF orientation applied)", "pixels"),
-    "n_bytes": Column("size of the encoded image", "bytes"),
+    N_BYTES: Column("size of the encoded image", "bytes"),
+    MTIME: Column("time of the last change of the file, in the epoch of Unix; null where it is none", "ns"),
     "format": Column("image format, as found in the bytes"),
     FRAMES: Column("images in the file, of which one is scored; null where they were not counted"),
     "sha256": Column("hex digest of the encoded bytes"),
     "phash": Column("64-bit perceptual hash of the whole image"),
     SIGNATURE: Column("255 numbers whose cosine says how alike two whole images are"),
-    STATUS: Column("'ok', or the kind of failure"),
+    STATUS: Column("'ok', the kind of failure, or 'gone'"),
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
     **QUALITY_COLUMNS,
     EMBEDDING: Column("representation of unit length"),

@@ -106,6 +106,12 @@ def given_to(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str
     return {name: given[name] for name in signature(function).parameters if name in given}
 
 
+def typed(context: typer.Context, given: Mapping[str, Any]) -> set[str]:
+    """Return the names of what a command was given that were typed, whether or not they are the defaults."""
+    sources = {name: context.get_parameter_source(name) for name in given}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
 def given_path(text: str) -> Path:
     """Return a path as typed; an empty text, which would mean the folder one is in, is refused."""
     if not str(text):

@@ -15,6 +15,7 @@ from scoring.scorers import free_scorers
 
 
 def run(
+    context: typer.Context,
     source: Annotated[
         list[str],
         typer.Argument(
@@ -28,8 +29,9 @@ def run(
         ),
     ],
     model: Annotated[
-        str, options.shared("--model", " (see `curate models`), or timm:NAME for embeddings alone", show_default=True)
-    ] = "world",
+        str | None,
+        options.shared("--model", " (see `curate models`), or timm:NAME for embeddings alone; by default world"),
+    ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -122,6 +124,15 @@ def run(
     num_gpus: Annotated[float | None, options.shared("--num-gpus")] = None,
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
     overwrite: options.Overwrite = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add what is new or changed in the source to the table, as it was scored.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --add, compare every known image by its sha256.", show_default=False)
+    ] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="With --add, fit the scores of the dataset again.", show_default=False)
+    ] = False,
     retry: Annotated[
         list[str] | None,
         typer.Option(
@@ -156,43 +167,28 @@ def run(
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from curate.engines.contract import Cluster
     from curate.engines.score import score
-    from curate.engines.settings import ScoreSettings
-    from curate.manifest import SourceOptions
     from scoring.errors import InputError
     from scoring.published import with_weights
 
     line = (lambda text: None) if quiet else say
+    keywords = _keywords(given, options.typed(context, given) if add else None)
     with ScoreBar("images", quiet=quiet) as bar:
         result = score(
             source[0] if len(source) == 1 else source,
             out,
-            model=with_weights(model, weights),
-            options=SourceOptions(**options.given_to(SourceOptions, given)),
-            settings=ScoreSettings(
-                device=device,
-                precision=precision,
-                backend=backend,
-                batch_size=batch_size,
-                shard_rows=shard_size,
-                dtype=dtype if embedding else None,
-                decode=decode,
-                max_pixels=max_pixels,
-                decode_timeout=decode_timeout,
-                allow_truncated=allow_truncated,
-                white=options.given_white(white),
-                fit=fit,
-                quality=quality,
-                views=views,
-                scorers=tuple(dict.fromkeys(scorer or [])),
-            ),
+            model=model if weights is None else with_weights(model or "", weights),
             workers=workers,
             engine=engine,
             cluster=Cluster(address, actors, num_gpus),
             overwrite=overwrite,
+            add=add,
+            check=check,
+            refit=refit,
             retry=tuple(retry or ()),
             log=log,
             report=bar.update,
             announce=line,
+            **keywords,
         )
     if not quiet:
         _report(result)
@@ -203,6 +199,26 @@ def run(
         raise InputError(
             f"none of {result.rows:,} images could be scored ({kinds}); {result.path} says why in its column `error`"
         )
+
+
+def _keywords(given: dict[str, Any], typed: set[str] | None) -> dict[str, Any]:
+    """Return the options of the source and of the scoring: all, or those that were typed."""
+    from curate.engines.settings import ScoreSettings
+    from curate.manifest import SourceOptions
+
+    named = {"shard_rows": "shard_size", "scorers": "scorer"}
+    values = {
+        **given,
+        "dtype": given["dtype"] if given["embedding"] else None,
+        "white": options.given_white(given["white"]),
+        "scorers": tuple(dict.fromkeys(given["scorer"] or [])),
+        "shard_rows": given["shard_size"],
+    }
+    found = {**options.given_to(SourceOptions, values), **options.given_to(ScoreSettings, values)}
+    if typed is None:
+        return found
+    typed = {*typed, *(["dtype"] if "embedding" in typed else [])}
+    return {name: value for name, value in found.items() if named.get(name, name) in typed}
 
 
 def _report(result: Any) -> None:

@@ -53,20 +53,29 @@ def finished_table(out: Path | StorePath, wanted: dict[str, Any], manifest: Mani
     Raises:
         InputError: for what is no table of scores, or another run's.
     """
+    table = table_of_scores(out)
+    before = table.metadata["settings"]
+    if (difference(before, wanted) or ("",))[0] == "input" and table.n_rows == manifest.n_rows:
+        absent = frozenset(failed_rows(table, {"missing"}).tolist())
+        if absent and manifest.digest_without(absent) == before["input"]:
+            before = {**before, "input": wanted["input"]}
+    refuse_difference(str(out), before, wanted, input_differs=other_input(table, manifest), may_grow=True)
+    return table
+
+
+def table_of_scores(out: Path | StorePath) -> Table:
+    """Return the table at an output.
+
+    Raises:
+        InputError: for what is no table of scores.
+    """
     if isinstance(out, Path) and out.is_dir() and not any(out.iterdir()):
         raise InputError(
             f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
         )
     if not holds_scores(out):
         raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
-    table = open_table(out)
-    before = table.metadata["settings"]
-    if (difference(before, wanted) or ("",))[0] == "input" and table.n_rows == manifest.n_rows:
-        absent = frozenset(failed_rows(table, {"missing"}).tolist())
-        if absent and manifest.digest_without(absent) == before["input"]:
-            before = {**before, "input": wanted["input"]}
-    refuse_difference(str(out), before, wanted, input_differs=other_input(table, manifest))
-    return table
+    return open_table(out)
 
 
 def failed_rows(table: Table, statuses: Iterable[str]) -> np.ndarray:
@@ -100,7 +109,7 @@ def shards_again(
         return set()
     announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(statuses))})")
     before = table.take(rows, [STATUS]).column(STATUS).to_pylist()
-    look = partial(_status_now, preprocessing=preprocessing, settings=settings)
+    look = partial(status_now, preprocessing=preprocessing, settings=settings)
     n_changed, found = 0, set[int]()
     with ThreadPoolExecutor(workers) as pool:
         for first in range(0, len(rows), settings.shard_rows):  # a bounded number of futures
@@ -115,7 +124,8 @@ def shards_again(
     return found
 
 
-def _status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSettings) -> str:
+def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSettings) -> str:
+    """Return the status that reading and decoding an image gives now."""
     try:
         data = read()
     except ReadError as error:

@@ -13,8 +13,10 @@ import numpy as np
 import PIL
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
 from curate.columns import QUALITY_COLUMNS
+from curate.engines.adding.rows import ManifestRows
 from curate.engines.decoded import Decoded
 from curate.engines.gone import Watch
 from curate.engines.journal import Part, part_path
@@ -91,6 +93,11 @@ class Opened:
             folder=folder,
             decoder=on_gpu,
         )
+
+    def of_rows(self, numbers: NDArray[np.int64]) -> "Opened":
+        """Return what scoring some rows of the source holds open, in an order of their own."""
+        rows = ManifestRows(self.manifest, numbers)
+        return replace(self, manifest=rows, watch=Watch(rows, self.watch.root))
 
     def about_views(self) -> list[str]:
         """Return what views of every image cost, what their intervals hold, and which scores have none."""
@@ -197,13 +204,23 @@ def _refuse_lacking(model: str | Path, names: Sequence[str], there: Sequence[str
     )
 
 
-def corrupter_of(opened: Opened, settings: ScoreSettings, workers: int | None) -> Corrupter:
-    """Return what reads images of a run again, and scores corrupted copies of them."""
+def corrupter_of(
+    opened: Opened, settings: ScoreSettings, workers: int | None, places: NDArray[np.int64] | None = None
+) -> Corrupter:
+    """Return what reads images of a run again, and scores corrupted copies of them.
+
+    Args:
+        opened: whose images.
+        settings: of the run.
+        workers: decoding threads.
+        places: row of the source of each row of the table; None where they are the same.
+    """
     manifest = opened.manifest
 
     def read(rows: Sequence[int]) -> Iterator[tuple[int, bytes, str]]:
-        ordered = sorted(rows)
-        readers = readers_in_order(manifest, np.array(ordered, np.int64))
+        place = np.array(rows, np.int64) if places is None else places[np.array(rows, np.int64)]
+        ordered = np.array(rows, np.int64)[np.argsort(place)].tolist()
+        readers = readers_in_order(manifest, np.sort(place))
         for row, reader in zip(ordered, ahead(readers, manifest.connections), strict=True):
             try:
                 data = reader()
@@ -230,6 +247,7 @@ class Job:
         step: the most images that go through the device at once: memory that ran out once would run out again, in
             other places, which gives other batches, and other last digits.
         opened: what this process holds open; left behind when the job is pickled.
+        rows: of the source, those that are scored, in the order in which they are; None for all.
     """
 
     source: Source
@@ -242,6 +260,7 @@ class Job:
     metadata: Mapping[str, Any]
     step: int
     opened: Opened | None = None
+    rows: NDArray[np.int64] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "opened": None}
@@ -260,7 +279,7 @@ class Job:
             name, there, here = differs
             raise InputError(f"another {name} here, {here}, than where the run began, {there}; all need the same")
         opened.runner.step = min(opened.runner.step, self.step)
-        return replace(self, opened=opened)
+        return replace(self, opened=opened if self.rows is None else opened.of_rows(self.rows))
 
 
 def score_span(job: Job, span: Span) -> Part:
@@ -283,7 +302,8 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
         torch.set_num_threads(job.metadata[THREADS])  # of this thread too: an engine may score in several
     rows = opened.manifest.rows(span.start, span.stop)
     deep = DeepImages()
-    finish = start_shard(rows, deep.watched(images), opened.runner, job.settings, opened.batch_size, opened.fit)
+    times = [time for _, time in opened.manifest.files(span.start, span.stop)]
+    finish = start_shard(rows, deep.watched(images), opened.runner, job.settings, opened.batch_size, opened.fit, times)
     step = min(opened.runner.step, opened.batch_size)
 
     def write() -> Part:

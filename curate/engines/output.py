@@ -107,13 +107,13 @@ def publish(
     parts = work.files(shards)
     whole = of_whole(parts, scorers, fit=fit, corrupter=corrupter, announce=announce)
     target = work.target(out)
-    _merge(parts, target, whole, overwrite=overwrite or target != out)
+    write_joined(parts, target, whole, overwrite=overwrite or target != out)
     work.deliver(target, out, overwrite=overwrite)
     work.remove()
     return whole.notes
 
 
-def _merge(parts: Sequence[Path], out: Path, whole: Whole, *, overwrite: bool) -> None:
+def write_joined(parts: Sequence[Path], out: Path, whole: Whole, *, overwrite: bool) -> None:
     """Write the shards into one file, in order, with the columns that need them all."""
     first = open_table(parts[0])
     added = whole.columns

@@ -2,31 +2,48 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import torch
 
-from curate.columns import OK
-from curate.counted import Grid, Printed, counted
+from curate.counted import counted
+from curate.engines.adding.run import ADDITIONS, Request, add_rows
+from curate.engines.adding.settings import (
+    REQUEST,
+    given_fields,
+    model_as_scored,
+    options_as_scored,
+    request_of,
+    settings_as_scored,
+)
 from curate.engines.contract import Cluster, Engine
-from curate.engines.finished import TEMPORARY, commit_rest, failed_rows, finished_table, retried, shards_again
+from curate.engines.finished import (
+    TEMPORARY,
+    commit_rest,
+    failed_rows,
+    finished_table,
+    retried,
+    shards_again,
+    table_of_scores,
+)
 from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, threads_here
 from curate.engines.journal import WorkFolder
 from curate.engines.log import RunLog, logged_parts
 from curate.engines.output import check_out, holds_scores, publish
+from curate.engines.result import ScoreResult
 from curate.engines.run import ScoreProgress, ScoreRun
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import score_schema
-from curate.engines.source import notes_on
+from curate.engines.source import classes_of, notes_on
 from curate.engines.store_work import work_of
 from curate.engines.table import ENGINES
 from curate.engines.white import find_white, white_notes
-from curate.manifest import Manifest, SourceOptions
+from curate.manifest import SourceOptions
 from curate.manifest.store_path import StorePath, path_or_store
-from curate.tables.classes import CLASSES, class_columns, found_lists
+from curate.tables.classes import CLASSES
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.backends import TORCH
@@ -36,53 +53,6 @@ from scoring.intervals import coverage
 from scoring.lookup import lookup
 from scoring.relative.columns import NEIGHBOUR
 from scoring.relative.model import DatasetFit, far_from
-
-
-@dataclass(frozen=True)
-class ScoreResult(Printed):
-    """What a run wrote.
-
-    Attributes:
-        path: the table.
-        rows: rows in it, one for each row of the manifest.
-        statuses: status -> rows; ``ok`` and the kinds of failure.
-        resumed: rows that were there already.
-        seconds: how long this run took, model loading left out.
-        device: where the model ran.
-        precision: in which it ran.
-        model: digest of the model.
-        notes: what the user should know, such as a batch that had to shrink.
-    """
-
-    path: Path | StorePath
-    rows: int
-    statuses: dict[str, int]
-    resumed: int
-    seconds: float
-    device: str
-    precision: str
-    model: str
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def failed(self) -> int:
-        """Rows whose image could not be scored."""
-        return self.rows - self.statuses.get(OK, 0)
-
-    def summary(self) -> str:
-        """Return how many rows were scored, how fast and where, in one line."""
-        fresh = self.rows - self.resumed
-        speed = f" in {self.seconds:.1f} s ({fresh / max(self.seconds, 1e-9):,.0f} images/s)" if fresh else ""
-        before = f", {self.resumed:,} of them by an earlier run" if self.resumed else ""
-        return f"{counted(self.rows, 'row')}{before}{speed} on {self.device} in {self.precision}"
-
-    def by_status(self) -> list[tuple[str, int]]:
-        """Return the rows of each status: ``ok``, then the failures, the most frequent first."""
-        return sorted(self.statuses.items(), key=lambda item: (item[0] != OK, -item[1], item[0]))
-
-    def lines(self) -> list[str | Grid]:
-        """Return what the command prints."""
-        return [self.summary(), Grid(self.by_status(), right=1), *self.notes, f"scores: {self.path}"]
 
 
 class ScoreKeywords(TypedDict, total=False):
@@ -124,13 +94,16 @@ def score(
     source: Any,
     out: str | Path | StorePath,
     *,
-    model: str | Path = DEFAULT,
+    model: str | Path | None = None,
     options: SourceOptions | None = None,
     settings: ScoreSettings | None = None,
     workers: int | None = None,
     engine: str = "local",
     cluster: Cluster | None = None,
     overwrite: bool = False,
+    add: bool = False,
+    check: bool = False,
+    refit: bool = False,
     retry: Iterable[str] = (),
     log: str | Path | None = None,
     report: Callable[[ScoreProgress], None] = lambda progress: None,
@@ -140,19 +113,23 @@ def score(
     """Score every image of a source and write one row for each.
 
     A run that was killed goes on where it stopped when it is started again, and writes the same bytes that it would
-    have written undisturbed.
+    have written undisturbed. With ``add`` a table grows with its source: see docs/grow.md.
 
     Args:
         source: folder, list, CSV, JSONL, Parquet, tar or URL; see ``open_manifest``.
         out: ``NAME.parquet`` for one file, any other name for a folder with a file a shard; also in a store, by a URL
             such as ``s3://bucket/scores.parquet``.
-        model: a shipped model's name, or a checkpoint.
+        model: a shipped model's name, or a checkpoint; by default `world`, with ``add`` the table's.
         options: how to read the source.
         settings: how to score.
         workers: decoding threads of each process that scores; by default one a core.
         engine: what the shards are scored by, a key of ``ENGINES``; the table is the same by any.
         cluster: what to take of a cluster, for an engine that has one.
         overwrite: start again where another run's output is.
+        add: score only what is new or changed since the table was scored, by its own model, settings and options; where
+            there is no table, all is new.
+        check: with ``add``, compare every known image by its sha256.
+        refit: with ``add``, fit the scores of the dataset again, to all rows; else known rows keep theirs.
         retry: more statuses whose rows are read again where the table is complete; those of the temporary statuses
             `missing`, `io_error` and `timeout` always are.
         log: a file that events are appended to as JSON lines: the start, every shard, and the end; see ``RunLog``.
@@ -169,6 +146,7 @@ def score(
         (options or SourceOptions(), settings or ScoreSettings(), cluster or Cluster()), dict(keywords)
     )
     out = path_or_store(out)
+    _refuse_without_add(add, {"--check": check, "--refit": refit})
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
     again = retried(retry)
@@ -176,13 +154,32 @@ def score(
     check_out(out, source, overwrite=overwrite)
     if log is not None and isinstance(out, Path) and Path(log).resolve() == out.resolve():
         raise InputError(f"--log and --out are the same, {out}; name another file for the log")
+    request = None
+    if add and out.exists() and not overwrite:
+        given = {*given_fields(options), *given_fields(settings), *keywords}
+        table = table_of_scores(out)
+        model, options = model_as_scored(table, model), options_as_scored(table, options, given)
+        settings = settings_as_scored(table, settings, given & {each.name for each in fields(settings)})
+        request = Request(source, out, table, model, options, workers, again, check, refit)
+    elif add:
+        announce(f"no table at {out} to add to: all is new" if not overwrite else "--overwrite: all is scored again")
     with (
         RunLog(log, command="score", out=str(out), engine=engine, curate=__version__) as events,
         ready(cluster, settings) as at_work,
     ):
-        result = _score(source, out, model, options, at_work, workers, overwrite, again, events, report, announce)
+        if request is not None:
+            result = add_rows(request, at_work, events, report, announce)
+        else:
+            run = (at_work, workers, overwrite, again, events, report, announce)
+            result = _score(source, out, DEFAULT if model is None else model, options, *run)
         events.ends_with(rows=result.rows, statuses=result.statuses, resumed=result.resumed)
     return result
+
+
+def _refuse_without_add(add: bool, given: Mapping[str, bool]) -> None:
+    for flag, is_given in given.items():
+        if is_given and not add:
+            raise InputError(f"{flag} is for --add, which scores what is new in the source of a table; add that too")
 
 
 def _score(
@@ -219,10 +216,13 @@ def _score(
     if out.exists() and not overwrite:
         table = finished_table(out, wanted, opened.manifest)
         preprocessing = opened.runner.model.spec.preprocessing
-        again = shards_again(table, opened.manifest, preprocessing, settings, retry, workers, announce)
+        if (
+            ADDITIONS not in table.metadata
+        ):  # rows of a table that has grown are not shards of one run: --add reads them
+            again = shards_again(table, opened.manifest, preprocessing, settings, retry, workers, announce)
         if not again:
             return _finished(out, table, wanted, work, announce)
-    metadata = _metadata(opened, settings)
+    metadata = _metadata(opened, settings, request_of(model, options))
     if opened.device.type == "cpu" and not engine.elsewhere:
         by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
         announce(
@@ -273,7 +273,7 @@ def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], 
         announce(note)
 
 
-def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
+def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) -> dict[str, Any]:
     about = {name: opened.card[name] for name in ("method", "backbone", "preprocessing", "digest", "data_licence")}
     about["digest"] = opened.card.get("base", about["digest"])  # a fitted model's embeddings are its base model's
     if opened.runner.model.spec.embedding:
@@ -282,19 +282,12 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
         "kind": "scores",
         "model": about,
         "settings": opened.fingerprint(settings),
+        REQUEST: request,
         "source": opened.manifest.description,
-        CLASSES: _classes(opened.manifest),
+        CLASSES: classes_of(opened.manifest),
         **({"intervals": {"views": settings.views, "coverage": coverage(settings.views)}} if settings.views else {}),
         **threads_here(opened.device),
     }
-
-
-def _classes(manifest: Manifest) -> dict[str, list[str]]:
-    """Return the names of the classes of every column that may hold classes, whichever rows a subset will have."""
-    # those that the source lists are read, too: a number that no class has must not end a run in its midst
-    columns = [*class_columns(manifest.schema, manifest.classes), *manifest.classes]
-    lists = {**found_lists(manifest.columns(columns) if columns else ()), **manifest.classes}
-    return {name: list(names) for name, names in lists.items()}
 
 
 def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:

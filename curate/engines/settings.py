@@ -75,7 +75,9 @@ class ScoreSettings:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 
 
-def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any], *, input_differs: str = "") -> None:
+def refuse_difference(
+    place: str, before: dict[str, Any], now: dict[str, Any], *, input_differs: str = "", may_grow: bool = False
+) -> None:
     """Raise unless two runs agree in everything that decides what is written.
 
     Args:
@@ -83,6 +85,7 @@ def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any], *
         before: its fingerprint.
         now: that of this run.
         input_differs: how two inputs differ, where that can be determined; else their digests are shown.
+        may_grow: whether what was written is a table, to which another input can be added.
 
     Raises:
         InputError: naming the first thing that differs, with both values.
@@ -91,10 +94,11 @@ def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any], *
     if differs:
         name, there, here = differs
         told = input_differs if name == "input" and input_differs else f"{there} there, {here} here"
-        raise InputError(
-            f"{place} belongs to a run with another {name}: {told}; repeat the earlier command to go on with it, "
-            "choose another --out, or start again with --overwrite"
-        )
+        rest = "choose another --out, or start again with --overwrite"
+        first = "repeat the earlier command to go on with it"
+        if may_grow and before.get("input") != now.get("input"):
+            first = "score what is new or changed with --add, as the table was scored"
+        raise InputError(f"{place} belongs to a run with another {name}: {told}; {first}, {rest}")
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:

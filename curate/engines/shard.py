@@ -1,12 +1,12 @@
 """Rows of a manifest -> the rows of the table. Every engine calls this, and nothing else scores."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, FRAMES, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
+from curate.columns import EMBEDDING, FRAMES, KEY, MTIME, N_BYTES, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
 from curate.engines.settings import ScoreSettings
 from curate.tables.dataset import column_array, numbers_of
 from curate.tables.signatures import signature_array
@@ -42,6 +42,7 @@ def start_shard(
     settings: ScoreSettings,
     batch_size: int,
     fit: DatasetFit | None = None,
+    times: Sequence[int] = (),
 ) -> Callable[[], pa.Table]:
     """Send a shard through the model, and return what waits for the device and makes the table.
 
@@ -55,6 +56,7 @@ def start_shard(
         batch_size: rows a batch; batches hold the distinct readable images in row order, so their composition
             depends on nothing but the shard.
         fit: what the model was fitted to, where it was: its columns follow the heads'.
+        times: of the last change of each row's file, N numbers of nanoseconds, -1 for none; empty where none is known.
 
     Returns:
         A callable that gives N rows. An image that could not be scored has its status and error, and nulls for
@@ -86,7 +88,7 @@ def start_shard(
         found.append(replace(image, pixels=None))
     flush()
     where = np.array(at, np.int64)
-    return lambda: pa.Table.from_arrays(*_assemble(rows, found, where, pending, runner, settings, fit))
+    return lambda: pa.Table.from_arrays(*_assemble(rows, found, where, pending, runner, settings, fit, times))
 
 
 def _assemble(
@@ -97,6 +99,7 @@ def _assemble(
     runner: Runner,
     settings: ScoreSettings,
     fit: DatasetFit | None,
+    times: Sequence[int] = (),
 ) -> tuple[list[pa.Array], list[str]]:
     def column(name: str, kind: pa.DataType) -> pa.Array:
         return pa.array([getattr(image, name) for image in found], kind)
@@ -108,7 +111,8 @@ def _assemble(
     arrays |= {
         "width": column("width", pa.int32()),
         "height": column("height", pa.int32()),
-        "n_bytes": column("n_bytes", pa.int64()),
+        N_BYTES: column(N_BYTES, pa.int64()),
+        MTIME: pa.array([None if time == -1 else time for time in times or [-1] * len(found)], pa.int64()),
         "format": column("format", pa.string()),
         FRAMES: column(FRAMES, pa.int32()),
         "sha256": column("sha256", pa.string()),

@@ -10,6 +10,7 @@ from curate.counted import counted
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.contract import ReadError
 from curate.manifest.folder import folder_label
+from curate.tables.classes import class_columns, found_lists
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -77,6 +78,14 @@ def other_input(table: Table, manifest: Manifest) -> str:
     if missing:
         return f"with a column {missing[0]} here alone, so --key, --path-column or the source differ"
     return ""
+
+
+def classes_of(manifest: Manifest) -> dict[str, list[str]]:
+    """Return the names of the classes of every column that may hold classes, whichever rows a subset will have."""
+    # those that the source lists are read, too: a number that no class has must not end a run in its midst
+    columns = [*class_columns(manifest.schema, manifest.classes), *manifest.classes]
+    lists = {**found_lists(manifest.columns(columns) if columns else ()), **manifest.classes}
+    return {name: list(names) for name, names in lists.items()}
 
 
 def _refuse_without_images(manifest: Manifest) -> None:

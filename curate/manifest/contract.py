@@ -1,6 +1,6 @@
 """What every source of images promises: rows in a fixed order, and where their bytes are."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -115,6 +115,9 @@ class Manifest(Protocol):
 
     def digest_without(self, absent: Set[int]) -> str:
         """Return what `digest` is, or was, while the files of these rows are not there."""
+
+    def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
+        """Return (size in bytes, mtime in ns) of the file of each row of [start, stop), as looked up; -1 if unknown."""
 
     @property
     def connections(self) -> int:

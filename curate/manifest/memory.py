@@ -35,6 +35,8 @@ class MemoryManifest:
         identity: lines that go into the digest in addition to the rows (kind of source, digest of a list's bytes).
         renamed: the user's columns that got another name.
         versions: (start, stop) -> (size, mtime in ns) of each row's file; by default read from the file system.
+        files: (start, stop) -> (size, mtime in ns) of each row's file, -1 where unknown; by default the versions, which
+            others than files of this machine may have of another kind.
         locate: row -> its reader; by default its uri is read.
     """
 
@@ -49,6 +51,7 @@ class MemoryManifest:
         identity: Iterable[str] = (),
         renamed: dict[str, str] | None = None,
         versions: Versions | None = None,
+        files: Versions | None = None,
         locate: Locate | None = None,
     ) -> None:
         self.description = description
@@ -61,6 +64,7 @@ class MemoryManifest:
         self._max_bytes, self._reach = max_bytes, reach
         self._identity = tuple(identity)
         self._versions = versions or self._ask_versions
+        self._files = files or self._versions
         self._locate = locate
 
     def rows(self, start: int, stop: int) -> pa.Table:
@@ -87,6 +91,11 @@ class MemoryManifest:
 
     def _uris(self, start: int, stop: int) -> list[str | None]:
         return self._table["uri"].slice(start, stop - start).to_pylist()
+
+    def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
+        """Return the size and the time of each row's file, -1 for an unknown one."""
+        check_range(start, stop, self.n_rows)
+        return self._files(start, stop)
 
     def _ask_versions(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         return map(version_of, self._uris(start, stop))

@@ -1,6 +1,6 @@
 """Parquet tables, with the bytes inside or with paths: read in bounded pieces, never whole."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cached_property, partial
 
 import numpy as np
@@ -269,6 +269,10 @@ class ParquetManifest:
     def digest(self) -> str:
         """Hex sha256 over the files' names, sizes and times, the layout, and the files that paths name."""
         return self.digest_without(frozenset())
+
+    def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
+        """Return the size and the time of the file that each row's path names; -1 where there is none."""
+        return map(version_of, self.rows(start, stop).column("uri").to_pylist())
 
     def digest_without(self, absent: Set[int]) -> str:
         """Return what `digest` is, or was, while the files of these rows are not there."""

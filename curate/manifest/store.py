@@ -90,6 +90,7 @@ def open_listing(url: str, images: Sequence[StoredFile], options: SourceOptions,
         reach=reach,
         identity=("store", base),
         versions=states,
+        files=lambda start, stop: ((size, -1) for size in sizes[start:stop].tolist()),
     )
 
 

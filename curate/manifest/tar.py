@@ -201,5 +201,6 @@ def _manifest(
         identity=("tar", *(place.identity for place in places)),
         renamed=renamed,
         versions=lambda start, stop: zip(offsets[start:stop].tolist(), sizes[start:stop].tolist(), strict=True),
+        files=lambda start, stop: ((size, -1) for size in sizes[start:stop].tolist()),
         locate=locate,
     )

@@ -14,6 +14,7 @@ from scoring.relative.columns import COLUMNS as RELATIVE
 
 # What ``curate score`` notes of a fit; a fit that notes more may have been applied to other rows.
 OF_SCORING = {"rows", "images", "digest", "groups", "junk"}
+JUDGED = "judged"  # rows that were added later, and judged by the fit as it was: on its scale, so not apart
 
 
 @dataclass(frozen=True)

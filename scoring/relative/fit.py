@@ -43,6 +43,36 @@ def fit_dataset(
     Raises:
         InputError: for fewer than 20 rows, rows that are all copies of one another, or labels that teach nothing.
     """
+    rows, bare, kept, drawn = _kept(embeddings, most, labels, seed)
+    whole = kept if len(drawn) == len(rows) else None
+    if whole is None and len(rows) <= EXACT_ROWS:
+        whole = laid_out(centred(rows, bare.mean), bare.centres)
+    if labels is None:
+        fit = _stood(bare, kept, _of(junk, drawn))
+        return fit, fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
+    return _with_labels(bare, rows, junk, (drawn, kept, whole), labels, seed)
+
+
+def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0, most: int = REFERENCES) -> DatasetFit:
+    """Return the fit that ``fit_dataset`` makes without labels, and judge no row of the dataset by it.
+
+    Args:
+        embeddings: shape (N, D), as of ``fit_dataset``.
+        junk: log odds of junk, shape (N,), NaN for an unknown one; None where none are known.
+        seed: of the clusterings and of the draw.
+        most: rows that are kept.
+
+    Raises:
+        InputError: as of ``fit_dataset``.
+    """
+    _, bare, kept, drawn = _kept(embeddings, most, None, seed)
+    return _stood(bare, kept, _of(junk, drawn))
+
+
+def _kept(
+    embeddings: NDArray, most: int, labels: Labels | None, seed: int
+) -> tuple[NDArray[np.float16], DatasetFit, Laid, NDArray[np.int64]]:
+    """Return rows as stored, a fit without quantiles, the rows that it keeps laid out, and which these are."""
     if len(embeddings) < LEAST_ROWS:
         raise InputError(
             f"expected at least {LEAST_ROWS} different images with an embedding to fit a score to, got "
@@ -62,13 +92,7 @@ def fit_dataset(
         )
     clusters = fine_clusters(directions.units, seed=seed)
     bare = DatasetFit(mean, rows[drawn], centres, {}, kept.closest, clusters, np.zeros(len(clusters), np.int32))
-    whole = kept if len(drawn) == len(rows) else None
-    if whole is None and len(rows) <= EXACT_ROWS:
-        whole = laid_out(centred(rows, mean), centres)
-    if labels is None:
-        fit = _stood(bare, kept, _of(junk, drawn))
-        return fit, fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
-    return _with_labels(bare, rows, junk, (drawn, kept, whole), labels, seed)
+    return rows, bare, kept, drawn
 
 
 def _of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:

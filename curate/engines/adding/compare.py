@@ -1,0 +1,303 @@
+"""A table and its source now: which rows are known, which are new, which changed, and which are gone."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import GONE, KEY, MTIME, N_BYTES, OK, STATUS, URI
+from curate.counted import counted
+from curate.engines.finished import status_now
+from curate.engines.settings import ScoreSettings
+from curate.manifest import Manifest, ReadError
+from curate.manifest.ahead import ahead
+from curate.manifest.contract import Reader
+from curate.tables.images import readers_in_order
+from curate.tables.keys import check_unique, key_hashes
+from curate.tables.needs import SHA256
+from curate.tables.table import Table
+from scoring.errors import InputError
+from scoring.images import Preprocessing
+
+UNKNOWN = -1  # a size or a time
+STEP = 65_536  # rows at a time
+SAMPLE = 16  # known rows whose bytes are compared where a source names no times of files
+MOST_GONE = 0.5  # of the images of a table: more, and the source is rather another one, or not all of it
+UNREADABLE = ""
+LOCAL = r"^(?:file://|(?:[^:]|:[^/]|:/[^/])*$)"  # what is no URL of elsewhere
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How images of known rows are read again.
+
+    Attributes:
+        preprocessing: of the model.
+        settings: of the table.
+        workers: threads.
+        statuses: of the rows that are read again.
+        check: whether every known image is compared by its bytes.
+    """
+
+    preprocessing: Preprocessing
+    settings: ScoreSettings
+    workers: int | None
+    statuses: frozenset[str]
+    check: bool = False
+
+
+@dataclass
+class Comparison:
+    """A table of N rows next to a source of M.
+
+    Attributes:
+        at: row of the table with the key of each row of the source, shape (M,); -1 for none.
+        sizes: of the files of the source, in bytes, shape (M,); -1 where unknown.
+        times: of their last change, in ns, shape (M,); -1 where unknown.
+        score: whether a row of the source is to be scored, shape (M,).
+        absent: whether the file of a row of the source was there and is gone, shape (M,).
+        gone: rows of the table whose key the source no longer has, increasing.
+        n_new: rows to score that are new.
+        n_changed: those whose image changed, or is back.
+        n_again: those that failed before, and would not fail in the same way now.
+        n_gone: images that are gone since.
+        n_touched: known images whose file has another time, and the same bytes.
+        notes: notes for the user.
+    """
+
+    at: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    times: NDArray[np.int64]
+    score: NDArray[np.bool_]
+    absent: NDArray[np.bool_]
+    gone: NDArray[np.int64]
+    n_new: int = 0
+    n_changed: int = 0
+    n_again: int = 0
+    n_gone: int = 0
+    n_touched: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def todo(self) -> NDArray[np.int64]:
+        """Return the rows of the source that are to be scored, increasing."""
+        return np.flatnonzero(self.score)
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the table is to be written again."""
+        return bool(self.score.any() or self.n_gone or self.n_touched)
+
+    def words(self) -> str:
+        """Return what was found, in one line."""
+        n_images = len(self.at) - int(self.absent.sum())
+        n_known = n_images - int(self.score.sum())
+        again = f", {self.n_again:,} read again" if self.n_again else ""
+        return (
+            f"{counted(n_images, 'image')}: {n_known:,} known, {self.n_new:,} new, {self.n_changed:,} changed, "
+            f"{self.n_gone:,} gone{again}"
+        )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a table knows of its N images."""
+
+    keys: pa.Array
+    status: NDArray[np.object_]
+    sizes: NDArray[np.int64]
+    times: NDArray[np.int64]
+    sha256: pa.Array
+
+    @classmethod
+    def of(cls, table: Table) -> "_Known":
+        check_unique(table, key_hashes(table))
+        found = table.read([name for name in (KEY, STATUS, N_BYTES, MTIME, SHA256) if name in table.schema.names])
+        names = found.column_names
+
+        def numbers(name: str) -> NDArray[np.int64]:
+            if name not in names:
+                return np.full(table.n_rows, UNKNOWN)
+            return np.asarray(pc.fill_null(found[name].cast(pa.int64()), UNKNOWN).to_numpy())
+
+        def texts(name: str) -> pa.Array:
+            if name not in names:
+                return pa.nulls(table.n_rows, pa.string())
+            return found[name].cast(pa.string()).combine_chunks()
+
+        status = texts(STATUS) if STATUS in names else pa.array([OK] * table.n_rows)
+        return cls(texts(KEY), status.to_numpy(zero_copy_only=False), numbers(N_BYTES), numbers(MTIME), texts(SHA256))
+
+
+def compare(table: Table, manifest: Manifest, reading: Reading, announce: Callable[[str], None]) -> Comparison:
+    """Return which rows of a source are known to a table; a time or a size that differs says that a file may have
+    changed, and its digest whether it has.
+
+    Args:
+        table: scored.
+        manifest: the source now.
+        reading: how images are read again.
+        announce: called with a line before many images are read.
+
+    Raises:
+        InputError: if no key is in common, or more than half of the images are gone: it is hardly the same source.
+    """
+    known = _Known.of(table)
+    at, sizes, times, is_local = _matched(known.keys, manifest)
+    is_known = at >= 0
+    place = at.clip(0)
+    was = _At(known, place)
+    absent = is_known & is_local & (sizes == UNKNOWN) & (times == UNKNOWN) & (was.times != UNKNOWN)
+    found = Comparison(at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)))
+    found.n_new = int((~is_known).sum())
+    found.n_gone = int((was.status[absent] != GONE).sum() + (known.status[found.gone] != GONE).sum())
+    _refuse_other(table, manifest, found, int((known.status != GONE).sum()), bool(is_known.any()))
+    here = is_known & ~absent
+    may_pass = here & np.isin(was.status, list(reading.statuses))
+    changed = here & ((was.status == GONE) | (_both(sizes, was.sizes) & (sizes != was.sizes)))
+    moved = _both(times, was.times) & (times != was.times)
+    changed |= here & moved & ~was.has_digest
+    look = here & ~changed & ~may_pass & was.has_digest
+    look &= reading.check | moved | ((times != UNKNOWN) & (was.times == UNKNOWN))
+    changed |= _other_bytes(manifest, np.flatnonzero(look), was, reading, found, announce)
+    found.n_touched = int((look & moved & ~changed).sum())
+    if not reading.check and not (times != UNKNOWN).any():
+        _check_sample(table, manifest, np.flatnonzero(here & ~changed & was.has_digest), was, reading)
+        found.notes.append(
+            "the source names no times of its images: an image that changed under its key and kept its size is found "
+            "with --check"
+        )
+    again = _again(manifest, np.flatnonzero(may_pass & ~changed), was, reading, announce)
+    found.score |= changed | again
+    found.n_changed, found.n_again = int(changed.sum()), int(again.sum())
+    return found
+
+
+class _At:
+    """What a table knows of the rows of a source, those that it does not know being its first."""
+
+    def __init__(self, known: _Known, place: NDArray[np.int64]) -> None:
+        self.status: NDArray[np.object_] = known.status[place]
+        self.sizes, self.times = known.sizes[place], known.times[place]
+        self.sha256 = known.sha256.take(pa.array(place))
+        self.has_digest: NDArray[np.bool_] = self.sha256.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _both(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where both are known."""
+    return (one != UNKNOWN) & (other != UNKNOWN)
+
+
+def _matched(
+    keys: pa.Array, manifest: Manifest
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """The row of the table of each row of the source, sizes and times of the files, and whether they are of here."""
+    at, files, local = [], [], []
+    for start in range(0, manifest.n_rows, STEP):
+        stop = min(start + STEP, manifest.n_rows)
+        rows = manifest.rows(start, stop)
+        own = rows.column(KEY).combine_chunks()
+        local.append(pc.fill_null(pc.match_substring_regex(rows.column(URI), LOCAL), False).to_numpy())
+        at.append(pc.fill_null(pc.index_in(own, value_set=keys), -1).to_numpy(zero_copy_only=False))
+        files.append(np.array(list(manifest.files(start, stop)), np.int64).reshape(-1, 2))
+    both = np.concatenate(files)
+    return np.concatenate(at).astype(np.int64), both[:, 0], both[:, 1], np.concatenate(local)
+
+
+def _missing(at: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """The rows of a table that no row of the source has."""
+    there = np.zeros(n, bool)
+    there[at[at >= 0]] = True
+    return np.flatnonzero(~there)
+
+
+def _refuse_other(table: Table, manifest: Manifest, found: Comparison, n_images: int, any_known: bool) -> None:
+    if not any_known:
+        raise InputError(
+            f"{table.path} and the source ({manifest.description}) have no key in common: expected the source that was "
+            "scored, and more; score this one to another --out"
+        )
+    if found.n_gone > MOST_GONE * n_images:
+        raise InputError(
+            f"{found.n_gone:,} of the {counted(n_images, 'image')} of {table.path} are not in the source any more "
+            f"({manifest.description}), which is more than half: give all of it, or score it to another --out"
+        )
+
+
+def _digests(
+    manifest: Manifest, rows: NDArray[np.int64], workers: int | None, block: int
+) -> Iterable[tuple[NDArray[np.int64], list[str]]]:
+    """Yield rows of a source, some at a time, with the digest of each image; an empty text where it cannot be read."""
+    with ThreadPoolExecutor(workers) as pool:
+        for first in range(0, len(rows), block):
+            some = rows[first : first + block]
+            readers = ahead(readers_in_order(manifest, some), manifest.connections)
+            yield some, list(pool.map(_digest_of, readers))
+
+
+def _digest_of(read: Reader) -> str:
+    try:
+        return hashlib.sha256(read()).hexdigest()
+    except ReadError:
+        return UNREADABLE
+
+
+def _other_bytes(
+    manifest: Manifest,
+    rows: NDArray[np.int64],
+    was: _At,
+    reading: Reading,
+    found: Comparison,
+    announce: Callable[[str], None],
+) -> NDArray[np.bool_]:
+    """Which rows of a source have an image of other bytes than the table notes; one that cannot be read has not."""
+    other = np.zeros(len(found.at), bool)
+    unreadable = 0
+    if len(rows):
+        announce(f"comparing {counted(len(rows), 'known image')} by sha256")
+    for some, digests in _digests(manifest, rows, reading.workers, reading.settings.shard_rows):
+        before = was.sha256.take(pa.array(some)).to_pylist()
+        unreadable += digests.count(UNREADABLE)
+        other[some] = [now not in (UNREADABLE, then) for now, then in zip(digests, before, strict=True)]
+    if unreadable:
+        found.notes.append(f"{counted(unreadable, 'known image')} could not be read now, and kept as scored before")
+    return other
+
+
+def _check_sample(table: Table, manifest: Manifest, rows: NDArray[np.int64], was: _At, reading: Reading) -> None:
+    """Refuse a source whose keys now name other images, as numbers of rows do once rows were put in between."""
+    if not len(rows):
+        return
+    sample = np.unique(rows[np.linspace(0, len(rows) - 1, SAMPLE).astype(int)])
+    for some, digests in _digests(manifest, sample, reading.workers, SAMPLE):
+        before = was.sha256.take(pa.array(some)).to_pylist()
+        other = [row for row, now, then in zip(some, digests, before, strict=True) if now not in (UNREADABLE, then)]
+        if other:
+            key = manifest.rows(int(other[0]), int(other[0]) + 1).column(KEY)[0].as_py()
+            raise InputError(
+                f"{key!r} names another image than in {table.path} ({len(other)} of {len(some)} that were compared): "
+                "add --check to compare all, or score to another --out"
+            )
+
+
+def _again(
+    manifest: Manifest, rows: NDArray[np.int64], was: _At, reading: Reading, announce: Callable[[str], None]
+) -> NDArray[np.bool_]:
+    """Which of the rows that failed before would not fail in the same way now."""
+    again = np.zeros(manifest.n_rows, bool)
+    if not len(rows):
+        return again
+    announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(reading.statuses))})")
+    look = partial(status_now, preprocessing=reading.preprocessing, settings=reading.settings)
+    with ThreadPoolExecutor(reading.workers) as pool:
+        for first in range(0, len(rows), reading.settings.shard_rows):
+            some = rows[first : first + reading.settings.shard_rows]
+            now = pool.map(look, ahead(readers_in_order(manifest, some), manifest.connections))
+            again[some] = [status != before for status, before in zip(now, was.status[some], strict=True)]
+    return again

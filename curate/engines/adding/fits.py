@@ -1,0 +1,167 @@
+"""The fit of a table, frozen: what it says of rows that came later, on the scale of the rows that it was made of.
+
+A fit follows from the rows that it was made of, and is made again from them the first time that rows are added: then it
+is kept next to the table, as NAME.parquet.fit, for later an image may have changed or gone.
+"""
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from curate.columns import EMBEDDING
+from curate.fitting.junk import classifier_of
+from curate.manifest.store_path import AnyPath
+from curate.tables.dataset import column_array, is_fitted, log_odds_of, numbers_of, read_dataset
+from curate.tables.fits import JUDGED, OF_SCORING
+from curate.tables.grouped import with_groups
+from curate.tables.table import Table, embedding_matrix
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+from scoring.junk.features import Seen
+from scoring.junk.stored import to_json
+from scoring.relative.columns import CLUSTER, FITTED, JUNK, PER_IMAGE
+from scoring.relative.fit import fit_alone
+from scoring.relative.model import DatasetFit, Said
+from scoring.relative.space import centred
+from scoring.relative.stored import digest_of_fit, fit_from, tensors_of
+
+SUFFIX = ".fit"
+MOST_BYTES = 1 << 30  # of a file of a fit
+RECORD = "record"
+ROWS = 8_192  # judged at a time
+
+
+def fit_path(out: AnyPath) -> AnyPath:
+    """Return where the fit of a table is kept."""
+    return out.with_name(f"{out.name}{SUFFIX}")
+
+
+def frozen_fit(table: Table) -> DatasetFit | None:
+    """Return the fit of a table: the one kept next to it, or the one made again from its rows, which is kept then.
+
+    None where the table has none, or where it cannot be made again: of labels, or after its rows changed.
+
+    Raises:
+        InputError: if something else lies where the fit is to be kept.
+    """
+    about = table.metadata.get("fit")
+    if FITTED not in table.schema.names or not isinstance(about, Mapping):
+        return None
+    identity = identity_of(about)
+    path = fit_path(table.path)
+    kept = _read(path)
+    if kept is not None and kept[0] == identity:
+        return kept[1]
+    fit = _made_again(table, about)
+    if fit is not None:
+        _write(path, identity, fit)
+    return fit
+
+
+def identity_of(about: Mapping[str, Any]) -> str:
+    """Return a digest of what a table notes of its fit, but for the rows that were judged by it later."""
+    noted = {name: value for name, value in about.items() if name != JUDGED}
+    return hashlib.sha256(json.dumps(noted, sort_keys=True).encode()).hexdigest()
+
+
+def is_of_scoring(about: object) -> bool:
+    """Return whether a fit is one that ``curate score`` made, and can make again."""
+    return not isinstance(about, Mapping) or set(about) <= OF_SCORING | {JUDGED}
+
+
+def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
+    """Return the columns of a fit for each row of a table, and how many rows lie outside of what was fitted.
+
+    Args:
+        fit: frozen.
+        part: scored by the same model.
+    """
+    names = fit.junk.names if fit.junk is not None else ()
+    absent = np.ones(part.n_rows, bool)
+    values: dict[str, NDArray[Any]] = {}
+    start = outside = 0
+    for batch in part.batches([EMBEDDING, *names], rows=ROWS):
+        matrix = embedding_matrix(batch.column(EMBEDDING))
+        usable = np.flatnonzero(np.isfinite(matrix).all(1) & matrix.any(1))
+        if len(usable):
+            columns = {name: numbers_of(batch.column(name))[usable] for name in names}
+            said = fit.score_images(Seen(columns, matrix[usable]))
+            outside += round(said.outside * len(usable))
+            absent[start + usable] = False
+            for name, found in said.columns.items():
+                values.setdefault(name, np.zeros(part.n_rows, found.dtype))[start + usable] = found
+        start += batch.num_rows
+    return {name: column_array(found, absent) for name, found in values.items() if name in PER_IMAGE}, outside
+
+
+def _made_again(table: Table, about: Mapping[str, Any]) -> DatasetFit | None:
+    """The fit of the rows of a table as they are, if it is the one that the table notes."""
+    scored = is_of_scoring(about)
+    if not scored and (about.get("labels") or about.get("embedding")):
+        return None
+    bare = copy.copy(table)
+    bare.schema = pa.schema([field for field in table.schema if not is_fitted(field.name)])
+    dataset = read_dataset(bare)
+    if scored and dataset.rows.digest != about.get("digest"):
+        return None
+    classifier = classifier_of(table)
+    odds = None
+    if classifier is not None or (not scored and JUNK in table.schema.names):
+        odds = log_odds_of(numbers_of(table.read([JUNK]).column(JUNK))[dataset.places(np.arange(len(dataset)))])
+    seed = about.get("seed", 0)
+    try:
+        fit = fit_alone(dataset.embeddings, odds, seed=seed if type(seed) is int else 0)
+    except InputError:  # too few rows, or none that differ: then nothing that the table notes was made of them
+        return None
+    clusters = fit.groups_of(centred(dataset.embeddings, fit.mean))[CLUSTER]
+    fit, _, _ = with_groups(dataset, bare, fit, Said({CLUSTER: clusters}, 0))
+    fit = replace(fit, junk=classifier)
+    return fit if scored or digest_of_fit(fit) == about.get("digest") else None
+
+
+def _write(path: AnyPath, identity: str, fit: DatasetFit) -> None:
+    record = {"of": identity, "weights": dict(fit.weights), "junk": None if fit.junk is None else to_json(fit.junk)}
+    text = torch.frombuffer(bytearray(json.dumps(record, sort_keys=True).encode()), dtype=torch.uint8)
+    data = save({**tensors_of(fit), RECORD: text})
+    if not isinstance(path, Path):
+        path.put(data)
+        return
+    with AtomicFile(path, overwrite=True) as file:
+        file.write(data)
+
+
+def _read(path: AnyPath) -> tuple[str, DatasetFit] | None:
+    """The identity of the fit in a file, and the fit; None where there is no file."""
+    if isinstance(path, Path):
+        if not path.exists():
+            return None
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            raise _not_ours(path, "no file of a fit")
+        data: bytes | None = path.read_bytes()
+    else:
+        data = path.read(MOST_BYTES)
+    if data is None:
+        return None
+    try:
+        tensors = load(data)
+        record = json.loads(tensors.pop(RECORD).numpy().tobytes())
+        return str(record["of"]), fit_from(record, tensors)
+    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+        raise _not_ours(path, str(error)) from None
+
+
+def _not_ours(path: AnyPath, why: str) -> InputError:
+    return InputError(
+        f"expected the fit that curate keeps at {path}, or nothing, got something else ({why}); rename or remove it"
+    )

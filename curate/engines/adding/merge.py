@@ -1,0 +1,180 @@
+"""The rows of a table and of what was scored for it, put together in the order of the source."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, describe
+from curate.columns import OWN as NOT_OURS
+from curate.engines.adding.compare import UNKNOWN, Comparison
+from curate.tables.needs import SHA256
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+# What a row whose image is gone keeps, next to the user's own columns; scores it has none.
+OF_FILE = {KEY, "uri", "width", "height", N_BYTES, "format", FRAMES, SHA256, MTIME, STATUS, ERROR}
+NO_LONGER = "the source no longer has it"
+STEP = 32_768  # rows at a time: a row group
+
+
+@dataclass(frozen=True)
+class Order:
+    """Where each of L rows of a new table comes from.
+
+    Attributes:
+        old: row of the table of before, shape (L,); -1 for none.
+        source: row of the source, shape (L,); -1 for an image that is gone.
+        scored: row among those that were scored, shape (L,); -1 for none.
+    """
+
+    old: NDArray[np.int64]
+    source: NDArray[np.int64]
+    scored: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.old)
+
+    @classmethod
+    def of(cls, found: Comparison, scored: NDArray[np.int64]) -> "Order":
+        """Return the order of the source; a row that is gone stays after the one that it stood after.
+
+        Args:
+            found: what is known, new and gone.
+            scored: rows of the source in the order in which they were scored.
+        """
+        n, n_old = len(found.at), int(max(found.at.max(initial=-1), found.gone.max(initial=-1))) + 1
+        place = np.full(n_old, -1)  # in the source, of each row of the table
+        known = found.at >= 0
+        place[found.at[known]] = np.flatnonzero(known)
+        there = np.where(place >= 0, np.arange(n_old), -1)
+        before = np.maximum.accumulate(there)[found.gone] if n_old else found.gone
+        anchor = np.where(before >= 0, place[before.clip(0)], -1) if n_old else found.gone
+        order = np.lexsort((np.r_[np.full(n, -1), found.gone], np.r_[np.arange(n), anchor]))
+        of_source = np.full(n, -1)
+        of_source[scored] = np.arange(len(scored))
+        source = np.r_[np.arange(n), np.full(len(found.gone), -1)][order]
+        is_scored = np.r_[of_source, np.full(len(found.gone), -1)][order]
+        old = np.where(is_scored >= 0, -1, np.r_[found.at, found.gone][order])
+        return cls(old, np.where(np.r_[found.absent, np.zeros(len(found.gone), bool)][order], -1, source), is_scored)
+
+
+class Merged:
+    """A table in the making: rows of before as they were, rows that were scored, and rows whose image is gone.
+
+    Args:
+        table: of before.
+        part: what was scored; None for nothing.
+        columns: of what was scored that are no columns of its files: name -> one value a row.
+        order: of the rows.
+        times: of the files of the source, in ns, -1 where unknown.
+        without: columns of before that are left out.
+
+    Attributes:
+        schema: of the new table.
+        lacking: columns of before that rows that were scored do not have, and the types cannot tell.
+
+    Raises:
+        InputError: for a column of the user's whose values now are of another type.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        part: Table | None,
+        columns: Mapping[str, pa.Array],
+        order: Order,
+        times: NDArray[np.int64],
+        *,
+        without: Sequence[str] = (),
+    ) -> None:
+        self._table, self._part, self._columns, self._order, self._times = table, part, columns, order, times
+        stored = table.stored.schema
+        fields = [field if field.name == KEY else field.with_nullable(True) for field in stored]
+        fields = [field for field in fields if field.name not in without]
+        self._kept = [field.name for field in fields]
+        if MTIME not in stored.names and (times != UNKNOWN).any():
+            after = self._kept.index(N_BYTES) + 1 if N_BYTES in self._kept else len(fields)
+            fields.insert(after, pa.field(MTIME, pa.int64()))
+        self.schema = pa.schema(fields, table.file_metadata)
+        given = {*(part.schema.names if part is not None else []), *columns, MTIME}
+        self.lacking = [name for name in self.schema.names if part is not None and name not in given]
+
+    def batches(self, step: int = STEP) -> Iterator[pa.Table]:
+        """Yield the rows, so many at a time."""
+        for start in range(0, len(self._order), step):
+            yield self._rows(slice(start, min(start + step, len(self._order))))
+
+    def _rows(self, here: slice) -> pa.Table:
+        old, scored, source = self._order.old[here], self._order.scored[here], self._order.source[here]
+        is_old = old >= 0
+        is_gone = source < 0
+        before = self._table.stored.take(old[is_old], self._kept)
+        added = None if self._part is None else self._scored(scored[~is_old])
+        place = np.empty(len(old), np.int64)
+        place[is_old] = np.arange(is_old.sum())
+        place[~is_old] = is_old.sum() + np.arange((~is_old).sum())
+        whole, scores = pa.array(place), pa.array(place, mask=is_gone)
+        arrays = []
+        for field in self.schema:
+            if field.name == MTIME:
+                arrays.append(self._mtimes(before, is_old, is_gone, source))
+                continue
+            pieces = [
+                *before.column(field.name).chunks,
+                *(added.column(field.name).chunks if added is not None else []),
+            ]
+            values = pa.chunked_array(pieces, field.type)
+            keeps = field.name in OF_FILE or describe(field.name) is NOT_OURS
+            values = values.take(whole if keeps else scores)
+            if is_gone.any() and field.name in (STATUS, ERROR):
+                values = _marked(values, is_gone, GONE if field.name == STATUS else NO_LONGER)
+            arrays.append(values)
+        return pa.Table.from_arrays(arrays, schema=self.schema.remove_metadata())
+
+    def _scored(self, rows: NDArray[np.int64]) -> pa.Table:
+        """Some of the rows that were scored, with the columns and types of the table."""
+        if self._part is None:
+            raise ValueError("nothing was scored")
+        there = set(self._part.schema.names)
+        found = self._part.take(rows, [name for name in self.schema.names if name in there])
+        arrays = []
+        for field in self.schema:
+            if field.name in there:
+                arrays.append(_cast(found.column(field.name), field, self._table))
+            elif field.name in self._columns:
+                arrays.append(_cast(self._columns[field.name].take(pa.array(rows)), field, self._table))
+            else:
+                arrays.append(pa.nulls(len(rows), field.type))
+        return pa.table(arrays, names=self.schema.names)
+
+    def _mtimes(
+        self, before: pa.Table, is_old: NDArray[np.bool_], is_gone: NDArray[np.bool_], source: NDArray[np.int64]
+    ) -> pa.Array:
+        """The times of the files now, and of those that are gone as they were."""
+        now = np.where(is_gone, UNKNOWN, self._times[source.clip(0)] if len(self._times) else UNKNOWN)
+        if MTIME in before.column_names:
+            was = before.column(MTIME).cast(pa.int64()).fill_null(UNKNOWN).to_numpy()
+            now[is_old] = np.where(now[is_old] == UNKNOWN, was, now[is_old])
+        return pa.array(now, mask=now == UNKNOWN).cast(self.schema.field(MTIME).type)
+
+
+def _marked(values: pa.ChunkedArray, is_gone: NDArray[np.bool_], text: str) -> pa.Array:
+    found = values.to_pylist()
+    for row in np.flatnonzero(is_gone).tolist():
+        found[row] = text
+    return pa.array(found, values.type)
+
+
+def _cast(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table) -> pa.Array | pa.ChunkedArray:
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f"column {field.name!r} holds {field.type} in {table.path}, and {values.type} in the source now ({error}): "
+            "make it the same, or score to another --out"
+        ) from None

@@ -1,0 +1,162 @@
+"""How a table was scored, as the options of a run that adds to it."""
+
+from collections.abc import Mapping, Set
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from curate.engines.settings import ScoreSettings, difference
+from curate.manifest import SourceOptions
+from curate.tables.table import Table
+from scoring.checkpoint import DEFAULT, read_header, shipped_models
+from scoring.errors import InputError
+from scoring.published import is_published
+
+REQUEST = "request"  # in the metadata of a table: the model as named, and how the source was read
+READING = ("key", "path_column", "image_column", "label_from_folder", "follow_symlinks", "hidden", "root", "max_bytes")
+MOVABLE = {"root"}  # images may lie elsewhere by now
+# What a table notes of its settings: name there -> field of `ScoreSettings`.
+NOTED = {
+    "device": "device",
+    "precision": "precision",
+    "backend": "backend",
+    "batch-size": "batch_size",
+    "shard-size": "shard_rows",
+    "embedding dtype": "dtype",
+    "max-pixels": "max_pixels",
+    "decode-timeout": "decode_timeout",
+    "allow-truncated": "allow_truncated",
+    "white": "white",
+    "number of views": "views",
+}
+# Releases that decide last digits at most: an addition by others is noted, and goes on.
+RELEASES = {"curate", "torch", "pillow", "torchvision", "openvino", "compiler", "cuda", "gpu"}
+
+
+def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
+    """Return what a table notes of a request, as plain JSON: the model as named, and options that are no defaults."""
+    default = SourceOptions()
+    noted = {name: getattr(options, name) for name in READING if getattr(options, name) != getattr(default, name)}
+    return {"model": str(model), **noted}
+
+
+def settings_as_scored(table: Table, settings: ScoreSettings, given: Set[str]) -> ScoreSettings:
+    """Return the settings of a table, with those that are given over them; ``refuse_contradiction`` compares them.
+
+    Args:
+        table: scored.
+        settings: of the request.
+        given: names of its fields that were given.
+
+    Raises:
+        InputError: for a table whose settings cannot be used.
+    """
+    before = table.metadata["settings"]
+    kept = {name: before[noted] for noted, name in NOTED.items() if noted in before}
+    scorers = before.get("scorers", [])
+    found = {name: getattr(settings, name) for name in given if getattr(settings, name) not in ("auto", None)}
+    if "dtype" in given:
+        found["dtype"] = settings.dtype
+    try:
+        whole = ScoreSettings(
+            **kept,
+            scorers=tuple(scorers),
+            fit=before.get("fit") is True,
+            quality="quality" in before,
+            decode="gpu" if before.get("decoder") == "gpu" else "cpu",
+        )
+        return replace(whole, **found)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the settings in {table.path} cannot be used ({error}); score to another --out") from None
+
+
+def options_as_scored(table: Table, options: SourceOptions, given: Set[str]) -> SourceOptions:
+    """Return the options by which the source of a table was read.
+
+    Raises:
+        InputError: for one that is given and contradicts them, or a limit.
+    """
+    if options.limit is not None:
+        raise InputError("--add reads the whole source: leave out --limit")
+    request = table.metadata.get(REQUEST)
+    if not isinstance(request, Mapping):
+        return options
+    default, found = SourceOptions(), {}
+    for name in READING:
+        was, now = request.get(name, getattr(default, name)), getattr(options, name)
+        if name in given and name not in MOVABLE and now != was:
+            raise InputError(
+                f"{table.path} was scored with {_option(name, was)}, got {_option(name, now)}: leave it out with "
+                "--add, or score to another --out"
+            )
+        found[name] = now if name in given else was
+    try:
+        return replace(options, **found)
+    except TypeError as error:
+        raise InputError(f"the request in {table.path} cannot be used ({error}); score to another --out") from None
+
+
+def model_as_scored(table: Table, model: str | Path | None) -> str | Path:
+    """Return the model of a table: the one given, the one that the table names, or one that ships.
+
+    Raises:
+        InputError: if none is given and that of the table is not found.
+    """
+    if model is not None:
+        return model
+    digest = table.metadata["settings"].get("model")
+    request = table.metadata.get(REQUEST)
+    named = request.get("model") if isinstance(request, Mapping) else None
+    if isinstance(named, str) and is_published(named):
+        return named
+    places = {DEFAULT: None, **shipped_models()}
+    if isinstance(named, str) and named not in places and Path(named).is_file():
+        places = {named: Path(named), **places}
+    for name, path in places.items():
+        if path is not None and read_header(path)["digest"] == digest:
+            return name
+    raise InputError(
+        f"{table.path} was scored by the model {named or str(digest)[:12]}, which is not found: name it with --model"
+    )
+
+
+def given_fields(one: SourceOptions | ScoreSettings) -> set[str]:
+    """Return the fields that are no defaults."""
+    default = type(one)()
+    return {each.name for each in fields(one) if getattr(one, each.name) != getattr(default, each.name)}
+
+
+def refuse_contradiction(table: Table, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """Return the releases in which a run differs from that of a table: name -> release now.
+
+    Args:
+        table: scored.
+        wanted: what decides what the run would write.
+
+    Raises:
+        InputError: for anything else that differs, but for the input.
+    """
+    passed = {"input", *RELEASES}
+    before, now = (
+        {name: value for name, value in each.items() if name not in passed}
+        for each in (table.metadata["settings"], wanted)
+    )
+    if differs := difference(before, now):
+        name, there, here = differs
+        raise InputError(
+            f"{table.path} was scored with another {name}, {there} there, {here} here: leave the option out with "
+            "--add, or score to another --out"
+        )
+    was = table.metadata["settings"]
+    return {
+        name: str(wanted.get(name))
+        for name in sorted(RELEASES)
+        if wanted.get(name) != was.get(name) and (name in wanted or name in was)
+    }
+
+
+def _option(name: str, value: Any) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool) or value is None:
+        return flag if value else f"no {flag}"
+    return f"{flag} {value}"

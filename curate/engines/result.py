@@ -1,0 +1,55 @@
+"""What a scoring run wrote."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from curate.columns import OK
+from curate.counted import Grid, Printed, counted
+from curate.manifest.store_path import StorePath
+
+
+@dataclass(frozen=True)
+class ScoreResult(Printed):
+    """What a run wrote.
+
+    Attributes:
+        path: the table.
+        rows: rows in it, one for each row of the manifest.
+        statuses: status -> rows; ``ok`` and the kinds of failure.
+        resumed: rows that were there already.
+        seconds: how long this run took, model loading left out.
+        device: where the model ran.
+        precision: in which it ran.
+        model: digest of the model.
+        notes: what the user should know, such as a batch that had to shrink.
+    """
+
+    path: Path | StorePath
+    rows: int
+    statuses: dict[str, int]
+    resumed: int
+    seconds: float
+    device: str
+    precision: str
+    model: str
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """Rows whose image could not be scored."""
+        return self.rows - self.statuses.get(OK, 0)
+
+    def summary(self) -> str:
+        """Return how many rows were scored, how fast and where, in one line."""
+        fresh = self.rows - self.resumed
+        speed = f" in {self.seconds:.1f} s ({fresh / max(self.seconds, 1e-9):,.0f} images/s)" if fresh else ""
+        before = f", {self.resumed:,} of them by an earlier run" if self.resumed else ""
+        return f"{counted(self.rows, 'row')}{before}{speed} on {self.device} in {self.precision}"
+
+    def by_status(self) -> list[tuple[str, int]]:
+        """Return the rows of each status: ``ok``, then the failures, the most frequent first."""
+        return sorted(self.statuses.items(), key=lambda item: (item[0] != OK, -item[1], item[0]))
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints."""
+        return [self.summary(), Grid(self.by_status(), right=1), *self.notes, f"scores: {self.path}"]
