@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from curate.columns import EMBEDDING, QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
 from curate.tables.dataset import Dataset, log_odds_of, numbers_of, sample_of
 from curate.tables.table import Table, embedding_matrix
+from scoring.checkpoint import FIT
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
 from scoring.images.deep import WHITE
@@ -23,7 +24,7 @@ from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, Trained, proba
 from scoring.junk.copies import Copy, corrupted_copies, side_needed
 from scoring.junk.corruptions import KINDS
 from scoring.junk.features import Seen, columns_read
-from scoring.junk.stored import rounded, to_json
+from scoring.junk.stored import from_json, rounded, to_json
 from scoring.runner import BATCH_SIZE, Pending, Runner
 
 IMAGES = 300  # of the dataset, that are corrupted
@@ -113,6 +114,26 @@ def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
             found[start + there] = classifier.probability(Seen(columns, embedding_matrix(some.column(EMBEDDING))))
         start += batch.num_rows
     return found
+
+
+def junk_facts(table: Table) -> Mapping[str, Any]:
+    """Return what a table says of its junk score; empty where it says nothing."""
+    fit = table.metadata.get(FIT)
+    about = fit.get("junk") if isinstance(fit, Mapping) else None
+    return about if isinstance(about, Mapping) else {}
+
+
+def classifier_of(table: Table) -> JunkClassifier | None:
+    """Return the junk classifier in the metadata of a table; None where the score does not apply to it."""
+    about = junk_facts(table)
+    if "classifier" not in about:
+        return None
+    try:
+        return from_json(about["classifier"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the junk classifier in the table cannot be used ({error}); score the images again with curate score"
+        ) from None
 
 
 def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> Trained:

@@ -1,22 +1,19 @@
 """Where the junk score of a fit comes from: the table, or corrupted copies of its images."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from curate.engines.junk import Corrupter, Junk, find_junk
+from curate.engines.junk import Corrupter, Junk, classifier_of, find_junk, junk_facts
 from curate.retrieval.scorer import scorer_of
 from curate.tables.dataset import Dataset
 from curate.tables.images import Images, ImageSource, holds_paths
 from curate.tables.table import Table
-from scoring.checkpoint import FIT
 from scoring.errors import InputError
-from scoring.junk.classifier import JunkClassifier
-from scoring.junk.stored import from_json
 from scoring.relative.columns import JUNK
 
 NO_IMAGES = (
@@ -50,26 +47,6 @@ def junk_of(
     except InputError as error:
         return dataset, None, [f"no p_junk: {error}"]
     return replace(dataset, junk=found.log_odds(dataset)), found, found.notes
-
-
-def junk_facts(table: Table) -> Mapping[str, Any]:
-    """Return what a table says of its junk score; empty where it says nothing."""
-    fit = table.metadata.get(FIT)
-    about = fit.get("junk") if isinstance(fit, Mapping) else None
-    return about if isinstance(about, Mapping) else {}
-
-
-def classifier_of(table: Table) -> JunkClassifier | None:
-    """Return the junk classifier in the metadata of a table; None where the score does not apply to it."""
-    about = junk_facts(table)
-    if "classifier" not in about:
-        return None
-    try:
-        return from_json(about["classifier"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"the junk classifier in the table cannot be used ({error}); score the images again with curate score"
-        ) from None
 
 
 def _reader(table: Table, images: ImageSource | None) -> Any:

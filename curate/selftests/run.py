@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, without_bounds
+from curate.engines.junk import classifier_of
 from curate.engines.output import holds_scores
 from curate.engines.score import score
-from curate.fitting.junk import classifier_of
 from curate.manifest import SourceOptions
 from curate.manifest.store_path import path_to_read
 from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of

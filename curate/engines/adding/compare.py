@@ -136,8 +136,9 @@ class _Known:
 
 
 def compare(table: Table, manifest: Manifest, reading: Reading, announce: Callable[[str], None]) -> Comparison:
-    """Return which rows of a source are known to a table; a time or a size that differs says that a file may have
-    changed, and its digest whether it has.
+    """Return which rows of a source are known to a table, which are new, changed or gone.
+
+    Another size of a file is another image. Another time may be: its digest decides.
 
     Args:
         table: scored.

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from curate.columns import EMBEDDING
-from curate.fitting.junk import classifier_of
+from curate.engines.junk import classifier_of
 from curate.manifest.store_path import AnyPath
 from curate.tables.dataset import column_array, is_fitted, log_odds_of, numbers_of, read_dataset
 from curate.tables.fits import JUDGED, OF_SCORING

@@ -1,0 +1,304 @@
+"""A table grows with its source: what is new is scored, every other row stays, and the order is the source's."""
+
+import os
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from runs import SMALL
+
+from curate.engines import decoded
+from curate.engines.score import score
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+PLAIN = replace(SMALL, fit=False)
+FIRST = (0, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20)  # of the images, that are there at first
+
+
+def draw(path, number):
+    pixels = np.random.default_rng(number).integers(0, 256, (6, 8, 3), np.uint8)
+    Image.fromarray(pixels).resize((40, 30), Image.Resampling.NEAREST).save(path)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of images with room between their names."""
+    (tmp_path / "photos").mkdir()
+    for number in FIRST:
+        draw(tmp_path / "photos" / f"{number:02}.png", number)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def table(photos, tiny_checkpoint, tmp_path):
+    score(photos, tmp_path / "s.parquet", model=tiny_checkpoint, settings=PLAIN)
+    return tmp_path / "s.parquet"
+
+
+def grow(photos, *numbers):
+    for number in numbers:
+        draw(photos / f"{number:02}.png", number)
+
+
+def rows_of(path):
+    return {row["key"]: row for row in open_table(path).read().to_pylist()}
+
+
+def assert_same_scores(one, other):
+    """Equal rows in equal order; scores to the last digits, which the images of a batch decide."""
+    one, other = open_table(one), open_table(other)
+    assert one.schema == other.schema
+    left, right = one.read(), other.read()
+    for name in left.column_names:
+        a, b = left[name].combine_chunks(), right[name].combine_chunks()
+        if pa.types.is_floating(a.type):
+            np.testing.assert_allclose(a.to_numpy(zero_copy_only=False), b.to_numpy(zero_copy_only=False), rtol=1e-3)
+        elif name == "embedding":
+            np.testing.assert_allclose(np.array(a.to_pylist()), np.array(b.to_pylist()), atol=2e-3)
+        else:
+            assert a.equals(b), name
+    without = {"additions", "fit"}
+    assert {k: v for k, v in one.metadata.items() if k not in without} == {
+        k: v for k, v in other.metadata.items() if k not in without
+    }
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t"])
+def test_a_table_that_grew_is_that_of_the_whole_source_and_its_rows_of_before_are_untouched(
+    photos, tiny_checkpoint, tmp_path, name
+):
+    out, said = tmp_path / name, []
+    score(photos, out, model=tiny_checkpoint, settings=PLAIN)
+    before = rows_of(out)
+    grow(photos, 1, 7, 13, 19, 21, 22, 23, 24, 25, 26)
+    result = score(photos, out, add=True, announce=said.append)
+    assert (result.rows, result.resumed, result.statuses) == (24, 14, {"ok": 24})
+    assert "24 images: 14 known, 10 new, 0 changed, 0 gone" in said
+    assert {key: rows_of(out)[key] for key in before} == before
+    score(photos, tmp_path / f"whole-{name}", model=tiny_checkpoint, settings=PLAIN)
+    assert_same_scores(out, tmp_path / f"whole-{name}")
+    assert open_table(out).metadata["additions"] == [{"new": 10, "changed": 0, "again": 0, "gone": 0}]
+    assert [p.name for p in tmp_path.glob(".*")] == []
+
+
+def test_only_new_and_changed_images_are_decoded(photos, table, monkeypatch):
+    seen, real = [], decoded.decode
+    monkeypatch.setattr(decoded, "decode", lambda data, *a, **k: seen.append(1) or real(data, *a, **k))
+    grow(photos, 1, 4)
+    draw(photos / "02.png", 77)
+    before = rows_of(table)
+    score(photos, table, add=True)
+    after = rows_of(table)
+    assert len(seen) == 3
+    assert after["02.png"]["sha256"] != before["02.png"]["sha256"]
+    assert {k: after[k] for k in before if k != "02.png"} == {k: before[k] for k in before if k != "02.png"}
+
+
+def test_nothing_new_leaves_the_file_alone(photos, table):
+    state, said = (table.read_bytes(), table.stat()), []
+    result = score(photos, table, add=True, announce=said.append)
+    assert result.resumed == result.rows == len(FIRST)
+    assert any("nothing new" in line for line in said)
+    now = table.stat()
+    assert (table.read_bytes(), now.st_ino, now.st_mtime_ns) == (state[0], state[1].st_ino, state[1].st_mtime_ns)
+    assert [p.name for p in table.parent.glob(".*")] == []
+
+
+def test_an_image_that_is_gone_stays_as_a_row_without_scores_where_it_stood_and_may_come_back(photos, table, tmp_path):
+    before = rows_of(table)
+    (photos / "05.png").rename(tmp_path / "away.png")
+    (photos / "00.png").unlink()
+    grow(photos, 4)
+    assert score(photos, table, add=True).statuses == {"ok": 13, "gone": 2}
+    after = rows_of(table)
+    order = (0, 2, 3, 5, 4, 6, *FIRST[5:])  # 05 stays after 03, which it stood after
+    assert list(after) == [f"{number:02}.png" for number in order]
+    row = after["05.png"]
+    assert (row["status"], row["sha256"], row["uri"]) == ("gone", before["05.png"]["sha256"], before["05.png"]["uri"])
+    assert row["embedding"] is row["kappa_visimsiam"] is row["phash"] is row["quality_noise"] is None
+    state = table.read_bytes()
+    score(photos, table, add=True)
+    assert table.read_bytes() == state  # gone is not gone again
+    (tmp_path / "away.png").rename(photos / "05.png")
+    said = []
+    score(photos, table, add=True, announce=said.append)
+    assert "14 images: 13 known, 0 new, 1 changed, 0 gone" in said
+    back = rows_of(table)["05.png"]
+    assert back["status"] == "ok"
+    np.testing.assert_allclose(back["kappa_visimsiam"], before["05.png"]["kappa_visimsiam"], rtol=1e-3)
+    assert score(photos, table, model=open_table(table).metadata["request"]["model"], settings=PLAIN).rows == 15
+
+
+def test_a_file_with_another_time_and_the_same_bytes_is_known(photos, table):
+    os.utime(photos / "03.png", ns=(1, 1_000_000_000))  # a clock that jumped back decades
+    before, said = rows_of(table), []
+    score(photos, table, add=True, announce=said.append)
+    assert "14 images: 14 known, 0 new, 0 changed, 0 gone" in said
+    assert rows_of(table) == {**before, "03.png": {**before["03.png"], "mtime": 1_000_000_000}}
+    state = table.read_bytes()
+    score(photos, table, add=True, announce=said.append)
+    assert (table.read_bytes() == state, sum("comparing" in line for line in said)) == (True, 1)
+
+
+def test_another_image_of_the_same_size_and_time_is_found_by_check_alone(photos, table):
+    path = photos / "03.png"
+    state = path.stat()
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 255  # the checksum of the last chunk
+    path.write_bytes(bytes(data))
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert score(photos, table, add=True).resumed == 14
+    assert score(photos, table, add=True, check=True).resumed == 13
+    assert score(photos, table, add=True, check=True).resumed == 14
+
+
+def test_a_table_that_notes_no_times_is_compared_by_sha256(photos, table):
+    import pyarrow.parquet as pq
+
+    pq.write_table(pq.read_table(table).drop_columns(["mtime"]), table)
+    before = rows_of(table)
+    said = []
+    grow(photos, 1)
+    score(photos, table, add=True, announce=said.append)
+    assert any("14 known images" in line and "sha256" in line for line in said)
+    after = rows_of(table)
+    assert {key: {k: v for k, v in after[key].items() if k != "mtime"} for key in before} == before
+    assert after["03.png"]["mtime"] == (photos / "03.png").stat().st_mtime_ns
+
+
+def test_failed_rows_are_read_again_as_in_a_repeat(photos, tiny_checkpoint, tmp_path):
+    listed, out = tmp_path / "list.txt", tmp_path / "s.parquet"
+    listed.write_text("".join(f"photos/{number:02}.png\n" for number in (*FIRST, 30)))
+    (photos / "02.png").write_bytes(b"an error page")
+    once = partial(score, listed, out, add=True)
+    assert score(listed, out, model=tiny_checkpoint, settings=PLAIN).statuses["missing"] == 1
+    assert once().resumed == 15
+    grow(photos, 30)
+    result = once()
+    assert (result.resumed, result.statuses) == (14, {"ok": 14, "not_an_image": 1})
+    said = []
+    once(retry=["not_an_image"], announce=said.append)
+    assert any("1 row again" in line for line in said)
+
+
+def test_a_list_keeps_its_order_and_a_file_that_is_gone_is_gone_though_listed(photos, tiny_checkpoint, tmp_path):
+    listed, out = tmp_path / "list.txt", tmp_path / "s.parquet"
+    listed.write_text("".join(f"photos/{number:02}.png\n" for number in FIRST))
+    score(listed, out, model=tiny_checkpoint, settings=PLAIN)
+    before = rows_of(out)
+    (photos / "08.png").unlink()
+    grow(photos, 40)
+    turned = [40, *reversed(FIRST)]
+    listed.write_text("".join(f"photos/{number:02}.png\n" for number in turned))
+    assert score(listed, out, add=True).statuses == {"ok": 14, "gone": 1}
+    after = rows_of(out)
+    assert list(after) == [f"photos/{number:02}.png" for number in turned]
+    assert after["photos/08.png"]["status"] == "gone"
+    same = [key for key in before if key != "photos/08.png"]
+    assert {key: after[key] for key in same} == {key: before[key] for key in same}
+
+
+def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, tiny_checkpoint, tmp_path):
+    listed, out = tmp_path / "list.csv", tmp_path / "s.parquet"
+    listed.write_text("name,file,stars\n" + "".join(f"n{n},photos/{n:02}.png,{n % 3}\n" for n in FIRST))
+    score(listed, out, model=tiny_checkpoint, settings=PLAIN, key="name")
+    whole = open_table(out)
+    import pyarrow.parquet as pq
+
+    read = pq.read_table(out)
+    pq.write_table(read.append_column("mine", pa.array(range(14))).replace_schema_metadata(read.schema.metadata), out)
+    grow(photos, 1)
+    with listed.open("a") as file:
+        file.write("n1,photos/01.png,7\n")
+    result = score(listed, out, add=True)  # by the key of before
+    after = rows_of(out)
+    assert (after["n1"]["stars"], after["n1"]["mine"], after["n0"]["mine"]) == (7, None, 0)
+    assert any("mine" in note for note in result.notes)
+    assert whole.metadata["request"]["key"] == "name"
+
+
+def test_classes_keep_their_numbers_and_new_ones_come_last(tiny_checkpoint, tmp_path):
+    for name in ("bear", "wolf"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(4):
+            draw(tmp_path / "photos" / name / f"{number}.png", number)
+    out = tmp_path / "s.parquet"
+    score(tmp_path / "photos", out, model=tiny_checkpoint, settings=PLAIN, label_from_folder=True)
+    (tmp_path / "photos" / "ant").mkdir()
+    draw(tmp_path / "photos" / "ant" / "0.png", 9)
+    score(tmp_path / "photos", out, add=True)
+    assert open_table(out).metadata["classes"]["label"] == ["bear", "wolf", "ant"]
+    assert rows_of(out)["ant/0.png"]["label"] == "ant"
+
+
+def test_without_a_table_all_is_new(photos, tiny_checkpoint, tmp_path):
+    said = []
+    score(photos, tmp_path / "n.parquet", model=tiny_checkpoint, settings=PLAIN, add=True, announce=said.append)
+    assert open_table(tmp_path / "n.parquet").n_rows == 14
+    assert any("all is new" in line for line in said)
+
+
+def test_a_grown_source_is_refused_without_add_which_the_message_names(photos, table, tiny_checkpoint):
+    grow(photos, 1)
+    with pytest.raises(InputError, match="--add"):
+        score(photos, table, model=tiny_checkpoint, settings=PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "named"),
+    [
+        ({"dtype": "float32"}, "embedding dtype"),
+        ({"batch_size": 7}, "batch-size"),
+        ({"quality": False}, "quality"),
+        ({"views": 2}, "views"),
+        ({"limit": 3}, "--limit"),
+        ({"key": "name"}, "--key"),
+        ({"hidden": True}, "--hidden"),
+        ({"label_from_folder": True}, "--label-from-folder"),
+        ({"model": "world"}, "model"),
+    ],
+)
+def test_what_contradicts_the_table_is_refused(photos, table, keywords, named):
+    grow(photos, 1)
+    state = table.read_bytes()
+    with pytest.raises(InputError, match=named):
+        score(photos, table, add=True, **keywords)
+    assert table.read_bytes() == state
+
+
+def test_another_source_is_refused(photos, table, tmp_path):
+    (tmp_path / "other").mkdir()
+    draw(tmp_path / "other" / "else.png", 3)
+    with pytest.raises(InputError, match="no key in common"):
+        score(tmp_path / "other", table, add=True)
+    for path in sorted(photos.iterdir())[1:]:
+        path.unlink()
+    with pytest.raises(InputError, match="13 of the 14"):
+        score(photos, table, add=True)
+
+
+def test_repeated_keys_in_a_table_are_refused(photos, table):
+    import pyarrow.parquet as pq
+
+    read = pq.read_table(table)
+    pq.write_table(pa.concat_tables([read, read.slice(0, 1)]), table)
+    with pytest.raises(InputError, match="unique"):
+        score(photos, table, add=True)
+
+
+def test_options_of_add_need_it(photos, table):
+    for keywords in ({"check": True}, {"refit": True}):
+        with pytest.raises(InputError, match="--add"):
+            score(photos, table, **keywords)
+    with pytest.raises(InputError, match="no fitted scores"):
+        score(photos, table, add=True, refit=True)
+
+
+def test_a_table_that_is_none_is_left_alone(photos, tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"mine")
+    with pytest.raises(InputError, match="left alone"):
+        score(photos, tmp_path / "x.parquet", add=True)
