@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from curate.lineage.explain import explain
     from curate.lineage.sign import sign
     from curate.lineage.verify import verify
-    from curate.pipelines import run
+    from curate.pipelines import clean, run
     from curate.plots.plot import plot
     from curate.policies.audit.draw import audit_plan
     from curate.policies.audit.examine import audit
@@ -76,6 +76,7 @@ _MODULES = {
     "round_simulate": "curate.simulation.functions",
     "round_plot": "curate.simulation.functions",
     "run": "curate.pipelines",
+    "clean": "curate.pipelines",
     "info": "curate.training.info",
     "sheet": "curate.display.contact",
     "retrieve": "curate.retrieval.run",
@@ -107,6 +108,7 @@ __all__ = [
     "balance",
     "cache",
     "calibrate",
+    "clean",
     "compare",
     "dedup",
     "diff",

@@ -24,6 +24,14 @@ Label = Annotated[str | None, options.shared("--label", ", by default label wher
 Sample = Annotated[int, options.shared("--sample", ", and list them", min=1, show_default=True)]
 Points = Annotated[int, typer.Option(min=0, help="Rows on the map; it needs openTSNE (the extra map).")]
 NoMap = Annotated[bool, typer.Option("--no-map", help="Leave the map out.")]
+Findings = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Also write kept rows with a finding, by kind, the largest consequence first: a CSV and contact sheets.",
+        show_default=False,
+    ),
+]
 Measured = Annotated[Path | None, typer.Option(help="Show what curate evaluate wrote with -o too.", show_default=False)]
 
 
@@ -43,6 +51,7 @@ def run(
     points: Points = 5_000,
     no_map: NoMap = False,
     measured: Measured = None,
+    findings: Findings = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -58,6 +67,7 @@ def run(
     \b
         curate report scores.parquet -o report.html
         curate report scores.parquet kept.parquet -o report.html
+        curate report scores.parquet kept.parquet --findings review -o report.html
         curate report scores.parquet alone.parquet --source images.parquet --measured worth.json -o report.html
 
     Of several policies the last is enough: those between it and the table are found by their receipts. With --json
@@ -76,6 +86,8 @@ def run(
         return
     for note in made.notes():
         say(note)
+    if findings is not None:
+        say(f"findings: {findings}")
     if made.path is not None:
         shown = sum(each >= 0 for each in made.document["thumbs"]["of"])
         say(f"report: {made.path}: {counted(made.document['rows']['n'], 'row')} listed, {shown:,} thumbnails, "

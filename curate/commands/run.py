@@ -1,6 +1,7 @@
 """``curate run``: the steps of a file, one after another, with one receipt."""
 
 import sys
+from collections.abc import Container
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,10 +80,16 @@ def run(
 
 
 class Typed:
-    """The commands of the command line, in this process; what they say goes to stderr."""
+    """The commands of the command line, in this process; what they print goes to stderr.
 
-    def __init__(self, group: Any, quiet: bool) -> None:
-        self.group, self.quiet = group, quiet
+    Args:
+        group: of the command line.
+        quiet: whether they print nothing but errors.
+        heard: those that print even then.
+    """
+
+    def __init__(self, group: Any, quiet: bool, heard: Container[str] = ()) -> None:
+        self.group, self.quiet, self.heard = group, quiet, heard
 
     def parameters(self, command: str) -> list[Any]:
         """Return the parameters of a command."""
@@ -98,7 +105,8 @@ class Typed:
     def run(self, command: str, words: list[str]) -> int:
         """Run a command and return its exit code."""
         called = self.group.commands[command]
-        words = [*(["--quiet"] if self.quiet else []), *words]
+        quiet = self.quiet and command not in self.heard
+        words = [*(["--quiet"] if quiet else []), *words]
         with redirect_stdout(sys.stderr):
             try:
                 with called.make_context(f"curate {command}", words) as context:

@@ -49,7 +49,7 @@ def tiles(
     taken = table.take(wanted, [column, *([LABEL] if LABEL in table.schema.names and column != LABEL else [])])
     labels = taken[LABEL].to_pylist() if LABEL in taken.column_names else [None] * len(wanted)
     drawn = {
-        row: _tile(images, row, value, label, (frames or {}).get(row))
+        row: tile_of(images, row, value, label, (frames or {}).get(row))
         for row, value, label in zip(wanted.tolist(), taken.column(0).to_pylist(), labels, strict=True)
     }
     if drawn and all(tile.pixels is None for tile in drawn.values()):
@@ -122,7 +122,8 @@ def _word(label: object) -> str:
     return "" if label is None else str(label)
 
 
-def _tile(images: Images, row: int, value: object, label: object, frame: str | None) -> Tile:
+def tile_of(images: Images, row: int, value: object, label: object = None, frame: str | None = None) -> Tile:
+    """Return the image of a row with its value, key and label beneath; one that cannot be read says so."""
     caption = f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
     try:
         pixels = decode_rgb(images.data(row), short_side=TILE, white=images.white)

@@ -72,6 +72,7 @@ class Facts:
         drawn: rows of the sample, drawn by the hash of their keys.
         galleries: by number of row.
         places: the map; None without one.
+        results: policies, in the order applied.
         counted: the parts of the document that need no row of the table.
     """
 
@@ -81,6 +82,7 @@ class Facts:
     drawn: NDArray[np.int64]
     galleries: list[Gallery]
     places: Places | None
+    results: list[Applied]
     counted: dict[str, Any]
 
     def served(self) -> dict[str, Any]:
@@ -184,6 +186,7 @@ def gather(table: Table, asked: Asked) -> Facts:
         drawn,
         [each for each in galleries if each.rows or each.groups],
         places if isinstance(places, Places) else None,
+        results,
         {
             "version": VERSION,
             "title": table.path.stem,
@@ -229,8 +232,12 @@ def document(table: Table, asked: Asked, images: ImageSource, *, thumbs: int = T
     Raises:
         InputError: as ``gather``, or for a source that cannot be opened or is of other rows.
     """
-    facts = gather(table, asked)
-    made = thumbnails(table, facts.to_thumb(thumbs), source=images.source, options=images.options)
+    return listed(gather(table, asked), images, thumbs=thumbs)
+
+
+def listed(facts: Facts, images: ImageSource, *, thumbs: int) -> dict[str, Any]:
+    """Return a whole report of what is known of a table as one JSON value; InputError as ``document``."""
+    made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=images.source, options=images.options)
     return facts.whole(made)
 
 

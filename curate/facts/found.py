@@ -1,15 +1,17 @@
 """Rows whose label is suspected, and images with an issue, as galleries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
 from curate.facts.galleries import EACH, FLAT, MOST_GROUPS, Gallery, Group
 from curate.facts.results import Applied
+from curate.policies.issues.kinds import Kind, Values
 from curate.policies.issues.policy import Issues, columns_of, values_of, worst_of
 from curate.tables.digests import plain
 from curate.tables.needs import Needs
@@ -43,23 +45,37 @@ def of_labels(decided: Decided) -> list[Gallery]:
 
 def of_issues(dataset: Dataset, results: Sequence[Applied]) -> list[Gallery]:
     """Return the worst images of every kind of issue; as a policy looked for them, where one of the results did."""
+    groups = []
+    for name, kind, values, has, cut in issues_in(dataset, results):
+        rows = worst_of(kind, values, has, EACH)
+        if len(rows):
+            side = "below" if kind.low else "above"
+            n = counted(int(has.sum()), "row")
+            groups.append(Group(f"{name}: {kind.meaning} ({kind.name} {side} {cut:.4g}): {n}", rows.tolist()))
+    return [Gallery("issues", "Images with an issue", "the worst of each kind", groups=groups)]
+
+
+def issues_in(
+    dataset: Dataset, results: Sequence[Applied]
+) -> Iterator[tuple[str, Kind, Values, NDArray[np.bool_], float]]:
+    """Yield every kind of issue with its measure, which rows have it, and where it begins.
+
+    Kinds are looked for as a policy did, where one of the results is of one. A table without measures has no kind.
+
+    Args:
+        dataset: the table, N rows.
+        results: of policies.
+    """
     table = dataset.table
     receipts = [one for one in results if one.name == ISSUES]
     try:
         policy = Issues.from_receipt(receipts[-1].rules) if receipts else Issues()
         kinds, _ = policy.kinds_in(table)
     except InputError:
-        return []  # the table has no measures of quality
-    groups = []
+        return  # the table has no measures of quality
     for name, kind in kinds.items():
         names = columns_of({name: kind}, table)
         read = read_rows(table, Needs(exact=names, keys=False))
         columns = {each: values_of(read, each, dataset.ok) for each in names}
         looked = policy.look({name: kind}, columns, dataset.ok)
-        rows = worst_of(kind, looked.measures[name], looked.has[name], EACH)
-        if len(rows):
-            n = int(looked.has[name].sum())
-            side = "below" if kind.low else "above"
-            words = f"{name}: {kind.meaning} ({kind.name} {side} {looked.cuts[name]:.4g}): {counted(n, 'row')}"
-            groups.append(Group(words, rows.tolist()))
-    return [Gallery("issues", "Images with an issue", "the worst of each kind", groups=groups)]
+        yield name, kind, looked.measures[name], looked.has[name], looked.cuts[name]

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.facts.document import POINTS, SAMPLE, THUMBS, Asked, document
+from curate.facts.document import POINTS, SAMPLE, THUMBS, Asked, gather, listed
+from curate.facts.findings import findings_of
 from curate.facts.results import Results
+from curate.facts.review import check_folder, write_findings
 from curate.manifest import SourceOptions
 from curate.tables.images import ImageSource
 from curate.tables.table import open_table
@@ -61,6 +63,7 @@ def report(
     points: int = POINTS,
     no_map: bool = False,
     measured: str | Path | None = None,
+    findings: str | Path | None = None,
     seed: int = 0,
     overwrite: bool = False,
 ) -> Report:
@@ -86,8 +89,9 @@ def report(
         points: rows on the map.
         no_map: leave the map out.
         measured: what ``curate evaluate`` wrote.
+        findings: folder to write too: the kept rows with a finding as a table, and a contact sheet of each kind.
         seed: of what is drawn, and of the map.
-        overwrite: replace the page that is there.
+        overwrite: replace the page, and the findings, that are there.
 
     Raises:
         InputError: for a table, file, column or output that cannot be used; nothing is written then.
@@ -95,6 +99,10 @@ def report(
     where = None if out is None else Path(out)
     if where is not None:
         _check_out(where, overwrite=overwrite)
+    review = None if findings is None else Path(findings)
+    if review is not None:
+        check_folder(review, overwrite=overwrite)
+        require_folder(review)
     for name, value, least in (("sample", sample, 1), ("thumbs", thumbs, 0), ("points", points, 0)):
         if value < least:
             raise InputError(f"--{name}: expected {least} or more, got {value}")
@@ -105,7 +113,12 @@ def report(
     opened = open_table(table, require=[KEY])
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
         raise InputError(f"{where} is the table, which is never changed; choose another name")
-    made = document(opened, asked, ImageSource(source, options), thumbs=thumbs)
+    images = ImageSource(source, options)
+    facts = gather(opened, asked)
+    if review is not None:
+        found = findings_of(facts.dataset, facts.decided, facts.results)
+        write_findings(review, opened, found, images, overwrite=overwrite)
+    made = listed(facts, images, thumbs=thumbs)
     return Report(made, where, 0 if where is None else _write(made, where, overwrite=overwrite))
 
 

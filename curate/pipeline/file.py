@@ -63,7 +63,11 @@ def read_pipeline(path: str | Path) -> Pipeline:
             be one; says the line and the nearest word.
     """
     path = Path(path)
-    text = _text(path)
+    return parse_pipeline(path, _text(path))
+
+
+def parse_pipeline(path: Path, text: str) -> Pipeline:
+    """Return the pipeline of a text that is, or will be, in a file; InputError as ``read_pipeline``."""
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError

@@ -13,7 +13,8 @@ from curate.pipeline.steps import FORMAT, Kind, kind_of
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-WRITES = frozenset({"--out", "--apply", "--graph", "--log", "--plot", "--sheet"})  # options whose file a command makes
+# Options whose file a command makes.
+WRITES = frozenset({"--out", "--apply", "--findings", "--graph", "--log", "--plot", "--sheet"})
 OWN = "pipeline"  # what the files that are the pipeline's own are called; no step's
 
 
@@ -67,7 +68,7 @@ class Planned:
         return [(option, value) for option, _, value in pairs if option in WRITES]
 
     def _words(self, table: str | None, out: str, words: Iterable[str]) -> list[str]:
-        places = [*self.arguments.places, *([table] if table is not None else [])]
+        places = [*([table] if table is not None else []), *self.arguments.places]
         options = [*words, f"--{self.kind.out}={out}"]
         return [*options, "--", *places] if any(place.startswith("-") for place in places) else [*places, *options]
 

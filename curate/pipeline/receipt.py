@@ -57,13 +57,16 @@ def _stage(receipt: Mapping[str, Any]) -> Stage:
     return Stage(int(receipt["counts"]["n_rows"]), int(receipt["counts"]["kept"]), lost)
 
 
-def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> None:
+def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> bool:
     """Write the receipt over all steps; equal inputs give equal receipts (there is no date in it).
 
     Args:
         path: over what is there.
         pipeline: as run.
         steps: all of them, done.
+
+    Returns:
+        Whether it was written; not where it is there already.
     """
     receipt = {
         "kind": PIPELINE_KIND,
@@ -85,8 +88,12 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
         ],
         "environment": environment(),
     }
+    content = sealed(receipt)
+    if path.is_file() and path.read_bytes() == content:
+        return False
     with AtomicFile(path, overwrite=True) as file:
-        file.write(sealed(receipt))
+        file.write(content)
+    return True
 
 
 def digest_of(path: Path) -> str:

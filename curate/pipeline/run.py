@@ -3,7 +3,7 @@
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,7 +64,7 @@ def run_pipeline(
     commands: Commands,
     *,
     until: str | None = None,
-    again: str | None = None,
+    again: str | Sequence[str] | None = None,
     dry_run: bool = False,
     allow_outside: bool = False,
     announce: Callable[[str], None] = lambda text: None,
@@ -78,7 +78,7 @@ def run_pipeline(
         pipeline: from ``read_pipeline``.
         commands: what runs a command.
         until: the last step to do; None for all.
-        again: a step that is done again, with all that follows from it.
+        again: steps that are done again, with all that follows from them.
         dry_run: write nothing but into a temporary folder; what only a long step can determine stays ``to do``.
         allow_outside: let steps write outside of the folder that holds the file.
         announce: called for each step as it begins.
@@ -88,13 +88,14 @@ def run_pipeline(
     """
     steps = plan(pipeline, commands, allow_outside=allow_outside)
     names = [planned.step.name for planned in steps]
-    for name in (until, again):
+    repeated = {again} if isinstance(again, str) else set(again or ())
+    for name in (until, *sorted(repeated)):
         if name is not None and name not in names:
             raise InputError(f"{pipeline.path} has no step {name!r}{closest(name, names)} (steps: {', '.join(names)})")
     steps = steps[: names.index(until) + 1] if until is not None else steps
     base = pipeline.path.parent.resolve()
     folder = base / pipeline.folder
-    run = _Run(pipeline, commands, base, folder, read_state(folder), again, announce)
+    run = _Run(pipeline, commands, base, folder, read_state(folder), repeated, announce)
     if dry_run:
         with chdir(base):
             return run.tried(steps)
@@ -115,7 +116,7 @@ class _Run:
     base: Path
     folder: Path
     state: dict[str, Done]
-    again: str | None
+    again: set[str]
     announce: Callable[[str], None]
 
     def all(self, steps: list[Planned]) -> PipelineResult:
@@ -137,7 +138,7 @@ class _Run:
     def up_to_date(self, planned: Planned) -> bool:
         """Whether a step need not be done: nothing that it read, wrote or was reported is another."""
         done = self.state.get(planned.step.name)
-        if done is None or not done.outputs or planned.step.name == self.again:
+        if done is None or not done.outputs or planned.step.name in self.again:
             return False
         same = done.words == _words(planned) and done.curate == __version__
         return same and done.inputs == self._inputs(planned) and self._looks(done.outputs) == done.outputs
@@ -145,7 +146,7 @@ class _Run:
     def do(self, planned: Planned) -> int:
         """Run one step and note what it did; return its exit code."""
         name, before = planned.step.name, self.state.get(planned.step.name)
-        anew = name == self.again or (not planned.kind.goes_on and before is not None)
+        anew = name in self.again or (not planned.kind.goes_on and before is not None)
         # Noted first: what a killed run left under the step's names is then known to be its own.
         self.state[name] = Done(_words(planned), {}, {})
         write_state(self.folder, self.state)
@@ -161,19 +162,21 @@ class _Run:
         digests = {Path(os.path.relpath(path, self.folder)).as_posix(): digest_of(Path(path)) for path in outputs}
         self.state[name] = Done(_words(planned), inputs, self._looks(outputs), digests, stage)
         write_state(self.folder, self.state)
-        if name == self.again:
-            self.again = None
+        self.again.discard(name)
         return 0
 
     def closed(self, result: PipelineResult) -> PipelineResult:
         """Write the receipt and the image over all steps."""
         kept = {ran.name: self.state[ran.name] for ran in result.steps}
-        write_receipt(self.folder / PIPELINE_RECEIPT, self.pipeline, kept)
-        bars = [
-            Bar(ran.name, ran.stage.rows_in, ran.stage.rows_out, ran.stage.lost) for ran in result.steps if ran.stage
-        ]
-        save_chart(funnel_chart(bars, self.pipeline.path.name), self.folder / PICTURE, overwrite=True)
-        return replace(result, receipt=self.folder / PIPELINE_RECEIPT, picture=self.folder / PICTURE)
+        receipt, picture = self.folder / PIPELINE_RECEIPT, self.folder / PICTURE
+        if write_receipt(receipt, self.pipeline, kept) or not picture.is_file():
+            bars = [
+                Bar(ran.name, ran.stage.rows_in, ran.stage.rows_out, ran.stage.lost)
+                for ran in result.steps
+                if ran.stage
+            ]
+            save_chart(funnel_chart(bars, self.pipeline.path.name), picture, overwrite=True)
+        return replace(result, receipt=receipt, picture=picture)
 
     def tried(self, steps: list[Planned]) -> PipelineResult:
         """Do in a temporary folder what is not up to date, up to the first step that takes long."""

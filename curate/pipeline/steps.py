@@ -54,6 +54,7 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
     "balance": Kind(),
     "split": Kind(),
     "sheet": Kind(suffix=".png", makes_table=False),
+    "report": Kind(suffix=".html", makes_table=False),
     "export": Kind(suffix=None, makes_table=False),
 }
 

@@ -14,6 +14,7 @@ COMMANDS = list(GROUP.commands)
 # What a command calls first, its own arguments, and a mistake.
 CALLS = {
     "score": ("curate.engines.score.score", ["photos", "-o", "s.parquet"], ["none", "-o", "s.parquet"]),
+    "clean": ("curate.cleaning.run.open_manifest", ["photos", "-o", "c"], ["none", "-o", "c"]),
     "fit": (
         "curate.fitting.fit.open_table",
         ["s.parquet", "-o", "m.safetensors"],

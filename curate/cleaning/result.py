@@ -1,0 +1,140 @@
+"""What became of every image of a source, and where all of it lies."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.counted import Grid, Printed
+from curate.pipeline.run import Ran
+from curate.pipeline.state import Stage
+from curate.policies.outcomes import FAILED, OUTCOMES
+
+DONE, TO_DO = "done", "to do"
+
+
+@dataclass(frozen=True)
+class CleanResult(Printed):
+    """What became of every image: images = unreadable + unusable + copies + kept.
+
+    Attributes:
+        images: in the source.
+        unreadable: that could not be scored; None, as the next three, in a dry run that has to score first.
+        unusable: dropped, for they are unusable in every domain.
+        copies: dropped, for a copy of each is kept.
+        kept: rows of the subset.
+        to_review: kept rows with a finding; None in a dry run.
+        unreadable_by: status -> images.
+        unusable_by: kind of issue -> images.
+        copies_by: what found them -> images.
+        review_by: kind of finding -> rows, the largest consequence first; a row may have several.
+        folder: where all lies.
+        subset: the kept rows.
+        report: the page.
+        review: folder of the findings.
+        pipeline: the steps, to edit and to run.
+        receipt: over all steps; None in a dry run.
+        steps: what became of each.
+        dry_run: whether nothing was written.
+        notes: what the user should know.
+    """
+
+    images: int
+    unreadable: int | None
+    unusable: int | None
+    copies: int | None
+    kept: int | None
+    to_review: int | None
+    folder: Path
+    subset: Path
+    report: Path
+    review: Path
+    pipeline: Path
+    receipt: Path | None
+    unreadable_by: Mapping[str, int] = field(default_factory=dict)
+    unusable_by: Mapping[str, int] = field(default_factory=dict)
+    copies_by: Mapping[str, int] = field(default_factory=dict)
+    review_by: Mapping[str, int] = field(default_factory=dict)
+    steps: list[Ran] = field(default_factory=list)
+    dry_run: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        """Whether any step was done, or in a dry run is to be done."""
+        return any(step.state in (DONE, TO_DO) for step in self.steps)
+
+    def account(self) -> list[tuple[str, int | str, str]]:
+        """Return the table of all images: what, how many, and of which kinds."""
+        return [
+            ("images in", self.images, ""),
+            ("unreadable", _known(self.unreadable), _kinds(self.unreadable_by)),
+            ("unusable", _known(self.unusable), _kinds(self.unusable_by)),
+            ("copies", _known(self.copies), _kinds(self.copies_by)),
+            ("to review", _known(self.to_review), _kinds(self.review_by)),
+            ("kept", _known(self.kept), ""),
+        ]
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints."""
+        return [Grid(self.account(), right=1), *self.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        places = {name: str(value) for name, value in vars(self).items() if isinstance(value, Path)}
+        return {**asdict(self), **places, "changed": self.changed}
+
+
+@dataclass(frozen=True)
+class Account:
+    """What became of the images, from the steps that dropped any; counts are None where a step is still to be done."""
+
+    unreadable_by: Mapping[str, int] | None
+    unusable_by: Mapping[str, int] | None
+    copies_by: Mapping[str, int] | None
+    kept: int | None
+
+    @classmethod
+    def of(cls, images: int, usable: Stage | None, unique: Stage | None) -> "Account":
+        """Return the account of a source.
+
+        Args:
+            images: in it.
+            usable: what dropping the unusable made of them; None where it is still to be done.
+            unique: what dropping copies made of the rest.
+
+        Raises:
+            RuntimeError: if the counts do not add up.
+        """
+        unreadable = None if usable is None else _lost(usable, failed=True)
+        unusable = None if usable is None else _lost(usable, failed=False)
+        copies = None if unique is None else dict(unique.lost)
+        account = cls(unreadable, unusable, copies, None if unique is None else unique.rows_out)
+        parts = [unreadable, unusable, copies]
+        if unique is not None and images != sum(sum((part or {}).values()) for part in parts) + unique.rows_out:
+            raise RuntimeError(f"images do not add up: {images} came in, and {account} became of them")
+        return account
+
+
+def total(kinds: Mapping[str, int] | None) -> int | None:
+    """Return how many images some kinds have together; None where that is not known."""
+    return None if kinds is None else sum(kinds.values())
+
+
+def _lost(stage: Stage, *, failed: bool) -> dict[str, int]:
+    """The rows of a stage that failed, by status, or were dropped, by kind."""
+    word = OUTCOMES[FAILED]
+    found = {}
+    for why, rows in stage.lost.items():
+        decision, _, reason = why.partition(": ")
+        if (decision == word) == failed and rows:
+            found[reason if failed else why] = rows
+    return found
+
+
+def _known(n: int | None) -> int | str:
+    return "?" if n is None else n
+
+
+def _kinds(kinds: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {n:,}" for name, n in kinds.items())

@@ -1,0 +1,217 @@
+"""Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and what became of every image."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
+from curate.cleaning.result import DONE, TO_DO, Account, CleanResult, total
+from curate.cleaning.steps import REPORT, REVIEW, SUBSET, Cleaning, is_edited
+from curate.columns import LABEL, URI
+from curate.exchange.table import ALIASES, FORMATS
+from curate.facts.review import read_findings
+from curate.manifest import Manifest, SourceOptions, open_manifest
+from curate.pipeline.file import parse_pipeline
+from curate.pipeline.plan import Commands, plan
+from curate.pipeline.run import PipelineResult, Ran, run_pipeline
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+from scoring.lookup import closest, lookup
+
+LOOKED_AT = 1000  # rows of a source that show whether it names files
+JUDGE = "subset.audit.html"
+
+
+@dataclass(frozen=True)
+class CleanRequest:
+    """What is requested, as it is typed.
+
+    Attributes:
+        source: the images.
+        out: folder to write.
+        model: that scores them.
+        label: column of classes; None for ``label`` where there is one.
+        label_from_folder: classes are the names of folders.
+        against: other images, or a scored table; None for none.
+        export: format that the subset is handed on in; None for none.
+    """
+
+    source: str
+    out: Path
+    model: str
+    label: str | None = None
+    label_from_folder: bool = False
+    against: str | None = None
+    export: str | None = None
+
+
+class Stopped(InputError):
+    """A step did not end well, and its command has printed why.
+
+    Args:
+        step: its name.
+        code: its exit code.
+        advice: what to do.
+    """
+
+    def __init__(self, step: str, code: int, advice: str) -> None:
+        super().__init__(f"stopped at step {step}; {advice}")
+        self.code = code
+
+
+def run_cleaning(
+    request: CleanRequest,
+    commands: Commands,
+    *,
+    dry_run: bool = False,
+    overwrite: bool = False,
+    announce: Callable[[str], None] = lambda text: None,
+) -> CleanResult:
+    """Write the steps to ``curate.toml`` in the folder, run those that are not up to date, and count every image.
+
+    Args:
+        request: what is requested.
+        commands: what runs a command.
+        dry_run: write nothing.
+        overwrite: replace steps that were edited, and score again.
+        announce: called for each step as it begins.
+
+    Raises:
+        InputError: for a source, folder or option that cannot be used; nothing is written then.
+        Stopped: where a step did not end well; what was done before it is kept.
+        RuntimeError: if the counts do not add up.
+    """
+    check_source(request.source, request.out)
+    check_out(request.out)
+    options = SourceOptions(label_from_folder=request.label_from_folder)
+    manifest = open_manifest(request.source, options)
+    cleaning = _cleaning(request, manifest)
+    text, file = cleaning.text(), request.out / FILE
+    if not overwrite:
+        _refuse_edited(file, text)
+    pipeline = parse_pipeline(file, text)
+    if dry_run and not request.out.is_dir():
+        steps = [Ran(one.step.name, one.step.command, TO_DO) for one in plan(pipeline, commands)]
+        return _result(request, manifest.n_rows, PipelineResult(steps=steps), dry_run=True)
+    if not dry_run:
+        plan(pipeline, commands)
+        make_folder(request.out)
+        _write(file, text)
+    again = [name for name in ("score", "against") if overwrite and name in cleaning.steps()]
+    ran = run_pipeline(pipeline, commands, again=again, dry_run=dry_run, announce=announce)
+    if ran.code:
+        step = ran.steps[-1].name
+        raise Stopped(step, ran.code, _advice(request, step, scored=ran.steps[0].state == DONE))
+    return _result(request, manifest.n_rows, ran, dry_run=dry_run)
+
+
+def _cleaning(request: CleanRequest, manifest: Manifest) -> Cleaning:
+    """The request as the folder sees it."""
+    label = _label(request, manifest)
+    model = request.model
+    if Path(model).is_file():
+        model = from_folder(model, request.out)
+    export = request.export
+    if export is not None:
+        export = ALIASES.get(export, export)
+        lookup(FORMATS, export, kind="format")
+    against = request.against
+    against_scored = against is not None and is_scored(against)
+    if against is not None and not against_scored:
+        check_source(against, request.out)
+        open_manifest(against, SourceOptions())
+    urls = manifest.rows(0, min(LOOKED_AT, manifest.n_rows)).column(URI)
+    return Cleaning(
+        source=from_folder(request.source, request.out),
+        model=model,
+        label=label,
+        label_from_folder=request.label_from_folder,
+        against=None if against is None else from_folder(against, request.out),
+        against_scored=against_scored,
+        export=export,
+        reads_source=urls.null_count > 0,
+    )
+
+
+def _label(request: CleanRequest, manifest: Manifest) -> str | None:
+    """The column of classes: as named, else ``label`` where it holds two classes or more."""
+    if request.label is not None:
+        if request.label not in manifest.schema.names:
+            known = closest(request.label, manifest.schema.names)
+            raise InputError(
+                f"--label: {request.source} has no column {request.label!r}{known}; name a column of it, or take the "
+                "names of folders with --label-from-folder"
+            )
+        return request.label
+    return LABEL if LABEL in manifest.schema.names and (request.label_from_folder or _has_classes(manifest)) else None
+
+
+def _has_classes(manifest: Manifest) -> bool:
+    """Whether two labels or more stand at two rows or more."""
+    values = pa.chunked_array([each.column(0).combine_chunks() for each in manifest.columns([LABEL])])
+    with suppress(pa.ArrowNotImplementedError):  # a list is no class
+        counts = pc.value_counts(values.drop_null())
+        return sum(each["counts"].as_py() >= 2 for each in counts) >= 2
+    return False
+
+
+def _refuse_edited(file: Path, text: str) -> None:
+    """Refuse to replace steps that were edited."""
+    before = file.read_text("utf-8", "replace") if file.is_file() else text
+    if before != text and is_edited(before):
+        raise InputError(
+            f"{file} was edited, or another command wrote it; run it with curate run {file}, or replace it with "
+            "--overwrite"
+        )
+
+
+def _write(file: Path, text: str) -> None:
+    if not file.is_file() or file.read_bytes() != text.encode():
+        with AtomicFile(file, overwrite=True) as written:
+            written.write(text.encode())
+
+
+def _advice(request: CleanRequest, step: str, *, scored: bool) -> str:
+    if step in ("score", "against"):
+        return "repeat the command to go on, or with --overwrite to score all images again"
+    return f"mend it and repeat the command, or change the step in {request.out / FILE} and run that by curate run"
+
+
+def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run: bool) -> CleanResult:
+    """Count what became of every image."""
+    stages = {step.name: step.stage for step in ran.steps}
+    scored = stages.get("score")
+    images = scored.rows_out if scored is not None else images
+    account = Account.of(images, stages.get("usable"), stages.get("unique"))
+    review = request.out / REVIEW
+    findings = [] if dry_run else read_findings(review)
+    review_by: dict[str, int] = {}
+    for line in findings:
+        review_by[line["kind"]] = review_by.get(line["kind"], 0) + 1
+    judge = request.out / JUDGE
+    notes = [f"many near copies lie just above the threshold; judge pairs of them: {judge}"] if judge.is_file() else []
+    return CleanResult(
+        images=images,
+        unreadable=total(account.unreadable_by),
+        unusable=total(account.unusable_by),
+        copies=total(account.copies_by),
+        kept=account.kept,
+        to_review=None if dry_run else len({line["key"] for line in findings}),
+        unreadable_by=account.unreadable_by or {},
+        unusable_by=account.unusable_by or {},
+        copies_by=account.copies_by or {},
+        review_by=review_by,
+        folder=request.out,
+        subset=request.out / SUBSET,
+        report=request.out / REPORT,
+        review=review,
+        pipeline=request.out / FILE,
+        receipt=ran.receipt,
+        steps=ran.steps,
+        dry_run=dry_run,
+        notes=notes,
+    )

@@ -1,0 +1,105 @@
+"""The steps of a cleaning as the file of a pipeline, which can be edited and run."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from curate.cleaning.places import STEPS_FOLDER
+from scoring.errors import InputError
+
+SUBSET, REPORT, REVIEW = "subset.parquet", "report.html", "review"
+SCORES, AGAINST, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("score", "against", "labels"))
+_MARK = re.compile(r"# Written by curate clean \(([0-9a-f]{16})\)\.[^\n]*\n")
+NOTES = {
+    "usable": "unusable in every domain: one colour, pure noise, enlarged from a few pixels, a placeholder\n"
+    '# more can be dropped: drop = ["unusable", "dark"], drop-group = [1]',
+    "unique": "exact and near copies; the copy that lost least is kept",
+    "labels": "suspected labels are only listed",
+}
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What is to be cleaned, and how; paths are from the folder that is written.
+
+    Attributes:
+        source: the images.
+        model: that scores them.
+        label: column of classes; None without one.
+        label_from_folder: take it from the folders.
+        against: other images or scores, in which a leak is looked for; None for none.
+        against_scored: whether these are scored already.
+        export: format that the subset is handed on in; None for none.
+        reads_source: whether steps that draw images need the source.
+    """
+
+    source: str
+    model: str
+    label: str | None = None
+    label_from_folder: bool = False
+    against: str | None = None
+    against_scored: bool = False
+    export: str | None = None
+    reads_source: bool = False
+
+    def steps(self) -> dict[str, dict[str, Any]]:
+        """Return the steps by name, each with its options."""
+        images = {"source": self.source} if self.reads_source else {}
+        named = {} if self.label is None else {"label": self.label}
+        steps: dict[str, dict[str, Any]] = {"score": {"source": self.source, "model": self.model}}
+        if self.label_from_folder:
+            steps["score"]["label-from-folder"] = True
+        unique: dict[str, Any] = {"table": "usable", "out": SUBSET, **named}
+        if self.against is not None:
+            unique |= {"against": self.against if self.against_scored else AGAINST, "report-only": True}
+            if not self.against_scored:
+                steps["against"] = {"run": "score", "source": self.against, "model": self.model}
+        steps["usable"] = {"run": "issues", "table": "score", "drop": "unusable"}
+        steps["unique"] = {"run": "dedup", **unique}
+        results = [SUBSET]
+        if self.label is not None:
+            steps["labels"] = {"table": "unique", "label": self.label}
+            results.append(LABELS)
+        page = {"table": "score", "results": results, "out": REPORT, "findings": REVIEW, "no-map": True}
+        steps["report"] = page | named | images
+        if self.export is not None:
+            steps["export"] = {"table": "unique", "to": self.export, "out": "export", **named, **images}
+        return steps
+
+    def text(self) -> str:
+        """Return the file of the pipeline: a line that shows whether it was edited, then the steps.
+
+        Raises:
+            InputError: for a path that is no text.
+        """
+        lines = [f"folder = {_value(STEPS_FOLDER)}"]
+        for name, options in self.steps().items():
+            lines += ["", *([f"# {NOTES[name]}"] if name in NOTES else []), f"[{name}]"]
+            lines += [f"{key} = {_value(value)}" for key, value in options.items()]
+        text = "\n".join(lines) + "\n"
+        return f"# Written by curate clean ({_digest(text)}). Edit it, then: curate run curate.toml\n{text}"
+
+
+def is_edited(text: str) -> bool:
+    """Return whether the file of a pipeline is another than a cleaning wrote."""
+    mark = _MARK.match(text)
+    return mark is None or mark[1] != _digest(text[mark.end() :])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _value(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"expected a path in UTF-8, got {value!r}, which curate.toml cannot hold; rename it"
+            ) from None
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else json.dumps(value)

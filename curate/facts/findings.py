@@ -1,0 +1,137 @@
+"""Findings to review: rows that are kept and show something, by kind, the largest consequence first."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.facts.dataset import Dataset
+from curate.facts.decided import Decided
+from curate.facts.found import LABELS, issues_in
+from curate.facts.results import Applied
+from curate.manifest.text import read_text, unguarded
+from curate.policies.dedup.leaks import LEAKS
+from curate.policies.issues.kinds import GROUPS
+from curate.policies.outcomes import KEEP
+from curate.tables.digests import tie_breaks
+from scoring.errors import InputError
+
+LEAK, CONFLICT, LABEL, JUNK = "leak", "label-conflict", "label", "junk"
+FIRST = (LEAK, CONFLICT, LABEL, JUNK, GROUPS)  # the other kinds follow, the most rows first
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of finding: M kept rows.
+
+    Attributes:
+        kind: its name.
+        words: what it is, in words.
+        rows: numbers in the table, the worst first, shape (M,).
+        value: by which they are sorted, shape (M,); NaN for none.
+        texts: what was found of each row.
+    """
+
+    kind: str
+    words: str
+    rows: Rows
+    value: NDArray[np.float64]
+    texts: Sequence[str]
+
+    def of(self, inside: NDArray[np.bool_]) -> "Finding":
+        """Return the finding for those of its rows that are inside, shape (M,)."""
+        texts = [text for text, here in zip(self.texts, inside.tolist(), strict=True) if here]
+        return Finding(self.kind, self.words, self.rows[inside], self.value[inside], texts)
+
+
+def findings_of(dataset: Dataset, decided: Decided, results: Sequence[Applied]) -> list[Finding]:
+    """Return what was found of the rows that are kept, the largest consequence first.
+
+    Leaks distort every measurement, wrong labels are learned, junk and foreign groups take the place of images; the
+    other kinds describe how an image looks. A kind without a row is left out.
+
+    Args:
+        dataset: the table.
+        decided: what became of its rows; rows that nothing decided count as kept where nothing was decided at all.
+        results: policies, in the order applied.
+
+    Raises:
+        InputError: for a file of leaks that is not as curate wrote it.
+    """
+    kept = decided.outcome == KEEP if decided.policies else dataset.ok
+    found = [*_leaks(dataset, results), *_conflicts(dataset, results), *_labels(decided), *_issues(dataset, results)]
+    found = [each.of(kept[each.rows]) for each in found]
+    place = {kind: number for number, kind in enumerate(FIRST)}
+    found.sort(key=lambda each: (place.get(each.kind, len(FIRST)), -len(each.rows)))
+    return [each for each in found if len(each.rows)]
+
+
+def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
+    """Rows that another table has too, as a deduplication listed them."""
+    for one in results:
+        entry = one.receipt["outputs"].get(LEAKS)
+        path = one.path.with_name(entry["file"]) if entry else None
+        if not isinstance(path, Path) or not path.is_file():
+            continue
+        lines = list(csv.DictReader(io.StringIO(read_text(path, what="the leaks of curate dedup"))))
+        try:
+            keys = [unguarded(line["key"]) for line in lines]
+            value = np.array([float(line["similarity"]) for line in lines])
+            texts = [f"the same as {unguarded(line['other_key'])} of the other set: {line['how']}" for line in lines]
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{path} is not as curate dedup wrote it; take it from a copy") from None
+        yield _sorted(LEAK, "also in the other set", _rows_of(dataset, keys), -value, value, texts)
+
+
+def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
+    """Kept rows whose copies carry other labels."""
+    for one in results:
+        if one.groups is None or not one.groups.n_rows:
+            continue
+        read = one.groups.take(range(one.groups.n_rows), ["conflict", "other_table", "kept_key", "labels", "size"])
+        lines = [line for line in read.to_pylist() if line["conflict"] and not line["other_table"]]
+        size = np.array([line["size"] for line in lines], np.float64)
+        texts = [f"{line['size']} copies with different labels: {line['labels']}" for line in lines]
+        rows = _rows_of(dataset, [line["kept_key"] for line in lines])
+        yield _sorted(CONFLICT, "copies of it carry other labels", rows, -size, size, texts)
+
+
+def _labels(decided: Decided) -> Iterator[Finding]:
+    """Rows whose label is suspected, the least certain label first."""
+    for one in decided.policies:
+        table = one.applied.decisions
+        if one.applied.name != LABELS or table is None:
+            continue
+        at = np.flatnonzero(one.margin < 0)
+        read = table.take(at, ["reason", "score"]).to_pydict()
+        value = np.array(read["score"], np.float64)
+        yield _sorted(LABEL, "the label is suspected", one.row[at], value, value, read["reason"])
+
+
+def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
+    """Rows of every kind of issue."""
+    for name, kind, values, has, cut in issues_in(dataset, results):
+        rows = np.flatnonzero(has)
+        value = values[rows].astype(np.float64)
+        side = "below" if kind.low else "above"
+        texts = [f"{kind.name} {each:.4g} is {side} {cut:.4g}" for each in value.tolist()]
+        if name == GROUPS:
+            texts = [f"in group {each:.0f}" for each in value.tolist()]
+        yield _sorted(name, kind.meaning, rows, value if kind.low or name == GROUPS else -value, value, texts)
+
+
+def _rows_of(dataset: Dataset, keys: Sequence[str]) -> Rows:
+    return dataset.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
+
+
+def _sorted(
+    kind: str, words: str, rows: Rows, order: NDArray[np.float64], value: NDArray[np.float64], texts: Sequence[str]
+) -> Finding:
+    """A finding of the rows that are in the table, by ``order``, the lowest first."""
+    at = [place for place in np.argsort(order, kind="stable").tolist() if rows[place] >= 0]
+    return Finding(kind, words, rows[at], value[at], [texts[place] for place in at])

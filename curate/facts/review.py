@@ -1,0 +1,118 @@
+"""Findings as a folder to work through: one table of all, and a contact sheet of each kind."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.display.captions import plain_line
+from curate.display.sheet import Tile, contact_sheet
+from curate.display.tiles import tile_of
+from curate.facts.findings import Finding
+from curate.manifest.text import guarded, read_text, unguarded
+from curate.policies.issues.kinds import GROUPS
+from curate.tables.images import Images, ImageSource
+from curate.tables.keys import named
+from curate.tables.table import Table
+from scoring.atomic_folder import AtomicFolder
+from scoring.errors import InputError
+
+TABLE = "findings.csv"
+COLUMNS = ("kind", "key", "value", "finding")
+OURS = re.compile(r"findings\.csv|\d\d-[a-z-]+\.png")
+MOST, EACH = 60, 20  # images of a sheet, and of each group on it
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder for findings that is taken, or holds what was not written by this; before the work.
+
+    Raises:
+        InputError: naming it, and what to do.
+    """
+    if not folder.is_dir() or folder.is_symlink():
+        if folder.exists() or folder.is_symlink():
+            raise InputError(f"expected a folder for the findings, or nothing, at {folder}; choose another name")
+        return
+    if not overwrite:
+        raise InputError(f"{folder} exists already; choose another name, or replace it with --overwrite")
+    other = next((each.name for each in folder.iterdir() if not OURS.fullmatch(each.name)), None)
+    if other is not None:
+        raise InputError(f"{folder} holds {other}, which is no finding and would be lost; move it elsewhere")
+
+
+def write_findings(
+    folder: Path, table: Table, findings: Sequence[Finding], images: ImageSource, *, overwrite: bool
+) -> None:
+    """Write the findings to a folder, whole or not at all: ``findings.csv``, and ``NN-KIND.png`` of each kind.
+
+    Args:
+        folder: to write; its parent must exist.
+        table: whose rows were looked at.
+        findings: the largest consequence first.
+        images: where they are; no sheet is drawn where nothing names them.
+        overwrite: replace the findings that are there.
+
+    Raises:
+        InputError: as ``check_folder``, for a source that cannot be opened, or if the place refuses.
+    """
+    check_folder(folder, overwrite=overwrite)
+    with AtomicFolder(folder, overwrite=overwrite) as made:
+        made.write(TABLE, _table(table, findings))
+        for number, found in enumerate(findings, 1):
+            drawn = _sheet(table, found, images)
+            if drawn is not None:
+                made.write(f"{number:02}-{found.kind}.png", drawn)
+
+
+def read_findings(folder: Path) -> list[dict[str, str]]:
+    """Return the lines of ``findings.csv`` in a folder; InputError where it is not as it was written."""
+    path = folder / TABLE
+    lines = list(csv.DictReader(io.StringIO(read_text(path, what="the findings of curate report"))))
+    if any(None in line or set(line) != set(COLUMNS) or None in line.values() for line in lines):
+        raise InputError(f"{path} is not as curate report wrote it; make it again with --overwrite")
+    return [{name: unguarded(cell) for name, cell in line.items()} for line in lines]
+
+
+def _table(table: Table, findings: Iterable[Finding]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for found in findings:
+        for key, value, words in zip(named(table, found.rows), found.value.tolist(), found.texts, strict=True):
+            writer.writerow([found.kind, guarded(key), f"{value:.6g}", guarded(words)])
+    return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
+
+
+def _sheet(table: Table, found: Finding, source: ImageSource) -> bytes | None:
+    """The worst images of a kind as PNG; None where nothing names them."""
+    sections = list(_sections(found))
+    rows = [row for _, part in sections for row in found.rows[part].tolist()]
+    images = Images.of(table, rows, source=source.source, options=source.options, partial=True)
+    if not images.named:
+        return None
+    tiles = [(words, [_tile(images, found, at) for at in part.tolist()]) for words, part in sections]
+    data = io.BytesIO()
+    contact_sheet(tiles).save(data, "PNG")
+    return data.getvalue()
+
+
+def _sections(found: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Headings, each with the places of its rows in the finding."""
+    n = counted(len(found.rows), "row")
+    if found.kind != GROUPS:
+        shown = np.arange(min(MOST, len(found.rows)))
+        yield f"{found.kind}: {found.words}; the worst {len(shown)} of {n}", shown
+        return
+    for group in np.unique(found.value)[: MOST // EACH]:
+        inside = np.flatnonzero(found.value == group)
+        shown = inside[:EACH]
+        yield f"{found.kind}: group {group:.0f}, {len(shown)} of {counted(len(inside), 'row')}", shown
+
+
+def _tile(images: Images, found: Finding, at: int) -> Tile:
+    return tile_of(images, int(found.rows[at]), plain_line(found.texts[at], 60))
