@@ -66,9 +66,8 @@ def check_out(out: Path) -> None:
     require_folder(out / FILE)
     if (out / FILE).is_file():
         return
-    other = next(
-        (name for name in sorted(each.name for each in out.iterdir()) if not name.startswith(f".{FILE}.tmp.")), None
-    )
+    names = sorted(each.name for each in out.iterdir())
+    other = next((name for name in names if not name.startswith(temporary_stem(out / FILE))), None)
     if other is not None:
         raise InputError(
             f"{out} holds {other!r}, which curate clean did not write; choose an empty folder, or a new one, with -o"
