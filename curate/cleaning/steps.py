@@ -10,12 +10,14 @@ from curate.cleaning.places import STEPS_FOLDER
 from scoring.errors import InputError
 
 SUBSET, REPORT, REVIEW = "subset.parquet", "report.html", "review"
-SCORES, AGAINST, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("score", "against", "labels"))
+AGAINST, LEAKS, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("against", "leaks", "labels"))
+SURE = 0.99  # cosine of signatures: above it copies alone were seen, below it also other things of one template
 _MARK = re.compile(r"# Written by curate clean \(([0-9a-f]{16})\)\.[^\n]*\n")
 NOTES = {
     "usable": "unusable in every domain: one colour, pure noise, enlarged from a few pixels, a placeholder\n"
     '# more can be dropped: drop = ["unusable", "dark"], drop-group = [1]',
-    "unique": "exact and near copies; the copy that lost least is kept",
+    "unique": "exact and near copies; the copy that lost least is kept. Pairs from 0.95 to the threshold are listed",
+    "leaks": "images that are in the other set, too, are only listed",
     "labels": "suspected labels are only listed",
 }
 
@@ -51,14 +53,17 @@ class Cleaning:
         steps: dict[str, dict[str, Any]] = {"score": {"source": self.source, "model": self.model}}
         if self.label_from_folder:
             steps["score"]["label-from-folder"] = True
-        unique: dict[str, Any] = {"table": "usable", "out": SUBSET, **named}
-        if self.against is not None:
-            unique |= {"against": self.against if self.against_scored else AGAINST, "report-only": True}
-            if not self.against_scored:
-                steps["against"] = {"run": "score", "source": self.against, "model": self.model}
+        if self.against is not None and not self.against_scored:
+            steps["against"] = {"run": "score", "source": self.against, "model": self.model}
         steps["usable"] = {"run": "issues", "table": "score", "drop": "unusable"}
-        steps["unique"] = {"run": "dedup", **unique}
+        finders = {"finder": ["bytes", "signature"], "threshold": [SURE]}
+        steps["unique"] = {"run": "dedup", "table": "usable", **finders, "out": SUBSET, **named}
         results = [SUBSET]
+        if self.against is not None:
+            other = self.against if self.against_scored else AGAINST
+            steps["leaks"] = {"run": "dedup", "table": "unique", "against": other, "only-against": True}
+            steps["leaks"]["report-only"] = True
+            results.append(LEAKS)
         if self.label is not None:
             steps["labels"] = {"table": "unique", "label": self.label}
             results.append(LABELS)

@@ -3,25 +3,35 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import SIGNATURE
+from curate.counted import counted
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
 from curate.facts.found import LABELS, issues_in
+from curate.facts.galleries import EACH, Gallery, Group
 from curate.facts.results import Applied
 from curate.manifest.text import read_text, unguarded
+from curate.policies.dedup.decide import decide_duplicates
+from curate.policies.dedup.finders.table import FINDERS
+from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.leaks import LEAKS
+from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.outcomes import KEEP
 from curate.tables.digests import tie_breaks
+from curate.tables.keys import named
+from curate.tables.table import open_table
 from scoring.errors import InputError
 
-LEAK, CONFLICT, LABEL, JUNK = "leak", "label-conflict", "label", "junk"
-FIRST = (LEAK, CONFLICT, LABEL, JUNK, GROUPS)  # the other kinds follow, the most rows first
+LEAK, CONFLICT, LABEL, JUNK, NEAR = "leak", "label-conflict", "label", "junk", "near-copy"
+FIRST = (LEAK, CONFLICT, LABEL, JUNK, NEAR, GROUPS)  # the other kinds follow, the most rows first
+DEDUP = "dedup"
 Rows = NDArray[np.int64]
 
 
@@ -52,8 +62,8 @@ class Finding:
 def findings_of(dataset: Dataset, decided: Decided, results: Sequence[Applied]) -> list[Finding]:
     """Return what was found of the rows that are kept, the largest consequence first.
 
-    Leaks distort every measurement, wrong labels are learned, junk and foreign groups take the place of images; the
-    other kinds describe how an image looks. A kind without a row is left out.
+    Leaks distort every measurement, wrong labels are learned, junk, near copies and foreign groups take the place of
+    images; the other kinds describe how an image looks. A kind without a row is left out.
 
     Args:
         dataset: the table.
@@ -64,11 +74,26 @@ def findings_of(dataset: Dataset, decided: Decided, results: Sequence[Applied]) 
         InputError: for a file of leaks that is not as curate wrote it.
     """
     kept = decided.outcome == KEEP if decided.policies else dataset.ok
-    found = [*_leaks(dataset, results), *_conflicts(dataset, results), *_labels(decided), *_issues(dataset, results)]
+    found = [
+        *_leaks(dataset, results),
+        *_conflicts(dataset, results),
+        *_labels(decided),
+        *_near_copies(dataset, results),
+        *_issues(dataset, results),
+    ]
     found = [each.of(kept[each.rows]) for each in found]
     place = {kind: number for number, kind in enumerate(FIRST)}
     found.sort(key=lambda each: (place.get(each.kind, len(FIRST)), -len(each.rows)))
     return [each for each in found if len(each.rows)]
+
+
+def of_findings(findings: Sequence[Finding]) -> Gallery:
+    """Return what is to be reviewed as a gallery, the worst rows of each kind."""
+    groups = [
+        Group(f"{each.kind}: {each.words}: {counted(len(each.rows), 'row')}", each.rows[: 2 * EACH].tolist())
+        for each in findings
+    ]
+    return Gallery("review", "To review", "kept rows with a finding, the largest consequence first", groups=groups)
 
 
 def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
@@ -111,6 +136,36 @@ def _labels(decided: Decided) -> Iterator[Finding]:
         read = table.take(at, ["reason", "score"]).to_pydict()
         value = np.array(read["score"], np.float64)
         yield _sorted(LABEL, "the label is suspected", one.row[at], value, value, read["reason"])
+
+
+def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
+    """Pairs that a deduplication at a strict threshold kept, and that are the same at the usual one, side by side."""
+    for one in results:
+        if one.name != DEDUP or not isinstance(one.subset, Path) or not one.subset.is_file():
+            continue
+        strict = DedupRequest.from_json(one.rules[0])
+        usual = FINDERS[SIGNATURE].threshold
+        if strict.only_against or usual is None or strict.thresholds.get(SIGNATURE, usual) <= usual:
+            continue
+        subset = open_table(one.subset)
+        request, _ = resolved(replace(strict, thresholds={}, report_only=False, facts=()), subset, None)
+        stars = decide_duplicates(subset, request, parse_keep(request.keep, subset, label=request.label)).stars
+        gone = np.flatnonzero(stars.finder >= 0)
+        gone = gone[np.argsort(-stars.similarity[gone], kind="stable")]
+        keys, owners = named(subset, gone), named(subset, stars.owner[gone])
+        yield _paired(dataset, keys, owners, stars.similarity[gone])
+
+
+def _paired(dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: NDArray[np.float64]) -> Finding:
+    """A finding of both rows of each pair, each row once, the most alike pair first."""
+    found: dict[str, tuple[float, str]] = {}
+    for key, owner, alike in zip(keys, owners, value.tolist(), strict=True):
+        found.setdefault(owner, (alike, f"like {key}, by signature (cosine {alike:.4f})"))
+        found.setdefault(key, (alike, f"like {owner}, by signature (cosine {alike:.4f})"))
+    numbers = np.array([each for each, _ in found.values()], np.float64)
+    texts = [text for _, text in found.values()]
+    order = np.arange(len(found), dtype=np.float64)
+    return _sorted(NEAR, "nearly the same as another", _rows_of(dataset, list(found)), order, numbers, texts)
 
 
 def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:

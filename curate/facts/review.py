@@ -25,7 +25,7 @@ from scoring.errors import InputError
 TABLE = "findings.csv"
 COLUMNS = ("kind", "key", "value", "finding")
 OURS = re.compile(r"findings\.csv|\d\d-[a-z-]+\.png")
-MOST, EACH = 60, 20  # images of a sheet, and of each group on it
+MOST, EACH = 40, 10  # images of a sheet, and of each group on it
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
@@ -97,7 +97,7 @@ def _sheet(table: Table, found: Finding, source: ImageSource) -> bytes | None:
         return None
     tiles = [(words, [_tile(images, found, at) for at in part.tolist()]) for words, part in sections]
     data = io.BytesIO()
-    contact_sheet(tiles).save(data, "PNG")
+    contact_sheet(tiles).save(data, "PNG", compress_level=1)  # photographs hardly shrink further
     return data.getvalue()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from curate.columns import KEY
 from curate.facts.document import POINTS, SAMPLE, THUMBS, Asked, gather, listed
-from curate.facts.findings import findings_of
+from curate.facts.findings import findings_of, of_findings
 from curate.facts.results import Results
 from curate.facts.review import check_folder, write_findings
 from curate.manifest import SourceOptions
@@ -118,6 +118,8 @@ def report(
     if review is not None:
         found = findings_of(facts.dataset, facts.decided, facts.results)
         write_findings(review, opened, found, images, overwrite=overwrite)
+        if found:
+            facts.galleries.insert(0, of_findings(found))
     made = listed(facts, images, thumbs=thumbs)
     return Report(made, where, 0 if where is None else _write(made, where, overwrite=overwrite))
 
