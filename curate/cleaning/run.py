@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
-from curate.cleaning.result import DONE, TO_DO, Account, CleanResult, total
+from curate.cleaning.result import TO_DO, Account, CleanResult, total
 from curate.cleaning.steps import REPORT, REVIEW, SUBSET, Cleaning, is_edited
 from curate.columns import LABEL, URI
 from curate.exchange.table import ALIASES, FORMATS
@@ -19,10 +19,13 @@ from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
 from scoring.atomic import AtomicFile
+from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
+from scoring.published import is_published
 
 LOOKED_AT = 1000  # rows of a source that show whether it names files
+SCORING = ("score", "against")
 JUDGE = "subset.audit.html"
 
 
@@ -101,11 +104,11 @@ def run_cleaning(
         plan(pipeline, commands)
         make_folder(request.out)
         _write(file, text)
-    again = [name for name in ("score", "against") if overwrite and name in cleaning.steps()]
+    again = [name for name in SCORING if overwrite and name in cleaning.steps()]
     ran = run_pipeline(pipeline, commands, again=again, dry_run=dry_run, announce=announce)
     if ran.code:
         step = ran.steps[-1].name
-        raise Stopped(step, ran.code, _advice(request, step, scored=ran.steps[0].state == DONE))
+        raise Stopped(step, ran.code, _advice(request, step))
     return _result(request, manifest.n_rows, ran, dry_run=dry_run)
 
 
@@ -113,6 +116,8 @@ def _cleaning(request: CleanRequest, manifest: Manifest) -> Cleaning:
     """The request as the folder sees it."""
     label = _label(request, manifest)
     model = request.model
+    if not is_published(model):
+        find_checkpoint(model)
     if Path(model).is_file():
         model = from_folder(model, request.out)
     export = request.export
@@ -175,9 +180,9 @@ def _write(file: Path, text: str) -> None:
             written.write(text.encode())
 
 
-def _advice(request: CleanRequest, step: str, *, scored: bool) -> str:
-    if step in ("score", "against"):
-        return "repeat the command to go on, or with --overwrite to score all images again"
+def _advice(request: CleanRequest, step: str) -> str:
+    if step in SCORING:
+        return "where images or options changed, --overwrite scores all again; else mend it and repeat the command"
     return f"mend it and repeat the command, or change the step in {request.out / FILE} and run that by curate run"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.cleaning.places import STEPS_FOLDER
+from curate.exchange.table import FORMATS
 from scoring.errors import InputError
 
 SUBSET, REPORT, REVIEW = "subset.parquet", "report.html", "review"
@@ -70,7 +71,8 @@ class Cleaning:
         page = {"table": "score", "results": results, "out": REPORT, "findings": REVIEW, "no-map": True}
         steps["report"] = page | named | images
         if self.export is not None:
-            steps["export"] = {"table": "unique", "to": self.export, "out": "export", **named, **images}
+            out = f"export{FORMATS[self.export].suffix}"
+            steps["export"] = {"table": "unique", "to": self.export, "out": out, **named, **images}
         return steps
 
     def text(self) -> str:

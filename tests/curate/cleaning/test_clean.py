@@ -1,0 +1,309 @@
+"""A folder of real images is cleaned in one command, and every image is accounted for."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import run
+from PIL import Image, ImageDraw
+
+import curate
+from curate.pipeline import run as engine
+
+PHOTOS = Path(__file__).parents[3] / "examples" / "photos"
+COPIES, SMALLER = ("astronaut", "brick", "coffee"), ("china", "chelsea")
+UNREADABLE = {"short.jpg": "truncated", "text.jpg": "not_an_image"}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Twelve photographs, three exact and two smaller copies, two images of one colour, two that cannot be read."""
+    folder = tmp_path_factory.mktemp("source") / "photos"
+    folder.mkdir()
+    for path in sorted(PHOTOS.glob("*.jpg")):
+        with Image.open(path) as photo:
+            photo.thumbnail((160, 160))
+            photo.save(folder / path.name, quality=90)
+    for name in COPIES:
+        shutil.copy(folder / f"{name}.jpg", folder / f"{name}_again.jpg")
+    for name in SMALLER:
+        with Image.open(folder / f"{name}.jpg") as photo:
+            photo.resize((photo.width // 2, photo.height // 2)).save(folder / f"{name}_small.jpg", quality=80)
+    for number, colour in enumerate(("grey", "navy")):
+        Image.new("RGB", (120, 90), colour).save(folder / f"blank{number}.png")
+    (folder / "short.jpg").write_bytes((folder / "retina.jpg").read_bytes()[:1500])
+    (folder / "text.jpg").write_text("no image")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cleaned_once(source, tiny_checkpoint, tmp_path_factory):
+    """A work folder with photos, a model and what cleaning made of them."""
+    work = tmp_path_factory.mktemp("cleaned") / "work"
+    shutil.copytree(source, work / "photos")
+    shutil.copy(tiny_checkpoint, work / "m.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(work)
+        result = run("clean", "photos", "-o", "out", "--model", "m.safetensors")
+    assert result.exit_code == 0, result.output
+    shutil.copytree(work, work.with_name("before"))
+    return work, result
+
+
+@pytest.fixture
+def here(cleaned_once, monkeypatch):
+    """That work folder in its place, as it was then."""
+    work = cleaned_once[0]
+    shutil.rmtree(work)
+    shutil.copytree(work.with_name("before"), work)
+    monkeypatch.chdir(work)
+    return work
+
+
+def clean(*args):
+    return run("clean", "photos", "-o", "out", "--model", "m.safetensors", *args)
+
+
+def counts(result):
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def states(result):
+    return [step["state"] for step in counts(result)["steps"]]
+
+
+def refused(result, *words):
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
+    assert result.stderr.startswith("error: ")
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+def snapshot(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def findings(folder):
+    with (folder / "review/findings.csv").open(newline="", encoding="utf-8-sig") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_image_is_accounted_for_in_one_table(cleaned_once):
+    work, result = cleaned_once
+    rows = [line.split() for line in result.stdout.splitlines()[:6]]
+    assert [row[:3] if row[0] in ("images", "to") else row[:2] for row in rows] == [
+        ["images", "in", "21"],
+        ["unreadable", "2"],
+        ["unusable", "2"],
+        ["copies", "5"],
+        ["to", "review", str(len({line["key"] for line in findings(work / "out")}))],
+        ["kept", "12"],
+    ]
+    assert result.stdout.splitlines()[-1].startswith("next: curate ")
+
+
+def test_what_is_dropped_was_planted_and_the_photographs_are_kept(cleaned_once):
+    kept = set(pl.read_parquet(cleaned_once[0] / "out/subset.parquet")["key"])
+    assert kept == {path.name for path in PHOTOS.glob("*.jpg") if path.stem not in COPIES} | {
+        next(name for name in (f"{stem}.jpg", f"{stem}_again.jpg") if name in kept) for stem in COPIES
+    }
+
+
+def test_the_folder_holds_subset_report_review_steps_and_the_file_of_the_pipeline(cleaned_once):
+    out = cleaned_once[0] / "out"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "curate.toml",
+        "report.html",
+        "review",
+        "steps",
+        *(f"subset.{name}" for name in ("decisions.parquet", "groups.parquet", "parquet", "receipt.json")),
+    ]
+    assert "To review" in (out / "report.html").read_text()
+    assert run("verify", out / "subset.receipt.json", "--chain").exit_code == 0
+    assert run("verify", out / "steps").exit_code == 0
+
+
+def test_findings_are_of_kept_rows_with_a_sheet_of_each_kind(cleaned_once):
+    out = cleaned_once[0] / "out"
+    lines = findings(out)
+    kinds = list(dict.fromkeys(line["kind"] for line in lines))
+    assert {line["key"] for line in lines} <= set(pl.read_parquet(out / "subset.parquet")["key"])
+    assert [line["kind"] for line in lines] == [kind for kind in kinds for line in lines if line["kind"] == kind]
+    assert sorted(path.name for path in (out / "review").glob("*.png")) == [
+        f"{number:02}-{kind}.png" for number, kind in enumerate(kinds, 1)
+    ]
+
+
+def test_a_second_run_with_nothing_new_changes_no_file_and_says_so(here):
+    before = snapshot(here)
+    result = clean()
+    assert result.exit_code == 0, result.output
+    assert "up to date" in result.stdout
+    assert {path: time for path, time in snapshot(here).items() if path.name != "lock"} == {
+        path: time for path, time in before.items() if path.name != "lock"
+    }
+
+
+def test_the_file_of_the_pipeline_is_run_as_it_is_and_edited(here):
+    file = here / "out/curate.toml"
+    assert "up to date" in run("run", file).stdout
+    file.write_text(
+        file.read_text().replace('drop = "unusable"', 'drop = ["unusable", "dark", "grey"]\nforce = ["grey"]')
+    )
+    assert run("run", file).exit_code == 0
+    refused(clean(), "edited", "--overwrite")
+    assert len(pl.read_parquet("out/subset.parquet")) < 12
+    assert counts(clean("--overwrite", "--json", "-q"))["kept"] == 12
+
+
+def test_another_option_does_what_it_changes_alone(here):
+    assert states(clean("--json", "-q", "--export", "csv")) == ["up to date"] * 4 + ["done"]
+    assert len(pl.read_csv("out/export.csv")) == 12
+
+
+def test_changed_files_are_refused_and_scored_again_on_request(here):
+    shutil.copy("photos/coins.jpg", "photos/new.jpg")
+    before = (here / "out/subset.parquet").read_bytes()
+    result = clean("--quiet")
+    assert result.exit_code == 1
+    assert "--overwrite" in result.stderr.splitlines()[-1]
+    assert (here / "out/subset.parquet").read_bytes() == before
+    found = counts(clean("--overwrite", "--json", "-q"))
+    assert (found["images"], found["copies"], found["kept"]) == (22, 6, 12)
+
+
+def test_a_run_killed_between_two_steps_goes_on(here, monkeypatch):
+    shutil.rmtree("out")
+    done = []
+
+    def kill(self, planned, original=engine._Run.do):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(planned.step.name)
+        return original(self, planned)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._Run, "do", kill)
+        assert clean("-q").exit_code == 130
+    assert states(clean("--json", "-q")) == ["up to date", "up to date", "done", "done"]
+
+
+def test_a_dry_run_writes_nothing(here):
+    before = snapshot(here)
+    found = counts(clean("--dry-run", "--json", "--export", "csv"))
+    assert (found["kept"], found["to_review"], found["dry_run"]) == (12, None, True)
+    assert snapshot(here) == before
+    shutil.rmtree("out")
+    found = counts(clean("--dry-run", "--json"))
+    assert (found["images"], found["kept"]) == (21, None)
+    assert "?" in clean("--dry-run").stdout
+    assert not Path("out").exists()
+
+
+def test_leaks_are_kept_and_come_first_in_the_review(here):
+    Path("test").mkdir()
+    for name in ("rocket", "flower"):
+        shutil.copy(f"photos/{name}.jpg", f"test/{name}_test.jpg")
+    found = counts(clean("--against", "test", "--json", "-q"))
+    assert (found["kept"], found["review_by"]["leak"]) == (12, 2)
+    assert [line["key"] for line in findings(here / "out")[:2]] == ["flower.jpg", "rocket.jpg"]
+    assert (here / "out/review/01-leak.png").is_file()
+    scored = counts(clean("--against", "out/steps/against.parquet", "--json", "-q"))
+    assert scored["review_by"]["leak"] == 2
+
+
+def test_wrong_labels_are_listed_where_there_are_classes(tmp_path, tiny_checkpoint, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, colour in (("red", (200, 30, 30)), ("blue", (30, 30, 200))):
+        Path(f"photos/{name}").mkdir(parents=True)
+        for number in range(12):
+            image = Image.new("RGB", (64, 64), colour)
+            draw = ImageDraw.Draw(image)
+            for at in range(6):  # unlike shapes, so that none is a copy of another
+                x, y = (number * 17 + at * 23) % 50, (number * 29 + at * 31) % 50
+                draw.rectangle((x, y, x + 5 + number % 7, y + 9), fill=(20 * at, 255 - 30 * at, 10 * number))
+            image.save(f"photos/{name}/{number}.png")
+    shutil.copy(tiny_checkpoint, "m.safetensors")
+    found = counts(clean("--label-from-folder", "--json", "-q"))
+    assert [step["name"] for step in found["steps"]] == ["score", "usable", "unique", "labels", "report"]
+    assert found["images"] == found["unreadable"] + found["unusable"] + found["copies"] + found["kept"] == 24
+    shutil.rmtree("out")
+    lines = [f"photos/{name}/{number}.png,{name}" for name in ("red", "blue") for number in range(12)]
+    Path("list.csv").write_text("file,kind\n" + "\n".join(lines))
+    made = run("clean", "list.csv", "-o", "out", "--label", "kind", "--model", "m.safetensors", "-q", "--json")
+    assert "labels" in [step["name"] for step in counts(made)["steps"]]
+    refused(run("clean", "list.csv", "-o", "new", "--label", "knd"), "'kind'")
+
+
+def test_images_inside_a_table_are_cleaned_and_drawn(source, tiny_checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = sorted(source.glob("*.*"))
+    pq.write_table(
+        pa.table({"key": [file.name for file in files], "image": [file.read_bytes() for file in files]}), "i.parquet"
+    )
+    shutil.copy(tiny_checkpoint, "m.safetensors")
+    made = run("clean", "i.parquet", "-o", "out", "--model", "m.safetensors", "-q", "--json", "--export", "imagefolder")
+    assert counts(made)["kept"] == 12
+    assert len(list(Path("out/export").rglob("*.jpg"))) == 12
+    assert not findings(tmp_path / "out") or list(Path("out/review").glob("*.png"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["empty", "-o", "new"], ["empty"]),
+        (["texts", "-o", "new"], ["texts"]),
+        (["photos", "-o", "full"], ["inside", "empty folder"]),
+        (["photos", "-o", "photos"], ["outside"]),
+        (["photos", "-o", "photos/new"], ["outside"]),
+        (["full/inside", "-o", "full"], ["full"]),
+        (["out/steps/score.parquet", "-o", "new"], ["scored table", "curate issues"]),
+        (["out/subset.parquet", "-o", "new"], ["scored table"]),
+        (["photos", "-o", "m.safetensors"], ["folder"]),
+        (["photos", "-o", "none/new"], ["does not exist"]),
+        (["photos", "-o", "new", "--export", "imagefoldr"], ["imagefolder"]),
+        (["photos", "-o", "new", "--against", "none"], ["none"]),
+        (["photos", "-o", "new", "--label", "label"], ["--label"]),
+        (["photos", "-o", "new", "--model", "wrld"], ["wrld"]),
+        (["", "-o", "new"], ["empty text"]),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_nothing_is_lost(here, arguments, words):
+    Path("empty").mkdir()
+    Path("texts").mkdir()
+    Path("texts/labels.txt").write_text("cat")
+    Path("full/inside").mkdir(parents=True)
+    Path("full/notes.txt").write_text("mine")
+    before = snapshot(here)
+    refused(run("clean", *arguments), *words)
+    assert snapshot(here) == before
+    assert not Path("new").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_line(here, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    refused(clean(), "permission")
+
+
+def test_a_file_of_the_users_among_the_findings_is_never_lost(here):
+    Path("out/review/mine.txt").write_text("seen")
+    result = clean("--export", "csv", "-q")
+    assert result.exit_code == 1
+    assert "mine.txt" in result.stderr
+    assert Path("out/review/mine.txt").read_text() == "seen"
+
+
+def test_a_folder_is_cleaned_from_python(here):
+    result = curate.clean("photos", "out", model="m.safetensors")
+    assert not result.changed
+    assert result.images == result.unreadable + result.unusable + result.copies + result.kept == 21
+    assert result.unreadable_by == dict.fromkeys(UNREADABLE.values(), 1)
+    assert "images in" in str(result)
+    shutil.copy("photos/coins.jpg", "photos/new.jpg")
+    with pytest.raises(curate.InputError, match="--overwrite"):
+        curate.clean("photos", "out", model="m.safetensors")
