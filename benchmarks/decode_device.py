@@ -18,9 +18,11 @@ from scipy.stats import spearmanr
 
 from curate.engines.device_batches import MOST
 from curate.manifest import SourceOptions, open_manifest
-from scoring.checkpoint import DEFAULT, load_model
-from scoring.images import DecodedImage, Preprocessing, decode, hamming, perceptual_hash, signature
+from scoring.checkpoint import load_model
+from scoring.images import DecodedImage, Preprocessing, decode, hamming, perceptual_hash
 from scoring.images.device_jpegs import DeviceJpegs, Reduced, SoundJpeg, sound_jpeg
+from scoring.images.signature import signature
+from scoring.model_names import DEFAULT
 from scoring.runner import Runner, Scores, select_device
 
 MOST_PIXELS = 100_000_000

@@ -30,9 +30,10 @@ from harm_sets import CLEAN, KINDS, PAIRS, PLANTED, SETS, UNSEEN, clean_images, 
 from transfer_datasets import Images
 
 import curate
-from scoring.checkpoint import DEFAULT, find_checkpoint, read_header
+from scoring.checkpoint import find_checkpoint, read_header
 from scoring.metrics import auroc, fit_linear, percentiles
 from scoring.metrics.proportions import wilson
+from scoring.model_names import DEFAULT
 
 SHARES = (0.01, 0.1, 0.3)
 KEPT = ("80%", "50%")

@@ -40,8 +40,9 @@ from curate.engines.shard import spans
 from curate.manifest import Manifest, open_manifest
 from scoring.backbones import create_backbone, published_preprocessing, size_options
 from scoring.backends import BACKENDS, TORCH
-from scoring.checkpoint import DEFAULT, load_model, save_checkpoint
+from scoring.checkpoint import load_model, save_checkpoint
 from scoring.model import ModelSpec, ScoringModel
+from scoring.model_names import DEFAULT
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 
 RANDOM = "random:"

@@ -39,7 +39,7 @@ from transfer_numbers import aurocs
 from transfer_scores import centred, dataset_scores
 from transfer_tables import Column, Table
 
-from scoring.checkpoint import DEFAULT
+from scoring.model_names import DEFAULT
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from curate.policies.dedup.finders.verified import Verified
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
-from scoring.images import ORIENTATIONS
-from scoring.images.signature import reorient
+from scoring.images.signature import ORIENTATIONS, reorient
 from scoring.images.views import views
 from scoring.metrics.resampling import resamples
 

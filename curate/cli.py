@@ -2,11 +2,13 @@
 
 import errno
 import functools
+import inspect
 import os
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -83,6 +85,30 @@ class Ended(SystemExit):
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
         self.number = signal.Signals(number)
+
+
+class NoPandas(MetaPathFinder):
+    """A finder by which pandas is not there for pyarrow.
+
+    pyarrow's compiled code imports it, which takes 0.4 s, to see whether what it is given is a Series. None is, for
+    nobody here uses pandas. Other libraries find it.
+    """
+
+    USERS = frozenset({"curate", "scoring", "trainers", "pyarrow"})  # whose compiled calls are pyarrow's
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raise ImportError for pandas where one of these asks, and leave all else to the next finder."""
+        if name == "pandas":
+            frame = inspect.currentframe()
+            while frame is not None and (frame.f_code is self.find_spec.__code__ or _imports(frame)):
+                frame = frame.f_back
+            if frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in self.USERS:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def _imports(frame: FrameType) -> bool:
+    """Whether a frame is one of Python's own import system."""
+    return str(frame.f_globals.get("__name__")).startswith("importlib")
 
 
 def user_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -189,4 +215,5 @@ def main() -> None:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
                 signal.signal(number, _on_signal)
+    sys.meta_path.insert(0, NoPandas())
     app()

@@ -42,9 +42,9 @@ from url_measures import Floats, Measured, crops_of, few_of, questions, unit
 from url_tables import Judge, few_sets, tables
 from url_trunks import OWN, Trunk, keys_of, some_of, trunk_of
 
-from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
 from scoring.metrics import auroc, knn_predict
+from scoring.model_names import DEFAULT
 from trainers.cache import PLAIN, CachedFeatures
 
 TRIAL = 1000  # the seed of the runs that choose

@@ -1,21 +1,26 @@
-"""Feature extractors by name. The only file that imports timm."""
+"""Feature extractors by name. The only file that imports timm.
 
+It is imported where a network of timm's is needed: that takes longer than scoring a hundred images, and the shipped
+models do without.
+"""
+
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-import timm
 import torch
-from huggingface_hub import constants, try_to_load_from_cache
 from torch import nn
 
 from scoring.errors import InputError
 from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
+from scoring.shipped_networks import NETWORKS, SamePaddedConv
 
 SAFE_FILE = "model.safetensors"  # on the hub, next to a pickle
 ANSWER = 10.0  # seconds that the hub may take to answer
+PUBLISHED_CLASSES = 1000  # of ImageNet
 BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
 
 
@@ -24,6 +29,11 @@ def require_options(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name not in BACKBONE_OPTIONS or not isinstance(value, (bool, int, float)):
             raise ValueError(f"backbone option {name}={value!r} is not one of {', '.join(BACKBONE_OPTIONS)}")
+
+
+def stored_backbone(name: str, options: Mapping[str, Any] | None = None) -> nn.Module:
+    """Return ``create_backbone`` for weights that are loaded into it, without timm for those of the shipped models."""
+    return NETWORKS[name]() if name in NETWORKS and not options else create_backbone(name, options=dict(options or {}))
 
 
 def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, Any] | None = None) -> nn.Module:
@@ -37,6 +47,8 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     Raises:
         InputError: if timm knows no such model, or the weights cannot be had.
     """
+    import timm
+
     if not timm.is_model(name.split(".")[0]):
         close = get_close_matches(name, timm.list_models(), n=3)
         hint = f"; close names: {', '.join(close)}" if close else ""
@@ -60,6 +72,8 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
 
 def _require_tag(name: str) -> None:
     """Raise ``InputError`` for weights that timm does not know of an architecture."""
+    import timm
+
     try:
         timm.get_pretrained_cfg(name)
     except RuntimeError:
@@ -73,6 +87,9 @@ def fetched_before(name: str) -> dict[str, Any]:
     Raises:
         OSError: at once, where they are not on the disk and their host does not answer; timm would ask for a minute.
     """
+    import timm
+    from huggingface_hub import constants, try_to_load_from_cache
+
     record = timm.get_pretrained_cfg(name)
     place = getattr(record, "hf_hub_id", None)
     if not place or getattr(record, "hf_hub_filename", None):
@@ -102,6 +119,8 @@ def size_options(name: str, size: int | None) -> dict[str, Any]:
     None represents the size that its published weights are for. Convolutional networks read any size. Transformers
     are built for one; most of timm's also read others with ``dynamic_img_size``.
     """
+    import timm
+
     config = timm.get_pretrained_cfg(name) if timm.is_model(name.split(".")[0]) else None
     if config is None or not config.fixed_input_size:
         return {}
@@ -126,6 +145,8 @@ def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Pre
     Raises:
         InputError: if timm's record asks for what ``Preprocessing`` cannot say, such as images that are not square.
     """
+    import timm
+
     record = timm.data.resolve_model_data_config(backbone)
     channels, height, width = record["input_size"]
     if channels != 3 or height != width:
@@ -148,22 +169,19 @@ def published_shapes(name: str, options: Mapping[str, Any] | None = None) -> dic
     """Return what the published weights of a model hold, classifier included: name -> shape, in their order."""
     require_options(options or {})
     with torch.device("meta"):
-        model = timm.create_model(name, **(options or {}))
+        if name in NETWORKS and not options:
+            model: nn.Module = NETWORKS[name](classes=PUBLISHED_CLASSES)
+        else:
+            import timm
+
+            model = timm.create_model(name, **(options or {}))
     return {key: value.shape for key, value in model.state_dict().items()}
 
 
 def pads_same(conv: nn.Conv2d) -> bool:
     """Return whether a convolution pads as TensorFlow does, by the size of what it reads."""
-    return isinstance(conv, timm.layers.Conv2dSame)
-
-
-def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return how many pixels TensorFlow adds to a side for a convolution: half of them before, the larger half after.
-
-    >>> same_padding(128, 3, 2, 1)
-    1
-    """
-    return int(timm.layers.get_same_padding(size, kernel, stride, dilation))
+    layers = sys.modules.get("timm.layers")  # a network of timm's is there only where timm was imported
+    return isinstance(conv, SamePaddedConv) or (layers is not None and isinstance(conv, layers.Conv2dSame))
 
 
 def feature_width(backbone: nn.Module) -> int:

@@ -19,15 +19,15 @@ from scoring.heads import head_from_json, head_to_json
 from scoring.images import Preprocessing
 from scoring.lookup import lookup
 from scoring.model import ModelSpec, ScoringModel, side_by_side
+from scoring.model_names import DEFAULT, is_published
 from scoring.packaged import hash_tensors
-from scoring.published import is_published, load_published
+from scoring.published import load_published
 from scoring.stored import packaged_tensors, stored_names, stored_tensors
 from scoring.trunks import MOST_PARTS, PartSpec, part_from_json, require_parts
 
 FORMAT = 1
 OF_PARTS = 2  # the format of a model of several backbones
 SHIPPED = Path(__file__).parent / "checkpoints"
-DEFAULT = "world"
 FIT = "fit"  # the part of a card, and the start of the names of tensors, that curate fit adds to a model
 REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
 

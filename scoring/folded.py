@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from scoring.backbones import pads_same, same_padding
+from scoring.backbones import pads_same
 from scoring.model import ScoringModel
 from scoring.quick import STEP, QuickTrunks, with_quick
+from scoring.shipped_networks import same_padding
 
 ALIKE = 1e-3  # relative error of features that folding may make, in float32
 NEAR = 0.1  # and bfloat16 after it; EfficientNet-Lite0 0.026, trio 0.011 (autocast: the same)

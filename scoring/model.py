@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scoring.backbones import create_backbone, feature_width
+from scoring.backbones import feature_width, stored_backbone
 from scoring.class_heads import ClassifierHeadSpec
 from scoring.crops import ten_crops
 from scoring.errors import InputError
@@ -59,7 +59,7 @@ class ModelSpec:
         """Return the backbone, or the backbones as one, with random weights."""
         if self.parts:
             return Trunks(self.parts, self.preprocessing.size, self.projection)
-        return create_backbone(self.backbone, options=self.backbone_options)
+        return stored_backbone(self.backbone, self.backbone_options)
 
 
 def side_by_side(parts: Sequence[PartSpec], preprocessing: Preprocessing, projection: int = 0) -> ModelSpec:
@@ -121,9 +121,10 @@ class ScoringModel(nn.Module):
         self.backbone = backbone or spec.create_backbone()
         self.width = feature_width(self.backbone)
         self.heads = nn.ModuleDict({name: head.build(self.width) for name, head in spec.heads.items()})
-        preprocessing = spec.preprocessing
-        self.register_buffer("mean", 255 * torch.tensor(preprocessing.mean).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", 255 * torch.tensor(preprocessing.std).view(1, 3, 1, 1), persistent=False)
+        # on the CPU whatever the default device: arithmetic on the device "meta" imports torch's compiler
+        for name, values in (("mean", spec.preprocessing.mean), ("std", spec.preprocessing.std)):
+            scaled = 255 * torch.tensor(values, device="cpu").view(1, 3, 1, 1)
+            self.register_buffer(name, scaled, persistent=False)
 
     @property
     def embedding_width(self) -> int:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scoring.backbones import create_backbone, feature_width, require_options
+from scoring.backbones import feature_width, require_options, stored_backbone
 from scoring.images import Preprocessing
 from scoring.packaged import PackagedWeights, packaged_from_json
 
@@ -105,7 +105,7 @@ class Trunks(nn.Module):
         super().__init__()
         require_parts(parts, size, projection)
         self.specs = tuple(parts)
-        self.parts = nn.ModuleList(create_backbone(part.name, options=part.options) for part in parts)
+        self.parts = nn.ModuleList(stored_backbone(part.name, part.options) for part in parts)
         self.widths = tuple(feature_width(part) for part in self.parts)
         self.pools = tuple(size // part.size for part in parts)
         self.num_features = self.head_hidden_size = sum(self.widths)

@@ -12,8 +12,8 @@ from scoring.backbones import create_backbone, published_preprocessing, size_opt
 from scoring.checkpoint import load_model, shipped_models
 from scoring.errors import InputError
 from scoring.model import ModelSpec, ScoringModel
-from scoring.published import FILE
-from scoring.published import PREFIX as PUBLISHED
+from scoring.model_names import FILE
+from scoring.model_names import PREFIX as PUBLISHED
 from trainers.cache import CachedFeatures
 
 DEFAULT = "resnet18"

@@ -22,7 +22,7 @@ from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
-from scoring.published import is_published
+from scoring.model_names import is_published
 
 LOOKED_AT = 1000  # rows of a source that show whether it names files
 SCORING = ("score", "against")

@@ -33,7 +33,7 @@ def run(
         curate models convert uncertainties.pth.tar -o mine.safetensors
     """
     from curate.training.models import models
-    from scoring.checkpoint import DEFAULT
+    from scoring.model_names import DEFAULT
 
     if name is None:
         cards = models()

@@ -168,7 +168,7 @@ def run(
     from curate.engines.contract import Cluster
     from curate.engines.score import score
     from scoring.errors import InputError
-    from scoring.published import with_weights
+    from scoring.model_names import with_weights
 
     line = (lambda text: None) if quiet else say
     keywords = _keywords(given, options.typed(context, given) if add else None)

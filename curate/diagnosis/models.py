@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from curate.diagnosis.contract import PROBLEM, Finding
-from scoring.checkpoint import DEFAULT, parts_of, read_header, shipped_models
+from scoring.checkpoint import parts_of, read_header, shipped_models
 from scoring.errors import InputError
+from scoring.model_names import DEFAULT
 
 
 def models() -> Iterator[Finding]:

@@ -12,10 +12,11 @@ from PIL import Image
 
 from curate.diagnosis.contract import NOTE, PROBLEM, Finding
 from scoring.backends import BACKENDS, TORCH
-from scoring.checkpoint import DEFAULT, load_model
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 from scoring.model import ScoringModel
+from scoring.model_names import DEFAULT
 from scoring.runner import BATCH_SIZE, PRECISIONS, Runner, select_device, select_precision
 from scoring.system import usable_cores
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import OK, STATUS
+from curate.columns import STATUS
 from curate.counted import counted
-from curate.engines.gone import PASSING
 from curate.engines.journal import Part, WorkFolder
-from curate.engines.output import holds_scores
+from curate.engines.out_path import holds_scores
 from curate.engines.settings import ScoreSettings, difference, refuse_difference
 from curate.engines.shard import Span, spans
 from curate.engines.source import other_input
@@ -28,21 +27,6 @@ from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 from scoring.images.deep import WHITE
-from scoring.images.outcome import STATUSES
-from scoring.lookup import lookup
-
-TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a complete run is repeated
-
-
-def retried(more: Iterable[str]) -> frozenset[str]:
-    """Return the statuses whose rows a repeat reads again: the temporary ones, and those named.
-
-    Raises:
-        InputError: for a status that is not one of a failure.
-    """
-    for status in more:
-        lookup({name: text for name, text in STATUSES.items() if name != OK}, status, kind="status of a failure")
-    return TEMPORARY | set(more)
 
 
 def finished_table(out: Path | StorePath, wanted: dict[str, Any], manifest: Manifest) -> Table:

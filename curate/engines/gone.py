@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from curate.columns import OK
 from curate.counted import counted
+from curate.engines.settings import PASSING
 from curate.engines.shard import Span
 from curate.manifest import Manifest, ReadError
 from scoring.errors import InputError
 
-PASSING = frozenset({"missing", "io_error"})  # statuses that a source gives which is not there
 _DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
 _WORDS = (
     "the source is gone: {}, and {} of this part failed; what was scored is kept: bring the source back, and repeat "

@@ -143,7 +143,13 @@ class Opened:
 
 
 def open_all(
-    source: Source, options: SourceOptions, model: str | Path, settings: ScoreSettings, *, elsewhere: bool = False
+    source: Source,
+    options: SourceOptions,
+    model: str | Path,
+    settings: ScoreSettings,
+    *,
+    elsewhere: bool = False,
+    listed: Manifest | None = None,
 ) -> Opened:
     """Open a source, and put a model on its device.
 
@@ -153,6 +159,7 @@ def open_all(
         model: a shipped model's name, or a checkpoint.
         settings: how to score.
         elsewhere: whether other processes run the model, on a device that this machine may lack.
+        listed: the source where it is open already, without the names that the model's columns take.
 
     Raises:
         InputError: if the device, the model or the source cannot be used.
@@ -180,7 +187,11 @@ def open_all(
         _refuse_lacking(model, fit.junk.names, (*columns, *(QUALITY_COLUMNS if settings.quality else ())))
     fits = fit is None and settings.fit and settings.dtype is not None
     of_dataset = DATASET_COLUMNS if fit is not None or fits else {}
-    manifest = open_manifest(source, replace(options, reserved=(*columns, *columns_of(of_table), *of_dataset)))
+    reserved = (*columns, *columns_of(of_table), *of_dataset)
+    if listed is not None and not set(reserved) & set(listed.schema.names):
+        manifest = listed
+    else:  # a column of the user's gets another name where the model's would take its own
+        manifest = open_manifest(source, replace(options, reserved=reserved))
     # last, for a backend may compile for half a minute
     runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
     batch_size = settings.batch_size or BATCH_SIZE[device.type]

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curate.engines.contract import Cluster, Engine
-from curate.engines.job import opened_job, start_span
 from curate.engines.journal import Part
-from curate.engines.run import ScoreRun
 from curate.engines.settings import ScoreSettings
 from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from curate.engines.run import ScoreRun
 
 
 @contextmanager
@@ -44,8 +46,10 @@ def refuse_cluster(cluster: Cluster) -> None:
         raise InputError(f"--{option} is for --engine ray{instead}")
 
 
-def score_here(run: ScoreRun) -> None:
+def score_here(run: "ScoreRun") -> None:
     """Score the shards that are to do; one is written while the next goes through the model."""
+    from curate.engines.job import opened_job, start_span  # brings torch
+
     job, todo = run.job, run.todo()
 
     def commit(write: Callable[[], Part]) -> None:

@@ -1,18 +1,23 @@
 """What a scoring run is made of, and what must not change between its first start and its last."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from curate.columns import OK
 from scoring.errors import InputError
 from scoring.images.deep import LEAST_WHITE, WHITE
+from scoring.images.outcome import STATUSES
 from scoring.intervals import check_views
+from scoring.lookup import lookup
 
 DTYPES = ("float16", "float32")
 SHARD_ROWS = 4096
 DECODERS = ("cpu", "gpu")
 MAX_PIXELS = 100_000_000
 DECODE_TIMEOUT = 20.0
+PASSING = frozenset({"missing", "io_error"})  # statuses that a source gives which is not there
+TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a complete run is repeated
 
 
 @dataclass(frozen=True)
@@ -116,3 +121,14 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, 
 def _short(value: Any) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= 40 else text[:16] + "..."
+
+
+def retried(more: Iterable[str]) -> frozenset[str]:
+    """Return the statuses whose rows a repeat reads again: the temporary ones, and those named.
+
+    Raises:
+        InputError: for a status that is not one of a failure.
+    """
+    for status in more:
+        lookup({name: text for name, text in STATUSES.items() if name != OK}, status, kind="status of a failure")
+    return TEMPORARY | set(more)

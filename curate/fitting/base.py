@@ -6,7 +6,7 @@ from curate.tables.provenance import model_of
 from curate.tables.table import Table
 from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
 from scoring.errors import InputError
-from scoring.published import is_published
+from scoring.model_names import is_published
 
 
 def digest_of(model: str | Path) -> str:

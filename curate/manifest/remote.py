@@ -1,6 +1,5 @@
 """One request to a store or server: bounded in time and size, tried again where that may help, its failure named."""
 
-import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -162,6 +161,8 @@ def _seconds(n_bytes: int) -> float:
 
 
 async def _limited(request: Awaitable[T], n_bytes: int) -> T:
+    import asyncio  # here, as below: it brings fifty modules, which local files need not wait for
+
     try:
         async with asyncio.timeout(_seconds(n_bytes)):
             return await request
@@ -171,6 +172,8 @@ async def _limited(request: Awaitable[T], n_bytes: int) -> T:
 
 async def _stream(system: Any, url: str, max_bytes: int) -> bytes:
     """Return the body of an answer, never more of it than the bound."""
+    import asyncio
+
     from curate.manifest.failures import AnswerError
 
     session = await system.set_session()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, without_bounds
 from curate.engines.junk import classifier_of
-from curate.engines.output import holds_scores
+from curate.engines.out_path import holds_scores
 from curate.engines.score import score
 from curate.manifest import SourceOptions
 from curate.manifest.store_path import path_to_read
@@ -26,10 +26,11 @@ from curate.tables.dataset import log_odds_of, numbers_of
 from curate.tables.images import drawn_rows
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table, embedding_matrix, open_table
-from scoring.checkpoint import DEFAULT, load_model
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.lookup import closest, told
 from scoring.metrics.degradations import LADDERS
+from scoring.model_names import DEFAULT
 from scoring.relative.columns import CLUSTER, JUNK, PER_IMAGE, UNLIKE
 from scoring.relative.fit import REFERENCES, fit_dataset
 from scoring.relative.model import DatasetFit

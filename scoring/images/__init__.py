@@ -1,17 +1,38 @@
-"""Bytes in, pixels out: decoded, oriented, resized, or a failure with a name."""
+"""Bytes in, pixels out: decoded, oriented, resized, or a failure with a name.
 
-from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb, decode_small
-from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
-from scoring.images.phash import hamming, perceptual_hash
-from scoring.images.pixels import pixel_digest
-from scoring.images.preprocessing import Preprocessing
-from scoring.images.quality import Quality
-from scoring.images.signature import ORIENTATIONS, reorient, signature
+The decoders are loaded when one is first used, so that whoever needs a name of a module here does not load them all.
+"""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb, decode_small
+    from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
+    from scoring.images.phash import hamming, perceptual_hash
+    from scoring.images.pixels import pixel_digest
+    from scoring.images.preprocessing import Preprocessing
+    from scoring.images.quality import Quality
+
+# Not ``signature``, which is the name of its module.
+_MODULES = {
+    "DEFAULT_MAX_PIXELS": "decoding",
+    "MAX_SIDE": "decoding",
+    "STATUSES": "outcome",
+    "DecodeError": "outcome",
+    "DecodedImage": "outcome",
+    "Preprocessing": "preprocessing",
+    "Quality": "quality",
+    "decode": "decoding",
+    "decode_rgb": "decoding",
+    "decode_small": "decoding",
+    "hamming": "phash",
+    "perceptual_hash": "phash",
+    "pixel_digest": "pixels",
+}
 __all__ = [
     "DEFAULT_MAX_PIXELS",
     "MAX_SIDE",
-    "ORIENTATIONS",
     "STATUSES",
     "DecodeError",
     "DecodedImage",
@@ -23,6 +44,10 @@ __all__ = [
     "hamming",
     "perceptual_hash",
     "pixel_digest",
-    "reorient",
-    "signature",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'scoring.images' has no attribute {name!r}")
+    return getattr(import_module(f"scoring.images.{_MODULES[name]}"), name)

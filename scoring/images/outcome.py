@@ -57,7 +57,7 @@ class DecodedImage:
         width: in pixels as displayed (EXIF orientation applied); given on a failure too, where the header was read.
         height: the same.
         n_bytes: length of the encoded bytes.
-        format: found in the bytes: jpeg png webp gif tiff bmp avif heif pnm ico; of a refused format its name; None if none.
+        format: found in the bytes: jpeg png webp gif tiff bmp avif heif pnm ico; of a refused one its name; or None.
         sha256: hex digest of the encoded bytes.
         phash: 64-bit perceptual hash of the whole image, unsigned; None unless ``status`` is ``ok``.
         signature: of the whole image, int8, shape (255,): see ``signature.py``; zeros for an image without

@@ -19,10 +19,11 @@ from curate.selftests.invariance import WAYS, unchanged
 from curate.selftests.run import selftest
 from curate.selftests.sample import FEWEST, of_source
 from curate.tables.table import open_table
-from scoring.checkpoint import DEFAULT, load_model, save_checkpoint, shipped_models
+from scoring.checkpoint import load_model, save_checkpoint, shipped_models
 from scoring.heads import GaussiansHeadSpec, PosteriorHeadSpec, PrototypeHeadSpec
 from scoring.images import decode
 from scoring.model import ScoringModel
+from scoring.model_names import DEFAULT
 from scoring.runner import Runner
 
 ROOT = Path(__file__).parents[2]

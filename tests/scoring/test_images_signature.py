@@ -12,7 +12,8 @@ from pictures import encoded
 from PIL import Image, ImageOps
 from scipy.fft import dctn
 
-from scoring.images import ORIENTATIONS, Preprocessing, decode, reorient, signature
+from scoring.images import Preprocessing, decode
+from scoring.images.signature import ORIENTATIONS, reorient, signature
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
 P64 = Preprocessing()

@@ -41,7 +41,7 @@ def test_a_pipe_in_the_locks_place_is_refused_at_once(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "taken").touch()
-    with pytest.raises(InputError, match="taken.*not a folder"):
+    with pytest.raises(InputError, match=r"taken.*not a folder"):
         hold_folder(tmp_path / "taken" / "work")
 
 

@@ -9,7 +9,8 @@ from scoring import backbones
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
 from scoring.images import Preprocessing
-from scoring.published import load_published, with_weights
+from scoring.model_names import with_weights
+from scoring.published import load_published
 from trainers.start import find_start
 
 NAME = "resnet10t.c3_in1k"

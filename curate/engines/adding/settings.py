@@ -10,7 +10,7 @@ from curate.manifest import SourceOptions
 from curate.tables.table import Table
 from scoring.checkpoint import DEFAULT, read_header, shipped_models
 from scoring.errors import InputError
-from scoring.published import is_published
+from scoring.model_names import is_published
 
 REQUEST = "request"  # in the metadata of a table: the model as named, and how the source was read
 READING = ("key", "path_column", "image_column", "label_from_folder", "follow_symlinks", "hidden", "root", "max_bytes")

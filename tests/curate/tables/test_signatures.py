@@ -18,8 +18,9 @@ from curate.manifest import SourceOptions, open_manifest
 from curate.tables.signatures import SIGNATURE_TYPE, signature_array, signature_matrix
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.images import ORIENTATIONS, decode, reorient, signature
+from scoring.images import decode
 from scoring.images.preprocessing import Preprocessing
+from scoring.images.signature import ORIENTATIONS, reorient, signature
 
 
 def some(n, seed=0):

@@ -1,4 +1,4 @@
-"""Scores that are fitted to a dataset, where the dataset grows: known rows keep theirs, new ones get those of the fit."""
+"""Scores fitted to a dataset, where the dataset grows: known rows keep theirs, new ones get those of the fit."""
 
 from dataclasses import replace
 
@@ -172,6 +172,6 @@ def test_a_model_that_was_fitted_judges_new_rows_itself(place, tiny_checkpoint):
 def test_what_is_no_fit_in_its_place_is_left_alone(place):
     (place / "s.parquet.fit").write_bytes(b"mine")
     grow(place, 100)
-    with pytest.raises(InputError, match="s.parquet.fit"):
+    with pytest.raises(InputError, match=r"s\.parquet\.fit"):
         score(place / "photos", place / "s.parquet", add=True)
     assert (place / "s.parquet.fit").read_bytes() == b"mine"

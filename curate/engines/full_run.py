@@ -1,0 +1,217 @@
+"""A scoring run from a listed source to the table: the model is opened, an engine scores, the table is published."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from curate.counted import counted
+from curate.engines.adding.run import ADDITIONS
+from curate.engines.adding.settings import REQUEST, request_of
+from curate.engines.contract import Engine
+from curate.engines.finished import commit_rest, failed_rows, finished_table, shards_again
+from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, threads_here
+from curate.engines.journal import WorkFolder
+from curate.engines.log import RunLog, logged_parts
+from curate.engines.out_path import holds_scores
+from curate.engines.output import publish
+from curate.engines.result import ScoreResult
+from curate.engines.run import ScoreProgress, ScoreRun
+from curate.engines.settings import TEMPORARY, ScoreSettings
+from curate.engines.shard import score_schema
+from curate.engines.source import classes_of, notes_on
+from curate.engines.store_work import work_of
+from curate.engines.white import find_white, white_notes
+from curate.manifest import Manifest, SourceOptions
+from curate.manifest.store_path import StorePath
+from curate.tables.classes import CLASSES
+from curate.tables.table import Table, open_table
+from scoring.backends import TORCH
+from scoring.errors import InputError
+from scoring.intervals import coverage
+from scoring.relative.columns import NEIGHBOUR
+from scoring.relative.model import DatasetFit, far_from
+
+
+def score_listed(
+    manifest: Manifest,
+    source: Any,
+    out: Path | StorePath,
+    model: str | Path,
+    options: SourceOptions,
+    engine: Engine,
+    workers: int | None,
+    overwrite: bool,
+    retry: frozenset[str],
+    events: RunLog,
+    report: Callable[[ScoreProgress], None],
+    announce: Callable[[str], None],
+) -> ScoreResult:
+    """Score a source that is listed with an engine that is at the ready; other arguments as of ``score``, checked."""
+    opened = open_all(source, options, model, engine.settings, elsewhere=engine.elsewhere, listed=manifest)
+    for note in [*notes_on(opened.manifest, options), *opened.about_views()]:
+        announce(note)
+    if opened.of_table and out.suffix != ".parquet":
+        raise InputError(
+            f"{next(iter(opened.of_table))} needs all rows at once; expected --out NAME.parquet, got {out}"
+        )
+    work = work_of(out)
+    white = engine.settings.white or (None if overwrite else _white_before(out, work))
+    if white is None:
+        found = find_white(opened.manifest, workers)
+        white = found.white
+        for line in found.words():
+            announce(line)
+    # what is settled here holds everywhere
+    settings = replace(engine.settings, precision=opened.runner.precision, white=white)
+    wanted = opened.fingerprint(settings)
+    again: set[int] = set()  # shards of a complete table with rows that can be read now
+    if out.exists() and not overwrite:
+        table = finished_table(out, wanted, opened.manifest)
+        preprocessing = opened.runner.model.spec.preprocessing
+        if ADDITIONS not in table.metadata:
+            # rows of a table that has grown are not shards of one run: --add reads them
+            again = shards_again(table, opened.manifest, preprocessing, settings, retry, workers, announce)
+        if not again:
+            return _finished(out, table, wanted, work, announce)
+    metadata = _metadata(opened, settings, request_of(model, options))
+    if opened.device.type == "cpu" and not engine.elsewhere:
+        by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
+        announce(
+            f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}{by}): no GPU is used"
+        )
+    started = time.monotonic()
+    with work:
+        if out.exists() and not overwrite:  # perhaps finished by another process while we waited for the lock
+            table = finished_table(out, wanted, opened.manifest)
+            again &= set((failed_rows(table, retry) // settings.shard_rows).tolist())
+            if not again:
+                return _finished(out, table, wanted, work, announce, locked=True)
+            metadata = {name: table.metadata.get(name, value) for name, value in metadata.items()}
+            metadata["settings"] = wanted
+        work.sweep(out)
+        parts, metadata = work.begin(wanted, metadata, overwrite=overwrite)
+        if again:
+            schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
+            parts = commit_rest(
+                work, table, again, parts, schema, metadata, shard_rows=settings.shard_rows, step=opened.batch_size
+            )
+        step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
+        job = Job(source, options, model, settings, workers, work.folder, wanted, metadata, step, opened)
+        run = ScoreRun(job, work, parts, report, logged_parts(events, opened.manifest.n_rows, parts), announce)
+        with model_threads(metadata):
+            if run.todo():
+                engine.score(run)
+            run.check_whole()
+            notes = publish(
+                work,
+                run.parts,
+                out,
+                scorers=opened.of_table,
+                fit=opened.fits,
+                corrupter=corrupter_of(opened, settings, workers) if opened.fits else None,
+                overwrite=overwrite or bool(again),
+                announce=announce,
+            )
+        notes += _outside(out, opened.fit)
+        deep = [part for part in run.parts.values() if part.deep]
+        notes += white_notes(sum(part.deep for part in deep), max((part.highest for part in deep), default=0), white)
+    return _result(out, opened, run, time.monotonic() - started, notes)
+
+
+def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) -> dict[str, Any]:
+    about = {name: opened.card[name] for name in ("method", "backbone", "preprocessing", "digest", "data_licence")}
+    about["digest"] = opened.card.get("base", about["digest"])  # a fitted model's embeddings are its base model's
+    if opened.runner.model.spec.embedding:
+        about["embedding"] = opened.runner.model.spec.embedding
+    return {
+        "kind": "scores",
+        "model": about,
+        "settings": opened.fingerprint(settings),
+        REQUEST: request,
+        "source": opened.manifest.description,
+        CLASSES: classes_of(opened.manifest),
+        **({"intervals": {"views": settings.views, "coverage": coverage(settings.views)}} if settings.views else {}),
+        **threads_here(opened.device),
+    }
+
+
+def _white_before(out: Path | StorePath, work: WorkFolder) -> int | None:
+    """Return the white of the run that is finished, or begun, at an output; None if absent."""
+    run = work.run()
+    before = open_table(out).metadata.get("settings") if holds_scores(out) else run["fingerprint"] if run else {}
+    white = before.get("white") if isinstance(before, dict) else None
+    return white if type(white) is int else None
+
+
+def _outside(out: Path | StorePath, fit: DatasetFit | None) -> list[str]:
+    """Return a warning where many of the rows lie outside of the dataset that the model was fitted to."""
+    if fit is None:
+        return []
+    rows = far = 0
+    for batch in open_table(out).batches([NEIGHBOUR]):
+        values = batch.column(0).drop_null().to_numpy(zero_copy_only=False)
+        rows, far = rows + len(values), far + int((values > fit.far).sum())
+    note = far_from(far, rows)
+    return [note] if note else []
+
+
+def _result(out: Path | StorePath, opened: Opened, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:
+    statuses = Counter[str]()
+    for part in run.parts.values():
+        statuses.update(part.statuses)
+    step = min(part.step for part in run.parts.values())
+    shrunk = f"memory ran out, and batches went through the device {step} images at a time"
+    passing = sum(statuses[status] for status in TEMPORARY)
+    again = f"{counted(passing, 'row')} failed by what may pass ({', '.join(sorted(TEMPORARY))}): repeat the command"
+    return ScoreResult(
+        out,
+        opened.manifest.n_rows,
+        dict(statuses),
+        run.resumed,
+        seconds,
+        str(opened.device),
+        opened.runner.precision,
+        opened.card["digest"],
+        [*([shrunk] if step < opened.batch_size else []), *notes, *([again] if passing else [])],
+    )
+
+
+def _finished(
+    out: Path | StorePath,
+    table: Table,
+    wanted: dict[str, Any],
+    work: WorkFolder,
+    announce: Callable[[str], None],
+    *,
+    locked: bool = False,
+) -> ScoreResult:
+    """Return the result of a run that is complete already."""
+    run = work.run()
+    if run is not None and run["fingerprint"] != wanted:
+        announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
+    elif locked:
+        work.sweep(out)
+        work.remove()
+    elif work.exists() or work.leftovers(out):  # cut off when the table had its name already
+        with work:
+            work.sweep(out)
+            work.remove()
+    announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
+    statuses = Counter[str]()
+    for batch in table.batches(["status"]):
+        statuses.update(batch.column(0).to_pylist())
+    return ScoreResult(
+        out,
+        table.n_rows,
+        dict(statuses),
+        table.n_rows,
+        0.0,
+        wanted["device"],
+        wanted["precision"],
+        wanted["model"],
+    )

@@ -1,0 +1,27 @@
+"""Names of models as users type them."""
+
+from pathlib import Path
+
+from scoring.errors import InputError
+
+DEFAULT = "world"
+PREFIX = "timm:"
+FILE = "@"  # between the name and a file of weights; no name of timm's holds it
+
+
+def is_published(name: str | Path) -> bool:
+    """Return whether a model is named as one of timm's."""
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def with_weights(name: str, weights: str | Path | None) -> str:
+    """Return the name of a model whose weights are in their own file; the name itself without one.
+
+    Raises:
+        InputError: if the model is not among timm's, or names a file already.
+    """
+    if weights is None:
+        return name
+    if not is_published(name) or FILE in name:
+        raise InputError(f"a file of weights goes with a model of timm's: expected timm:NAME, got {name!r}")
+    return f"{name}{FILE}{weights}"
