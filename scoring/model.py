@@ -56,7 +56,7 @@ class ModelSpec:
             )
 
     def create_backbone(self) -> nn.Module:
-        """Return the backbone, or the backbones as one, with random weights."""
+        """Return the backbone, or the backbones as one, for weights that are loaded into it."""
         if self.parts:
             return Trunks(self.parts, self.preprocessing.size, self.projection)
         return stored_backbone(self.backbone, self.backbone_options)

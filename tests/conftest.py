@@ -25,6 +25,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with random weights that scores 32-pixel images quickly."""
     import torch
 
+    from scoring.backbones import create_backbone
     from scoring.checkpoint import save_checkpoint
     from scoring.heads import KappaHeadSpec
     from scoring.images import Preprocessing
@@ -34,7 +35,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=32))
-        model = ScoringModel(spec).eval()
+        model = ScoringModel(spec, backbone=create_backbone(spec.backbone)).eval()  # weights as timm draws them
         with torch.no_grad():  # or random weights give every image nearly the same kappa
             model.heads["visimsiam"].out.weight.mul_(20)
     card = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
