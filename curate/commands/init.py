@@ -18,7 +18,7 @@ Classes = Annotated[
     Texts,
     options.shared("--classes", "; default: any name (repeatable)", metavar="NAMES|FILE|TABLE"),
 ]
-Batch = Annotated[int, typer.Option(help="Images a round.")]
+Batch = Annotated[int, typer.Option(help="Images a round; the first asks the held-out ones, too.")]
 Strategy = Annotated[str, options.shared("--strategy", ", as in `curate select`", show_default=True)]
 Control = Annotated[float, typer.Option(help="Share of each batch that is drawn at random.")]
 Holdout = Annotated[

@@ -19,6 +19,35 @@ N_CLASSES = 5  # without a label, on a line
 N_KEYS = 5  # of answers that were replaced
 
 
+def headline(found: "Status") -> str:
+    """Return in one sentence whether to go on, how good the model is and how many labels are left."""
+    seen: dict[str, dict[str, Any]] = {one.name: dict(one.seen) for one in found.advice}
+    left = seen["pool"]["left"] if "pool" in seen else 0
+    reached = [rule.rule for rule in found.rules if rule.reached]
+    if reached:
+        verdict = f"Stop: {' and '.join(reached)} is reached"
+    elif not left:
+        verdict = "Stop: no image is left to label"
+    elif "budget" in seen and seen["budget"]["labels"] >= seen["budget"]["planned"]:
+        verdict = "Stop: all planned labels are there"
+    elif found.rules:
+        verdict = f"Go on: {' and '.join(rule.rule for rule in found.rules)} is not reached yet"
+    else:
+        verdict = "Go on until the accuracy is enough (--stop 'accuracy >= 90%' decides it)"
+    parts = [verdict]
+    if measured := [point for point in found.curve if point["n"]]:
+        ends = measured[-1]["anytime"]
+        parts.append(
+            f"accuracy {measured[-1]['accuracy']:.1%} ({ends['low']:.1%} to {ends['high']:.1%} at every look) with "
+            f"{counted(measured[-1]['n_labels'], 'label')}"
+        )
+    if "budget" in seen:
+        planned = seen["budget"]["planned"]
+        parts.append(f"{max(0, planned - seen['budget']['labels']):,} of {planned:,} planned labels are left")
+    parts.append(f"{counted(left, 'image is', 'images are')} left to ask")
+    return "; ".join(parts) + "."
+
+
 def lift_words(lift: "ArmLift") -> str:
     """Return the lift of the strategy over random labels, or what is missing to decide."""
     from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT
@@ -87,8 +116,8 @@ def _measured(value: float | None, points: bool) -> str:
 
 SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stopping: what it used
     "stabilising predictions": lambda seen: (
-        f"successive models agree with kappa {', '.join(f'{value:.3f}' for value in seen['kappas'])}; "
-        f"{seen['stable']} counts as stable"
+        "agreement of successive models beyond chance (Cohen's) is "
+        f"{', '.join(f'{value:.3f}' for value in seen['kappas'])}; {seen['stable']} counts as stable"
     ),
     "classification change": lambda seen: f"{seen['changed']:.1%} of predictions changed with the last labels",
     "exhausted coverage": lambda seen: (

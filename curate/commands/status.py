@@ -8,6 +8,7 @@ from curate.commands import options
 from curate.commands.printing import EXIT_FOUND, emit, show, show_table
 from curate.commands.round_words import (
     advice_words,
+    headline,
     lift_words,
     pair_lift_words,
     prequential_words,
@@ -25,6 +26,7 @@ def run(
     folder: options.RoundsFolder,
     table: options.MovedTable = None,
     no_lift: Annotated[bool, typer.Option("--no-lift", help="Do not compare with random labels (faster).")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show what it is based on, too.")] = False,
     stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
     fail_unless_stop: Annotated[
         bool, typer.Option("--fail-unless-stop", help=f"Exit {EXIT_FOUND} while no --stop rule is reached.")
@@ -37,6 +39,7 @@ def run(
 
     \b
         curate round status rounds
+        curate round status rounds --all
         curate round status rounds --stop 'accuracy >= 90%' --fail-unless-stop
 
     The intervals named "at every look" hold together: look after every round, and stop when you like.
@@ -49,7 +52,7 @@ def run(
     if json_:
         emit(_status_json(found))
     else:
-        _show_status(found)
+        _show_status(found, details=all_)
     if fail_unless_stop and not found.stop:
         raise typer.Exit(EXIT_FOUND)
 
@@ -70,9 +73,21 @@ def _status_json(found: "Status") -> dict[str, Any]:
     return {**facts, "notes": status_notes(found)}
 
 
-def _show_status(found: "Status") -> None:
+def _show_status(found: "Status", *, details: bool) -> None:
     for line in found.changed:
         show(f"CHANGED: {line}")
+    show(headline(found))
+    if details:
+        _show_details(found)
+    for rule in found.rules:
+        mark = "cannot determine" if rule.reached is None else "STOP" if rule.reached else "go on"
+        show(f"{rule.rule}: {mark} ({rule_words(rule)})")
+    for note in status_notes(found):
+        show(note)
+
+
+def _show_details(found: "Status") -> None:
+    """Counts, classes, agreement, the curve, and what each criterion says."""
     counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
     show(f"{found.path}: {counted(found.rounds, 'round')}, {counted(found.asked, 'image')} requested: {counts}")
     show(f"with a class: {found.held_out[1]:,} of {counted(found.held_out[0], 'held-out image')}")
@@ -100,11 +115,6 @@ def _show_status(found: "Status") -> None:
     for one in found.advice:
         mark = "cannot determine" if one.reached is None else "STOP" if one.reached else "go on"
         show(f"{one.name}: {mark} ({advice_words(one)})")
-    for rule in found.rules:
-        mark = "cannot determine" if rule.reached is None else "STOP" if rule.reached else "go on"
-        show(f"{rule.rule}: {mark} ({rule_words(rule)})")
-    for note in status_notes(found):
-        show(note)
 
 
 def _show_curve(found: "Status") -> None:

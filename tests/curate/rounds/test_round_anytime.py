@@ -84,11 +84,16 @@ def test_control_images_count_as_they_were_predicted_before_their_label_came(mad
     found = status(made, lift=False).prequential
     assert (found.right, found.n) == (sum(right), len(right)) == (sum(right), 20)
     assert (found.low, found.high) == running_mean_interval(sum(right), 20)[1:]
-    assert "drawn at random, predicted before the label came" in run("round", "status", made, "--no-lift").stdout
+    told = run("round", "status", made, "--no-lift", "--all").stdout
+    assert "drawn at random, predicted before the label came" in told
 
 
 def test_status_shows_both_intervals_by_name_and_says_stop(made):
-    found = run("round", "status", made, "--stop", "accuracy >= 99%", "--stop", "lift >= 30%")
+    asked = ("round", "status", made, "--stop", "accuracy >= 99%", "--stop", "lift >= 30%")
+    short = run(*asked)
+    assert short.stdout.startswith("Stop: accuracy >= 40% is reached; accuracy ")
+    assert "95 % of this look" not in short.stdout
+    found = run(*asked, "--all")
     assert found.exit_code == 0
     assert "95 % at every look" in found.stdout
     assert "95 % of this look" in found.stdout
