@@ -70,6 +70,19 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
         ) from None
 
 
+def timm_hint(name: str) -> str:
+    """Return how to name timm's model of this name, or of one near it, for a message; else an empty text.
+
+    >>> timm_hint("resnet50"), timm_hint("resnet5O"), timm_hint("nothing like it")
+    ("; timm has it: 'timm:resnet50'", "; did you mean 'timm:resnet50'?", '')
+    """
+    architecture, _, tag = name.partition(".")
+    if timm.is_model(architecture):
+        return f"; timm has it: 'timm:{name}'"
+    close = get_close_matches(architecture.lower(), timm.list_models(), n=1, cutoff=0.75)
+    return f"; did you mean 'timm:{close[0]}{tag and '.'}{tag}'?" if close else ""
+
+
 def _require_tag(name: str) -> None:
     """Raise ``InputError`` for weights that timm does not know of an architecture."""
     import timm

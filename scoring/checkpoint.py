@@ -13,11 +13,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from scoring.atomic import AtomicFile, commit_together
-from scoring.backbones import require_options
+from scoring.backbones import require_options, timm_hint
 from scoring.errors import InputError
 from scoring.heads import head_from_json, head_to_json
 from scoring.images import Preprocessing
-from scoring.lookup import lookup
+from scoring.lookup import closest, lookup
 from scoring.model import ModelSpec, ScoringModel, side_by_side
 from scoring.model_names import DEFAULT, is_published
 from scoring.packaged import hash_tensors
@@ -48,13 +48,20 @@ def find_checkpoint(name: str | Path) -> Path:
     path = Path(name)
     if str(name) not in shipped_models() and (path.suffix or path.is_file() or len(path.parts) > 1):
         if not path.is_file():
-            raise InputError(f"expected a checkpoint file, found none at {name}; `curate models` lists what ships")
+            near = closest(path.name, (each.name for each in path.parent.glob("*.safetensors")))
+            near = near or ("" if len(path.parts) > 1 or path.suffix == ".safetensors" else timm_hint(str(name)))
+            raise InputError(
+                f"expected a checkpoint file, found none at {name}{near or '; `curate models` lists what ships'}"
+            )
         return path
     shipped = shipped_models()
     if not shipped:
         raise InputError(
             f"this installation holds no models at {SHIPPED}; give a checkpoint file, or install curate again"
         )
+    if str(name) not in shipped and not closest(str(name), shipped):
+        hint = timm_hint(str(name)) or "; a model of timm's is timm:NAME, a file of weights ends in .safetensors"
+        raise InputError(f"unknown model {str(name)!r} (known: {', '.join(shipped)}){hint}")
     return lookup(shipped, str(name), kind="model")
 
 

@@ -150,6 +150,33 @@ def _try_size(model: ScoringModel, size: int) -> None:
         )
 
 
+@torch.inference_mode()
+def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> str | None:
+    """Return a note where batch normalisation sees one value per image and channel in bfloat16; None elsewhere.
+
+    A network whose last feature map is 1 x 1 normalises each channel over a single value of each image; rounded to
+    bfloat16 its variance can vanish, and the loss is no number then.
+    """
+    normalised = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.backbone.modules())
+    if config.precision != "bf16" or config.freeze != "nothing" or not normalised:
+        return None
+    device = next(model.parameters()).device
+    is_training = model.training
+    try:
+        for size in (config.size, method.small_size) if method.n_small else (config.size,):
+            found = getattr(model.eval().backbone, "forward_features", lambda images: images)(
+                torch.zeros(1, 3, size, size, device=device)
+            )
+            if isinstance(found, torch.Tensor) and found.ndim == 4 and found.shape[-2:] == (1, 1):
+                return (
+                    f"{config.backbone} ends in a map of 1 x 1 for views of {size} pixels, where bf16 can give NaN; "
+                    "use a larger --size (low-resolution views: --set small_size), or --precision fp32"
+                )
+        return None
+    finally:
+        model.train(is_training)
+
+
 def set_mode(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> None:
     """Put what is trained into training mode, and what is frozen or kept into evaluation mode."""
     model.train()

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from scoring.errors import InputError
 from scoring.model import ScoringModel
 from scoring.runner import is_out_of_memory
-from trainers.build import build, make_optimizer, set_mode
+from trainers.build import build, make_optimizer, set_mode, small_map
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches, require_batch
+from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
 from trainers.state import RunState, load_state, note_divergence, save_state
@@ -90,7 +91,7 @@ def train(
         torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
     optimizer = make_optimizer(config, model, method)
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
-    keeper = Keeper(state, identity, both, optimizer, save_every)
+    keeper = Keeper(state, identity, both, optimizer, save_every, small_map(config, model, method))
     set_mode(config, model, method)
     backbone = torch.compile(model.backbone) if compiled else model.backbone
     try:
@@ -104,10 +105,7 @@ def train(
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise InputError(
-            f"memory ran out on {device} with {config.batch_size} images a step; lower --batch-size, --size "
-            "or the number of views, and remove the state of this run if there is one"
-        ) from None
+        raise ran_out(config, data, device) from None
     return model.cpu().eval(), measures
 
 
@@ -195,12 +193,20 @@ class Keeper:
         modules: everything with weights.
         optimizer: whose memory belongs to the state.
         every: seconds between two states.
+        cause: what makes the run likely to diverge, and what to do, if that is known; see ``small_map``.
     """
 
     def __init__(
-        self, path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer, every: float
+        self,
+        path: Path,
+        identity: dict[str, Any],
+        modules: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        every: float,
+        cause: str | None = None,
     ) -> None:
         self.path, self.identity, self.modules, self.optimizer, self.every = path, identity, modules, optimizer, every
+        self.cause = cause
         self.done = load_state(path, identity, modules, optimizer)
         self._saved = time.monotonic()
 
@@ -218,6 +224,8 @@ class Keeper:
     def stop(self, step: int, what: str, rate: float) -> NoReturn:
         """Raise the ``InputError`` of a run that diverged; the last good state stays, and takes a lower rate."""
         kept = note_divergence(self.path, step)
+        if self.cause is not None:
+            raise InputError(f"{what} at step {step}, with lr {rate:g}; expected a number: {self.cause}")
         if kept is None:
             raise InputError(
                 f"{what} at step {step}, with lr {rate:g}; expected a number. No state was kept yet: start again "

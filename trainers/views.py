@@ -14,6 +14,7 @@ from trainers.cache import PLAIN, CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.draw import Draw
+from trainers.memory import hold
 from trainers.methods.method import Method
 
 Backbone = Callable[[Tensor], Tensor]
@@ -65,7 +66,7 @@ class ImageViews:
         self._n_standard, self._n_plain = method.n_standard, method.n_plain
         self._n_small, self._small_size = method.n_small, method.small_size
         self._n_unread = method.n_unread
-        self._pixels = images.pixels.to(device)
+        self._pixels = hold(images, device)
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Draw the views of this step, a function of seed and step alone, and read them."""

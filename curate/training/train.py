@@ -164,7 +164,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from curate.training.amount import fitted
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
-    from trainers.build import build
+    from trainers.build import build, small_map
     from trainers.loop import train as fit
 
     where = select_device(typed["device"])
@@ -178,6 +178,8 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             f"cost more: --set small_size={max(1, config.size // 2)}, or --set n_small=0"
         )
     _say_heads(config, start, fresh, line)
+    if cache is None and (note := small_map(config, fresh, asks)) is not None:
+        line(note)
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
         inputs = _inputs(config, typed, cache, fresh, marks, line)
         config = fitted(config, inputs.data.n, typed, line)

@@ -126,6 +126,26 @@ def test_a_name_that_nobody_knows_lists_what_ships(tmp_path):
         find_checkpoint(tmp_path / "absent.safetensors")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("resnet50", "'timm:resnet50'"),
+        ("resnet50.a1_in1k", "'timm:resnet50.a1_in1k'"),
+        ("resnet5O", "did you mean 'timm:resnet50'"),
+        ("worl", "did you mean 'world'"),
+        ("mymodel", "timm:NAME"),
+        ("min.safetensors", "did you mean 'mine.safetensors'"),
+        ("none/x.safetensors", "found none at none/x.safetensors"),
+    ],
+)
+def test_a_model_that_is_not_there_is_named_with_what_could_be_meant(tmp_path, monkeypatch, name, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.safetensors").touch()
+    with pytest.raises(InputError, match=r"unknown model|found none") as error:
+        find_checkpoint(name)
+    assert words in str(error.value)
+
+
 def test_a_card_cannot_make_timm_read_a_file(saved, tmp_path, monkeypatch):
     options = {"checkpoint_path": str(tmp_path / "evil.pth")}
     path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "resnet10t", "options": options})

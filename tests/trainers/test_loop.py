@@ -8,13 +8,14 @@ from safetensors.torch import save
 
 from scoring.errors import InputError
 from trainers import loop
-from trainers.build import build
+from trainers.build import build, small_map
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
 from trainers.loop import learning_rate, train, warn
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
 from trainers.methods.table import METHODS
+from trainers.views import Seen
 
 CPU = torch.device("cpu")
 
@@ -203,6 +204,65 @@ def test_a_lack_of_memory_names_what_to_lower(blobs, tmp_path, monkeypatch):
     monkeypatch.setattr(loop.ImageViews, "__call__", full)
     with pytest.raises(InputError, match="lower --batch-size"):
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+
+
+class Full:
+    """Pixels that no device has room for."""
+
+    def __init__(self, pixels):
+        self.shape, self.nbytes = pixels.shape, 60_000_000_000
+
+    def __len__(self):
+        return self.shape[0]
+
+    def to(self, device):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 55.88 GiB")
+
+
+def test_images_that_do_not_fit_on_the_device_are_named_as_the_cause(blobs, tmp_path):
+    with pytest.raises(InputError, match=r"48 images of 32 x 32 take 60\.0 GB.*--limit") as error:
+        train(recipe(epochs=1), replace(blobs, pixels=Full(blobs.pixels)), state=tmp_path / "s", device=CPU)
+    assert "--batch-size" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("held", "advice", "other"), [(0.6, "--limit", "--batch-size"), (0.4, "--batch-size", "--limit")]
+)
+def test_a_step_without_memory_blames_the_images_where_they_take_most_of_it(
+    blobs, tmp_path, monkeypatch, held, advice, other
+):
+    def full(*args, **named):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(loop.ImageViews, "__call__", full)
+    monkeypatch.setattr("trainers.memory.device_memory", lambda device: int(blobs.pixels.nbytes / held))
+    with pytest.raises(InputError, match=advice) as error:
+        train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+    assert other not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [
+        ({"precision": "bf16"}, 32),  # a stride of 32
+        ({"precision": "bf16", "size": 64}, 16),  # of the low-resolution views
+        ({"precision": "fp32"}, None),
+        ({"precision": "bf16", "freeze": "batchnorm"}, None),
+    ],
+)
+def test_a_last_map_of_one_value_in_bf16_is_said_before_and_where_the_loss_is_no_number(
+    blobs, tmp_path, monkeypatch, changes, size
+):
+    config = recipe(epochs=1, **changes)
+    note = small_map(config, *loop.build(config, 0))
+    assert f"views of {size} pixels" in note if size else note is None
+    if config.size == 32 and size:
+        monkeypatch.setattr(
+            loop.ImageViews, "__call__", lambda *args, **named: Seen(torch.full((3, 16, 512), torch.nan))
+        )
+        with pytest.raises(InputError, match=r"1 x 1.*--size") as error:
+            train(config, blobs, state=tmp_path / "s", device=CPU)
+        assert "lower --lr" not in str(error.value)
 
 
 def test_a_kappa_that_is_stuck_at_zero_is_said():

@@ -1,0 +1,56 @@
+"""What fills the memory of a device in training, and what to lower where it runs out."""
+
+import torch
+from torch import Tensor
+
+from scoring.errors import InputError
+from scoring.runner import is_out_of_memory
+from trainers.cache import CachedFeatures
+from trainers.config import TrainConfig
+from trainers.data import TrainingSet
+
+MOST_HELD = 0.5  # of a device's memory; where the images take more, a smaller batch helps little
+FEWER = "hold fewer images with --limit, smaller ones with --size, or use --device cpu"
+
+
+def device_memory(device: torch.device) -> int | None:
+    """Return the bytes of memory that a GPU has; None for other devices."""
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else None
+
+
+def hold(images: TrainingSet, device: torch.device) -> Tensor:
+    """Return the pixels of all images on a device, where they stay for the whole run.
+
+    Raises:
+        InputError: if they do not fit.
+    """
+    try:
+        return images.pixels.to(device)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(f"memory ran out on {device}: {_taken(images, device)}; {FEWER}") from None
+
+
+def ran_out(config: TrainConfig, data: TrainingSet | CachedFeatures, device: torch.device) -> InputError:
+    """Return the error for a step that memory is not enough for: the images that are held are the cause, or the step.
+
+    Args:
+        config: the recipe.
+        data: what is trained on; images are held on the device whole, features by the epoch.
+        device: where memory ran out.
+    """
+    room = device_memory(device)
+    if isinstance(data, TrainingSet) and room is not None and data.pixels.nbytes > MOST_HELD * room:
+        return InputError(f"memory ran out on {device}: {_taken(data, device)}, next to the network; {FEWER}")
+    return InputError(
+        f"memory ran out on {device} with {config.batch_size} images a step; lower --batch-size, --size "
+        "or the number of views, and remove the state of this run if there is one"
+    )
+
+
+def _taken(images: TrainingSet, device: torch.device) -> str:
+    room = device_memory(device)
+    n, _, height, width = images.pixels.shape
+    of = "" if room is None else f" of {room / 1e9:.1f} GB"
+    return f"{n:,} images of {height} x {width} take {images.pixels.nbytes / 1e9:.1f} GB{of}"
