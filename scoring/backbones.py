@@ -76,6 +76,8 @@ def timm_hint(name: str) -> str:
     >>> timm_hint("resnet50"), timm_hint("resnet5O"), timm_hint("nothing like it")
     ("; timm has it: 'timm:resnet50'", "; did you mean 'timm:resnet50'?", '')
     """
+    import timm
+
     architecture, _, tag = name.partition(".")
     if timm.is_model(architecture):
         return f"; timm has it: 'timm:{name}'"

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.images.budget import BODIES
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
 
@@ -179,6 +180,7 @@ def decode_all(
         white: the value that is white in images of 16 bits.
     """
 
+    @BODIES.image()
     def work(read: Callable[[], bytes], supervised: bool) -> DecodedImage | str:
         try:
             data = read()

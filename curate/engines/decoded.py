@@ -15,6 +15,7 @@ from curate.engines.shard import Span
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ReadAhead
 from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.images.budget import BODIES
 from scoring.images.device_jpegs import DeviceJpegs
 from scoring.marks import Marks
 
@@ -110,6 +111,7 @@ class Decoded:
         except BaseException as error:  # handed to the reader, who raises it
             self._waiting.put(error)
 
+    @BODIES.image()
     def _work(self, read: Callable[[], bytes], once: "OnePerContent", supervised: bool) -> Future[DecodedImage]:
         try:
             data = read()

@@ -26,6 +26,7 @@ from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
+from scoring.images.budget import BODIES
 from scoring.images.deep import WHITE
 
 
@@ -108,6 +109,7 @@ def shards_again(
     return found
 
 
+@BODIES.image()
 def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSettings) -> str:
     """Return the status that reading and decoding an image gives now."""
     try:

@@ -13,6 +13,7 @@ from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import Reader
 from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.images.budget import BODIES
 from scoring.images.deep import WHITE, may_be_deep, white_for
 
 RUNS, IN_A_RUN = 8, 4  # of rows that are neighbours, which cost less than as many here and there
@@ -86,6 +87,7 @@ def _candidates(manifest: Manifest) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
+@BODIES.image()
 def _highest(read: Callable[[], bytes]) -> int | None:
     """Return the largest value of an image of 16 bits; None for any other, and one that cannot be had."""
     try:

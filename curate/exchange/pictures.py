@@ -24,6 +24,7 @@ from curate.manifest.uris import uri_reader
 from curate.tables.images import CHANGED, SHA256
 from curate.tables.located import Located
 from scoring.atomic import place_errors
+from scoring.images.budget import BODIES
 from scoring.images.outcome import DecodeError
 from scoring.images.sniff import sniff
 
@@ -140,6 +141,7 @@ class Pictures:
             readers = (partial(fail, "missing", NO_FILE) if uri is None else uri_reader(uri) for uri in rows.uris)
             yield from ahead(readers, CONNECTIONS)
 
+    @BODIES.image()
     def _read(self, work: tuple[int, Callable[[], bytes], str | None]) -> Picture | Lost:
         index, reader, scored = work
         try:

@@ -11,12 +11,32 @@ from typing import Self
 from curate.manifest.contract import Reader, ReadError, RemoteReader
 from curate.manifest.remote import PIECE
 from scoring.errors import InputError
+from scoring.images.budget import BODIES, NeedsMemory
 
-HELD_BYTES = 256 << 20  # that have come and were not read yet; what is under way may be `PIECE` for each request more
+HELD_BYTES = 256 << 20  # that have come and were not read yet, and those that answers under way will have
 ALL_DENIED = 16  # first answers after which a store or server that denied every one of them ends the run
-_TOO_LARGE = None  # to be held: it is read when its turn comes
 
-Asked = Future[bytes | None]
+
+class _Share:
+    """What one request holds of the bytes that may come ahead; nothing waits here, for what has come waits for others.
+
+    Args:
+        reading: that requests it.
+    """
+
+    def __init__(self, reading: "ReadAhead") -> None:
+        self._reading = reading
+        self.n_bytes = 0
+
+    def may_take(self, n_bytes: int) -> bool:
+        return self._reading.may_hold(self, n_bytes)
+
+    def take(self, n_bytes: int) -> None:
+        if not self.may_take(n_bytes):
+            raise NeedsMemory(n_bytes)
+
+
+Asked = Future[bytes | None]  # None: it is read when its turn comes
 
 
 class ReadAhead:
@@ -27,16 +47,17 @@ class ReadAhead:
 
     Args:
         connections: requests at a time, >= 1.
-        held_bytes: bound on what has come and waits to be read.
+        held_bytes: bound on what has come and waits to be read, and on what is under way, by its stated size.
     """
 
     def __init__(self, connections: int, held_bytes: int = HELD_BYTES) -> None:
         self._connections, self._bound = connections, held_bytes
-        self._queue: queue.SimpleQueue[tuple[RemoteReader, Asked] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[RemoteReader, Asked, _Share] | None] = queue.SimpleQueue()
         self._threads = 0
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._held = self._answers = self._denied = 0
+        self._n_bodies = self._n_bytes = 0  # that have come
 
     def __enter__(self) -> Self:
         return self
@@ -68,39 +89,60 @@ class ReadAhead:
         self.finish()
 
     def _started(self, reader: RemoteReader) -> Reader:
-        if self._held >= self._bound:
+        share = _Share(self)
+        expected = self._n_bytes // max(1, self._n_bodies)  # so that few answers find that there is no room for them
+        if self._held >= self._bound or not share.may_take(expected):
             return partial(self._read, reader)
         if self._threads < self._connections:
             self._threads += 1
             # Nobody waits for these threads at exit: a server that does not answer must not hold up Ctrl-C.
             threading.Thread(target=self._work, name="fetch", daemon=True).start()
         asked: Asked = Future()
-        self._queue.put((reader, asked))
-        return partial(self._result, reader, asked)
+        self._queue.put((reader, asked, share))
+        return partial(self._result, reader, asked, share)
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
-            reader, asked = item
+            reader, asked, share = item
             if self._stopped.is_set():
                 asked.cancel()
                 continue
             try:
-                asked.set_result(self._ask(reader))
+                data = self._ask(reader, share)
             except BaseException as error:  # raised where it is read
+                share.may_take(0)
                 asked.set_exception(error)
+            else:
+                asked.set_result(data)
 
-    def _ask(self, reader: RemoteReader) -> bytes | None:
+    def _ask(self, reader: RemoteReader, share: _Share) -> bytes | None:
         try:
-            data = reader.read(min(PIECE, reader.max_bytes))
+            with BODIES.held_by(share):
+                data = reader.read(min(PIECE, reader.max_bytes))
+            share.take(len(data))
+        except NeedsMemory:
+            share.may_take(0)
+            return None
         except ReadError as error:
             if error.status == "too_large" and reader.max_bytes > PIECE:
-                return _TOO_LARGE
+                share.may_take(0)
+                return None
             raise
         with self._lock:
-            self._held += len(data)
+            self._n_bodies, self._n_bytes = self._n_bodies + 1, self._n_bytes + len(data)
         return data
 
-    def _result(self, reader: RemoteReader, asked: Asked) -> bytes:
+    def may_hold(self, share: _Share, n_bytes: int) -> bool:
+        """Let a request hold so many bytes instead of those before, if they are free."""
+        with self._lock:
+            more = n_bytes - share.n_bytes
+            if more > 0 and self._held + more > self._bound:
+                return False
+            self._held += more
+            share.n_bytes = n_bytes
+            return True
+
+    def _result(self, reader: RemoteReader, asked: Asked, share: _Share) -> bytes:
         while True:
             try:
                 data = asked.result(timeout=1.0)
@@ -112,10 +154,10 @@ class ReadAhead:
                 raise
             else:
                 break
-        if data is _TOO_LARGE:
+        if data is None:
             return self._read(reader)
-        with self._lock:
-            self._held -= len(data)
+        BODIES.take(len(data))  # from here on it counts among those that are decoded
+        share.may_take(0)
         self._note(None)
         return data
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from scoring.errors import InputError
 
-MAX_FILE_BYTES = 2 << 30  # one image; larger ones become a row with status `too_large`
+MAX_FILE_BYTES = 256 << 20  # one image; larger ones become a row with status `too_large`
 MAX_PATH_BYTES = 4096  # PATH_MAX of Linux; a longer path or URL is a mistake or an attack
 CONNECTIONS = 64  # requests at a time: at 50 ms each, 1,280 images a second
 MOST_CONNECTIONS = 512
@@ -30,6 +30,15 @@ class ReadError(Exception):
     def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
         self.status = status
+
+
+def too_large(n_bytes: int | None, max_bytes: int) -> ReadError:
+    """Return the failure of an image of more bytes than the bound; None where its size is not known."""
+    size = "more" if n_bytes is None else f"{n_bytes:,} bytes, more"
+    return ReadError(
+        "too_large",
+        f"{size} than the bound of {max_bytes:,} bytes an image; store it smaller, or raise max_bytes of curate.score",
+    )
 
 
 @dataclass(frozen=True, slots=True)

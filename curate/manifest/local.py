@@ -5,7 +5,8 @@ import os
 import stat
 from urllib.parse import unquote_to_bytes
 
-from curate.manifest.contract import MAX_FILE_BYTES, ReadError
+from curate.manifest.contract import MAX_FILE_BYTES, ReadError, too_large
+from scoring.images.budget import BODIES
 from scoring.system import READ, read_at
 
 
@@ -38,9 +39,10 @@ def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, si
             raise ReadError("io_error", "not a regular file")
         wanted = found.st_size if size is None else size
         if wanted > max_bytes:
-            raise ReadError("too_large", f"{wanted:,} bytes, more than the bound of {max_bytes:,}")
+            raise too_large(wanted, max_bytes)
         if offset + wanted > found.st_size:
             raise ReadError("io_error", f"the file ends {offset + wanted - found.st_size:,} bytes too early")
+        BODIES.take(wanted)
         return _read_exactly(handle, offset, wanted)
     except OSError as error:
         raise _failure(error) from None

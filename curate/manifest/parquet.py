@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.manifest.classes import named, with_text
-from curate.manifest.contract import Reader, SourceOptions, check_range
+from curate.manifest.contract import Reader, SourceOptions, check_range, too_large
 from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, one_a_scheme, resolve, text_of, with_text_columns
 from curate.manifest.local import fail
@@ -22,6 +22,7 @@ from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text_tables import numbered_keys
 from curate.manifest.uris import uri_reader
 from scoring.errors import InputError
+from scoring.images.budget import BODIES
 
 _IMAGE_ROWS = 256  # images decoded from Parquet at once, at most
 _TEXT_ROWS = 65536
@@ -335,5 +336,6 @@ def _inside(images: pa.Array, index: int, max_bytes: int) -> bytes:
     """Return the bytes of one row of a batch."""
     value = images[index].as_buffer()
     if value.size > max_bytes:
-        return fail("too_large", f"{value.size:,} bytes, more than the bound of {max_bytes:,}")
+        raise too_large(value.size, max_bytes)
+    BODIES.take(value.size)
     return value.to_pybytes()

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from curate.manifest.contract import ReadError
+from curate.manifest.contract import ReadError, too_large
 from curate.manifest.fetch import fetch
 from curate.manifest.local import local_path, read_local
 from curate.manifest.names import key_of, uri_of
@@ -18,6 +18,7 @@ from curate.manifest.remote import get_range
 from curate.manifest.remote import stat as remote_stat
 from curate.manifest.schemes import scheme_of, shown
 from scoring.errors import InputError
+from scoring.images.budget import BODIES
 
 BUFFER = 8 << 20  # bytes of a remote file that are requested at a time
 
@@ -93,9 +94,10 @@ class Place:
 
     def _read_remote(self, offset: int, size: int, max_bytes: int) -> bytes:
         if size > max_bytes:
-            raise ReadError("too_large", f"{size:,} bytes, more than the bound of {max_bytes:,}")
+            raise too_large(size, max_bytes)
         if size == 0:
             return b""
+        BODIES.take(size)
         data = get_range(self.uri, offset, offset + size, self.reach)
         if len(data) != size:
             raise ReadError("io_error", f"short read: {len(data):,} of {size:,} bytes")
@@ -110,8 +112,8 @@ class Place:
         try:
             return fetch(self.uri, max_bytes, self.reach)
         except ReadError as error:
-            hint = f"; {advice}" if error.status == "too_large" else ""
-            raise InputError(f"cannot read {self.name}: {error}{hint}") from None
+            text = f"{str(error).partition(' an image;')[0]}; {advice}" if error.status == "too_large" else str(error)
+            raise InputError(f"cannot read {self.name}: {text}") from None
 
 
 def find_place(

@@ -1,15 +1,17 @@
 """One request to a store or server: bounded in time and size, tried again where that may help, its failure named."""
 
+import io
 import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from curate.manifest.contract import ReadError
-from curate.manifest.failures import SLOW, Failure, failure_of
+from curate.manifest.contract import ReadError, too_large
+from curate.manifest.failures import SLOW, AnswerError, Failure, failure_of
 from curate.manifest.hub import facts_of, is_hub, read_range
 from curate.manifest.reach import Client, Reach
 from curate.manifest.schemes import file_system, scheme_of
+from scoring.images.budget import BODIES, UNCOUNTED, Holder, NeedsMemory
 
 T = TypeVar("T")
 
@@ -18,6 +20,7 @@ PAUSE = 0.5  # seconds before the second try; each further one doubles it, less 
 TIME_LIMIT = 60.0  # seconds for a request
 SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
 PIECE = 8 << 20  # bytes that are requested before anything is known of the size
+_STEPS = (1 << 20, PIECE)  # bytes that are held for a body of unknown size, before all that it may have
 
 
 def ask(request: Callable[[], T]) -> T:
@@ -30,7 +33,7 @@ def ask(request: Callable[[], T]) -> T:
     for number in range(1, TRIES + 1):
         try:
             return request()
-        except ReadError:
+        except (ReadError, NeedsMemory):
             raise
         except Exception as error:  # drivers of object stores share no base class for their errors
             failure = failure_of(error)
@@ -54,15 +57,17 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
     """
     if scheme_of(uri) in ("http", "https"):
         system, _ = system_of(uri, reach)
-        return ask(lambda: _sync(system, lambda: _stream(system, uri, max_bytes)))
+        return _body(system, uri, max_bytes)
     first = get_range(uri, 0, min(PIECE, max_bytes + 1), reach)
     if len(first) > max_bytes:
-        raise too_large(max_bytes)
+        raise too_large(None, max_bytes)
+    BODIES.take(len(first))
     if len(first) < PIECE:
         return first
     size = stat(uri, reach)[0]
     if size > max_bytes:
-        raise ReadError("too_large", f"{size:,} bytes, more than the bound of {max_bytes:,}")
+        raise too_large(size, max_bytes)
+    BODIES.take(max(size, len(first)))
     data = first + get_range(uri, PIECE, size, reach) if size > PIECE else first
     if len(data) != size:
         raise ReadError("io_error", f"short read: {len(data):,} of {size:,} bytes")
@@ -72,9 +77,12 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
 def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
     """Return the bytes [start, stop) behind a URL, fewer where it ends before; raises as `get`."""
     system, path = system_of(uri, reach)
+    is_http = scheme_of(uri) in ("http", "https")
 
     def request() -> bytes:
         try:
+            if is_http:
+                return _sync(system, lambda: _stream(system, uri, stop - start, UNCOUNTED, start=start))
             if is_hub(system):
                 return read_range(system, path, start, stop, _seconds(stop - start))
             if hasattr(system, "_cat_file") and getattr(system, "async_impl", False):
@@ -89,7 +97,7 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
 
     data = ask(request)
     if len(data) > stop - start:
-        raise ReadError("io_error", "the server gives no part of a file, only all of it; download it first")
+        raise no_part()
     return data
 
 
@@ -143,9 +151,9 @@ def system_of(uri: str, reach: Reach) -> tuple[Any, str]:
     return file_system(uri)
 
 
-def too_large(max_bytes: int) -> ReadError:
-    """Return the failure of a body whose size was not known before."""
-    return ReadError("too_large", f"more bytes than the bound of {max_bytes:,}")
+def no_part() -> ReadError:
+    """Return the failure of a request for a part of a file that was answered otherwise."""
+    return ReadError("io_error", "the server gives no part of a file, only all of it; download it first")
 
 
 def _sync(system: Any, make: Callable[[], Awaitable[T]]) -> T:
@@ -170,29 +178,76 @@ async def _limited(request: Awaitable[T], n_bytes: int) -> T:
         raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
 
 
-async def _stream(system: Any, url: str, max_bytes: int) -> bytes:
-    """Return the body of an answer, never more of it than the bound."""
-    import asyncio
+def _body(system: Any, url: str, max_bytes: int) -> bytes:
+    """Return what is behind a URL of HTTP; where memory has to be waited for, it is requested again afterwards."""
+    holder = BODIES.holder()
+    while True:
+        try:
+            data = ask(lambda: _sync(system, lambda: _stream(system, url, max_bytes, holder)))
+        except NeedsMemory as need:
+            holder.take(need.n_bytes)
+        else:
+            holder.take(len(data))
+            return data
 
-    from curate.manifest.failures import AnswerError
+
+async def _stream(system: Any, url: str, max_bytes: int, holder: Holder, *, start: int | None = None) -> bytes:
+    """Return the body of an answer, or its ``max_bytes`` from ``start`` on, never more of it than the bound.
+
+    Raises:
+        NeedsMemory: for what the holder cannot hold now, before it is held.
+    """
+    import asyncio
 
     session = await system.set_session()
     now = asyncio.get_running_loop().time
-    pieces: list[bytes] = []
-    have = 0
+    body, held = io.BytesIO(), 0
     try:
         async with asyncio.timeout(TIME_LIMIT) as limit:
-            async with session.get(system.encode_url(url), **system.kwargs) as answer:
-                if answer.status >= 400:
-                    raise AnswerError(answer.status, answer.headers.get("Retry-After", ""))
-                start = now()
+            async with session.get(system.encode_url(url), **_options(system, start, max_bytes)) as answer:
+                began = now()
+                size = _stated_size(answer, start)
+                if size is not None and size > max_bytes:
+                    raise too_large(size, max_bytes) if start is None else no_part()
                 async for piece in answer.content.iter_chunked(1 << 20):
-                    have += len(piece)
+                    have = body.tell() + len(piece)
                     if have > max_bytes:
-                        answer.close()
-                        raise too_large(max_bytes)
-                    pieces.append(piece)
-                    limit.reschedule(start + TIME_LIMIT + max(0, have - PIECE) / SLOWEST)
+                        raise too_large(None, max_bytes) if start is None else no_part()
+                    if have > held:
+                        held = max(have, size) if size else min(max_bytes, _next_step(have, max_bytes))
+                        if not holder.may_take(held):
+                            raise NeedsMemory(held)
+                    body.write(piece)
+                    limit.reschedule(began + _seconds(have))
     except TimeoutError as error:
         raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
-    return b"".join(pieces)
+    return body.getvalue()
+
+
+def _options(system: Any, start: int | None, n_bytes: int) -> dict[str, Any]:
+    """Return the options of a request: bytes as they are, for compressed ones may be any number of them."""
+    headers = {**system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
+    if start is not None:
+        headers["Range"] = f"bytes={start}-{start + n_bytes - 1}"
+    return {**system.kwargs, "headers": headers}
+
+
+def _stated_size(answer: Any, start: int | None) -> int | None:
+    """Return how many bytes an answer says that it has; None where it does not, or compresses them all the same.
+
+    Raises:
+        AnswerError: it is a failure.
+        ReadError: it is no part of the file although one was requested.
+    """
+    if answer.status >= 400:
+        raise AnswerError(answer.status, answer.headers.get("Retry-After", ""))
+    is_packed = answer.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity")
+    if start is not None and (is_packed or (start > 0 and answer.status != 206)):
+        raise no_part()
+    size: int | None = answer.content_length
+    return None if is_packed else size
+
+
+def _next_step(have: int, most: int) -> int:
+    """Return how many bytes are held for a body of unknown size of which so many have come."""
+    return next((step for step in _STEPS if have <= step), most)

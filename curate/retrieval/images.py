@@ -15,6 +15,7 @@ from curate.retrieval.scorer import fit_of, scorer_of
 from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.images import DecodedImage, decode
+from scoring.images.budget import BODIES
 from scoring.junk.features import Seen
 from scoring.relative.columns import PER_IMAGE
 from scoring.relative.model import DatasetFit
@@ -67,6 +68,7 @@ def score_images(
     )
 
 
+@BODIES.image()
 def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings) -> DecodedImage | str:
     """Return the image, or why none is given."""
     try:

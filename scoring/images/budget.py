@@ -1,11 +1,14 @@
-"""A bound on the pixels that all threads of a process decode at the same time."""
+"""Bounds on what all threads of a process hold at the same time: encoded bytes, and pixels."""
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 SMALL = 4_000_000  # pixels; an image up to this size is not counted
 IN_FLIGHT = 100_000_000  # pixels of larger images that may be decoded at once
+ENCODED = 256 << 20  # bytes of encoded images that are read and decoded at once
 
 
 class PixelBudget:
@@ -43,3 +46,137 @@ class PixelBudget:
 
 
 BUDGET = PixelBudget()  # of this process
+
+
+class NeedsMemory(Exception):
+    """So many bytes cannot be held now; whoever has its turn waits for them and asks again.
+
+    Args:
+        n_bytes: of one image.
+    """
+
+    def __init__(self, n_bytes: int) -> None:
+        super().__init__(f"{n_bytes:,} bytes cannot be held now")
+        self.n_bytes = n_bytes
+
+
+class Holder(Protocol):
+    """What the bytes of one image are counted by. A number replaces the one before it."""
+
+    def may_take(self, n_bytes: int) -> bool:
+        """Hold so many bytes if they are free at once; always true for fewer than before."""
+        ...
+
+    def take(self, n_bytes: int) -> None:
+        """Hold so many bytes: wait until they are free, or raise ``NeedsMemory`` where waiting is not for this one."""
+        ...
+
+
+class _Uncounted:
+    """Of a thread that reads one image alone."""
+
+    def may_take(self, n_bytes: int) -> bool:
+        return True
+
+    def take(self, n_bytes: int) -> None:
+        return
+
+
+class ByteBudget:
+    """Encoded images that are read and decoded wait for one another, so memory does not grow with threads.
+
+    Those who wait hold nothing, and come in their order. An image larger than the whole budget is let in alone.
+
+    Args:
+        limit: bytes at once, above 0.
+    """
+
+    def __init__(self, limit: int = ENCODED) -> None:
+        self.limit = limit
+        self._held = 0
+        self._changed = threading.Condition()
+        self._waiting: deque[object] = deque()
+        self._here = threading.local()
+
+    @property
+    def held(self) -> int:
+        """How many bytes are held now."""
+        return self._held
+
+    @contextmanager
+    def image(self) -> Iterator[None]:
+        """Read and decode one image in this thread: what it takes inside is given back at the end of the block."""
+        if isinstance(self.holder(), _Turn):  # a block inside a block: waiting there would hold something
+            yield
+            return
+        turn = _Turn(self)
+        try:
+            with self.held_by(turn):
+                yield
+        finally:
+            turn.take(0)
+
+    @contextmanager
+    def held_by(self, holder: Holder) -> Iterator[None]:
+        """Let a holder count what this thread reads inside the block."""
+        before = self.holder()
+        self._here.holder = holder
+        try:
+            yield
+        finally:
+            self._here.holder = before
+
+    def holder(self) -> Holder:
+        """Return what counts in this thread; outside of any block nothing does."""
+        holder: Holder = getattr(self._here, "holder", UNCOUNTED)
+        return holder
+
+    def take(self, n_bytes: int) -> None:
+        """Hold so many bytes for the image of this thread, before memory is taken for them."""
+        self.holder().take(n_bytes)
+
+    def replace(self, before: int, n_bytes: int, *, wait: bool) -> bool:
+        """Give back what an image held and hold another number instead; return whether it is held."""
+        with self._changed:
+            rest = self._held - before
+            if n_bytes > before and not wait and (self._waiting or (rest and rest + n_bytes > self.limit)):
+                return False
+            self._held = rest
+            self._changed.notify_all()
+            if n_bytes > before and wait:
+                self._wait(n_bytes)
+            self._held += n_bytes
+            return True
+
+    def _wait(self, n_bytes: int) -> None:
+        ticket = object()
+        self._waiting.append(ticket)
+        try:
+            while self._waiting[0] is not ticket or (self._held and self._held + n_bytes > self.limit):
+                self._changed.wait()
+        finally:
+            self._waiting.remove(ticket)
+            self._changed.notify_all()
+
+
+class _Turn:
+    """Of an image that is read and decoded now."""
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget, self._n_bytes = budget, 0
+
+    def may_take(self, n_bytes: int) -> bool:
+        return self._replace(n_bytes, wait=False)
+
+    def take(self, n_bytes: int) -> None:
+        self._replace(n_bytes, wait=True)
+
+    def _replace(self, n_bytes: int, *, wait: bool) -> bool:
+        before, self._n_bytes = self._n_bytes, 0  # where waiting is interrupted nothing is held
+        is_held = self._budget.replace(before, n_bytes, wait=wait)
+        self._n_bytes = n_bytes if is_held else before
+        return is_held
+
+
+UNCOUNTED = _Uncounted()
+BODIES = ByteBudget()  # of this process

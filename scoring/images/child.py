@@ -6,6 +6,7 @@ can wait, between the two, until there is memory for the image. Any answer may b
 shared memory on Linux; elsewhere they follow the header through the socket.
 """
 
+import io
 import json
 import mmap
 import os
@@ -165,11 +166,12 @@ def receive_frame(there: socket.socket) -> dict[str, Any] | None:
 
 def receive_bytes(there: socket.socket, n_bytes: int) -> bytes:
     """Return exactly so many bytes; raises EOFError where the other end is closed before."""
-    whole = bytearray(n_bytes)
-    view = memoryview(whole)
-    while view:
-        got = there.recv_into(view)
-        if not got:
-            raise EOFError("the other end is closed")
-        view = view[got:]
-    return bytes(whole)
+    whole = io.BytesIO(bytes(n_bytes))  # which gives its bytes without a second copy
+    with whole.getbuffer() as view:
+        at = 0
+        while at < n_bytes:
+            got = there.recv_into(view[at:])
+            if not got:
+                raise EOFError("the other end is closed")
+            at += got
+    return whole.getvalue()
