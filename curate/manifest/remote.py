@@ -4,6 +4,8 @@ import io
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from curate.manifest.contract import ReadError, too_large
@@ -57,7 +59,7 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
     """
     if scheme_of(uri) in ("http", "https"):
         system, _ = system_of(uri, reach)
-        return _body(system, uri, max_bytes)
+        return _body(system, _Wanted(uri, max_bytes))
     first = get_range(uri, 0, min(PIECE, max_bytes + 1), reach)
     if len(first) > max_bytes:
         raise too_large(None, max_bytes)
@@ -82,7 +84,7 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
     def request() -> bytes:
         try:
             if is_http:
-                return _sync(system, lambda: _stream(system, uri, stop - start, UNCOUNTED, start=start))
+                return _sync(system, lambda: _stream(system, _Wanted(uri, stop - start, start), UNCOUNTED, 0))
             if is_hub(system):
                 return read_range(system, path, start, stop, _seconds(stop - start))
             if hasattr(system, "_cat_file") and getattr(system, "async_impl", False):
@@ -178,57 +180,76 @@ async def _limited(request: Awaitable[T], n_bytes: int) -> T:
         raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
 
 
-def _body(system: Any, url: str, max_bytes: int) -> bytes:
+@dataclass(frozen=True)
+class _Wanted:
+    """What is requested by HTTP: a whole file of at most so many bytes, or so many of it from ``start`` on."""
+
+    url: str
+    max_bytes: int
+    start: int | None = None
+
+    def check(self, n_bytes: int, *, is_size: bool) -> None:
+        """Raise ReadError if an answer has more bytes; ``is_size``: it says so, else so many have come."""
+        if n_bytes > self.max_bytes:
+            raise too_large(n_bytes if is_size else None, self.max_bytes) if self.start is None else no_part()
+
+
+def _body(system: Any, wanted: _Wanted) -> bytes:
     """Return what is behind a URL of HTTP; where memory has to be waited for, it is requested again afterwards."""
-    holder = BODIES.holder()
+    holder, held = BODIES.holder(), 0
     while True:
         try:
-            data = ask(lambda: _sync(system, lambda: _stream(system, url, max_bytes, holder)))
+            data = ask(partial(_sync, system, partial(_stream, system, wanted, holder, held)))
         except NeedsMemory as need:
-            holder.take(need.n_bytes)
+            held = need.n_bytes
+            holder.take(held)
         else:
             holder.take(len(data))
             return data
 
 
-async def _stream(system: Any, url: str, max_bytes: int, holder: Holder, *, start: int | None = None) -> bytes:
-    """Return the body of an answer, or its ``max_bytes`` from ``start`` on, never more of it than the bound.
+async def _stream(system: Any, wanted: _Wanted, holder: Holder, held: int) -> bytes:
+    """Return the body of an answer; ``held`` bytes of it are counted by the holder already."""
+    import asyncio
+
+    session = await system.set_session()
+    with io.BytesIO() as body:  # closed at once: the error of a failure keeps what is here alive
+        try:
+            async with asyncio.timeout(TIME_LIMIT) as limit:
+                async with session.get(system.encode_url(wanted.url), **_options(system, wanted)) as answer:
+                    await _fill(body, answer, wanted, holder, held, limit)
+        except TimeoutError as error:
+            raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
+        return body.getvalue()
+
+
+async def _fill(body: io.BytesIO, answer: Any, wanted: _Wanted, holder: Holder, held: int, limit: Any) -> None:
+    """Write the pieces of an answer, within its bound, into a file in memory.
 
     Raises:
         NeedsMemory: for what the holder cannot hold now, before it is held.
     """
     import asyncio
 
-    session = await system.set_session()
     now = asyncio.get_running_loop().time
-    body, held = io.BytesIO(), 0
-    try:
-        async with asyncio.timeout(TIME_LIMIT) as limit:
-            async with session.get(system.encode_url(url), **_options(system, start, max_bytes)) as answer:
-                began = now()
-                size = _stated_size(answer, start)
-                if size is not None and size > max_bytes:
-                    raise too_large(size, max_bytes) if start is None else no_part()
-                async for piece in answer.content.iter_chunked(1 << 20):
-                    have = body.tell() + len(piece)
-                    if have > max_bytes:
-                        raise too_large(None, max_bytes) if start is None else no_part()
-                    if have > held:
-                        held = max(have, size) if size else min(max_bytes, _next_step(have, max_bytes))
-                        if not holder.may_take(held):
-                            raise NeedsMemory(held)
-                    body.write(piece)
-                    limit.reschedule(began + _seconds(have))
-    except TimeoutError as error:
-        raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
-    return body.getvalue()
+    began, size = now(), _stated_size(answer, wanted.start)
+    wanted.check(size or 0, is_size=True)
+    async for piece in answer.content.iter_chunked(1 << 20):
+        have = body.tell() + len(piece)
+        wanted.check(have, is_size=False)
+        if have > held:
+            held = size or min(wanted.max_bytes, _next_step(have, wanted.max_bytes))
+            if not holder.may_take(held):
+                raise NeedsMemory(held)
+        body.write(piece)
+        limit.reschedule(began + _seconds(have))
 
 
-def _options(system: Any, start: int | None, n_bytes: int) -> dict[str, Any]:
+def _options(system: Any, wanted: _Wanted) -> dict[str, Any]:
     """Return the options of a request: bytes as they are, for compressed ones may be any number of them."""
     headers = {**system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
-    if start is not None:
-        headers["Range"] = f"bytes={start}-{start + n_bytes - 1}"
+    if wanted.start is not None:
+        headers["Range"] = f"bytes={wanted.start}-{wanted.start + wanted.max_bytes - 1}"
     return {**system.kwargs, "headers": headers}
 
 
