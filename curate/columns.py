@@ -22,7 +22,7 @@ SIGNATURE = "signature"
 EMBEDDING = "embedding"
 QUALITY = "quality_"  # what names of image quality begin with
 OK = "ok"  # the status of a row whose image was scored
-GONE = "gone"  # that of a row whose image was in the source when it was scored, and no longer is
+GONE = "gone"  # the status of a row whose image the source no longer has
 
 # Measures of ``scoring.images.quality.Quality``, which imports more than names need.
 QUALITY_COLUMNS: dict[str, Column] = {

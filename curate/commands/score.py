@@ -15,7 +15,7 @@ from scoring.scorers import free_scorers
 
 
 def run(
-    context: typer.Context,
+    ctx: typer.Context,
     source: Annotated[
         list[str],
         typer.Argument(
@@ -171,7 +171,7 @@ def run(
     from scoring.model_names import with_weights
 
     line = (lambda text: None) if quiet else say
-    keywords = _keywords(given, options.typed(context, given) if add else None)
+    keywords = _keywords(given, options.typed(ctx, given) if add else None)
     with ScoreBar("images", quiet=quiet) as bar:
         result = score(
             source[0] if len(source) == 1 else source,

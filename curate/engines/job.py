@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from curate.columns import QUALITY_COLUMNS
-from curate.engines.adding.rows import ManifestRows
 from curate.engines.decoded import Decoded
 from curate.engines.gone import Watch
 from curate.engines.journal import Part, part_path
 from curate.engines.junk import Corrupter
 from curate.engines.settings import ScoreSettings, difference
 from curate.engines.shard import Span, score_schema, start_shard
+from curate.engines.source_rows import ManifestRows
 from curate.engines.white import DeepImages
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
 from curate.manifest.ahead import ahead
@@ -95,7 +95,7 @@ class Opened:
         )
 
     def of_rows(self, numbers: NDArray[np.int64]) -> "Opened":
-        """Return what scoring some rows of the source holds open, in an order of their own."""
+        """Return what scoring some rows of the source holds open."""
         rows = ManifestRows(self.manifest, numbers)
         return replace(self, manifest=rows, watch=Watch(rows, self.watch.root))
 

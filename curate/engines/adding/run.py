@@ -19,7 +19,6 @@ from curate.counted import counted
 from curate.engines.adding.compare import UNKNOWN, Comparison, Reading, compare
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged
 from curate.engines.adding.merge import Merged, Order
-from curate.engines.adding.rows import ManifestRows, in_shards
 from curate.engines.adding.settings import refuse_contradiction
 from curate.engines.contract import Engine
 from curate.engines.job import THREADS, Job, Opened, Source, corrupter_of, model_threads, open_all
@@ -30,6 +29,7 @@ from curate.engines.result import ScoreResult
 from curate.engines.run import ScoreProgress, ScoreRun
 from curate.engines.settings import ScoreSettings
 from curate.engines.source import classes_of, notes_on, other_input
+from curate.engines.source_rows import ManifestRows, in_shards
 from curate.engines.store_work import work_of
 from curate.engines.white import white_notes
 from curate.engines.whole import of_whole
@@ -52,7 +52,7 @@ GROWN = "grown.parquet"  # in the folder of the run: the table before its fitted
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of an addition.
+    """What is to be added, to which table.
 
     Attributes:
         source: as ``open_manifest`` takes it.
@@ -101,7 +101,7 @@ def add_rows(
     """Score what is new or changed in the source of a table, and write the table again with it.
 
     Args:
-        request: what is asked.
+        request: what is to be added.
         engine: at the ready.
         events: the log of the run.
         report: called with the progress.
@@ -134,14 +134,14 @@ def add_rows(
 
 
 def _refuse_columns(table: Table, manifest: Manifest) -> None:
-    """Refuse a source that was read in another way than that of the table."""
+    """Refuse a source that was read in another way than when the table was scored."""
     lacking = [name for name in manifest.schema.names if name not in table.schema.names]
     if lacking or ("label" in table.schema.names) != ("label" in manifest.schema.names):
         told = other_input(table, manifest) if table.n_rows == manifest.n_rows else ""
         names = ", ".join(map(repr, lacking)) or "'label'"
         raise InputError(
-            f"the source has other columns than that of {table.path} ({told or names}): give it as it was given then, "
-            "with --label-from-folder, --key or --path-column, or score to another --out"
+            f"the source has other columns than when {table.path} was scored ({told or names}): give it as it was "
+            "then, with --label-from-folder, --key or --path-column, or score to another --out"
         )
 
 
@@ -301,7 +301,7 @@ def _words_on(lacking: Sequence[str], part: Table, is_judged: bool, rows: str) -
 
 
 def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]:
-    """Return the metadata of the new table: that of before, the input as it is now, and a note of what was added."""
+    """Return the metadata of the new table: as before, with the input as it is now and a note of what was added."""
     before, found = state.request.table.metadata, state.found
     note = {"new": found.n_new, "changed": found.n_changed, "again": found.n_again, "gone": found.n_gone}
     if state.releases:
@@ -331,7 +331,7 @@ def _all_classes(before: object, state: _State) -> dict[str, list[str]]:
         new = [one for one in names if one not in set(known.get(name, ()))]
         if new and name in known:
             state.notes.append(
-                f"{name}: {counted(len(new), 'new class', 'new classes')} after those of before: {', '.join(new[:5])}"
+                f"{name}: {counted(len(new), 'new class', 'new classes')} as the last: {', '.join(new[:5])}"
             )
         known[name] = [*known.get(name, []), *new]
     return known

@@ -100,7 +100,7 @@ def model_as_scored(table: Table, model: str | Path | None) -> str | Path:
     """Return the model of a table: the one given, the one that the table names, or one that ships.
 
     Raises:
-        InputError: if none is given and that of the table is not found.
+        InputError: if none is given and the table's is not found.
     """
     if model is not None:
         return model
@@ -127,7 +127,7 @@ def given_fields(one: SourceOptions | ScoreSettings) -> set[str]:
 
 
 def refuse_contradiction(table: Table, wanted: Mapping[str, Any]) -> dict[str, str]:
-    """Return the releases in which a run differs from that of a table: name -> release now.
+    """Return the releases in which a run differs from the first run of a table: name -> release now.
 
     Args:
         table: scored.

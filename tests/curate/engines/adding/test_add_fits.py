@@ -1,4 +1,4 @@
-"""Scores fitted to a dataset, where the dataset grows: known rows keep theirs, new ones get those of the fit."""
+"""Scores that are fitted to a dataset that grows: known rows keep theirs, new ones are judged by the fit."""
 
 from dataclasses import replace
 
