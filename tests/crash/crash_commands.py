@@ -97,11 +97,15 @@ COMMANDS: dict[str, Command] = {
         "--plot replay.png"
     ),
     "run": Command("run curate.toml", torch=True, goes_on=True),
+    "clean": Command(
+        f"clean photos --model {MODEL} --label-from-folder --export csv -o cleaned", torch=True, goes_on=True
+    ),
     "sheet": Command("sheet scores.parquet --top 4 --bottom 4 -o sheet.png"),
     "retrieve": Command(
         "retrieve scores.parquet scores.parquet --top 2 --sheet found.png --table-rows rows.parquet -o answers.csv"
     ),
     "report": Command("report scores.parquet --no-map -o report.html"),
+    "report with findings": Command("report scores.parquet --no-map --findings review -o report.html"),
     "plot": Command("plot scores.parquet histogram -o histogram.svg"),
     "evaluate": Command("evaluate scores.parquet --label label --column unc_fitted -o worth.json"),
     "compare": Command("compare scores.parquet kept.parquet --repeats 19 --sheet compared.png", ("filter",)),
