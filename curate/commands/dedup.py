@@ -115,7 +115,7 @@ def run(
     report_only: ReportOnly = False,
     only_against: OnlyAgainst = False,
     fail_on_leaks: FailOnLeaks = False,
-    keep: Keep = "labelled,least-lost,least-lossy,least-compressed,certain",
+    keep: Keep = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain",
     prefer: Prefer = None,
     protect: Protect = None,
     label: Label = None,
@@ -155,7 +155,8 @@ def run(
 
     Every dropped row is the same as the kept row, which the decisions name with the similarity;
     there are no chains of ever less alike images. Which image is kept: --prefer first, then --keep: labelled,
-    least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; a hash of the key at the end.
+    no-junk, least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; at the end a hash of
+    the key.
     pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.

@@ -20,9 +20,12 @@ from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest
+from scoring.relative.columns import JUNK
 
-DEFAULT = "labelled,least-lost,least-lossy,least-compressed,certain"
-BEFORE = "labelled,largest,certain,least-compressed"  # the default in receipts of earlier versions
+DEFAULT = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain"
+BEFORE = "labelled,largest,certain,least-compressed"  # the defaults in receipts of earlier versions
+LATER = "labelled,least-lost,least-lossy,least-compressed,certain"
+IS_JUNK = 0.5  # p_junk above which an image is junk
 MAX, MIN = "max:", "min:"
 
 
@@ -51,6 +54,7 @@ MEANINGS: dict[str, str] = {
     "certain": "most certain: highest kappa, or lowest unc where there is no kappa",
     "largest": "most pixels",
     "least-compressed": "most bytes a pixel",
+    "no-junk": "p_junk of at most 0.5 before junk, such as a dark or blurred copy",
     "labelled": "with a value in the label column before those without",
     "max:COLUMN": "largest value of any column of numbers",
     "min:COLUMN": "smallest value of any column of numbers",
@@ -68,7 +72,7 @@ def parse_keep(text: str, table: Table, *, label: str | None) -> list[Criterion]
     Raises:
         InputError: for an unknown criterion, or a column that the table lacks.
     """
-    default = text in (DEFAULT, BEFORE)
+    default = text in (DEFAULT, LATER, BEFORE)
     criteria = []
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
@@ -92,6 +96,8 @@ def _possible(name: str, table: Table, label: str | None) -> bool:
     names = table.schema.names
     if name == "labelled":
         return label is not None and label in names
+    if name == "no-junk":
+        return JUNK in names
     if name == "certain":
         return _score(table) is not None
     if name == "least-lossy":
@@ -105,6 +111,9 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
             raise InputError("--keep labelled needs a column of labels; name it with --label")
         table.require([label])
         return Criterion(name, (), (label,), lambda rows: rows.present[label].astype(float))
+    if name == "no-junk":
+        table.require([JUNK])
+        return Criterion(name, (JUNK,), (), lambda rows: (~(rows.numbers[JUNK] > IS_JUNK)).astype(float))
     if name == "certain":
         column = _score(table)
         if column is None:

@@ -104,6 +104,13 @@ def test_the_default_takes_only_what_the_table_has_columns_for(tmp_path):
         assert [each.typed for each in parse_keep(DEFAULT, table, label=label)] == expected
 
 
+def test_junk_comes_last_and_a_row_of_which_nothing_is_known_is_none(tmp_path):
+    columns = {"width": [9, 8, 7, 6], "height": [9, 8, 7, 6], "p_junk": [0.9, 0.5, None, 0.51]}
+    table = open_table(write_table(tmp_path / "junk.parquet", columns))
+    assert order_of(table, "no-junk,largest") == [1, 2, 0, 3]
+    assert parse_keep(DEFAULT, table, label=None)[0].typed == "no-junk"
+
+
 def test_preferred_rows_come_before_the_criteria_the_first_pattern_first(table):
     rows = read_rows(table, Needs(numbers=("width", "height")))
     criteria = parse_keep("largest", table, label=None)
