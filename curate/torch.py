@@ -18,7 +18,7 @@ from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, r
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 from curate.tables.classes import class_list
-from curate.tables.digests import key_bytes, key_texts, tie_breaks
+from curate.tables.digests import key_array, key_texts, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
 from curate.tables.provenance import white_of
@@ -111,7 +111,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             self.targets = pc.fill_null(places, UNLABELLED).to_numpy(zero_copy_only=False).astype(np.int64)
         self._places: NDArray[np.int64] | None = None
         if self._source[0] is not None:
-            hashes = tie_breaks(key_bytes(self._keys, self.path))
+            hashes = tie_breaks(key_array(self._keys, self.path))
             self._places = Located(hashes, *self._source).places_of(hashes)  # type: ignore[arg-type]
 
     def _leave_out(self, skips: bool) -> tuple[str, ...]:

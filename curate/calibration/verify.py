@@ -16,7 +16,7 @@ from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.figures import unequal
 from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
 from curate.policies.seal import MAX_BYTES, read_json
-from curate.tables.digests import key_bytes
+from curate.tables.digests import key_array
 from curate.tables.ranges import Outside
 from curate.tables.signals import MAX, MIN
 from curate.tables.table import Table, open_table
@@ -136,7 +136,7 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
     again = there.batches([P_ERROR + name for name in calibration.maps], rows=STREAM_ROWS)
     differ = there.n_rows != table.n_rows
     for one, other in zip(table.batches([KEY, column], rows=STREAM_ROWS), again, strict=False):
-        total.update(key_bytes(one.column(KEY), table.path, total.n_rows), one)
+        total.update(key_array(one.column(KEY), table.path, total.n_rows), one)
         values, columns = chances(one, calibration)
         outside += calibration.fitted.outside(values)
         without += int((~np.isfinite(values)).sum())

@@ -12,7 +12,7 @@ from curate.facts.dataset import Dataset
 from curate.facts.results import Applied
 from curate.policies.outcomes import DROP, OUTCOMES
 from curate.tables.arrays import coded
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import key_array, plain, tie_breaks
 from scoring.errors import InputError
 
 OPEN = len(OUTCOMES)  # the code of a row that nothing decided
@@ -124,7 +124,7 @@ def _read(dataset: Dataset, applied: Applied) -> Decisions:
     start = 0
     for batch in table.batches(NEEDED):
         here = slice(start, start + batch.num_rows)
-        row[here] = dataset.find(tie_breaks(key_bytes(batch.column(KEY), table.path, start)))
+        row[here] = dataset.find(tie_breaks(key_array(batch.column(KEY), table.path, start)))
         outcome[here] = _outcomes(applied, batch.column("decision"))
         rule[here] = coded(plain(batch.column("rule")).cast(pa.string()), seen)
         margin[here] = _numbers(batch.column("margin"))

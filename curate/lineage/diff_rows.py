@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.lineage.chain import Link
 from curate.policies.outcomes import KEEP, OUTCOMES
-from curate.tables.digests import RowDigest, is_list, key_bytes, plain, tie_breaks
+from curate.tables.digests import RowDigest, is_list, key_array, key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.table import Table, open_table
 
@@ -100,7 +100,7 @@ def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> Why:
 
 
 def _take(batch: pa.RecordBatch, hashes: NDArray[np.uint64], order: NDArray[np.int64], number: int, why: Why) -> None:
-    own = tie_breaks(key_bytes(batch.column(KEY)))
+    own = tie_breaks(key_array(batch.column(KEY)))
     place = np.searchsorted(hashes, own, sorter=order).clip(max=len(hashes) - 1)
     rows = order[place]
     codes = pc.fill_null(pc.index_in(plain(batch.column("decision")), pa.array(OUTCOMES)), -1)
@@ -129,7 +129,7 @@ def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
     digest = RowDigest(pa.schema(fields), whole=[name for name, kind in kinds.items() if _is_vector(kind)])
     for batch in table.batches([KEY, *names]):
         columns = [_as_text(batch.column(name)) if name in texts else batch.column(name) for name in names]
-        parts.append(digest.hashes(key_bytes(batch.column(KEY)), pa.record_batch(columns, names=list(names))))
+        parts.append(digest.hashes(key_array(batch.column(KEY)), pa.record_batch(columns, names=list(names))))
     return np.concatenate(parts)
 
 

@@ -11,7 +11,7 @@ from curate.columns import KEY
 from curate.policies.arranged import passed_through
 from curate.policies.decided import Differ, Problem
 from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
-from curate.tables.digests import RowDigest, is_list, key_bytes, tie_breaks
+from curate.tables.digests import RowDigest, is_list, key_array, key_bytes, tie_breaks
 from curate.tables.table import Table
 
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
@@ -107,9 +107,9 @@ def _compare_own(source: Table, expected: Expected, subset: Table, names: Sequen
         mine = piece.filter(pa.array(kept[start : start + piece.num_rows])).rename_columns(list(names))
         start += piece.num_rows
         if mine.num_rows:
-            now.update(key_bytes(mine.column(KEY)), mine)
+            now.update(key_array(mine.column(KEY)), mine)
     for piece in subset.batches(names):
-        then.update(key_bytes(piece.column(KEY)), piece)
+        then.update(key_array(piece.column(KEY)), piece)
     if now.hexdigest() != then.hexdigest():
         _name_rows(source, expected.file, subset, names, differ)
 

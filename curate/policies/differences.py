@@ -29,7 +29,7 @@ from curate.policies.findings import (
 )
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.result import Result
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import key_array, key_bytes, plain, tie_breaks
 from curate.tables.keys import named
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -117,7 +117,7 @@ def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verif
 
 def _read_keys(table: Table, extra: tuple[str, ...] = ()) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
     for batch in table.batches([KEY, *extra]):
-        yield tie_breaks(key_bytes(batch.column(KEY))), batch
+        yield tie_breaks(key_array(batch.column(KEY))), batch
 
 
 def _compare_decisions(again: Again, decisions: Table, result: Verification) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import key_array, plain, tie_breaks
 from curate.tables.images import Images, drawn_rows, readers_in_order
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -110,7 +110,7 @@ def _drawn(manifest: Manifest, n: int, seed: int) -> NDArray[np.int64]:
     best, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     for start in range(0, manifest.n_rows, STEP):
         keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY).combine_chunks()
-        best = np.concatenate([best, tie_breaks(key_bytes(plain(keys)), seed=seed)])
+        best = np.concatenate([best, tie_breaks(key_array(plain(keys)), seed=seed)])
         rows = np.concatenate([rows, start + np.arange(len(keys))])
         least = np.argsort(best, kind="stable")[:n]
         best, rows = best[least], rows[least]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +11,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate import columns
+from curate.tables.xxhash64 import xxh64
 from scoring.errors import InputError
 
+HASH = "xxh64"  # of keys; a receipt notes it, for another one breaks ties otherwise
+Keys: TypeAlias = "Sequence[bytes] | pa.LargeBinaryArray"
 
-def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -> list[bytes]:
-    """Return keys (text or whole numbers, N) as UTF-8 bytes.
+
+def key_array(keys: pa.Array, where: object = "the table", first_row: int = 0) -> pa.LargeBinaryArray:
+    """Return keys (text or whole numbers, N) as UTF-8 bytes in an Arrow array.
 
     Args:
         keys: of some rows.
@@ -35,7 +40,12 @@ def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -
             f"expected a `key` column of text or whole numbers in {where}, got {keys.type}; cast it to text"
         )
     text = keys if is_text(keys.type) else keys.cast(pa.string())
-    values: list[bytes] = plain(text).cast(pa.large_binary()).to_pylist()
+    return plain(text).cast(pa.large_binary())
+
+
+def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -> list[bytes]:
+    """Return ``key_array`` as a list."""
+    values: list[bytes] = key_array(keys, where, first_row).to_pylist()
     return values
 
 
@@ -45,16 +55,20 @@ def key_texts(keys: pa.Array | pa.ChunkedArray, where: object = "the table", fir
     return [key.decode() for key in key_bytes(array, where, first_row)]
 
 
-def tie_breaks(keys: Sequence[bytes], *, seed: int | None = None) -> np.ndarray:
-    """Return a 64-bit BLAKE2b hash of each key, shape (N,) uint64: who wins when scores are equal, or is drawn.
+def tie_breaks(keys: Keys, *, seed: int | None = None) -> NDArray[np.uint64]:
+    """Return the 64-bit ``HASH`` of each key, shape (N,) uint64: who wins when scores are equal, or is drawn.
+
+    It is no secret: who makes up keys can choose ones that win, or whose hashes are equal.
 
     Args:
         keys: as bytes.
         seed: of 64 bits, for a draw; another seed gives other hashes.
     """
-    salt = b"" if seed is None else seed.to_bytes(8, "little", signed=True)
-    digests = b"".join([hashlib.blake2b(key, digest_size=8, salt=salt).digest() for key in keys])
-    return np.frombuffer(digests, ">u8").astype(np.uint64)
+    return xxh64(_array(keys), seed or 0)
+
+
+def _array(keys: Keys) -> pa.LargeBinaryArray:
+    return keys if isinstance(keys, pa.Array) else pa.array(keys, pa.large_binary())
 
 
 def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
@@ -116,25 +130,26 @@ class RowDigest:
         self._sum = 0
         self.n_rows = 0
 
-    def update(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> None:
+    def update(self, keys: Keys, batch: pa.RecordBatch) -> None:
         """Add rows: their keys (N) and a batch that holds the columns."""
         words = np.frombuffer(self._hashed(keys, batch), "<u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
         self._sum = (self._sum + sum(int(word) << (32 * i) for i, word in enumerate(words))) % (1 << 256)
         self.n_rows += len(keys)
 
-    def hashes(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    def hashes(self, keys: Keys, batch: pa.RecordBatch) -> NDArray[np.uint64]:
         """Return 8 bytes of the SHA-256 of each row, shape (N,), and add nothing; arguments as of ``update``."""
         return np.frombuffer(self._hashed(keys, batch), "<u8").reshape(-1, 4)[:, 0]
 
-    def _hashed(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> bytes:
-        parts = [
-            _encoded_lists(batch.column(name)) if name in self.whole else _encoded(batch.column(name))
-            for name in self.names
-        ]
-        rows = zip(keys, *parts, strict=True)
-        return b"".join(
-            [hashlib.sha256(len(key).to_bytes(4, "little") + key + b"".join(rest)).digest() for key, *rest in rows]
-        )
+    def _hashed(self, keys: Keys, batch: pa.RecordBatch) -> bytes:
+        """Return the SHA-256 of each row, 32 bytes each: columns are put together by Arrow, and hashed one by one."""
+        texts = _array(keys)
+        if len(texts) != batch.num_rows:
+            raise ValueError(f"{len(texts)} keys for {batch.num_rows} rows")
+        parts = [_lengths(texts), texts]
+        for name in self.names:
+            parts += (_encoded_lists if name in self.whole else _encoded)(batch.column(name))
+        rows = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary())).to_pylist()
+        return b"".join([digest.digest() for digest in map(hashlib.sha256, rows)])
 
     def hexdigest(self) -> str:
         """Return the digest: SHA-256 of the sum, the number of rows and the columns' names and types."""
@@ -142,26 +157,45 @@ class RowDigest:
         return hashlib.sha256(header + self._sum.to_bytes(32, "little")).hexdigest()
 
 
-def _encoded(column: pa.Array) -> list[bytes]:
-    """Each value of a column as bytes that cannot be confused with another's."""
+def _encoded(column: pa.Array) -> list[pa.LargeBinaryArray]:
+    """Each value of a column as bytes that cannot be confused with another's: what follows one another, N of each."""
     column = plain(column)
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
         values = column.fill_null(0) if column.null_count else column
         numbers = values.to_numpy(zero_copy_only=False)
-        width = numbers.dtype.itemsize
-        packed = np.empty((len(column), 1 + width), np.uint8)
-        packed[:, 0] = valid
-        packed[:, 1:] = (
-            np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"))).view(np.uint8).reshape(-1, width)
-        )
-        data = packed.tobytes()
-        return [data[i : i + width + 1] for i in range(0, len(data), width + 1)]
+        little = np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False))
+        packed = np.empty((len(column), 1 + numbers.dtype.itemsize), np.uint8)
+        packed[:, 0] = column.is_valid().to_numpy(zero_copy_only=False)
+        packed[:, 1:] = little.view(np.uint8).reshape(len(column), -1)
+        return [_fixed(packed)]
     if not is_text(kind) and not is_bytes(kind):
         column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
-    texts = column.cast(pa.large_binary()).to_pylist()
-    return [b"\0" if text is None else b"\1" + len(text).to_bytes(4, "little") + text for text in texts]
+    return _with_length(column.cast(pa.large_binary()))
+
+
+def _with_length(values: pa.LargeBinaryArray) -> list[pa.LargeBinaryArray]:
+    """Bytes with a byte that says that they are there, and their length; a zero byte alone for null."""
+    whole = values.fill_null(b"") if values.null_count else values
+    there, zero = _fixed(np.ones((len(values), 1), np.uint8)), pa.scalar(b"", pa.large_binary())
+    head = pc.binary_join_element_wise(there, _lengths(whole), zero)
+    return [
+        pc.if_else(values.is_valid(), head, pa.scalar(b"\0", pa.large_binary())) if values.null_count else head,
+        whole,
+    ]
+
+
+def _lengths(values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """The length of each value, as four little-endian bytes."""
+    lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype("<u4")
+    return _fixed(lengths.view(np.uint8).reshape(-1, 4))
+
+
+def _fixed(rows: NDArray[np.uint8]) -> pa.LargeBinaryArray:
+    """Rows of bytes, shape (N, W), as an Arrow array, without a copy."""
+    ends = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
+    return pa.Array.from_buffers(pa.large_binary(), len(rows), buffers)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -173,7 +207,7 @@ def is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _encoded_lists(column: pa.Array) -> list[bytes]:
+def _encoded_lists(column: pa.Array) -> list[pa.LargeBinaryArray]:
     """Each list of numbers as its little-endian bytes; other columns as ever."""
     kind = column.type
     if not is_list(kind):
@@ -181,16 +215,13 @@ def _encoded_lists(column: pa.Array) -> list[bytes]:
     number = kind.value_type.to_pandas_dtype()
     if pa.types.is_fixed_size_list(kind) and kind.list_size:
         values = column.values.slice(column.offset * kind.list_size, len(column) * kind.list_size)
-        rows = np.asarray(values.to_numpy(zero_copy_only=False), number).reshape(len(column), kind.list_size)
-        data, width = rows.tobytes(), rows.itemsize * kind.list_size
-        lists = [data[at : at + width] for at in range(0, len(data), width)]
+        rows = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), number)
+        lists = _fixed(rows.view(np.uint8).reshape(len(column), -1))
     else:
-        lists = [np.asarray(row or (), number).tobytes() for row in column.to_pylist()]
-    valid = column.is_valid().to_pylist()
-    return [
-        b"\1" + len(row).to_bytes(4, "little") + row if there else b"\0"
-        for row, there in zip(lists, valid, strict=True)
-    ]
+        lists = pa.array([np.asarray(row or (), number).tobytes() for row in column.to_pylist()], pa.large_binary())
+    if column.null_count:
+        lists = pc.if_else(column.is_valid(), lists, pa.scalar(None, pa.large_binary()))
+    return _with_length(lists)
 
 
 def _counted(column: pa.Array) -> pa.Array:

@@ -17,7 +17,7 @@ from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS, Reader
 from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
-from curate.tables.digests import is_text, key_bytes, key_texts, plain, tie_breaks
+from curate.tables.digests import is_text, key_array, key_texts, plain, tie_breaks
 from curate.tables.provenance import WHITE, white_of
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -75,7 +75,7 @@ def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
     start = 0
     for batch in table.batches(names):
         ok = is_ok(plain(batch.column(STATUS))) if STATUS in names else np.ones(batch.num_rows, bool)
-        hashes = tie_breaks(key_bytes(batch.column(KEY)), seed=seed)
+        hashes = tie_breaks(key_array(batch.column(KEY)), seed=seed)
         best = np.concatenate([best, hashes[ok]])
         rows = np.concatenate([rows, start + np.flatnonzero(ok)])
         least = np.argsort(best, kind="stable")[:n]

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.tables.digests import key_bytes, key_texts, tie_breaks
+from curate.tables.digests import key_array, key_bytes, key_texts, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -24,7 +24,7 @@ def key_hashes(table: Table) -> NDArray[np.uint64]:
     hashes = np.empty(table.n_rows, np.uint64)
     start = 0
     for batch in table.batches([KEY]):
-        hashes[start : start + batch.num_rows] = tie_breaks(key_bytes(batch.column(KEY), table.path, start))
+        hashes[start : start + batch.num_rows] = tie_breaks(key_array(batch.column(KEY), table.path, start))
         start += batch.num_rows
     return hashes
 

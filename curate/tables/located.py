@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.manifest.contract import Reader, ReadError
-from curate.tables.digests import key_bytes, tie_breaks
+from curate.tables.digests import key_array, tie_breaks
 from curate.tables.images import STEP, readers_in_order
 from scoring.errors import InputError
 
@@ -36,7 +36,7 @@ class Located:
         self._place = np.full(len(hashes), -1, np.int64)
         for start in range(0, self.manifest.n_rows, STEP):
             keys = self.manifest.rows(start, min(start + STEP, self.manifest.n_rows)).column(KEY).combine_chunks()
-            own = tie_breaks(key_bytes(keys, source, start))
+            own = tie_breaks(key_array(keys, source, start))
             at = np.minimum(np.searchsorted(self._hashes, own), len(self._hashes) - 1)
             known = self._hashes[at] == own
             self._place[at[known]] = start + np.flatnonzero(known)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.manifest.store_path import AnyPath
 from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts, truth
-from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
+from curate.tables.digests import RowDigest, key_array, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import PHASH, SHA256, Needs
 from curate.tables.provenance import model_of, signature_of
@@ -230,7 +230,7 @@ class _Reading:
         to = slice(self.start, stop) if self.rank is None else self.rank[self.start : stop]
         rows = self.rows
         if self.digest is not None:
-            keys = key_bytes(batch.column(KEY), self.path, self.start)
+            keys = key_array(batch.column(KEY), self.path, self.start)
             self.digest.update(keys, batch)
             if self.rank is None:
                 rows.hashes[to] = tie_breaks(keys)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import key_array, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.known import TEXT_SUFFIXES, read_known
 from curate.tables.rows import Rows
@@ -58,4 +58,4 @@ def kept_rows(path: str | Path, table: Table, rows: Rows) -> tuple[NDArray[np.bo
 
 def _kept_of(batch: pa.RecordBatch) -> NDArray[np.uint64]:
     stays = pc.equal(plain(batch.column("decision")), KEEP)
-    return np.asarray(tie_breaks(key_bytes(batch.column(KEY).filter(stays))), np.uint64)
+    return np.asarray(tie_breaks(key_array(batch.column(KEY).filter(stays))), np.uint64)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY, URI
 from curate.facts.thumbs import SIDE, TYPE, thumbnail
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
-from curate.tables.digests import key_bytes, tie_breaks
+from curate.tables.digests import key_array, key_bytes, tie_breaks
 from curate.tables.images import SHA256
 from curate.tables.provenance import white_of
 from curate.tables.table import Table
@@ -123,7 +123,7 @@ class _Source:
         parts: list[NDArray[np.uint64]] = [np.zeros(0, np.uint64)]
         for start in range(0, manifest.n_rows, STEP):
             keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY)
-            parts.append(tie_breaks(key_bytes(keys)))
+            parts.append(tie_breaks(key_array(keys)))
         hashes = np.concatenate(parts)
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]

@@ -1,0 +1,33 @@
+"""Numbers as texts of six digits, many at a time."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+DIGITS = 6
+LEAST, MOST = 1e-4, 999_999.5  # between them Python writes no exponent
+POWERS = 10.0 ** np.arange(-4, DIGITS)
+NEAR_TIE = 1e-4  # of the last digit: nearer to a half the product below may round another way than the number itself
+
+
+def six_digits(values: NDArray[np.float64]) -> pa.StringArray:
+    """Return ``format(value, ".6g")`` of each of N numbers.
+
+    A number is rounded to six digits here; the shortest text that reads back as what came out, which Arrow writes,
+    then has no more of them. What has an exponent, or lies at a tie, is left to Python.
+
+    >>> six_digits(np.array([0.1234567, 12.0, 1e-9])).to_pylist()
+    ['0.123457', '12', '1e-09']
+    """
+    size = np.abs(values)
+    plain = (size >= LEAST) & (size < MOST)
+    scale = 10.0 ** (DIGITS - 1 - (np.searchsorted(POWERS, size, side="right") - 1 - 4.0))
+    scaled = np.where(plain, size, 1.0) * scale
+    plain &= np.abs(scaled - np.floor(scaled) - 0.5) > NEAR_TIE
+    rounded = np.copysign(np.rint(scaled) / scale, values)
+    texts: pa.StringArray = pa.array(np.where(plain, rounded, 0.0)).cast(pa.string())
+    if plain.all():
+        return texts
+    by_python = pa.array([format(value, f".{DIGITS}g") for value in values[~plain].tolist()], pa.string())
+    return pc.replace_with_mask(texts, pa.array(~plain), by_python)
