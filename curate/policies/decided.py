@@ -131,8 +131,9 @@ def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[st
                 failed_by[str(kind)] = failed_by.get(str(kind), 0) + 1
         rows = shown[(shown >= start) & (shown < start + len(keys))]
         if len(rows):
-            decisions = decided.words(start, keys, status, error).take(pa.array(rows - start)).to_pylist()
-            seen |= dict(zip(rows.tolist(), decisions, strict=True))
+            for row in rows.tolist():
+                one = (None if column is None else column.slice(row - start, 1) for column in (status, error))
+                seen |= {row: decided.words(row, keys.slice(row - start, 1), *one).to_pylist()[0]}
         if start + len(keys) > last:
             break
     examples = [

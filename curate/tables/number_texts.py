@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 DIGITS = 6
@@ -30,4 +29,6 @@ def six_digits(values: NDArray[np.float64]) -> pa.StringArray:
     if plain.all():
         return texts
     by_python = pa.array([format(value, f".{DIGITS}g") for value in values[~plain].tolist()], pa.string())
-    return pc.replace_with_mask(texts, pa.array(~plain), by_python)
+    places = np.arange(len(values))
+    places[~plain] = len(values) + np.arange(len(by_python))
+    return pa.concat_arrays([texts, by_python]).take(pa.array(places))

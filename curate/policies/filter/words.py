@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
@@ -13,6 +14,7 @@ from curate.policies.filter.interval_words import FIELDS, Against, against, reas
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, by_interval, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
+from curate.tables.number_texts import six_digits
 from curate.tables.rows import Rows
 
 N_NEAREST = 3  # rows shown on either side of a cut
@@ -65,17 +67,19 @@ class DecisionWords:
         rule = self.verdict.rule[start:stop].copy()
         rule[outcome == KEEP] = self.last
         numbers = [np.full(len(keys), np.nan) for _ in self.schema if pa.types.is_floating(_.type)]
-        reason = np.full(len(keys), "", object)
-        for index in np.unique(rule[rule >= 0]).tolist():
+        reason = _Reasons(len(keys))
+        for index in range(len(self.rules)):
             here = np.flatnonzero(rule == index)
-            self._explain(index, start, here, outcome, numbers, reason)
+            if len(here):
+                self._explain(index, start, here, outcome, numbers, reason)
         failed = np.flatnonzero(outcome == FAILED)
-        reason[failed] = failures(status, error, failed)
+        if len(failed) and status is not None:
+            reason.put(failed, failures(status, error, failed))
         rules = pa.array([typed(each) for each in self.rules], pa.string())
         columns = [
             keys,
             pa.array(OUTCOMES).take(pa.array(outcome)),
-            pa.array(reason, pa.string()),
+            reason.texts(),
             rules.take(pa.array(rule, mask=rule < 0)),
             *(pa.array(values, from_pandas=True) for values in numbers),
         ]
@@ -88,7 +92,7 @@ class DecisionWords:
         here: np.ndarray,
         outcome: np.ndarray,
         numbers: list[np.ndarray],
-        reason: np.ndarray,
+        reason: "_Reasons",
     ) -> None:
         """Fill in the rows ``here`` that one rule decided."""
         rule = self.rules[index]
@@ -98,32 +102,33 @@ class DecisionWords:
         unjudged = outcome[here] == UNDECIDED
         judged, dropped = here[~unjudged], outcome[here[~unjudged]] == DROP
         if isinstance(rule, Like | Unlike):
-            reason[here[unjudged]] = "there is no embedding to compare with the examples"
-            reason[judged], compared = reasons(rule, self.table_rows, start + judged)
+            reason.put(here[unjudged], "there is no embedding to compare with the examples")
+            said, compared = reasons(rule, self.table_rows, start + judged)
+            reason.put(judged, said)
             for column, of_examples in zip(numbers[:3], compared, strict=True):
                 column[judged] = of_examples
             return
         if isinstance(rule, Keys | WithoutKeys):
             is_named = dropped == isinstance(rule, WithoutKeys)
-            reason[judged] = np.where(is_named, f"is named in {rule.file}", f"is not named in {rule.file}")
+            reason.put(judged[is_named], f"is named in {rule.file}")
+            reason.put(judged[~is_named], f"is not named in {rule.file}")
             return
         if rule.column is None:
-            reason[here[unjudged]] = f"a column of the condition has no value (null or NaN): {_condition(rule)}"
-            reason[judged] = np.where(dropped, f"does not meet {_condition(rule)}", f"meets {_condition(rule)}")
+            lacks = f"a column of the condition has no value (null or NaN): {_condition(rule)}"
+            reason.put(here[unjudged], lacks)
+            reason.put(judged[dropped], f"does not meet {_condition(rule)}")
+            reason.put(judged[~dropped], f"meets {_condition(rule)}")
             return
-        reason[here[unjudged]] = f"{rule.column} has no value (null or NaN)"
+        reason.put(here[unjudged], f"{rule.column} has no value (null or NaN)")
         score, threshold, margin = numbers[:3]
         codes, *found = self._numbers(index, start + judged)
         score[judged], threshold[judged], margin[judged] = found
         tied = dropped & (margin[judged] == 0)
         protected = ~dropped & (margin[judged] < 0)
-        texts = [f"{value:.6g}" for value in score[judged].tolist()]
-        before, after = f"{rule.column} ", self._endings(index)
         kinds = np.where(tied, 2, np.where(dropped, 1, np.where(protected, 3, 0)))
-        reason[judged] = [
-            before + text + after[kind][code]
-            for text, kind, code in zip(texts, kinds.tolist(), codes.tolist(), strict=True)
-        ]
+        endings = self._endings(index)
+        after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
+        reason.put(judged, pc.binary_join_element_wise(f"{rule.column} ", six_digits(score[judged]), after, ""))
 
     def _explain_interval(
         self,
@@ -132,12 +137,12 @@ class DecisionWords:
         here: np.ndarray,
         outcome: np.ndarray,
         numbers: list[np.ndarray],
-        reason: np.ndarray,
+        reason: "_Reasons",
     ) -> None:
         """Fill in the rows ``here`` that a rule by intervals decided."""
         found = self._against(index, start + here)
         rule = self.rules[index]
-        reason[here] = reasons_of(rule, self.table_rows, found, outcome[here], high=keeps_high(rule))
+        reason.put(here, reasons_of(rule, self.table_rows, found, outcome[here], high=keeps_high(rule)))
         said = (found.score, found.threshold, found.margin, found.lower, found.upper)
         for column, values in zip(numbers, said, strict=True):
             column[here] = values
@@ -217,6 +222,28 @@ class DecisionWords:
         even = f"{dropped}, and kept: no {found.column} may lose more than {found.most:.0%};" if found else dropped
         pairs = list(zip(groups, values, strict=True))
         return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie, even)]
+
+
+class _Reasons:
+    """Texts of N rows that are put in by pieces; empty where none was."""
+
+    def __init__(self, n: int) -> None:
+        self._places = np.zeros(n, np.int64)
+        self._pieces: list[pa.Array] = [pa.array([""])]
+        self._n = 1
+
+    def put(self, rows: np.ndarray, texts: str | Sequence[str] | pa.StringArray) -> None:
+        """Give some rows (M indices) one text, or M texts."""
+        if isinstance(texts, str):
+            texts = [texts]
+        piece = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
+        self._places[rows] = self._n + (np.arange(len(piece)) if len(piece) == len(rows) else 0)
+        self._pieces.append(piece)
+        self._n += len(piece)
+
+    def texts(self) -> pa.StringArray:
+        """Return the texts in the order of the rows."""
+        return pa.concat_arrays(self._pieces).take(pa.array(self._places))
 
 
 class _Ends:
