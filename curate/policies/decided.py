@@ -108,40 +108,41 @@ class Decided(Generic[R]):
 
 
 def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """Return a few decisions (why they are shown, key and reason), and failures by status.
-
-    Reads no further than it must for both.
-    """
-    table, outcome = decided.table, decided.outcome
+    """Return a few decisions (why they are shown, key and reason), and failures by status."""
+    outcome = decided.outcome
     chosen = decided.examples or {FIRST_DROPPED: _first((outcome == DROP) | (outcome == UNDECIDED), N_EXAMPLES)}
-    shown = np.unique(np.concatenate(list(chosen.values())))
-    failed = outcome == FAILED
-    last_failed = len(failed) - 1 - int(failed[::-1].argmax()) if failed.any() else -1
-    seen: dict[int, dict[str, str]] = {}
-    failed_by: dict[str, int] = {}
-    last = max(int(shown[-1]) if len(shown) else -1, last_failed)
-    if last < 0:
-        return [], failed_by
-    names = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
-    for start, batch in numbered(table.batches(names)):
-        keys, status, error = plain_words(batch)
-        here = slice(start, start + len(keys))
-        if status is not None:
-            for kind in status.filter(pa.array(failed[here])).to_pylist():
-                failed_by[str(kind)] = failed_by.get(str(kind), 0) + 1
-        rows = shown[(shown >= start) & (shown < start + len(keys))]
-        if len(rows):
-            for row in rows.tolist():
-                one = (None if column is None else column.slice(row - start, 1) for column in (status, error))
-                seen |= {row: decided.words(row, keys.slice(row - start, 1), *one).to_pylist()[0]}
-        if start + len(keys) > last:
-            break
+    shown = np.unique(np.concatenate(list(chosen.values()))).astype(np.int64)
+    seen = dict(zip(shown.tolist(), _decisions(decided, shown), strict=True))
     examples = [
         {"why": why, "key": seen[row]["key"], "reason": seen[row]["reason"]}
         for why, rows in chosen.items()
         for row in rows.tolist()
     ]
-    return examples, failed_by
+    return examples, _failed_by(decided.table, outcome == FAILED)
+
+
+def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str, Any]]:
+    """Yield the decisions of some rows (M ascending indices), reading no more than their row groups."""
+    if not len(rows):
+        return
+    names = [name for name in (KEY, STATUS, ERROR) if name in decided.table.schema.names]
+    words = plain_words(decided.table.take(rows, names).combine_chunks().to_batches()[0])
+    for at, row in enumerate(rows.tolist()):
+        key, status, error = (None if column is None else column.slice(at, 1) for column in words)
+        yield decided.words(row, key, status, error).to_pylist()[0]
+
+
+def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
+    """Return how many rows failed (N, bool) by status; nothing for a table without statuses."""
+    found: dict[str, int] = {}
+    if not failed.any() or STATUS not in table.schema.names or not is_text(table.schema.field(STATUS).type):
+        return found
+    for start, batch in numbered(table.batches([STATUS])):
+        here = failed[start : start + batch.num_rows]
+        if here.any():
+            for kind in plain(batch.column(0)).filter(pa.array(here)).to_pylist():
+                found[str(kind)] = found.get(str(kind), 0) + 1
+    return found
 
 
 def _first(there: np.ndarray, n: int) -> np.ndarray:

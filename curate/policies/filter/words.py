@@ -260,6 +260,10 @@ class _Ends:
     def add(self, rows: np.ndarray, values: np.ndarray) -> None:
         """Take the next rows, which stand below those that came before."""
         rows, values = np.concatenate([self.rows, rows]), np.concatenate([self._values, values])
+        if len(values) > 2 * self.n:  # most lie between, and need not be sorted
+            low, high = np.partition(values, (self.n - 1, len(values) - self.n))[[self.n - 1, len(values) - self.n]]
+            near = ~((values > low) & (values < high))
+            rows, values = rows[near], values[near]
         order = np.argsort(values, kind="stable")
         if len(order) > 2 * self.n:
             order = np.concatenate([order[: self.n], order[-self.n :]])
