@@ -14,7 +14,7 @@ from curate.policies.result import Result
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
 MISSING = "missing"
 NOT_DERIVED = frozenset({"planted"})  # what takes the images to be edited again
-FIXED = frozenset({"kind", "format", "curate", "input", "read", "outputs", "environment", "digest"})
+FIXED = frozenset({"kind", "format", "curate", "input", "read", "hash", "outputs", "environment", "digest"})
 
 
 def facts_of(decided: Decided[Result]) -> dict[str, Any]:

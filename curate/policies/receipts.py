@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.manifest.store_path import AnyPath, StorePath, path_to_read
 from curate.policies.seal import FORMAT, check_seal, read_json, sealed
+from curate.tables.digests import HASH
 from curate.tables.table import Table
 from curate.version import __version__
 from scoring.atomic import AtomicFile
@@ -83,6 +84,7 @@ def receipt_json(
         },
         "model": table.metadata.get("model"),
         "policy": decided.policy,
+        "hash": HASH,
         "counts": counts,
         **facts,
         "read": dict(read),
@@ -125,6 +127,16 @@ def read_receipt(path: str | AnyPath) -> dict[str, Any]:
     if is_applied(receipt):
         raise InputError(f"{path} is the receipt of a calibration, which decides no row; expected that of a policy")
     return receipt
+
+
+def check_hash(path: AnyPath, receipt: Mapping[str, Any]) -> None:
+    """Raise InputError for a receipt of a version that hashed keys otherwise: other rows win ties, and are drawn."""
+    found = receipt.get("hash")
+    if found != HASH:
+        raise InputError(
+            f"{path} is of curate {receipt.get('curate')}, which hashed keys by {found or 'BLAKE2b'}, and this version "
+            f"({__version__}) does by {HASH}, so that other rows win ties; run the command of the receipt again"
+        )
 
 
 def is_applied(receipt: Mapping[str, Any]) -> bool:

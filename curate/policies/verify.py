@@ -32,7 +32,7 @@ from curate.policies.findings import (
 from curate.policies.moved import Searched
 from curate.policies.outcomes import UNDECIDED
 from curate.policies.outputs import UNDECIDED_ROWS, bytes_read
-from curate.policies.receipts import DIGEST_OF, digests_of, environment, read_receipt
+from curate.policies.receipts import DIGEST_OF, check_hash, digests_of, environment, read_receipt
 from curate.policies.result import Result
 from curate.policies.seal import is_unsealed
 from curate.tables.graph_file import KIND as GRAPH
@@ -66,6 +66,7 @@ def verify(
     """
     receipt = path_to_read(receipt)
     noted = read_receipt(receipt)
+    check_hash(receipt, noted)
     searched = Searched(receipt.parent, tuple(map(Path, roots)))
     where = table if table is not None else _input(receipt, noted, searched)
     source = open_table(where, require=[KEY], embedding=noted["input"].get("embedding"))
