@@ -13,7 +13,7 @@ from curate.columns import KEY, URI
 from curate.counted import counted
 from curate.manifest.text import unguarded
 from curate.tables.arrays import texts
-from curate.tables.digests import key_bytes
+from curate.tables.digests import key_array
 from curate.tables.known import Known, distinct
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -116,7 +116,7 @@ def _there(known: Known, table: Table) -> NDArray[np.bool_]:
     wanted = pa.array(known.keys, pa.large_binary())
     there = np.zeros(len(wanted), bool)
     for batch in table.batches([KEY]):
-        keys = pa.array(key_bytes(batch.column(0), table.path), pa.large_binary())
+        keys = key_array(batch.column(0), table.path)
         there[pc.index_in(keys, value_set=wanted).drop_null().to_numpy(zero_copy_only=False)] = True
     return there
 
