@@ -35,7 +35,6 @@ from curate.version import __version__
 VERSION = 1
 SAMPLE, THUMBS, POINTS = 20_000, 1_000, 5_000
 SIZES = ("width", "height", "n_bytes")
-NO_MAP = "the map was left out on request"
 
 
 @dataclass(frozen=True)
@@ -275,7 +274,7 @@ def _places(
     asked: Asked,
 ) -> Places | str:
     if not asked.points:
-        return NO_MAP
+        return ""
     n = min(asked.points, len(drawn))
     uncertainty = None if score is None else -score.direction * scores[score.name][:n]
     return place_rows(dataset, drawn[:n], uncertainty, seed=asked.seed)

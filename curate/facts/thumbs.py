@@ -85,7 +85,8 @@ def thumbnails(
             problems[problem] = problems.get(problem, 0) + 1
     missing = sum(problems.values())
     named = ", ".join(f"{n:,} {what}" for what, n in sorted(problems.items(), key=lambda item: -item[1])[:5])
-    words = f"{counted(missing, 'image')} could not be shown ({named}): {MOVED}" if missing else ""
+    words = f"{counted(missing, 'image')} could not be shown ({named})" if missing else ""
+    words += f": {MOVED}" if "missing" in problems else ""
     if size > MOST_BYTES:
         words = "; ".join([*([words] if words else []), f"thumbnails beyond {MOST_BYTES:,} bytes are left out"])
     return Thumbs({row: found[row] for row in rows if row in found}, missing, words)

@@ -3,12 +3,19 @@
 const SECTIONS = [
   { id: "overview", title: "Overview", has: () => true, draw: ({ facts }, section) => drawOverview(facts, section) },
   { id: "funnel", title: "What was decided", has: (facts) => facts.funnel?.length, draw: ({ facts }, section) => drawFunnel(facts, section) },
-  { id: "distributions", title: "Scores", has: (facts) => facts.distributions?.length, draw: ({ facts }, section) => drawDistributions(facts, section) },
   { id: "images", title: "Images", has: (facts) => facts.n_rows > 0, draw: drawImages },
+  { id: "distributions", title: "Scores", has: (facts) => facts.distributions?.length, draw: ({ facts }, section) => drawDistributions(facts, section) },
+  { id: "files", title: "Files", has: hasFiles, draw: ({ facts }, section) => drawFiles(facts, section) },
   { id: "map", title: "Map", has: (facts) => facts.map?.row.length, draw: drawMap },
   { id: "ranks", title: "Scores against each other", has: (facts) => facts.ranks?.columns.length > 1, draw: drawAgainst },
   { id: "measured", title: "What was measured", has: (facts) => facts.measured?.length, draw: ({ facts }, section) => drawMeasured(facts, section) },
 ];
+
+/** Whether there is something to draw of the files. */
+function hasFiles({ overview }) {
+  const { status, format, classes, sizes } = overview;
+  return status.length > 1 || format?.length || classes?.shown.length || Object.values(sizes ?? {}).some((hist) => hist?.counts.length);
+}
 
 function goTo(id) {
   const section = byId(id);

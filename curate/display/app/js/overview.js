@@ -27,7 +27,7 @@ function drawOverview(facts, section) {
   const { overview, funnel = [] } = facts;
   const total = overview.status.reduce((sum, [, n]) => sum + n, 0);
   const readable = overview.status.filter(([name]) => name === "ok").reduce((sum, [, n]) => sum + n, 0);
-  const { classes, sizes } = overview;
+  const { classes } = overview;
   const figures = [fact(count(facts.n_rows), "rows", facts.sampled ? "shown: a sample" : "")];
   if (total) figures.push(fact(count(readable), "readable images", percent(readable, total)));
   if (total > readable) figures.push(fact(count(total - readable), "failed", percent(total - readable, total)));
@@ -39,6 +39,12 @@ function drawOverview(facts, section) {
   for (const note of [facts.sampled?.words, facts.thumbs?.missing ? facts.thumbs.words : "", ...(overview.notes ?? [])]) {
     if (note) section.append(h("p", { class: "note" }, own(note)));
   }
+}
+
+/** The files themselves: outcome of reading, formats, classes and sizes. */
+function drawFiles({ overview }, section) {
+  const { classes, sizes } = overview;
+  const total = overview.status.reduce((sum, [, n]) => sum + n, 0);
   const files = h("div", { class: "stack" });
   const panels = h("div", { class: "panels" }, files);
   const histograms = h("div", { class: "panels" });
