@@ -16,7 +16,7 @@ from curate.display.app import assemble
 from curate.display.app.assemble import served_page, whole_page
 from curate.manifest.text import unguarded
 
-SECTIONS = ["overview", "funnel", "distributions", "images", "map", "ranks", "measured"]
+SECTIONS = ["overview", "funnel", "images", "distributions", "files", "map", "ranks", "measured"]
 SHOWN = "Array.from(document.querySelectorAll('.gallery .tile'), (t) => t.row.key)"
 TICKED = "document.querySelector('#tray strong').textContent"
 
@@ -149,7 +149,7 @@ def test_every_section_is_there_and_named_in_the_navigation(opened):
     assert opened.run("Array.from(document.querySelectorAll('nav a'), (a) => a.hash.slice(1))") == SECTIONS
     for section in SECTIONS:
         assert opened.run(f"document.getElementById('{section}').textContent.length") > 20
-    for section in ("overview", "distributions", "map", "ranks"):
+    for section in ("files", "distributions", "map", "ranks"):
         look_at(opened, section)
     assert opened.problems() == ([], [])
 
@@ -175,6 +175,7 @@ def test_sections_without_facts_are_left_out(browser, tmp_path):
     assert browser.run("Array.from(document.querySelectorAll('nav a'), (a) => a.hash.slice(1))") == [
         "overview",
         "images",
+        "files",
     ]
     assert browser.problems() == ([], [])
     browser.ask("Page.navigate", url=target)
@@ -368,7 +369,7 @@ def test_a_bar_of_a_score_and_a_class_lead_to_their_images(fresh, facts):
     told(fresh, f"{hist['counts'][3]} images, filtered")
     pressed(fresh, ".filters > button")
     fresh.run(
-        "Array.from(document.querySelectorAll('#overview .bars button')).find((b) => b.textContent === 'cat').click()"
+        "Array.from(document.querySelectorAll('#files .bars button')).find((b) => b.textContent === 'cat').click()"
     )
     told(fresh, f"{facts['rows']['u:label'].count('cat')} images, filtered")
 
