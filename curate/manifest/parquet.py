@@ -122,6 +122,7 @@ class ParquetManifest:
                         f"expected the columns of {self._where} next to the image to fit into {MAX_ROWS_BYTES >> 30} "
                         f"GiB for {stop - start:,} rows, got more near row {start}; leave the large column out"
                     )
+                _check_values(batch, self._where, start)
                 batches.append(batch)
         except BadGroup as error:
             raise InputError(f"{error}; write or fetch the file again") from None
@@ -339,3 +340,15 @@ def _inside(images: pa.Array, index: int, max_bytes: int) -> bytes:
         raise too_large(value.size, max_bytes)
     BODIES.take(value.size)
     return value.to_pybytes()
+
+
+def _check_values(batch: pa.RecordBatch, where: str, row: int) -> None:
+    """Refuse text that is not UTF-8, which Arrow's Parquet reader takes and no writer does."""
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise InputError(
+                f"the column {name!r} of {where} is damaged near row {row:,} ({str(error).splitlines()[0]}); write or "
+                "fetch the file again, or leave the column out"
+            ) from None

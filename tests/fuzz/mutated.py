@@ -1,10 +1,11 @@
 """Mutated files and what reads them: ``python tests/fuzz/mutated.py SEED FIRST COUNT FOLDER`` runs some of them.
 
-A file is valid, of one of the writers below, until a few of its bytes are changed. Each use of it ends in a result or in
-one of the project's named errors, within seconds and a bounded memory, and accounts for every row. Problems are printed
+A file is valid, of one of the writers below, until a few bytes are changed. Each use of it ends in a result or in one
+of the project's named errors, within seconds and a bounded memory, and accounts for every row. Problems are printed
 as JSON lines, the number of a case before it is run: what kills the process, such as a fault in Arrow, is known by it.
 """
 
+import contextlib
 import faulthandler
 import io
 import json
@@ -277,10 +278,8 @@ def receipts(folder: Path, name: str, rng: random.Random) -> None:
     whole = place.read_bytes()
     changed = mutate(whole, rng, place.suffix)
     place.write_bytes(changed)
-    try:
+    with contextlib.suppress(InputError):
         info(place)
-    except InputError:
-        pass
     try:
         proof = verify(folder / "set" / files["receipt"])
         if proof.identical and changed != whole and name != "receipt":

@@ -71,10 +71,26 @@ def _compressed(values: Mapping[str, Values]) -> Flags:
     return np.logical_or.reduce(found)
 
 
+def _gridded(values: Mapping[str, Values]) -> Flags:
+    """As ``_compressed``, but no drawing: its lines may lie on the grid. Without p_junk and JPEGs, all but drawings."""
+    known = {name: value for name, value in values.items() if name != COLOURS and np.isfinite(value).any()}
+    found = _compressed(known) if known else np.ones(len(next(iter(values.values()))), bool)
+    if COLOURS not in values:
+        return found
+    is_suspect = known[JUNK] > SUSPECT_CUT if JUNK in known else np.False_
+    return is_suspect | (found & ~(values[COLOURS] <= DRAWN))
+
+
 CONTRAST, JPEG = 0.1, 30.5
+COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
 BY_CONTRAST = Witness((JUNK, "quality_contrast"), _low_contrast, False, "p_junk above 0.1, or contrast below 0.1")
-BY_JPEG = Witness((JUNK, "quality_jpeg"), _compressed, False, "p_junk above 0.1, or a JPEG quality of 30 or less")
+BY_GRID = Witness(
+    (JUNK, "quality_jpeg", COLOURS),
+    _gridded,
+    False,
+    "p_junk above 0.1, or a JPEG quality of 30 or less, where known; and no drawing of 4 colours or fewer",
+)
 
 
 @dataclass(frozen=True)
@@ -153,7 +169,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
         "one unusable image, at least 10 times", (COPIES,), False, 9.5, 9.5, witness=BY_JUNK, unusable=True, style=False
     ),
     GROUPS: Kind("in a group of images unlike the rest", (UNLIKE,), False, 0.5, 0.5, style=False),
-    "dark": Kind("nothing in it is bright", ("quality_highlight",), True, 0.21, 0.27),
+    "dark": Kind("nothing in it is bright", ("quality_highlight",), True, 0.21, 0.27, witness=BY_CONTRAST),
     "bright": Kind("nothing in it is dark", ("quality_shadow",), False, 0.7, 0.65, witness=BY_CONTRAST),
     "overexposed": Kind(
         "white for the most part: overexposed, or a thing on white", ("quality_brightness",), False, 0.93, 0.75
@@ -162,7 +178,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
     "low-information": Kind("few shades of grey", ("quality_entropy",), True, 1.5, 2.2, witness=BY_CONTRAST),
     "blurry": Kind("the finest detail is gone", ("quality_sharpness",), True, 0.2, 0.27, log=True),
     "noisy": Kind("noise of colour", ("quality_noise",), False, 4.0, 2.0),
-    "blocky": Kind("JPEG's grid shows", ("quality_blocking",), False, 1.8, 1.4, log=True, witness=BY_JPEG),
+    "blocky": Kind("JPEG's grid shows", ("quality_blocking",), False, 1.8, 1.4, log=True, witness=BY_GRID),
     "compressed": Kind("a JPEG of very low quality", ("quality_jpeg",), True, 10.5, 20.5),
     "bordered": Kind("bars or a frame around the image", ("quality_border",), False, 0.25, 0.04),
     "grey": Kind("no colour, among images in colour", ("quality_colourfulness",), True, 2.0, 4.0),

@@ -30,6 +30,14 @@ def write(path, columns, **options):
     return path
 
 
+def test_text_that_is_not_utf_8_is_refused_with_its_column(tmp_path):
+    """Arrow reads it, and would refuse to write it when the rows are scored."""
+    label = pa.array([b"cat", b"c\xff"], pa.binary()).view(pa.string())
+    manifest = open_manifest(write(tmp_path / "t.parquet", {"image": images(2), "label": label}, use_dictionary=False))
+    with pytest.raises(InputError, match=r"column 'label' of .*t\.parquet.*UTF8"):
+        manifest.rows(0, 2)
+
+
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_every_range_of_rows_and_readers_is_that_part_of_the_files(tmp_path, dictionary):
     written = {"image": images(60), "id": list(range(60)), "tags": [["x"] * (row % 3) for row in range(60)]}

@@ -36,7 +36,7 @@ BAD = {  # kind -> what an image of it measures
     "enlarged": {"quality_sharpness": 0.3, "p_junk": 0.9},
     "placeholder": {"copies": 40, "p_junk": 0.9},
     "unlike-the-rest": {"unlike_group": 2},
-    "dark": {"quality_highlight": 0.1},
+    "dark": {"quality_highlight": 0.1, "quality_contrast": 0.08},
     "bright": {"quality_shadow": 0.8, "quality_contrast": 0.09},
     "overexposed": {"quality_brightness": 0.97},
     "low-contrast": {"quality_contrast": 0.01},
@@ -118,9 +118,11 @@ def test_rows_are_dropped_only_by_name(tmp_path, kind):
 @pytest.mark.parametrize(
     ("kind", "measure", "innocent"),
     [
+        ("dark", "quality_contrast", 0.2),  # a drawing of thin bright lines
         ("bright", "quality_contrast", 0.2),  # a thing on white
         ("low-information", "quality_contrast", 0.4),  # a drawing, a scan
         ("blocky", "quality_jpeg", 95.0),  # a texture with a period
+        ("blocky", "quality_colours", 1.0),  # a drawing whose lines lie on the grid
         ("pure-noise", "p_junk", 0.2),  # sand, a sharp scan
         ("enlarged", "p_junk", 0.2),  # a smooth image
         ("placeholder", "p_junk", 0.2),  # a good image with many copies
@@ -208,10 +210,10 @@ def test_where_every_image_is_flagged_all_can_be_dropped_and_nothing_is_lost(tmp
 
 
 def test_set_says_where_a_kind_begins(tmp_path):
-    path = dataset(tmp_path, dark=slice(3))
-    assert curate.issues(path, set={"dark": 0.05}).kinds["dark"]["n"] == 0
-    assert curate.issues(path, set={"dark": "2"}).kinds["dark"]["n"] == N  # a style that is requested
-    done = curate.issues(path, tmp_path / "o.parquet", set={"dark": "0.5"})
+    path = dataset(tmp_path, blurry=slice(3))
+    assert curate.issues(path, set={"blurry": 0.05}).kinds["blurry"]["n"] == 0
+    assert curate.issues(path, set={"blurry": "9"}).kinds["blurry"]["n"] == N  # a style that is requested
+    done = curate.issues(path, tmp_path / "o.parquet", set={"blurry": "0.5"})
     assert curate.verify(done.receipt).identical
 
 
