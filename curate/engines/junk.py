@@ -1,9 +1,8 @@
 """``p_junk``: corrupted copies of some images of a dataset are scored, and a classifier learns to find such images."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
 from curate.tables.dataset import Dataset, log_odds_of, numbers_of, sample_of
+from curate.tables.in_order import in_order
 from curate.tables.table import Table, embedding_matrix
 from scoring.checkpoint import FIT
 from scoring.errors import InputError
@@ -199,7 +199,9 @@ def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator
     settings, preprocessing = corrupter.settings, corrupter.runner.model.spec.preprocessing
     place = {row: image for image, row in enumerate(rows)}
 
-    def work(image: int, data: bytes, digest: str) -> list[Copy]:
+    def work(read: tuple[int, bytes, str]) -> tuple[int, list[Copy]]:
+        row, data, digest = read
+        image = place[row]
         try:
             pixels = decode_small(
                 data,
@@ -210,19 +212,12 @@ def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator
                 white=settings.white or WHITE,
             )
         except DecodeError:
-            return []
+            return image, []
         kinds = [KINDS[(image * per_image + step) % len(KINDS)] for step in range(per_image)]
-        return corrupted_copies(pixels, digest, kinds, preprocessing, with_quality=settings.quality)
+        return image, corrupted_copies(pixels, digest, kinds, preprocessing, with_quality=settings.quality)
 
     with ThreadPoolExecutor(corrupter.workers, thread_name_prefix="corrupt") as pool:
-        waiting = deque[tuple[int, Future[list[Copy]]]]()
-        for row, data, digest in corrupter.read(rows):
-            waiting.append((place[row], pool.submit(work, place[row], data, digest)))
-            if len(waiting) >= AHEAD:
-                image, copies = waiting.popleft()
-                yield image, copies.result()
-        for image, copies in waiting:
-            yield image, copies.result()
+        yield from in_order(pool, work, corrupter.read(rows), AHEAD, lambda read: len(read[1]))
 
 
 def _words(trained: Trained, probability: NDArray[np.float32]) -> str:

@@ -4,14 +4,15 @@
 
 import hashlib
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+import pyarrow as pa
 
 from curate.exchange.encode import Encoding
 from curate.exchange.plan import COPY, HARD, ImageReader
@@ -22,15 +23,16 @@ from curate.manifest.contract import CONNECTIONS
 from curate.manifest.local import fail, read_local
 from curate.manifest.uris import uri_reader
 from curate.tables.images import CHANGED, SHA256
+from curate.tables.in_order import in_order
 from curate.tables.located import Located
 from scoring.atomic import place_errors
 from scoring.images.budget import BODIES
 from scoring.images.outcome import DecodeError
 from scoring.images.sniff import sniff
 
-R = TypeVar("R")
 NO_FILE = "the table names no file for it"
 AHEAD = 4  # images a thread that are in memory at once
+N_BYTES = "n_bytes"
 HEAD = 4096  # bytes by which a format is reported
 SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic"}
 
@@ -96,8 +98,9 @@ class Pictures:
     def read(self, rows: Rows) -> Iterator[Picture | Lost]:
         """Yield the image of every row."""
         scored = self._scored(rows)
+        sizes = _sizes(rows)
         work = ((index, reader, scored[index]) for index, reader in enumerate(self._readers(rows)))
-        return self._ordered(self._read, work)
+        return in_order(self.pool, self._read, work, AHEAD * self.workers, lambda one: sizes[one[0]])
 
     def store(self, rows: Rows, folder: Path, name_of: Callable[[int, str], str]) -> Iterator[Picture | Lost]:
         """Write, or link, the image of every row as a file.
@@ -113,21 +116,7 @@ class Pictures:
             (index, reader, scored[index], paths[index], folder, name_of)
             for index, reader in enumerate(self._readers(rows))
         )
-        return self._ordered(self._store, work)
-
-    def _ordered(self, function: Callable[[Any], R], things: Iterable[Any]) -> Iterator[R]:
-        """Yield the results in order, a bounded number of them ahead."""
-        waiting: deque[Future[R]] = deque()
-        try:
-            for thing in things:
-                waiting.append(self.pool.submit(function, thing))
-                if len(waiting) >= AHEAD * self.workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        return in_order(self.pool, self._store, work, AHEAD * self.workers, lambda _: 0)
 
     def _scored(self, rows: Rows) -> list[str | None]:
         return rows.column(SHA256).to_pylist() if self.checked and rows.has(SHA256) else [None] * len(rows)
@@ -189,6 +178,14 @@ class Pictures:
             else:
                 os.symlink(source, os.fsencode(target))
         return Picture(index, b"", "", n_bytes, suffix, name)
+
+
+def _sizes(rows: Rows) -> list[int]:
+    """Return the bytes of the image of each row as they were scored; 0 where the table does not hold them."""
+    column = rows.column(N_BYTES) if rows.has(N_BYTES) else None
+    if column is None or not pa.types.is_integer(column.type):
+        return [0] * len(rows)
+    return [max(0, size or 0) for size in column.to_pylist()]
 
 
 def suffix_of_bytes(data: bytes) -> str:

@@ -3,9 +3,8 @@
 import base64
 import io
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from PIL import Image
 from curate.counted import counted
 from curate.manifest import SourceOptions
 from curate.tables.images import MOVED, Encoded, Images
+from curate.tables.in_order import in_order
 from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.images import DecodeError, decode_rgb
@@ -93,24 +93,18 @@ def thumbnails(
 
 
 def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, bytes | None, str]]:
-    """Thumbnails of images as they are read, in their order; never more than a few wait."""
-    waiting: deque[tuple[int, Future[bytes] | None, str]] = deque()
+    """Yield thumbnails of images as they are read, in their order; never more than a few wait."""
 
-    def first() -> tuple[int, bytes | None, str]:
-        row, future, problem = waiting.popleft()
+    def small(one: Encoded) -> tuple[int, bytes | None, str]:
+        if one.data is None:
+            return one.row, None, one.problem.partition(":")[0]
         try:
-            return row, future.result() if future is not None else None, problem
+            return one.row, thumbnail(one.data, white=one.white), ""
         except DecodeError as error:
-            return row, None, error.status
+            return one.row, None, error.status
 
     with ThreadPoolExecutor(workers) as pool:
-        for one in encoded:
-            future = None if one.data is None else pool.submit(thumbnail, one.data, white=one.white)
-            waiting.append((one.row, future, one.problem.partition(":")[0]))
-            if len(waiting) > AHEAD * workers:
-                yield first()
-        while waiting:
-            yield first()
+        yield from in_order(pool, small, encoded, AHEAD * workers, lambda one: len(one.data or b""))
 
 
 def thumbnail(data: bytes, side: int = SIDE, *, white: int = WHITE) -> bytes:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.facts import PixelsRead
 from curate.tables.images import Encoded, Images, ImageSource
+from curate.tables.in_order import in_order
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.images import DecodeError, pixel_digest
@@ -64,7 +65,8 @@ def _digests(images: Images, wanted: NDArray[np.int64]) -> Iterable[tuple[int, s
 
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pixels") as pool:
         for start in range(0, len(wanted), AHEAD):
-            yield from pool.map(digest, images.read(wanted[start : start + AHEAD].tolist()))
+            some = images.read(wanted[start : start + AHEAD].tolist())
+            yield from in_order(pool, digest, some, AHEAD, lambda image: len(image.data or b""))
 
 
 def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:

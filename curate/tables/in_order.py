@@ -1,0 +1,40 @@
+"""Images through threads, in their order: a bounded number of them, and of encoded bytes, at a time."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+from scoring.images.budget import ENCODED
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_order(
+    pool: Executor, work: Callable[[T], R], things: Iterable[T], most: int, n_bytes: Callable[[T], int]
+) -> Iterator[R]:
+    """Yield what threads make of things, in order; one that alone exceeds the bytes passes alone.
+
+    Args:
+        pool: of the threads.
+        work: what they do.
+        things: taken as they are needed.
+        most: how many are in hand at once, at least 1.
+        n_bytes: how many encoded bytes a thing, or what is made of it, holds; ``ENCODED`` of them are in hand at once.
+    """
+    waiting: deque[tuple[Future[R], int]] = deque()
+    held = 0
+    try:
+        for thing in things:
+            size = n_bytes(thing)
+            while waiting and (len(waiting) >= most or held + size > ENCODED):
+                held -= waiting[0][1]
+                yield waiting.popleft()[0].result()
+            waiting.append((pool.submit(work, thing), size))
+            held += size
+        while waiting:
+            yield waiting.popleft()[0].result()
+    finally:
+        for future, _ in waiting:
+            future.cancel()
