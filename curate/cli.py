@@ -91,7 +91,7 @@ class NoPandas(MetaPathFinder):
     """A finder by which pandas is not there for pyarrow.
 
     pyarrow's compiled code imports it, which takes 0.4 s, to see whether what it is given is a Series. None is, for
-    nobody here uses pandas. Other libraries find it.
+    pandas is not used here. Other libraries find it.
     """
 
     USERS = frozenset({"curate", "scoring", "trainers", "pyarrow"})  # whose compiled calls are pyarrow's

@@ -32,7 +32,7 @@ def require_options(options: Mapping[str, Any]) -> None:
 
 
 def stored_backbone(name: str, options: Mapping[str, Any] | None = None) -> nn.Module:
-    """Return ``create_backbone`` for weights that are loaded into it, without timm for those of the shipped models."""
+    """Return ``create_backbone`` for weights that are loaded into it, without timm for the shipped models."""
     return NETWORKS[name]() if name in NETWORKS and not options else create_backbone(name, options=dict(options or {}))
 
 

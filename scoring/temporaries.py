@@ -49,7 +49,7 @@ def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     temporary = path.with_name(f"{temporary_stem(path)}{os.getpid()}.{secrets.token_hex(4)}")
     with folder_lock(path.parent, shared=True):  # no sweep sees it before it is held
         handle = make(temporary)
-        try_flock(handle)  # where nothing can be locked (Windows), those of dead processes stay
+        try_flock(handle)  # where nothing can be locked (Windows), files of dead processes stay
     return temporary, handle
 
 

@@ -11,7 +11,7 @@ from scoring.atomic import require_folder
 from scoring.errors import InputError
 from scoring.lock import LOCK
 
-# Names of files of another kind, which nobody means as the name of a folder of parts.
+# Names of files of another kind, never meant as the name of a folder of parts.
 OTHER_FILES = {
     *(".arrow", ".csv", ".db", ".feather", ".gz", ".html", ".jpg", ".json", ".jsonl", ".ndjson", ".npy", ".npz"),
     *(".pkl", ".png", ".pq", ".safetensors", ".tar", ".tsv", ".txt", ".xlsx", ".zip"),

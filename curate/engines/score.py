@@ -166,7 +166,7 @@ def _addition(
     check: bool,
     refit: bool,
 ) -> "tuple[Request, ScoreSettings]":
-    """Return what is asked of an addition to a table, and its settings."""
+    """Return what is requested of an addition to a table, and its settings."""
     from curate.engines.adding.run import Request  # this brings torch, and a table that grows is there already
     from curate.engines.adding.settings import given_fields, model_as_scored, options_as_scored, settings_as_scored
     from curate.engines.finished import table_of_scores

@@ -54,7 +54,7 @@ class Finding:
     texts: Sequence[str]
 
     def of(self, inside: NDArray[np.bool_]) -> "Finding":
-        """Return the finding for those of its rows that are inside, shape (M,)."""
+        """Return the finding for its rows that are inside, shape (M,)."""
         texts = [text for text, here in zip(self.texts, inside.tolist(), strict=True) if here]
         return Finding(self.kind, self.words, self.rows[inside], self.value[inside], texts)
 

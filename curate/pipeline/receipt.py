@@ -162,7 +162,7 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
 
 
 def _compare_stage(receipt: Path, step: Mapping[str, Any], check: StepCheck) -> None:
-    """Compare the rows of a step with those of its own receipt."""
+    """Compare the rows of a step with its receipt."""
     now = asdict(_stage(read_step(receipt)))
     then = {name: step.get(name) for name in now}
     check.differences += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]

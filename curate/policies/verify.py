@@ -205,7 +205,7 @@ def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], resul
     for name, table in outputs.items():
         rules = table.metadata.get("policy")
         if isinstance(rules, list) and len(rules) >= len(noted["policy"]):
-            own = rules[len(rules) - len(noted["policy"]) :]  # of a subset, those of earlier subsets come first
+            own = rules[len(rules) - len(noted["policy"]) :]  # of a subset, rules of earlier subsets come first
             _name_figures(unequal(own, noted["policy"], f"policy of {name}"), result)
 
 

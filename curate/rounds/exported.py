@@ -35,7 +35,7 @@ def for_annotators(batch: pa.Table) -> pa.Table:
 
 
 def noted_export(settings: Settings, path: Path) -> dict[str, Any]:
-    """Return what a state says of an export: its format and name, and the digest of a file that nobody fills in."""
+    """Return what a state says of an export: its format and name, and the digest of a file that is not filled in."""
     noted = {"format": settings.format, "file": path.name}
     return {**noted, "sha256": file_sha256(path)} if settings.format != CSV and path.is_file() else noted
 

@@ -188,6 +188,6 @@ def _hint(known: Known, doubtful: Mapping[int, _Found]) -> str:
 
 
 def _shown(old: str, new: str) -> str:
-    """Return a key and its other spelling for display, so that they can be told apart."""
+    """Return a key and its other spelling for display, so that the difference shows."""
     alike = unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new)
     return f"{old!a} ({new!a} there)" if alike else f"{old!r} ({new!r} there)"

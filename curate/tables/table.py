@@ -43,7 +43,7 @@ class Table:
         n_rows: rows over all files.
         own: the user's column that is read as ``embedding``; None for that itself. ``schema`` and ``batches`` have it
             under that name then, and ``stored`` is the table as it is in its files: what is written comes from there.
-            So it is with ``folder``, once somebody asks for it.
+            So it is with ``folder``, once it is requested.
     """
 
     own: str | None = None

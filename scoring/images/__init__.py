@@ -1,6 +1,6 @@
 """Bytes in, pixels out: decoded, oriented, resized, or a failure with a name.
 
-The decoders are loaded when one is first used, so that whoever needs a name of a module here does not load them all.
+The decoders are loaded when one is first used, so that a name of a module here does not load them all.
 """
 
 from importlib import import_module

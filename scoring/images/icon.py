@@ -1,4 +1,4 @@
-"""ICO: the largest of its pictures, whose own header is looked at before Pillow decodes it."""
+"""ICO: its largest image, whose own header is read before Pillow decodes it."""
 
 import io
 
@@ -9,13 +9,13 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def icon_size(data: bytes) -> tuple[int, int]:
-    """Return (width, height) that the picture itself states which Pillow would decode: the largest by the directory.
+    """Return (width, height) that the image itself states which Pillow would decode: the largest by the directory.
 
     Args:
         data: the encoded icon.
 
     Raises:
-        Exception: what Pillow raises on broken headers; IndexError where there is no picture.
+        Exception: what Pillow raises on broken headers; IndexError where there is no image.
     """
     stream = io.BytesIO(data)
     largest = IcoImagePlugin.IcoFile(stream).entry[0]
@@ -25,9 +25,9 @@ def icon_size(data: bytes) -> tuple[int, int]:
     if is_png:
         return PngImagePlugin.PngImageFile(stream, "").size
     width, height = BmpImagePlugin.DibImageFile(stream, "").size
-    return width, height // 2  # the mask is below the picture
+    return width, height // 2  # the mask is below the image
 
 
 def count_icons(picture: ImageFile.ImageFile) -> int:
-    """Return how many pictures an opened icon holds."""
+    """Return how many images an opened icon holds."""
     return len(picture.ico.entry) if isinstance(picture, IcoImagePlugin.IcoImageFile) else 1

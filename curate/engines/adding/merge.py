@@ -74,7 +74,7 @@ class Merged:
 
     Attributes:
         schema: of the new table.
-        lacking: columns of before that rows that were scored do not have, and the types cannot tell.
+        lacking: columns of before that rows that were scored do not have, and the types do not show.
 
     Raises:
         InputError: for a column of the user's whose values now are of another type.

@@ -110,7 +110,7 @@ class Names:
         rule: as typed.
         n_keys: that its file names.
         n_found: rows of the table with one of them.
-        spelling: what there is to tell on keys that are written otherwise.
+        spelling: a note on keys that are written otherwise.
     """
 
     rule: str
