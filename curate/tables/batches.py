@@ -76,12 +76,17 @@ def _checked_batches(
     parquet: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """Batches that hold what their types say: without page checksums, damage shows only as text that is no UTF-8."""
+    n = 0
     for batch in parquet.iter_batches(
         batch_size=rows, row_groups=list(groups), columns=schema.names, use_threads=False
     ):
         for piece in _unfold(batch.select(schema.names), schema):
             piece.validate(full=True)
+            n += piece.num_rows
             yield piece
+    expected = sum(parquet.metadata.row_group(each).num_rows for each in groups)
+    if n != expected:
+        raise pa.ArrowInvalid(f"{n:,} rows of the {expected:,} that its footer counts")
 
 
 def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:

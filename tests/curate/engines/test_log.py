@@ -80,6 +80,7 @@ def test_a_file_that_is_no_log_is_left_alone(tmp_path, text):
 
 
 def test_a_folder_and_a_place_that_is_not_there_are_refused(tmp_path):
+    (tmp_path / "none").touch()
     for place in (tmp_path, tmp_path / "none" / "log"):
         with pytest.raises(InputError, match="--log"), RunLog(place):
             pass
