@@ -92,4 +92,4 @@ def from_folder(place: str, folder: Path) -> str:
 def make_folder(out: Path) -> None:
     """Make the folder, where it is not there yet."""
     with place_errors(out):
-        out.mkdir(exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)

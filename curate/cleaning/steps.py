@@ -12,6 +12,7 @@ from scoring.errors import InputError
 
 SUBSET, REPORT, REVIEW = "subset.parquet", "report.html", "review"
 AGAINST, LEAKS, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("against", "leaks", "labels"))
+THUMBS = 500  # of the page: each is one more image to decode
 SURE = 0.99  # cosine of signatures: above it copies alone were seen, below it also other things of one template
 _MARK = re.compile(r"# Written by curate clean \(([0-9a-f]{16})\)\.[^\n]*\n")
 NOTES = {
@@ -51,11 +52,11 @@ class Cleaning:
         """Return the steps by name, each with its options."""
         images = {"source": self.source} if self.reads_source else {}
         named = {} if self.label is None else {"label": self.label}
-        steps: dict[str, dict[str, Any]] = {"score": {"source": self.source, "model": self.model}}
+        steps: dict[str, dict[str, Any]] = {"score": {"source": self.source, "model": self.model, "add": True}}
         if self.label_from_folder:
             steps["score"]["label-from-folder"] = True
         if self.against is not None and not self.against_scored:
-            steps["against"] = {"run": "score", "source": self.against, "model": self.model}
+            steps["against"] = {"run": "score", "source": self.against, "model": self.model, "add": True}
         steps["usable"] = {"run": "issues", "table": "score", "drop": "unusable"}
         finders = {"finder": ["bytes", "signature"], "threshold": [SURE]}
         steps["unique"] = {"run": "dedup", "table": "usable", **finders, "out": SUBSET, **named}
@@ -68,7 +69,14 @@ class Cleaning:
         if self.label is not None:
             steps["labels"] = {"table": "unique", "label": self.label}
             results.append(LABELS)
-        page = {"table": "score", "results": results, "out": REPORT, "findings": REVIEW, "no-map": True}
+        page = {
+            "table": "score",
+            "results": results,
+            "out": REPORT,
+            "findings": REVIEW,
+            "no-map": True,
+            "thumbs": THUMBS,
+        }
         steps["report"] = page | named | images
         if self.export is not None:
             out = f"export{FORMATS[self.export].suffix}"

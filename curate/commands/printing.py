@@ -15,6 +15,7 @@ from curate.counted import Grid, one_line
 if TYPE_CHECKING:
     from curate.policies.result import Result
 
+BRIEF = "progress without results"  # what the context of a step holds whose command is to print no more
 DRY_RUN = "dry run: nothing was written"
 EXIT_FOUND = 3  # what a gate was to look for is there; everything that was requested is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.printing import DRY_RUN, emit, say, show, show_table
+from curate.commands.printing import BRIEF, DRY_RUN, emit, say, show, show_table
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Typed:
     Args:
         group: of the command line.
         quiet: whether they print nothing but errors.
-        heard: those that print even then.
+        heard: those that print their progress even then, and no result.
     """
 
     def __init__(self, group: Any, quiet: bool, heard: Container[str] = ()) -> None:
@@ -109,7 +109,8 @@ class Typed:
         words = [*(["--quiet"] if quiet else []), *words]
         with redirect_stdout(sys.stderr):
             try:
-                with called.make_context(f"curate {command}", words) as context:
+                brief = BRIEF if self.quiet and not quiet else None
+                with called.make_context(f"curate {command}", words, obj=brief) as context:
                     called.invoke(context)
             except typer.Exit as stop:
                 return int(stop.exit_code)

@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.complete import OFFERED
-from curate.commands.printing import emit, say, say_table
+from curate.commands.printing import BRIEF, emit, say, say_table
 from curate.commands.progress import ScoreBar
 from curate.engines.table import ENGINES
 from scoring.scorers import free_scorers
@@ -168,7 +168,7 @@ def run(
     from curate.engines.contract import Cluster
     from curate.engines.score import score
     from scoring.errors import InputError
-    from scoring.model_names import with_weights
+    from scoring.model_names import DEFAULT, with_weights
 
     line = (lambda text: None) if quiet else say
     keywords = _keywords(given, options.typed(ctx, given) if add else None)
@@ -176,7 +176,7 @@ def run(
         result = score(
             source[0] if len(source) == 1 else source,
             out,
-            model=model if weights is None else with_weights(model or "", weights),
+            model=model if weights is None else with_weights(model or DEFAULT, weights),
             workers=workers,
             engine=engine,
             cluster=Cluster(address, actors, num_gpus),
@@ -190,7 +190,7 @@ def run(
             announce=line,
             **keywords,
         )
-    if not quiet:
+    if not quiet and ctx.obj != BRIEF:
         _report(result)
     if json_:
         emit(_plain(result))

@@ -65,7 +65,7 @@ OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},
     "issues": OF_THE_PICTURE,
     "compare": {"out", "overwrite", *OF_THE_PICTURE},
-    "round_status": {"fail_unless_stop"},
+    "round_status": {"fail_unless_stop", "all"},
     "selftest": {"out", "overwrite"},
     "retrieve": OF_THE_PICTURE,
 }

@@ -91,7 +91,7 @@ def test_without_a_network_it_says_so_at_once_and_asks_once(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", deaf)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(backbones, "try_to_load_from_cache", lambda *args: None)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *args: None)
     with pytest.raises(
         InputError, match=r"published weights of 'resnet10t.c3_in1k' could not be fetched .*timm:NAME@"
     ) as e:
@@ -101,7 +101,7 @@ def test_without_a_network_it_says_so_at_once_and_asks_once(monkeypatch):
 
 
 def test_published_weights_that_were_fetched_before_need_no_network(weights, monkeypatch):
-    monkeypatch.setattr(backbones, "try_to_load_from_cache", lambda *args: str(weights))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *args: str(weights))
     monkeypatch.setattr(backbones, "urlopen", lambda *args, **named: pytest.fail("requested the network"))
     model, card = load_model(f"timm:{NAME}")
     assert card["digest"] == load_model(f"timm:{NAME}@{weights}")[1]["digest"]

@@ -32,7 +32,8 @@ OWN = Preprocessing(size=32, resize=36, interpolation="bilinear", mean=(0.5, 0.4
 def one():
     """A model that somebody trusts: a kappa head and its own preprocessing."""
     torch.manual_seed(3)
-    return ScoringModel(ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, OWN)).eval()
+    spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, OWN)
+    return ScoringModel(spec, backbone=backbones.create_backbone("resnet10t")).eval()
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +215,7 @@ def test_published_weights_come_with_their_own_preprocessing(tmp_path, monkeypat
         overlay = {"pretrained_cfg_overlay": {"file": str(tmp_path / "weights.pth")}} if pretrained else {}
         return real(name, pretrained=pretrained, **overlay, **named)
 
-    monkeypatch.setattr(backbones.timm, "create_model", local)
+    monkeypatch.setattr(timm, "create_model", local)
     monkeypatch.setattr(backbones, "fetched_before", lambda name: {})
     start = find_start("timm:vit_tiny_patch16_224.augreg_in21k")
     half = (0.5, 0.5, 0.5)
@@ -238,7 +239,7 @@ def test_published_weights_that_cannot_be_fetched_say_so_in_one_line(monkeypatch
     def offline(*args, **named):
         raise OSError("no route to host\nand a trace")
 
-    monkeypatch.setattr(backbones.timm, "create_model", offline)
+    monkeypatch.setattr(timm, "create_model", offline)
     monkeypatch.setattr(backbones, "fetched_before", lambda name: {})
     with pytest.raises(InputError, match=r"'resnet18' could not be fetched \(no route to host\); check the network"):
         find_start("timm:resnet18")

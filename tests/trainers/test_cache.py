@@ -16,6 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
+from scoring.backbones import create_backbone
 from scoring.errors import InputError
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing, decode
@@ -44,7 +45,7 @@ N = 24
 def model():
     torch.manual_seed(0)
     spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=36))
-    return ScoringModel(spec).eval()
+    return ScoringModel(spec, backbone=create_backbone(spec.backbone)).eval()
 
 
 @pytest.fixture(scope="module")

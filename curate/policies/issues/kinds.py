@@ -81,9 +81,15 @@ def _gridded(values: Mapping[str, Values]) -> Flags:
     return is_suspect | (found & ~(values[COLOURS] <= DRAWN))
 
 
+def _noise(values: Mapping[str, Values]) -> Flags:
+    return (values[JUNK] > JUNK_CUT) & (values["quality_contrast"] >= FAINT)
+
+
+FAINT = 0.05  # contrast: fields from the air and faint drawings are as sharp as noise, and fainter
 CONTRAST, JPEG = 0.1, 30.5
 COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
+BY_NOISE = Witness((JUNK, "quality_contrast"), _noise, True, "p_junk above 0.5 and contrast of 0.05 or more")
 BY_CONTRAST = Witness((JUNK, "quality_contrast"), _low_contrast, False, "p_junk above 0.1, or contrast below 0.1")
 BY_GRID = Witness(
     (JUNK, "quality_jpeg", COLOURS),
@@ -153,7 +159,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
     "junk": Kind("unlike this dataset and like corrupted copies of it", (JUNK,), False, 0.5, 0.5, style=False),
     "blank": Kind("one colour, or nearly", ("quality_contrast",), True, 0.01, 0.01, unusable=True, style=False),
     "pure-noise": Kind(
-        "noise and no image", ("quality_sharpness",), False, 1.2, 1.2, witness=BY_JUNK, unusable=True, style=False
+        "noise and no image", ("quality_sharpness",), False, 1.2, 1.2, witness=BY_NOISE, unusable=True, style=False
     ),
     "enlarged": Kind(
         "enlarged from a few pixels",

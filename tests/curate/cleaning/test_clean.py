@@ -166,15 +166,16 @@ def test_another_option_does_what_it_changes_alone(here):
     assert len(pl.read_csv("out/export.csv")) == 12
 
 
-def test_changed_files_are_refused_and_scored_again_on_request(here):
+def test_new_files_alone_are_scored_and_all_of_them_on_request(here):
+    known = {row["key"]: row for row in pl.read_parquet("out/steps/score.parquet").to_dicts()}
     shutil.copy("photos/coins.jpg", "photos/new.jpg")
-    before = (here / "out/subset.parquet").read_bytes()
-    result = clean("--quiet")
-    assert result.exit_code == 1
-    assert "--overwrite" in result.stderr.splitlines()[-1]
-    assert (here / "out/subset.parquet").read_bytes() == before
-    found = counts(clean("--overwrite", "--json", "-q"))
-    assert (found["images"], found["copies"], found["kept"]) == (22, 6, 12)
+    for again in ([], ["--overwrite"]):
+        found = counts(clean(*again, "--json", "-q"))
+        assert (found["images"], found["copies"], found["kept"]) == (22, 6, 12)
+        if not again:
+            grown = {row["key"]: row for row in pl.read_parquet("out/steps/score.parquet").to_dicts()}
+            assert grown.keys() - known.keys() == {"new.jpg"}
+            assert all(grown[key]["embedding"] == known[key]["embedding"] for key in known)
 
 
 def test_a_run_killed_between_two_steps_goes_on(here, monkeypatch):
@@ -265,7 +266,6 @@ def test_images_inside_a_table_are_cleaned_and_drawn(source, tiny_checkpoint, tm
         (["out/steps/score.parquet", "-o", "new"], ["scored table", "curate issues"]),
         (["out/subset.parquet", "-o", "new"], ["scored table"]),
         (["photos", "-o", "m.safetensors"], ["folder"]),
-        (["photos", "-o", "none/new"], ["does not exist"]),
         (["photos", "-o", "new", "--export", "imagefoldr"], ["imagefolder"]),
         (["photos", "-o", "new", "--against", "none"], ["none"]),
         (["photos", "-o", "new", "--label", "label"], ["--label"]),
@@ -305,5 +305,5 @@ def test_a_folder_is_cleaned_from_python(here):
     assert result.unreadable_by == dict.fromkeys(UNREADABLE.values(), 1)
     assert "images in" in str(result)
     shutil.copy("photos/coins.jpg", "photos/new.jpg")
-    with pytest.raises(curate.InputError, match="--overwrite"):
-        curate.clean("photos", "out", model="m.safetensors")
+    grown = curate.clean("photos", "out", model="m.safetensors")
+    assert (grown.images, grown.copies) == (22, result.copies + 1)

@@ -56,7 +56,7 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     sheet(tmp_path / "b.csv", answers(asked["export"], truth))
     taken = json.loads(run("import r b.csv --json").stdout)
     assert (taken["labels"], taken["new"], taken["missing"]) == (20, 20, 0)
-    said = run("status r").stdout
+    said = run("status r --all").stdout
     assert "2 rounds, 60 images requested: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
     assert "with a class: 20 of 20 held-out images" in said
     assert "not enough yet to decide the lift over random: 20 control labels of at least 20, 20 held-out" in said

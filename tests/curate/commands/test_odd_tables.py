@@ -117,7 +117,8 @@ LINES = {  # command -> its lines; {t} is the odd table, {g} a good one
         "{g} --to coco --classes {t} -o o.json",
     ],
 }
-NO_TABLE = {"score", "run", "cache", "train", "doctor", "models", "sign", "selftest", "view"}  # or they score, or serve
+# these score or serve
+NO_TABLE = {"score", "clean", "run", "cache", "train", "doctor", "models", "sign", "selftest", "view"}
 EVERY = [(command, line) for command, lines in LINES.items() for line in lines]
 
 

@@ -117,7 +117,8 @@ def test_help_groups_the_commands_in_the_order_of_work():
     listed = {heading: [line.split()[0] for line in part.splitlines() if line[:2] == "  " and line[2] != " "]
               for heading, part in sections.items()}  # fmt: skip
     assert listed["Score:"] == ["score", "fit"]
-    assert " ".join(listed["Curate:"]) == "filter issues dedup labels audit calibrate select balance split run round"
+    curating = "clean filter issues dedup labels audit calibrate select balance split run round"
+    assert " ".join(listed["Curate:"]) == curating
     assert {"info", "sheet", "evaluate", "verify", "export"} <= set(listed["Look:"])
     assert listed["Train:"] == ["train", "cache", "models"]
     assert sorted(name for names in listed.values() for name in names) == sorted(GROUP.commands)

@@ -98,7 +98,7 @@ def test_a_run_cut_off_goes_on_here_and_on_another_machine(
 
     with monkeypatch.context() as patch:
         patch.setattr(WorkStore, "commit", commit)
-        patch.setattr(output, "_merge", cut)
+        patch.setattr(output, "write_joined", cut)
         with pytest.raises(Cut):
             run_again(folder, out, tiny_checkpoint)
     assert "run/s.parquet" not in s3.names()
@@ -227,7 +227,7 @@ def test_a_store_without_conditional_writes_is_refused(folder, tiny_checkpoint, 
 
 def test_a_damaged_part_or_note_is_scored_again(folder, whole, tiny_checkpoint, s3, out, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(output, "_merge", cut)
+        patch.setattr(output, "write_joined", cut)
         with pytest.raises(Cut):
             run_again(folder, out, tiny_checkpoint)
     (tmp_path / "other").mkdir(mode=0o700)

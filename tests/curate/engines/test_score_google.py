@@ -241,7 +241,7 @@ def test_a_part_that_is_not_what_was_noted_is_scored_again(folder, whole, tiny_c
         raise KeyError
 
     with monkeypatch.context() as patch:
-        patch.setattr(output, "_merge", cut)
+        patch.setattr(output, "write_joined", cut)
         with pytest.raises(KeyError):
             run_again(folder, out, tiny_checkpoint)
     gs.put("run/.s.parquet.work/part-000001.parquet", gs.get("run/.s.parquet.work/part-000001.parquet"))  # a generation

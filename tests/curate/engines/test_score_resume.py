@@ -84,7 +84,7 @@ def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, who
 
 def test_a_damaged_shard_or_journal_line_is_computed_again(folder, whole, tiny_checkpoint, tmp_path, monkeypatch):
     out = tmp_path / "s.parquet"
-    monkeypatch.setattr(output, "_merge", lambda *a, **k: (_ for _ in ()).throw(Cut))
+    monkeypatch.setattr(output, "write_joined", lambda *a, **k: (_ for _ in ()).throw(Cut))
     with pytest.raises(Cut):
         run_again(folder, out, tiny_checkpoint)
     monkeypatch.undo()

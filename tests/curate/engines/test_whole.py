@@ -9,7 +9,7 @@ from PIL import Image
 from runs import SMALL
 
 from curate.columns import describe
-from curate.engines import score as engine
+from curate.engines import full_run
 from curate.engines.score import score
 from curate.fitting.fit import fit
 from curate.policies.filter.policy import filter
@@ -122,7 +122,7 @@ def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(
 
     out = tmp_path / "s.parquet"
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "publish", dies)
+        patch.setattr(full_run, "publish", dies)
         with pytest.raises(KeyboardInterrupt):
             score(dataset, out, model=tiny_checkpoint, settings=SMALL)
     assert not out.exists()

@@ -251,7 +251,6 @@ MISTAKES = {
     "a row that failed": (["0-005"], "could not be scored"),
     "nothing left": (["0-000", "--clean", "1e9"], "expected rows with an embedding to search"),
     "an unknown kind of file": (["0-000", "-o", "a.txt"], "ends in .parquet, .csv, .jsonl"),
-    "no such place": (["0-000", "-o", "none/a.csv"], "none"),
     "a sheet that is no image": (["0-000", "--sheet", "a.svg"], "ends in .png"),
     "a sheet without images": (["0-000", "--sheet", "a.png"], "--source"),
     "a bad seed": (["0-000", "--seed", "-1"], "--seed"),

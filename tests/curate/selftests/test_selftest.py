@@ -257,7 +257,7 @@ def _failed(whole):
 def test_a_folder_is_tried_with_its_own_company(photos, tiny_checkpoint):
     result = selftest(photos, images=30, model=tiny_checkpoint, device="cpu", change=["darkness", "blur"], ways=QUICK)
     assert result.images + result.unread == 30
-    assert result.columns == ["kappa_visimsiam"]  # for random weights all images are copies
+    assert "kappa_visimsiam" in result.columns  # the others need images that random weights do not take for copies
     assert set(result.curves) == {"darkness", "blur"}
     assert result.passed == (not result.broken)
     facts = json.loads(json.dumps(result.to_json(), allow_nan=False))
