@@ -9,7 +9,7 @@ from PIL import Image
 from runs import SMALL
 
 from curate.columns import describe
-from curate.engines import full_run
+from curate.engines import full_run as engine
 from curate.engines.score import score
 from curate.fitting.fit import fit
 from curate.policies.filter.policy import filter

@@ -124,7 +124,7 @@ def test_what_is_found_by_short_lists_is_what_a_search_of_all_rows_finds(seed):
 
 
 def test_embeddings_of_double_width_are_the_same_rows_for_dedup_and_choice(tmp_path):
-    vectors, _ = grouped(2, [20, *[1] * 40])
+    vectors, _ = grouped(2, [20, *[1] * 40], spread=0.01)  # all of a group near any of it, whichever wins ties
     huge = vectors.astype(np.float64) * 1e60
     table = write_table(tmp_path / "t.parquet", {"embedding": pa.array(huge.tolist(), pa.list_(pa.float64()))})
     made = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=tmp_path / "g.parquet")
