@@ -122,7 +122,7 @@ def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(
 
     out = tmp_path / "s.parquet"
     with monkeypatch.context() as patch:
-        patch.setattr(full_run, "publish", dies)
+        patch.setattr(engine, "publish", dies)
         with pytest.raises(KeyboardInterrupt):
             score(dataset, out, model=tiny_checkpoint, settings=SMALL)
     assert not out.exists()
