@@ -110,6 +110,11 @@ def add_rows(
     Raises:
         InputError: for a source or an option that is not the table's; the table is as it was then.
     """
+    if request.out.suffix != ".parquet" and not isinstance(request.out, Path):
+        raise InputError(
+            f"--add takes NAME.parquet in a store, or a table of this machine, got the folder {request.out}: score the "
+            "new images to another --out"
+        )
     opened = open_all(request.source, request.options, request.model, engine.settings, elsewhere=engine.elsewhere)
     for line in [opened.manifest.description, *notes_on(opened.manifest, request.options), *opened.about_views()]:
         announce(line)

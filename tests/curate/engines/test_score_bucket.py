@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -337,3 +338,20 @@ def test_the_folder_of_this_machine_is_nobody_elses(tmp_path, monkeypatch, out, 
     with pytest.raises(InputError, match="to be a folder of yours alone"):
         run_again(folder, out, tiny_checkpoint)
     assert Path(shared).is_symlink()
+
+
+def test_a_table_in_a_bucket_grows_and_a_folder_there_does_not(folder, tiny_checkpoint, s3, out, tmp_path):
+    photos = shutil.copytree(folder, tmp_path / "photos")
+    away = photos / "07.png"
+    away.rename(tmp_path / "away.png")
+    first = run_again(photos, out, tiny_checkpoint).rows
+    before = {row["key"]: row for row in open_table(out).read().to_pylist()}
+    (tmp_path / "away.png").rename(away)
+    assert score(photos, out, add=True).rows == first + 1
+    after = {row["key"]: row for row in open_table(out).read().to_pylist()}
+    assert {key: after[key] for key in before} == before
+    assert after["07.png"]["status"] == "ok"
+    nothing_is_left(s3, tmp_path)
+    run_again(photos, out.removesuffix(".parquet"), tiny_checkpoint)
+    with pytest.raises(InputError, match="folder"):
+        score(photos, out.removesuffix(".parquet"), add=True)
