@@ -21,8 +21,9 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
         "walkthroughs/find_wrong_labels",
         "walkthroughs/fit_to_my_images",
     ),
-    "Score": ("models", "performance", "embeddings", "intervals", "fit", "evaluate", "selftest"),
+    "Score": ("grow", "models", "performance", "embeddings", "intervals", "fit", "evaluate", "selftest"),
     "Curate": (
+        "clean",
         "filter",
         "audit",
         "calibrate",
