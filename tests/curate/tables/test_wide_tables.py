@@ -1,5 +1,6 @@
 """Time grows with the number of columns, not with its square."""
 
+import gc
 import time
 
 import pyarrow as pa
@@ -35,6 +36,17 @@ def as_csv(path):
     curate.export(path, path.with_suffix(".csv"), to="csv", take=["*"], overwrite=True)
 
 
+def processor_time(read, path):
+    gc.collect()
+    gc.disable()  # looking for garbage takes as long as everything that other tests left in memory
+    try:
+        began = time.process_time()
+        read(path)
+        return time.process_time() - began
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("read", [as_table, as_manifest, as_csv], ids=lambda read: read.__name__)
 def test_time_grows_with_the_number_of_columns(tmp_path, read):
     seconds = {}
@@ -46,7 +58,5 @@ def test_time_grows_with_the_number_of_columns(tmp_path, read):
             with TableWriter(path, columns.schema, {"kind": "scores"}) as writer:
                 writer.write(columns)
         read(path)  # what is loaded once
-        began = time.process_time()
-        read(path)
-        seconds[n] = time.process_time() - began
+        seconds[n] = min(processor_time(read, path) for _ in range(3))
     assert seconds[MANY] < MOST * seconds[FEW]
