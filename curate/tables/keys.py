@@ -19,11 +19,13 @@ def key_hashes(table: Table) -> NDArray[np.uint64]:
     """Return the hash of each key, in the order of the table, shape (N,).
 
     Raises:
-        InputError: for a null key, or keys that are neither text nor whole numbers.
+        InputError: for a null key, keys that are neither text nor whole numbers, or a table that is replaced meanwhile.
     """
     hashes = np.empty(table.n_rows, np.uint64)
     start = 0
     for batch in table.batches([KEY]):
+        if start + batch.num_rows > table.n_rows:
+            raise InputError(f"{table.path} changed while it was being read; run the command again")
         hashes[start : start + batch.num_rows] = tie_breaks(key_array(batch.column(KEY), table.path, start))
         start += batch.num_rows
     return hashes

@@ -120,6 +120,8 @@ class _Known:
         check_unique(table, key_hashes(table))
         found = table.read([name for name in (KEY, STATUS, N_BYTES, MTIME, SHA256) if name in table.schema.names])
         names = found.column_names
+        if found.num_rows != table.n_rows:
+            raise InputError(f"{table.path} changed while it was being read; run the command again")
 
         def numbers(name: str) -> NDArray[np.int64]:
             if name not in names:

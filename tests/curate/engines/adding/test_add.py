@@ -12,6 +12,7 @@ from runs import SMALL
 
 from curate.engines import decoded
 from curate.engines.score import score
+from curate.tables.keys import key_hashes
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -302,3 +303,11 @@ def test_a_table_that_is_none_is_left_alone(photos, tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"mine")
     with pytest.raises(InputError, match="left alone"):
         score(photos, tmp_path / "x.parquet", add=True)
+
+
+def test_a_table_that_is_replaced_while_it_is_read_is_refused_in_one_line(photos, table, tmp_path):
+    opened = open_table(table)
+    grow(photos, 1)
+    score(photos, table, add=True)  # another process, in the meantime
+    with pytest.raises(InputError, match="changed while"):
+        key_hashes(opened)
