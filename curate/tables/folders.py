@@ -11,7 +11,7 @@ _SIDES = pa.array(sorted(side.decode() for side in SIDES))
 _OUTSIDE = r"(?:^|/)(?:\.\.)?/"  # an absolute path, a URL, or one that leads up: no folder of the source
 
 
-def has_folders(schema: pa.Schema) -> bool:
+def has_text_keys(schema: pa.Schema) -> bool:
     """Return whether keys of a table could be paths."""
     at = schema.get_field_index(KEY)
     return at >= 0 and is_text(schema.field(at).type)

@@ -1,7 +1,8 @@
 """Keys that a file writes otherwise than a table: the same name in another form of Unicode, or with its folder."""
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -78,8 +79,7 @@ def spelled_as(known: Known, table: Table) -> Known:
         InputError: if two spellings of one key have two labels.
     """
     there = _there(known, table)
-    lost = {int(at): known.keys[at] for at in np.flatnonzero(~there)}
-    forms = {at: form for at, key in lost.items() if (form := normal(key)) is not None}
+    forms = _forms(known, np.flatnonzero(~there).tolist())
     if not forms:
         return replace(known, n_there=int(there.sum()))
     found = _look(forms, table)
@@ -95,20 +95,23 @@ def spelled_as(known: Known, table: Table) -> Known:
     )
 
 
-def normal(key: bytes) -> str | None:
-    r"""Return the form in which keys are compared; None for what is not UTF-8.
+def normal(texts: pa.Array) -> pa.Array:
+    r"""Return the form in which keys and paths are compared.
 
-    >>> normal(b".\\cats\\1.jpg"), normal("'=e\u0301.jpg".encode()) == "=\u00e9.jpg"
-    ('cats/1.jpg', True)
+    >>> normal(pa.array([".\\cats\\1.jpg", "././e\u0301.jpg"])).to_pylist() == ["cats/1.jpg", "\u00e9.jpg"]
+    True
     """
-    try:
-        text = unguarded(key.decode())
-    except UnicodeDecodeError:
-        return None
-    text = unicodedata.normalize("NFC", text).replace("\\", "/")
-    while text.startswith("./"):
-        text = text[2:]
-    return text
+    slashes = pc.replace_substring(pc.utf8_normalize(texts, form="NFC"), "\\", "/")
+    return pc.replace_substring_regex(slashes, r"^(\./)+", "")
+
+
+def _forms(known: Known, lost: Sequence[int]) -> dict[int, str]:
+    """Return the normal form of some keys of a file, by their place; what is not UTF-8 has none."""
+    decoded: dict[int, str] = {}
+    for at in lost:
+        with suppress(UnicodeDecodeError):
+            decoded[at] = unguarded(known.keys[at].decode())
+    return dict(zip(decoded, normal(pa.array(decoded.values(), pa.large_string())).to_pylist(), strict=True))
 
 
 def _there(known: Known, table: Table) -> NDArray[np.bool_]:
@@ -130,13 +133,14 @@ def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Found]:
     values = pa.array(list(owners), pa.large_string())
     found = {at: _Found() for at in forms}
     for keys, uris in _columns(table):
-        places = pc.index_in(_normal_column(keys), value_set=values)
+        places = pc.index_in(normal(keys), value_set=values)
         rows = pa.array(np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False)))
-        for place, key, uri in zip(*(each.take(rows).to_pylist() for each in (places, keys, uris)), strict=True):
+        columns = places.take(rows), keys.take(rows), normal(uris.take(rows))
+        for place, key, uri in zip(*(column.to_pylist() for column in columns), strict=True):
             for at, left_out in owners[values[place].as_py()]:
                 if not left_out:
                     found[at].same.append(key)
-                elif f"/{normal((uri or '').encode())}".endswith(f"/{forms[at].lstrip('/')}"):
+                elif f"/{uri or ''}".endswith(f"/{forms[at].lstrip('/')}"):
                     found[at].there.append(key)
                 else:
                     found[at].elsewhere.append(key)
@@ -159,11 +163,6 @@ def _columns(table: Table) -> Iterator[tuple[pa.Array, pa.Array]]:
     for batch in table.batches([KEY, URI] if has_uri else [KEY]):
         keys = texts(batch.column(0))
         yield keys, texts(batch.column(1)) if has_uri else pa.nulls(len(keys), pa.large_string())
-
-
-def _normal_column(keys: pa.Array) -> pa.Array:
-    slashes = pc.replace_substring(pc.utf8_normalize(keys, form="NFC"), "\\", "/")
-    return pc.replace_substring_regex(slashes, r"^(\./)+", "")
 
 
 def _note(known: Known, changed: Mapping[int, str], table: str) -> str:

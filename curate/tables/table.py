@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, FOLDER, KEY
+from curate.columns import EMBEDDING, FOLDER, KEY, LABEL
 from curate.counted import repeated
 from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
 from curate.tables.digests import is_list
-from curate.tables.folders import folders_of, has_folders
+from curate.tables.folders import folders_of, has_text_keys
 from curate.tables.own import as_embeddings, own_field
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint
@@ -27,7 +27,10 @@ from scoring.lookup import told
 
 METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"
-FROM_FOLDERS = f"; where classes are folders, name {FOLDER}"
+HINTS = {  # on a column that is missing
+    LABEL: f"; where classes are folders, name {FOLDER}",
+    FOLDER: ", and no key names a folder of the source",
+}
 LOOKED_AT = 1000  # files of a folder that is no table, among which an image is looked for
 
 
@@ -107,12 +110,17 @@ class Table:
             if name not in known:
                 raise InputError(
                     f"{self.path} has no column {name!r}{closest_hint(name, self.schema.names)} "
-                    f"(columns: {told(self.schema.names, name)}){FROM_FOLDERS if name == 'label' else ''}"
+                    f"(columns: {told(self.schema.names, name)}){HINTS.get(name, '')}"
                 )
 
     def derive_folder(self) -> None:
-        """Take the folder of each image as a column from now on, unless there is one; ``stored`` stays without it."""
-        if FOLDER in self.schema.names or not has_folders(self.schema):
+        """Take the folder of each image as a column from now on, if any key has one and no column has that name.
+
+        ``stored`` stays without it.
+        """
+        if FOLDER in self.schema.names or not has_text_keys(self.schema):
+            return
+        if all(folders_of(batch.column(0)).null_count == batch.num_rows for batch in self.batches([KEY])):
             return
         if self.stored is self:
             self.stored = copy.copy(self)
