@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,30 @@ def table_of_scores(out: Path | StorePath) -> Table:
     if not holds_scores(out):
         raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
     return open_table(out)
+
+
+def clear(
+    work: WorkFolder, out: Path | StorePath, is_over: Callable[[dict[str, Any]], bool], *, locked: bool = False
+) -> bool:
+    """Remove what a run left that was cut off when the table had its name already.
+
+    Args:
+        work: of the run.
+        out: the table, complete.
+        is_over: whether a run of this fingerprint has nothing left to do.
+        locked: whether this process holds the folder.
+
+    Returns:
+        False where another run is unfinished, whose work is left alone.
+    """
+    run = work.run()
+    if run is not None and not is_over(run["fingerprint"]):
+        return False
+    if locked or work.exists() or work.leftovers(out):
+        with nullcontext() if locked else work:
+            work.sweep(out)
+            work.remove()
+    return True
 
 
 def failed_rows(table: Table, statuses: Iterable[str]) -> np.ndarray:

@@ -13,7 +13,7 @@ from curate.counted import counted
 from curate.engines.adding.run import ADDITIONS
 from curate.engines.adding.settings import REQUEST, request_of
 from curate.engines.contract import Engine
-from curate.engines.finished import commit_rest, failed_rows, finished_table, shards_again
+from curate.engines.finished import clear, commit_rest, failed_rows, finished_table, shards_again
 from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, threads_here
 from curate.engines.journal import WorkFolder
 from curate.engines.log import RunLog, logged_parts
@@ -191,16 +191,8 @@ def _finished(
     locked: bool = False,
 ) -> ScoreResult:
     """Return the result of a run that is complete already."""
-    run = work.run()
-    if run is not None and run["fingerprint"] != wanted:
+    if not clear(work, out, lambda fingerprint: fingerprint == wanted, locked=locked):
         announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
-    elif locked:
-        work.sweep(out)
-        work.remove()
-    elif work.exists() or work.leftovers(out):  # cut off when the table had its name already
-        with work:
-            work.sweep(out)
-            work.remove()
     announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
     statuses = Counter[str]()
     for batch in table.batches(["status"]):

@@ -21,6 +21,7 @@ from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judg
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import refuse_contradiction
 from curate.engines.contract import Engine
+from curate.engines.finished import clear
 from curate.engines.job import THREADS, Job, Opened, Source, corrupter_of, model_threads, open_all
 from curate.engines.journal import JOURNAL, RUN, Part, WorkFolder, append_line, here, part_path
 from curate.engines.log import RunLog, logged_parts
@@ -171,13 +172,9 @@ def _refuse_moved(table: Table) -> None:
 
 
 def _nothing(state: _State, announce: Callable[[str], None]) -> ScoreResult:
-    """Return the result where nothing is new; what a run left that was killed at its very end is removed."""
+    """Return the result where nothing is new; what a run left that was cut off at its very end is removed."""
     out, work, table = state.request.out, state.work, state.request.table
-    run = work.run()
-    if work.exists() and (run is None or run["fingerprint"].get("add")):
-        with work:
-            work.sweep(out)
-            work.remove()
+    clear(work, out, lambda of: bool(of.get("add")) or of == table.metadata["settings"])
     announce(f"nothing new: {out} is left as it is")
     statuses = Counter[str]()
     for batch in table.batches([STATUS]):

@@ -11,6 +11,7 @@ from PIL import Image
 from runs import SMALL
 
 from curate.engines import decoded
+from curate.engines.journal import WorkFolder
 from curate.engines.score import score
 from curate.tables.keys import key_hashes
 from curate.tables.table import open_table
@@ -311,3 +312,22 @@ def test_a_table_that_is_replaced_while_it_is_read_is_refused_in_one_line(photos
     score(photos, table, add=True)  # another process, in the meantime
     with pytest.raises(InputError, match="changed while"):
         key_hashes(opened)
+
+
+def test_what_a_run_left_at_its_very_end_is_removed_where_nothing_is_new(
+    photos, tiny_checkpoint, tmp_path, monkeypatch
+):
+    def dies(work):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "s.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkFolder, "remove", dies)
+        with pytest.raises(KeyboardInterrupt):
+            score(photos, out, model=tiny_checkpoint, settings=SMALL)
+    assert out.exists()
+    assert list(tmp_path.glob(".s.parquet.work*"))
+    before = out.read_bytes()
+    score(photos, out, add=True)
+    assert not list(tmp_path.glob(".s.parquet.work*"))
+    assert out.read_bytes() == before
