@@ -314,9 +314,7 @@ def test_a_table_that_is_replaced_while_it_is_read_is_refused_in_one_line(photos
         key_hashes(opened)
 
 
-def test_what_a_run_left_at_its_very_end_is_removed_where_nothing_is_new(
-    photos, tiny_checkpoint, tmp_path, monkeypatch
-):
+def test_what_a_run_left_at_its_end_is_removed_where_nothing_is_new(photos, tiny_checkpoint, tmp_path, monkeypatch):
     def dies(work):
         raise KeyboardInterrupt
 
