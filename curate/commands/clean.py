@@ -45,7 +45,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score images, drop what is unusable and copies, and list what to review.
+    """Drop unusable images and copies, and list what to review.
 
     Example:
 
