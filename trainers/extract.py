@@ -63,6 +63,7 @@ class Images:
         labels: Arrow array of N labels, or None.
         losses: N numbers, or None.
         white: the value that is white in images of 16 bits.
+        check: called after each pass; raises if the images that failed did so because their source went away.
     """
 
     readers: Readers
@@ -70,6 +71,7 @@ class Images:
     labels: pa.Array | None = None
     losses: Sequence[float | None] | None = None
     white: int = WHITE
+    check: Callable[[], None] = lambda: None
 
 
 class Pixels:
@@ -116,6 +118,7 @@ class Pixels:
             if len(rows) == BLOCK:
                 yield np.array(rows), torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
                 rows, pixels = [], []
+        self._images.check()
         if rows:
             yield np.array(rows), torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
         self.failures = dict(failures)

@@ -1,6 +1,8 @@
 """A source that goes away during a run: told from images that are gone by reading again what was read before."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,13 +13,12 @@ from curate.counted import counted
 from curate.engines.settings import PASSING
 from curate.engines.shard import Span
 from curate.manifest import Manifest, ReadError
+from curate.manifest.ahead import ahead
+from curate.manifest.contract import Reader
 from scoring.errors import InputError
 
 _DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
-_WORDS = (
-    "the source is gone: {}, and {} of this part failed; what was scored is kept: bring the source back, and repeat "
-    "the command"
-)
+_WORDS = "the source is gone: {}, and {} failed; what is done is kept: bring the source back, and repeat the command"
 
 
 @dataclass
@@ -66,6 +67,47 @@ class Watch:
         except ReadError as error:
             return str(error)
         return ""
+
+
+@dataclass
+class WatchedReaders:
+    """Readers of all images of a source for what keeps no table of statuses, such as training and caches.
+
+    Attributes:
+        manifest: the rows.
+        root: the folder that is the source, where it is one of this machine.
+        statuses: of the images in the last pass, ``ok`` for those that were not read yet.
+    """
+
+    manifest: Manifest
+    root: Path | None = None
+    statuses: list[str] = field(default_factory=list)
+
+    def readers(self) -> Iterator[Reader]:
+        """Yield one reader an image, with requests ahead, for one pass over the source."""
+        self.statuses = [OK] * self.manifest.n_rows
+        every = ahead(self.manifest.readers(0, self.manifest.n_rows), self.manifest.connections)
+        return (partial(self._read, row, read) for row, read in enumerate(every))
+
+    def check(self) -> None:
+        """Refuse a pass in which images failed because the source went away; InputError as `Watch.check`."""
+        if PASSING.isdisjoint(self.statuses):
+            return
+        n = self.manifest.n_rows
+        rows = self.manifest.rows(0, n).append_column("status", pa.array(self.statuses))
+        Watch(self.manifest, self.root).check(Span(0, 0, n), rows)
+
+    def _read(self, row: int, read: Reader) -> bytes:
+        try:
+            return read()
+        except ReadError as error:
+            self.statuses[row] = error.status
+            raise
+
+
+def folder_of(source: str | Path | Sequence[str | Path]) -> Path | None:
+    """Return the folder of this machine that is a source, None for any other source."""
+    return Path(source) if isinstance(source, (str, Path)) and Path(source).is_dir() else None
 
 
 def _holds_something(folder: Path) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from curate.columns import QUALITY_COLUMNS
 from curate.engines.decoded import Decoded
-from curate.engines.gone import Watch
+from curate.engines.gone import Watch, folder_of
 from curate.engines.journal import Part, part_path
 from curate.engines.junk import Corrupter
 from curate.engines.settings import ScoreSettings, difference
@@ -195,8 +195,7 @@ def open_all(
     # last, for a backend may compile for half a minute
     runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
     batch_size = settings.batch_size or BATCH_SIZE[device.type]
-    root = Path(source) if isinstance(source, (str, Path)) and Path(source).is_dir() else None
-    return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest, root), fit, fits)
+    return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest, folder_of(source)), fit, fits)
 
 
 def _refuse_lacking(model: str | Path, names: Sequence[str], there: Sequence[str]) -> None:

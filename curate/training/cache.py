@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.training.recipe import DEFAULT_LABEL
 
 if TYPE_CHECKING:
+    from curate.engines.gone import WatchedReaders
     from curate.manifest import Manifest
     from scoring.model import ScoringModel
     from trainers.cache_writer import CacheProgress
@@ -40,7 +40,7 @@ class CacheResult:
 def cache(
     data: str | Path | Sequence[str | Path],
     out: str | Path,
-    model: str = "world",
+    model: str | Path = "world",
     epochs: int = 8,
     *,
     label: str = DEFAULT_LABEL,
@@ -105,11 +105,13 @@ def cache(
     Raises:
         InputError: for an option, image or place that cannot be used.
     """
+    model = str(model)
     typed: dict[str, Any] = dict(locals())
     sources = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
     import torch
 
-    from curate.training.dataset import open_source, say_failures, white_of
+    from curate.engines.gone import WatchedReaders
+    from curate.training.dataset import open_source, root_of, say_failures, white_of
     from curate.training.recipe import augmentation
     from scoring.atomic import require_folder
     from scoring.folded import for_inference
@@ -132,7 +134,8 @@ def cache(
     manifest = open_source(sources, typed)
     line(manifest.description)
     found_white = white_of(manifest, typed, line)
-    images, columns = _images(manifest, label, loss_column, found_white)
+    watched = WatchedReaders(manifest, root_of(sources))
+    images, columns = _images(watched, label, loss_column, found_white)
     if columns["label"] is None:
         line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
     about = _about(start, recipe, manifest, columns, typed) | ({} if found_white == WHITE else {"white": found_white})
@@ -156,17 +159,18 @@ def _network_of(start: "Start") -> "ScoringModel":
     return network
 
 
-def _images(manifest: "Manifest", label: str, loss_column: str | None, white: int) -> tuple[Any, dict[str, str | None]]:
+def _images(
+    watched: "WatchedReaders", label: str, loss_column: str | None, white: int
+) -> tuple[Any, dict[str, str | None]]:
     """Return what the writer reads, and which of the user's columns are in it."""
-    from curate.manifest.ahead import ahead
     from curate.training.dataset import class_column, losses_of
     from trainers.extract import Images
 
+    manifest = watched.manifest
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
     labels = class_column(manifest, label) if label in manifest.schema.names else None
     losses = None if loss_column is None else losses_of(manifest, loss_column, option="--loss-column")
-    readers = partial(manifest.readers, 0, manifest.n_rows)
-    images = Images(lambda: ahead(readers(), manifest.connections), keys, labels, losses, white)
+    images = Images(watched.readers, keys, labels, losses, white, watched.check)
     return images, {"label": None if labels is None else label, "loss": loss_column}
 
 

@@ -9,6 +9,8 @@ from scoring.errors import InputError
 from scoring.lookup import told
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from curate.manifest import Manifest
@@ -34,6 +36,13 @@ def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
 
     options = SourceOptions(**{name: typed[name] for name in READING if name in typed})
     return open_manifest(data[0] if len(data) == 1 else list(data), options)
+
+
+def root_of(data: Sequence[str]) -> "Path | None":
+    """Return the folder that is the only source, None for any other sources."""
+    from curate.engines.gone import folder_of
+
+    return folder_of(data[0]) if len(data) == 1 else None
 
 
 def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:
@@ -166,10 +175,10 @@ def image_inputs(
     With marks, in the folder of the run, images among which a process died are decoded each in its own one.
 
     Raises:
-        InputError: if there are fewer than what was typed needs, which is reported before any is decoded, or they lack
-            the labels or losses that the method reads.
+        InputError: if there are fewer than what was typed needs, which is reported before any is decoded, they lack
+            the labels or losses that the method reads, or the source went away while it was read.
     """
-    from curate.manifest.ahead import ahead
+    from curate.engines.gone import WatchedReaders
     from trainers.data import load_training_set, require_batch
     from trainers.methods.table import METHODS
 
@@ -183,9 +192,9 @@ def image_inputs(
         likely = fitted(config, manifest.n_rows, typed)
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
-    readers = ahead(manifest.readers(0, manifest.n_rows), manifest.connections)
+    watched = WatchedReaders(manifest, root_of(typed["data"]))
     images = load_training_set(
-        readers,
+        watched.readers(),
         labels,
         n=manifest.n_rows,
         preprocessing=preprocessing,
@@ -193,6 +202,7 @@ def image_inputs(
         marks=marks,
         white=white_of(manifest, typed, line),
     )
+    watched.check()
     say_failures(images.failures, line)
     return Inputs(images, manifest.description, manifest.digest)
 

@@ -152,3 +152,21 @@ def test_a_run_whose_server_stops_ends_and_goes_on_once_it_is_back(folder, tmp_p
     server.server_close()
     assert result.statuses == {"ok": n}
     assert result.resumed > 0
+
+
+@pytest.mark.slow
+def test_a_run_whose_store_stops_ends_and_goes_on_once_it_is_back(folder, tmp_path, tiny_checkpoint, s3):
+    n = many(folder)
+    for path in folder.iterdir():
+        s3.put(f"photos/{path.name}", path.read_bytes())
+
+    def report(progress):
+        if progress.done:
+            s3.faults.add(".png", "reset")
+
+    with pytest.raises(InputError, match="source is gone"):
+        scored(f"{s3}/photos/", tmp_path, tiny_checkpoint, report)
+    s3.faults.clear()
+    result = scored(f"{s3}/photos/", tmp_path, tiny_checkpoint)
+    assert result.statuses == {"ok": n}
+    assert result.resumed > 0
