@@ -163,12 +163,12 @@ def _images(
     watched: "WatchedReaders", label: str, loss_column: str | None, white: int
 ) -> tuple[Any, dict[str, str | None]]:
     """Return what the writer reads, and which of the user's columns are in it."""
-    from curate.training.dataset import class_column, losses_of
+    from curate.training.dataset import class_column, losses_of, names_classes
     from trainers.extract import Images
 
     manifest = watched.manifest
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
-    labels = class_column(manifest, label) if label in manifest.schema.names else None
+    labels = class_column(manifest, label) if names_classes(manifest, label) else None
     losses = None if loss_column is None else losses_of(manifest, loss_column, option="--loss-column")
     images = Images(watched.readers, keys, labels, losses, white, watched.check)
     return images, {"label": None if labels is None else label, "loss": loss_column}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from curate.columns import FOLDER, KEY
 from curate.training.amount import fitted
 from scoring.errors import InputError
 from scoring.lookup import told
@@ -63,7 +64,7 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
     Raises:
         InputError: if there is no such column, it does not hold classes, or nothing.
     """
-    if label not in manifest.schema.names:
+    if not names_classes(manifest, label):
         columns = told(manifest.schema.names, label)
         raise InputError(
             f"{method} needs labels, and there is no column {label!r} (columns: {columns}); "
@@ -80,8 +81,13 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
     return labels
 
 
+def names_classes(manifest: "Manifest", label: str) -> bool:
+    """Return whether a source has a column of classes of this name, or it is the folder of each key."""
+    return label in manifest.schema.names or label == FOLDER
+
+
 def class_column(manifest: "Manifest", label: str) -> "pa.Array":
-    """Return a column of classes as text or whole numbers, shape (N,): what training reads and a cache stores.
+    """Return classes as text or whole numbers, shape (N,), of a column or of folders: what training and caches read.
 
     Text and whole numbers stay. Truth values become the text "true" and "false". Whole numbers stored as floats, as a
     column with gaps often is, become whole numbers again, and NaN becomes null.
@@ -92,8 +98,12 @@ def class_column(manifest: "Manifest", label: str) -> "pa.Array":
     import pyarrow as pa
 
     from curate.tables.digests import is_text, plain
+    from curate.tables.folders import folders_of
 
-    column = plain(manifest.rows(0, manifest.n_rows).column(label).combine_chunks())
+    rows = manifest.rows(0, manifest.n_rows)
+    if label not in manifest.schema.names:
+        return folders_of(rows.column(KEY).combine_chunks())
+    column = plain(rows.column(label).combine_chunks())
     kind = column.type
     if pa.types.is_integer(kind):
         return column
