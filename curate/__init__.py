@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from curate.facts.serve import view
     from curate.facts.write import report
     from curate.fitting.fit import fit
+    from curate.fitting.merge import merge
     from curate.lineage.diff import diff
     from curate.lineage.explain import explain
     from curate.lineage.sign import sign
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "score": "curate.engines.score",
     "fit": "curate.fitting.fit",
+    "merge": "curate.fitting.merge",
     "filter": "curate.policies.filter.policy",
     "issues": "curate.policies.issues.policy",
     "dedup": "curate.policies.dedup.policy",
@@ -120,6 +122,7 @@ __all__ = [
     "info",
     "issues",
     "labels",
+    "merge",
     "models",
     "models_convert",
     "plot",

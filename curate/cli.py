@@ -34,6 +34,7 @@ from curate.commands import (
     info,
     issues,
     labels,
+    merge,
     models,
     plot,
     retrieve,
@@ -169,6 +170,7 @@ def root(
 # In the order that --help lists them.
 app.command("score", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(score.run))
 app.command("fit", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(fit.run))
+app.command("merge", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(merge.run))
 app.command("clean", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(clean.run))
 app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
 app.command("issues", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(issues.run))

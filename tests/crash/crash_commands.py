@@ -97,6 +97,7 @@ COMMANDS: dict[str, Command] = {
         "--plot replay.png"
     ),
     "run": Command("run curate.toml", torch=True, goes_on=True),
+    "merge": Command("merge scores.parquet table.parquet --prefix -o merged.parquet", ("score of some",)),
     "clean": Command(
         f"clean photos --model {MODEL} --label-from-folder --export csv -o cleaned", torch=True, goes_on=True
     ),

@@ -20,6 +20,11 @@ CALLS = {
         ["s.parquet", "-o", "m.safetensors"],
         ["none.parquet", "--apply", "t.parquet"],
     ),
+    "merge": (
+        "curate.fitting.merge.open_table",
+        ["a.parquet", "b.parquet", "-o", "c.parquet"],
+        ["none.parquet", "b.parquet", "-o", "c.parquet"],
+    ),
     "filter": ("curate.tables.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
     "issues": ("curate.policies.issues.policy.open_table", ["s.parquet"], ["none.parquet"]),
     "dedup": ("curate.policies.dedup.policy.open_table", ["s.parquet", "--dry-run"], ["none.parquet", "--dry-run"]),

@@ -1,0 +1,51 @@
+"""``curate merge``: scored tables put together, or one whose images moved."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.printing import emit, say
+
+
+def run(
+    tables: Annotated[
+        list[Path], typer.Argument(parser=options.given_table, help="Scored tables of one model.", metavar="TABLE...")
+    ],
+    out: Annotated[Path, options.shared("--out", ": the table, NAME.parquet")],
+    prefix: Annotated[
+        bool, typer.Option("--prefix", help="Put the name of its table before each key: photos/cat.jpg.")
+    ] = False,
+    root: Annotated[
+        str | None, options.shared("--root", ": the folder that the images of one table are in now")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Put scored tables together, or follow images that moved.
+
+    Example:
+
+    \b
+        curate merge spring.parquet autumn.parquet -o all.parquet
+        curate merge spring.parquet autumn.parquet --prefix -o all.parquet
+        curate merge scores.parquet --root /mnt/new/photos -o moved.parquet
+
+    Tables of other models or settings are refused, as are keys that two tables have. Scores that compare an image with
+    its dataset, such as unc_fitted, are fitted again to all rows. With --root the paths of one table are written again:
+    its keys are paths below that folder.
+    """
+    from curate.fitting.merge import merge
+
+    line = (lambda text: None) if quiet or json_ else say
+    result = merge(tables, out, prefix=prefix, root=root, overwrite=overwrite, report=line)
+    if json_:
+        emit(result.to_json())
+        return
+    for note in result.notes:
+        line(note)
+    if root is not None:
+        line(f"{result.moved:,} of {result.rows:,} rows have another path now")
+    line(f"scores: {result.path}")

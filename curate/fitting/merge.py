@@ -1,0 +1,346 @@
+"""Score tables of one model put together in one, and fitted together; or one table whose images moved."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from curate.columns import EMBEDDING, KEY, STATUS, URI, describe_all
+from curate.counted import counted
+from curate.engines.adding.settings import model_as_scored
+from curate.engines.settings import difference
+from curate.fitting.fit import fit
+from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.classes import CLASSES
+from curate.manifest.store_path import path_here
+from curate.tables.dataset import read_dataset
+from curate.tables.digests import is_text
+from curate.tables.images import SHA256
+from curate.tables.table import Table, open_table
+from curate.tables.writer import TableWriter
+from scoring.errors import InputError
+from scoring.relative.columns import CLASS, FITTED
+from scoring.relative.columns import COLUMNS as RELATIVE
+from scoring.relative.fit import FEW_ROWS
+from scoring.scorers import TABLE, columns_of, scorers_named
+from scoring.temporaries import held_folder
+
+# Settings that two tables may differ in: those that decide no score, and those that decide its last digits.
+NO_MATTER = frozenset(
+    {"input", "shard-size", "batch-size", "decode-timeout", "max-pixels", "allow-truncated", "fit", "scorers"}
+)
+LAST_DIGITS = frozenset({"device", "precision", "backend", "curate", "torch", "pillow", "torchvision", "openvino"})
+LAST_DIGITS |= {"compiler", "cuda", "gpu", "decoder"}
+OK = "ok"
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What was written.
+
+    Attributes:
+        path: the table.
+        rows: in it.
+        tables: path -> rows that came from it.
+        moved: rows whose ``uri`` is another one now.
+        fitted: whether the scores of the dataset were fitted to all rows.
+        notes: what the user should know.
+    """
+
+    path: Path
+    rows: int
+    tables: dict[str, int]
+    moved: int
+    fitted: bool
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "table": str(self.path),
+            "rows": self.rows,
+            "tables": self.tables,
+            "moved": self.moved,
+            "fitted": self.fitted,
+            "notes": list(self.notes),
+        }
+
+
+def merge(
+    tables: Sequence[str | Path],
+    out: str | Path,
+    *,
+    prefix: bool = False,
+    root: str | None = None,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda text: None,
+) -> MergeResult:
+    """Put scored tables of one model together, with one fit; or write one table again with where its images are now.
+
+    Args:
+        tables: Parquet files or folders of ``part-*.parquet``; none is changed.
+        out: the table to write, NAME.parquet.
+        prefix: put the name of its table before each key, as in ``photos/cat.jpg`` of photos.parquet.
+        root: of a single table: the folder where its images are now, below which their keys are their paths.
+        overwrite: replace the table that is there.
+        report: called with a line on what is done.
+
+    Raises:
+        InputError: for tables of different models or settings, keys that two tables have, a column of two types, or an
+            image that is not below ``root``; nothing is written then.
+    """
+    place = path_here(out, "-o")
+    opened = [open_table(path, require=[KEY]) for path in tables]
+    _refuse_places(opened, place, root)
+    notes = _refuse_different(opened)
+    keys = _keys(opened, prefix=prefix)
+    uris, moved = (None, 0) if root is None else _moved(opened[0], keys[0], root)
+    dropped = _fitted_columns(opened) if len(opened) > 1 else []
+    schema = _schema(opened, keys[0].dtype, dropped)
+    metadata = _metadata(opened, schema, dropped)
+    notes += _copies(opened)
+    report(f"{counted(len(opened), 'table')}, {sum(map(len, keys)):,} rows")
+    refits = len(opened) > 1 and any(_has_fit(table) for table in opened) and EMBEDDING in schema.names
+    if refits:
+        if place.exists() and not overwrite:
+            raise InputError(f"{place} exists already; choose another name, or give --overwrite")
+        with held_folder(place.absolute()) as folder:
+            whole = folder / place.name
+            _write(whole, _rows(opened, keys, uris, schema), schema, metadata, overwrite=False)
+            n_images = len(read_dataset(open_table(whole)))
+            refits = n_images >= FEW_ROWS
+            if refits:
+                named = partial(_named, report, str(whole), str(place))
+                model = _model_of(opened[0])
+                notes += fit(whole, apply=place, model=model, overwrite=overwrite, report=named).notes
+            else:
+                notes.append(f"no unc_fitted: {counted(n_images, 'different image')}, fewer than {FEW_ROWS}")
+    if not refits:
+        _write(place, _rows(opened, keys, uris, schema), schema, metadata, overwrite=overwrite)
+    counts = {str(table.path): table.n_rows for table in opened}
+    return MergeResult(place, sum(map(len, keys)), counts, moved, refits, tuple(notes))
+
+
+def _has_fit(table: Table) -> bool:
+    return FITTED in table.schema.names or table.metadata["settings"].get("fit") is True
+
+
+def _model_of(table: Table) -> str | Path | None:
+    """Return the model that scored a table, for corrupted copies; None where it is not found, which the fit reports."""
+    try:
+        return model_as_scored(table, None)
+    except InputError:
+        return None
+
+
+def _named(report: Callable[[str], None], there: str, place: str, text: str) -> None:
+    """Report a line that names the table by its own name."""
+    report(text.replace(there, place))
+
+
+def _refuse_places(tables: Sequence[Table], out: Path, root: str | None) -> None:
+    if out.suffix != ".parquet":
+        raise InputError(f"expected -o NAME.parquet, got {out}")
+    if len(tables) < 2 and root is None:
+        raise InputError("expected two or more tables, got one; or the folder where its images are now, as --root")
+    if len(tables) > 1 and root is not None:
+        raise InputError(f"--root is for one table whose images moved, got {len(tables)} tables; give each alone")
+    paths = [table.path.resolve() for table in tables]
+    if len({*paths}) < len(paths):
+        raise InputError("a table is named twice; name each once")
+    if out.resolve() in {file.resolve() for table in tables for file in (table.path, *table.files)}:
+        raise InputError(f"{out} is one of the tables, which are never changed; choose another name")
+
+
+def _refuse_different(tables: Sequence[Table]) -> list[str]:
+    """Return a note where last digits may differ between tables; refuse tables whose scores cannot be compared."""
+    settings = []
+    for table in tables:
+        of = table.metadata.get("settings")
+        if not isinstance(of, Mapping):
+            raise InputError(f"expected tables that curate score wrote, got {table.path}; score its images")
+        settings.append(of)
+    first, notes = settings[0], []
+    for table, of in zip(tables[1:], settings[1:], strict=True):
+        passed = NO_MATTER | LAST_DIGITS
+        one, other = ({name: value for name, value in each.items() if name not in passed} for each in (first, of))
+        if found := difference(one, other):
+            name, there, here = found
+            raise InputError(
+                f"{tables[0].path} and {table.path} were scored with different settings: {name} is {there} and {here}; "
+                "score the images of one again as those of the other"
+            )
+        if found := difference(*({name: each.get(name) for name in LAST_DIGITS} for each in (first, of))):
+            name, there, here = found
+            notes.append(f"last digits may differ: {name} was {there} and {here}")
+    return notes
+
+
+def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
+    """Return the keys of each table as they are in the merged one; refuse those that occur twice."""
+    found = [pl.Series(KEY, table.read([KEY]).column(0)) for table in tables]
+    if prefix:
+        names = [table.path.stem if table.path.suffix else table.path.name for table in tables]
+        if len({*names}) < len(names):
+            raise InputError(f"--prefix needs tables of different names, got {', '.join(names)}; rename one")
+        pairs = zip(names, found, strict=True)
+        found = [(pl.Series([f"{name}/"]) + keys.cast(pl.String)).rename(KEY) for name, keys in pairs]
+    if len({str(keys.dtype) for keys in found}) > 1:
+        kinds = ", ".join(f"{keys.dtype} in {table.path}" for keys, table in zip(found, tables, strict=True))
+        raise InputError(f"expected keys of one type, got {kinds}; --prefix makes them text")
+    whole = pl.concat(found)
+    twice = whole.filter(whole.is_duplicated())
+    if len(twice):
+        key = twice[0]
+        raise InputError(
+            f"{counted(twice.n_unique(), 'key')} occur in more than one row, the first is {key!r}; --prefix puts "
+            "the name of its table before each key, or take copies out with curate filter --without-keys"
+        )
+    return found
+
+
+def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
+    """Return where each image is below a folder, and how many rows have another path than before."""
+    manifest = open_manifest(root, SourceOptions())
+    if not is_text(table.schema.field(KEY).type) or URI not in manifest.schema.names:
+        raise InputError(f"expected keys that are paths below {root}, got {keys.dtype}; score the images again")
+    there = pl.DataFrame(manifest.rows(0, manifest.n_rows).select([KEY, URI]))
+    names = [name for name in (STATUS, URI) if name in table.schema.names]
+    rows = pl.DataFrame(table.read(names)) if names else pl.DataFrame({STATUS: [OK] * len(keys)})
+    was = rows[URI] if URI in names else pl.Series(URI, [None] * len(keys), pl.String)
+    now = pl.DataFrame({KEY: keys}).join(there, on=KEY, how="left", maintain_order="left")[URI]
+    is_ok = rows[STATUS] == OK if STATUS in names else pl.Series([True] * len(keys))
+    lost = keys.filter(now.is_null() & is_ok)
+    if len(lost):
+        raise InputError(
+            f"{root} has no image with the key {lost[0]!r} ({len(lost):,} of {len(keys):,} are missing); name the "
+            "folder below which the keys are paths"
+        )
+    found = now.fill_null(was)
+    return found, int((found.ne_missing(was)).sum())
+
+
+def _fitted_columns(tables: Sequence[Table]) -> list[str]:
+    """Return the columns that compare an image with the others of its own table."""
+    named = {one for table in tables for one in table.metadata["settings"].get("scorers", ())}
+    of_table = {name: kind for name, kind in scorers_named(sorted(named)).items() if kind.needs == TABLE}
+    there = dict.fromkeys(name for table in tables for name in table.schema.names)
+    return [name for name in there if name in {*RELATIVE, CLASS, *columns_of(of_table)}]
+
+
+def _schema(tables: Sequence[Table], key: pl.DataType, dropped: Sequence[str]) -> pa.Schema:
+    """Return the columns of all tables, those of the first table first; refuse one that has two types."""
+    fields: dict[str, pa.Field] = {}
+    for table in tables:
+        for field in table.stored.schema:
+            if field.name in dropped:
+                continue
+            before = fields.get(field.name)
+            if field.name == KEY and key == pl.String and not is_text(field.type):
+                field = pa.field(KEY, pa.string())
+            kind = field.type if before is None or pa.types.is_null(before.type) else before.type
+            if kind != field.type and not pa.types.is_null(field.type):
+                raise InputError(
+                    f"column {field.name!r} is {before.type if before else kind} in one table and {field.type} in "
+                    f"{table.path}; cast one, or leave it out"
+                )
+            fields[field.name] = pa.field(field.name, kind, _may_be_null(field.name, tables))
+    return pa.schema(list(fields.values()))
+
+
+def _may_be_null(name: str, tables: Sequence[Table]) -> bool:
+    """Return whether a column of the merged table may hold nulls: not where every table has it without."""
+    schemas = [table.stored.schema for table in tables]
+    return any(name not in schema.names or schema.field(name).nullable for schema in schemas)
+
+
+def _metadata(tables: Sequence[Table], schema: pa.Schema, dropped: Sequence[str]) -> dict[str, Any]:
+    """Return the notes of the merged table: those of the first, what all were made of, and all classes."""
+    first = tables[0].metadata
+    if len(tables) == 1:
+        return first
+    inputs = [str(table.metadata["settings"].get("input")) for table in tables]
+    described = {name: about for table in tables for name, about in _described(table).items() if name in schema.names}
+    metadata = {name: value for name, value in first.items() if name not in ("fit", "request", "additions")}
+    settings = {name: value for name, value in first["settings"].items() if name != "scorers"}
+    return metadata | {
+        "settings": {
+            **settings,
+            "fit": any(map(_has_fit, tables)),
+            "input": hashlib.sha256("\n".join(inputs).encode()).hexdigest(),
+        },
+        "source": "; ".join(dict.fromkeys(str(table.metadata.get("source")) for table in tables)),
+        "merged": [
+            {"table": table.path.name, "rows": table.n_rows, "input": of}
+            for table, of in zip(tables, inputs, strict=True)
+        ],
+        "columns": {**describe_all(schema.names), **described},
+        CLASSES: _classes(tables, schema),
+    }
+
+
+def _described(table: Table) -> dict[str, Any]:
+    told = table.metadata.get("columns")
+    return told if isinstance(told, dict) else {}
+
+
+def _classes(tables: Sequence[Table], schema: pa.Schema) -> dict[str, list[str]]:
+    """Return the classes of each column, those of later tables last; refuse numbers that mean different classes."""
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        lists = table.metadata.get(CLASSES)
+        for name, names in (lists if isinstance(lists, Mapping) else {}).items():
+            before = found.get(name, list(names))
+            shorter = min(len(before), len(names))
+            if name in schema.names and not is_text(schema.field(name).type) and before[:shorter] != names[:shorter]:
+                raise InputError(
+                    f"the numbers in {name!r} mean other classes in {table.path} than in {tables[0].path}; write the "
+                    "names of the classes into both tables"
+                )
+            found[name] = [*before, *(one for one in names if one not in set(before))]
+    return found
+
+
+def _copies(tables: Sequence[Table]) -> list[str]:
+    """Return a note where tables hold images of the same bytes."""
+    if len(tables) < 2 or any(SHA256 not in table.schema.names for table in tables):
+        return []
+    parts = (pl.DataFrame(table.read([SHA256])).with_columns(table=pl.lit(at)) for at, table in enumerate(tables))
+    groups = pl.concat(parts).drop_nulls(SHA256).group_by(SHA256).agg(pl.col("table").n_unique())
+    n = int((groups["table"] > 1).sum())
+    return [f"{counted(n, 'image')} occur in more than one table with the same bytes: see curate dedup"] if n else []
+
+
+def _rows(
+    tables: Sequence[Table], keys: Sequence[pl.Series], uris: pl.Series | None, schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """Yield the rows of one table after the other, with the columns of all."""
+    for table, own in zip(tables, keys, strict=True):
+        names = [name for name in schema.names if name in table.stored.schema.names]
+        start = 0
+        for batch in table.stored.batches(names):
+            here, columns = slice(start, start + batch.num_rows), {}
+            for field in schema:
+                if field.name == KEY:
+                    columns[KEY] = own[here].to_arrow()
+                elif field.name == URI and uris is not None:
+                    columns[URI] = uris[here].to_arrow()
+                elif field.name in names:
+                    columns[field.name] = batch.column(field.name)
+                else:
+                    columns[field.name] = pa.nulls(batch.num_rows, field.type)
+            start += batch.num_rows
+            yield pa.table(columns).cast(schema)
+
+
+def _write(
+    path: Path, rows: Iterator[pa.Table], schema: pa.Schema, metadata: dict[str, Any], *, overwrite: bool
+) -> None:
+    with TableWriter(path, schema, metadata, overwrite=overwrite) as writer:
+        for part in rows:
+            writer.write(part)

@@ -1,0 +1,117 @@
+"""Tables put together have the scores of one run over all images, and name what does not fit."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import curate
+from curate.engines.settings import ScoreSettings
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+SETTINGS = ScoreSettings(device="cpu", batch_size=8, white=65535)
+N = 64  # whole batches, in both tables
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tiny_checkpoint):
+    """Images in two folders and in one that holds all of them, each scored."""
+    folder, draw = tmp_path_factory.mktemp("merge"), np.random.default_rng(3)
+    for number in range(N):
+        pixels = draw.integers(0, 255, (6, 8, 3)).repeat(4, 0).repeat(4, 1).astype(np.uint8)
+        for name in ("all", "one" if number < N // 2 else "two"):
+            (folder / name).mkdir(exist_ok=True)
+            Image.fromarray(pixels).save(folder / name / f"{number:02}.png")
+    for name in ("all", "one", "two"):
+        curate.score(folder / name, folder / f"{name}.parquet", model=tiny_checkpoint, settings=SETTINGS)
+    return folder
+
+
+def changed(place, tmp_path, name, change):
+    """A table of the place with another Arrow table in it, and its metadata."""
+    table = pq.read_table(place / f"{name}.parquet")
+    pq.write_table(change(table).replace_schema_metadata(table.schema.metadata), tmp_path / f"{name}.parquet")
+    return tmp_path / f"{name}.parquet"
+
+
+def test_scores_are_those_of_one_run_over_all_images(place, tmp_path):
+    result = curate.merge([place / "one.parquet", place / "two.parquet"], tmp_path / "m.parquet")
+    assert (result.rows, result.fitted) == (N, True)
+    names = ["key", "unc_fitted", "unc_local", "cluster", "kappa_visimsiam", "sha256"]
+    assert open_table(tmp_path / "m.parquet").read(names).equals(open_table(place / "all.parquet").read(names))
+    assert [path.name for path in tmp_path.iterdir()] == ["m.parquet"]
+
+
+def test_keys_of_two_tables_are_named_and_get_the_names_of_their_tables(place, tmp_path):
+    with pytest.raises(InputError, match=r"32 keys .*'00.png'.*--prefix"):
+        curate.merge([place / "one.parquet", place / "all.parquet"], tmp_path / "m.parquet")
+    result = curate.merge([place / "one.parquet", place / "all.parquet"], tmp_path / "m.parquet", prefix=True)
+    keys = pq.read_table(tmp_path / "m.parquet")["key"].to_pylist()
+    assert keys == [f"one/{n:02}.png" for n in range(N // 2)] + [f"all/{n:02}.png" for n in range(N)]
+    assert any("32 images occur in more than one table" in note for note in result.notes)
+
+
+def test_columns_of_one_table_are_null_in_the_rows_of_the_other(place, tmp_path):
+    own = pa.array([f"patient {n}" for n in range(N // 2)])
+    path = changed(place, tmp_path, "two", lambda table: table.append_column("patient", own))
+    curate.merge([place / "one.parquet", path], tmp_path / "m.parquet")
+    assert pq.read_table(tmp_path / "m.parquet")["patient"].to_pylist() == [None] * (N // 2) + own.to_pylist()
+
+
+def test_a_column_of_two_types_is_refused(place, tmp_path):
+    one = changed(place, tmp_path, "one", lambda table: table.append_column("x", pa.array([1] * (N // 2))))
+    two = changed(place, tmp_path, "two", lambda table: table.append_column("x", pa.array(["a"] * (N // 2))))
+    with pytest.raises(InputError, match="'x' is int64 in one table and string"):
+        curate.merge([one, two], tmp_path / "m.parquet")
+    assert not (tmp_path / "m.parquet").exists()
+
+
+def test_tables_of_other_settings_are_refused(place, tmp_path, tiny_checkpoint):
+    settings = ScoreSettings(device="cpu", batch_size=8, white=65535, dtype="float32", fit=False)
+    curate.score(place / "two", tmp_path / "other.parquet", model=tiny_checkpoint, settings=settings)
+    with pytest.raises(InputError, match="embedding dtype"):
+        curate.merge([place / "one.parquet", tmp_path / "other.parquet"], tmp_path / "m.parquet")
+
+
+def test_numbers_that_mean_other_classes_are_refused(place, tmp_path):
+    from curate.tables.writer import TableWriter
+
+    for name, classes in (("one", ["bee", "cat"]), ("two", ["cat", "dog"])):
+        table = open_table(place / f"{name}.parquet")
+        rows = table.read().append_column("label", pa.array([0] * (N // 2)))
+        metadata = {**table.metadata, "classes": {"label": classes}}
+        with TableWriter(tmp_path / f"{name}.parquet", rows.schema, metadata) as writer:
+            writer.write(rows)
+    with pytest.raises(InputError, match="other classes"):
+        curate.merge([tmp_path / "one.parquet", tmp_path / "two.parquet"], tmp_path / "m.parquet")
+
+
+def test_a_table_follows_images_that_moved_and_keeps_its_fit(place, tmp_path):
+    (tmp_path / "moved").mkdir()
+    for path in (place / "one").iterdir():
+        (tmp_path / "moved" / path.name).write_bytes(path.read_bytes())
+    result = curate.merge([place / "one.parquet"], tmp_path / "m.parquet", root=str(tmp_path / "moved"))
+    before, after = pq.read_table(place / "one.parquet"), pq.read_table(tmp_path / "m.parquet")
+    assert result.moved == N // 2
+    assert after["uri"].to_pylist() == [str(tmp_path / "moved" / key) for key in before["key"].to_pylist()]
+    assert after.drop(["uri"]).equals(before.drop(["uri"]))
+    assert after.schema.metadata == before.schema.metadata
+    (tmp_path / "moved" / "03.png").unlink()
+    with pytest.raises(InputError, match=r"'03.png' \(1 of 32"):
+        curate.merge([place / "one.parquet"], tmp_path / "m2.parquet", root=str(tmp_path / "moved"))
+
+
+@pytest.mark.parametrize(
+    ("names", "out", "more", "match"),
+    [
+        (["one"], "m.parquet", {}, "--root"),
+        (["one", "one"], "m.parquet", {}, "twice"),
+        (["one", "two"], "m.csv", {}, "NAME.parquet"),
+        (["one", "two"], "m.parquet", {"root": "."}, "one table"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(place, tmp_path, names, out, more, match):
+    with pytest.raises(InputError, match=match):
+        curate.merge([place / f"{name}.parquet" for name in names], tmp_path / out, **more)
