@@ -1,11 +1,12 @@
-"""Feature extractors by name. The only file that imports timm.
+"""Feature extractors by name. This file and ``small_networks`` import timm, and no other.
 
 It is imported where a network of timm's is needed: that takes longer than scoring a hundred images, and the shipped
 models do without.
 """
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -16,19 +17,82 @@ from torch import nn
 
 from scoring.errors import InputError
 from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
+from scoring.settings import parse_settings
 from scoring.shipped_networks import NETWORKS, SamePaddedConv
+from scoring.small_networks import OF_ONE_SIZE, SMALL_NETWORKS
 
 SAFE_FILE = "model.safetensors"  # on the hub, next to a pickle
 ANSWER = 10.0  # seconds that the hub may take to answer
 PUBLISHED_CLASSES = 1000  # of ImageNet
-BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
+# keywords of timm's that only shape a network, and the values that they take: words, whether, or from one number to
+# another; its other keywords read files or the network
+BACKBONE_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "in_chans": (1, 64),
+    "img_size": (1, 1 << 15),
+    "dynamic_img_size": (False, True),
+    "output_stride": (1, 64),
+    "patch_size": (1, 512),
+    "embed_dim": (1, 1 << 14),
+    "depth": (1, 256),
+    "num_heads": (1, 256),
+    "mlp_ratio": (0.01, 64.0),
+    "reg_tokens": (0, 256),
+    "init_values": (0.0, 10.0),
+    "qkv_bias": (False, True),
+    "class_token": (False, True),
+    "stem_width": (1, 4096),
+    "stem_type": ("deep", "deep_tiered"),
+    "replace_stem_pool": (False, True),
+    "base_width": (1, 4096),
+    "cardinality": (1, 4096),
+    "avg_down": (False, True),
+    "zero_init_last": (False, True),
+    "drop_rate": (0.0, 0.99),
+    "drop_path_rate": (0.0, 0.99),
+    "proj_drop_rate": (0.0, 0.99),
+    "attn_drop_rate": (0.0, 0.99),
+    "global_pool": ("avg", "max", "token"),
+    "act_layer": ("relu", "gelu", "silu", "leaky_relu", "elu", "tanh", "mish"),
+}
 
 
 def require_options(options: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` unless options only shape the network; others of timm's read files."""
+    """Raise ``ValueError`` unless options only shape the network, and within bounds; others of timm's read files."""
     for name, value in options.items():
-        if name not in BACKBONE_OPTIONS or not isinstance(value, (bool, int, float)):
+        if name not in BACKBONE_OPTIONS:
             raise ValueError(f"backbone option {name}={value!r} is not one of {', '.join(BACKBONE_OPTIONS)}")
+        allowed = BACKBONE_OPTIONS[name]
+        if isinstance(allowed[0], str | bool):
+            fits = value in allowed and type(value) is type(allowed[0])
+            values = ", ".join(str(one).lower() for one in allowed)
+        else:
+            least, most = allowed
+            is_number = type(value) is int or (type(value) is float and isinstance(least, float))
+            fits, values = is_number and least <= value <= most, f"between {least:,} and {most:,}"
+        if not fits:
+            raise ValueError(f"backbone option {name} takes {values}, got {value!r}")
+
+
+def parse_backbone_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Return what was typed as ``--backbone-set NAME=VALUE``, by name, each value as the option takes it.
+
+    Raises:
+        InputError: for an unknown option, or a value that it does not take.
+
+    >>> parse_backbone_options(["depth=4", "drop_path_rate=0.1", "class_token=false"])
+    {'depth': 4, 'drop_path_rate': 0.1, 'class_token': False}
+    """
+    found: dict[str, Any] = {}
+    for name, text in parse_settings(texts, flag="--backbone-set", example="drop_path_rate=0.1").items():
+        try:
+            found[name] = json.loads(text)  # a number, true or false
+        except (ValueError, RecursionError):
+            found[name] = text
+    try:
+        require_options(found)
+    except ValueError as error:
+        raise InputError(f"{error}; choose another --backbone-set") from None
+    return found
 
 
 def stored_backbone(name: str, options: Mapping[str, Any] | None = None) -> nn.Module:
@@ -40,13 +104,16 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     """Return a timm model without its classifier: images (N, 3, H, W) -> features (N, D).
 
     Args:
-        name: any timm model name, such as ``resnet18`` or ``vit_small_patch16_224.dino``.
+        name: any timm model name, such as ``resnet18`` or ``vit_small_patch16_224.dino``, or a name in
+            ``SMALL_NETWORKS``.
         pretrained: fetch the published weights; needs a network, or a filled cache.
         options: further keywords of ``timm.create_model``, such as ``{"in_chans": 3}``.
 
     Raises:
         InputError: if timm knows no such model, or the weights cannot be had.
     """
+    if name in SMALL_NETWORKS:
+        return _small_network(name, pretrained, options or {})
     import timm
 
     if not timm.is_model(name.split(".")[0]):
@@ -58,16 +125,31 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     try:
         here = fetched_before(name) if pretrained else {}
         return timm.create_model(name, pretrained=pretrained, num_classes=0, **here, **(options or {}))
-    except (TypeError, ValueError) as error:
+    except (AssertionError, TypeError, ValueError) as error:
         raise InputError(f"timm cannot build {name!r} with options {options or {}}: {error}") from None
     except (OSError, RuntimeError) as error:
         if not pretrained:
             raise
+        if "size mismatch" in str(error) or "Error(s) in loading" in str(error):
+            raise InputError(
+                f"the published weights of {name!r} are of another shape than {options}; leave out --backbone-set, or "
+                "train from random weights (NAME without timm:)"
+            ) from None
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"the published weights of {name!r} could not be fetched ({text}); "
             "check the network, or take a file of weights that you have (timm:NAME@FILE.safetensors)"
         ) from None
+
+
+def _small_network(name: str, pretrained: bool, options: Mapping[str, Any]) -> nn.Module:
+    if pretrained:
+        raise InputError(f"nobody publishes weights of {name!r}; start from random ones (without timm:)")
+    known = ("img_size",) if name in OF_ONE_SIZE else ()
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        raise InputError(f"{name} has no option {unknown[0]!r} (its options: {', '.join(known) or 'none'})")
+    return SMALL_NETWORKS[name](**options)
 
 
 def timm_hint(name: str) -> str:
@@ -134,6 +216,8 @@ def size_options(name: str, size: int | None) -> dict[str, Any]:
     None represents the size that its published weights are for. Convolutional networks read any size. Transformers
     are built for one; most of timm's also read others with ``dynamic_img_size``.
     """
+    if name in SMALL_NETWORKS:
+        return {"img_size": size} if name in OF_ONE_SIZE and size else {}
     import timm
 
     config = timm.get_pretrained_cfg(name) if timm.is_model(name.split(".")[0]) else None

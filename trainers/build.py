@@ -45,7 +45,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         if init is None:
-            options = size_options(config.backbone, config.size)
+            options = size_options(config.backbone, config.size) | config.backbone_options
             backbone = create_backbone(config.backbone, options=options)
             spec = ModelSpec(config.backbone, options, {}, Preprocessing(size=config.size, resize=config.size))
         else:
@@ -152,13 +152,13 @@ def _try_size(model: ScoringModel, size: int) -> None:
 
 @torch.inference_mode()
 def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> str | None:
-    """Return a note where batch normalisation sees one value per image and channel in bfloat16; None elsewhere.
+    """Return a note where a network that learns ends in a map of 1 x 1; None elsewhere.
 
-    A network whose last feature map is 1 x 1 normalises each channel over a single value of each image; rounded to
-    bfloat16 its variance can vanish, and the loss is no number then.
+    Such a network sees an image through strides made for larger ones, and learns less of it. Where it normalises each
+    channel over the batch, it does so over a single value of each image; rounded to bfloat16 its variance can vanish,
+    and the loss is no number then.
     """
-    normalised = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.backbone.modules())
-    if config.precision != "bf16" or config.freeze != "nothing" or not normalised:
+    if config.freeze != "nothing":
         return None
     device = next(model.parameters()).device
     is_training = model.training
@@ -168,9 +168,13 @@ def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> 
                 torch.zeros(1, 3, size, size, device=device)
             )
             if isinstance(found, torch.Tensor) and found.ndim == 4 and found.shape[-2:] == (1, 1):
+                normalised = any(isinstance(one, nn.modules.batchnorm._BatchNorm) for one in model.backbone.modules())
+                is_risk = normalised and config.precision == "bf16"
                 return (
-                    f"{config.backbone} ends in a map of 1 x 1 for views of {size} pixels, where bf16 can give NaN; "
-                    "use a larger --size (low-resolution views: --set small_size), or --precision fp32"
+                    f"{config.backbone} ends in a map of 1 x 1 for views of {size} pixels, "
+                    f"{'where bf16 can give NaN' if is_risk else 'and sees little of them'}; use a network for small "
+                    "images (--backbone resnet18_cifar), a larger --size (low-resolution views: --set small_size)"
+                    f"{', or --precision fp32' if is_risk else ''}"
                 )
         return None
     finally:

@@ -35,6 +35,7 @@ class TrainConfig:
 
     method: str = "visimsiam"
     backbone: str = "resnet18"
+    backbone_options: dict[str, Any] = field(default_factory=dict)  # what was requested of the network beyond its name
     size: int = 224  # side of a standard view and of what the model scores
     epochs: int = 100
     batch_size: int = 512

@@ -91,7 +91,8 @@ def train(
         torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
     optimizer = make_optimizer(config, model, method)
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
-    keeper = Keeper(state, identity, both, optimizer, save_every, small_map(config, model, method))
+    cause = small_map(config, model, method) if config.precision == "bf16" else None
+    keeper = Keeper(state, identity, both, optimizer, save_every, cause)
     set_mode(config, model, method)
     backbone = torch.compile(model.backbone) if compiled else model.backbone
     try:

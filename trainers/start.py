@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,13 @@ class Start:
         backbone: architecture, by timm's name.
         model: weights, heads and preprocessing to begin with; None for random weights.
         about: what the model card and the training state say of it, as plain JSON values.
+        options: of the backbone, as requested; ``model`` has them already.
     """
 
     backbone: str
     model: ScoringModel | None
     about: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
 
     def size(self, wanted: int | None, *, frozen: bool) -> int:
         """Return the side of a view in pixels: what was requested, else what the start was made for.
@@ -82,33 +85,41 @@ def trunk_digest(model: ScoringModel) -> str:
     return total.hexdigest()
 
 
-def find_start(text: str | None, *, size: int | None = None) -> Start:
+def find_start(text: str | None, *, size: int | None = None, wanted: Mapping[str, Any] | None = None) -> Start:
     """Return what ``--backbone`` names.
 
     Args:
         text: ``timm:NAME`` for the weights that timm publishes, ``timm:NAME@FILE`` for those in a file, a checkpoint or
             the name of a shipped model, any other timm name for random weights; None for the default's.
         size: side of what a published model is to see; by default what its weights were made for.
+        wanted: options of the network, for random weights and those that timm publishes.
 
     Raises:
-        InputError: if there is no such thing, or its weights cannot be had.
+        InputError: if there is no such thing, its weights cannot be had, or a checkpoint gets options.
     """
+    own = dict(wanted or {})
     if text is None:
-        return Start(DEFAULT, None, {"random": DEFAULT})
+        return Start(DEFAULT, None, {"random": DEFAULT}, own)
+    is_stored = text in shipped_models() or Path(text).is_file() or Path(text).suffix == ".safetensors"
+    if own and (is_stored or FILE in text):
+        raise InputError(
+            f"{text} holds the weights of a network as it is; leave --backbone-set {next(iter(own))} out, or name a "
+            "network of timm's"
+        )
     if text.startswith(PUBLISHED) and FILE in text:
         model, card = load_model(text)
         return Start(model.spec.backbone, model, {"timm": model.spec.backbone, "digest": card["digest"]})
     if text.startswith(PUBLISHED):
         name = text.removeprefix(PUBLISHED)
-        options = size_options(name, size)
+        options = size_options(name, size) | own
         backbone = create_backbone(name, pretrained=True, options=options)
         spec = ModelSpec(name, options, {}, published_preprocessing(backbone, size))
-        return Start(name, ScoringModel(spec, backbone=backbone), {"timm": name})
-    if text in shipped_models() or Path(text).is_file() or Path(text).suffix == ".safetensors":
+        return Start(name, ScoringModel(spec, backbone=backbone), {"timm": name}, own)
+    if is_stored:
         model, card = load_model(text)
         about = {name: card[name] for name in ("method", "digest", "data_licence", "training", "metrics")}
         return Start(model.spec.backbone, model, about)
-    return Start(text, None, {"random": text})
+    return Start(text, None, {"random": text}, own)
 
 
 def start_of(cache: CachedFeatures, text: str | None) -> Start:

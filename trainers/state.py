@@ -18,6 +18,8 @@ EARLIER = (  # what earlier versions held next to one another, whatever the meth
     *("contrastive", "losspred", "latent_dim", "hidden_dim", "predictor", "predictor_every", "small_size", "n_small"),
 )
 
+LATER: dict[str, Any] = {"backbone_options": {}}  # what recipes of earlier versions did not have, and was so then
+
 
 @dataclass
 class RunState:
@@ -67,6 +69,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
     wanted = json.loads(json.dumps(identity))
     if "contrastive" in before:
         before = _with_settings(before, wanted)
+    before = {**LATER, **before}
     if done.diverged is not None:
         _require_lower_rate(path, before, wanted, done.diverged)
         before["lr"] = wanted["lr"]

@@ -31,6 +31,7 @@ def run(
     ] = None,
     out: Annotated[Path, options.shared("--out", ": the checkpoint, NAME.safetensors")],
     backbone: options.Backbone = None,
+    backbone_set: options.BackboneSet = None,
     freeze: Annotated[
         bool,
         typer.Option("--freeze", help="Train the head alone: embeddings and the heads there are stay as they are."),
@@ -105,8 +106,10 @@ def run(
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
     line = (lambda text: None) if quiet else say
     settings = parse_settings(set_ or [], example="folds=3")
+    of_network = parse_settings(backbone_set or [], flag="--backbone-set", example="drop_path_rate=0.1")
     with TrainBar(quiet=quiet) as bar:
-        result = train(**options.given_to(train, {**given, "set": settings, "report": bar.update, "announce": line}))
+        given |= {"set": settings, "backbone_set": of_network, "report": bar.update, "announce": line}
+        result = train(**options.given_to(train, given))
     line(", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()))
     line(f"model {result.model[:12]}: {out}")
     if json_:

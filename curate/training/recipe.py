@@ -38,6 +38,7 @@ def recipe_of(
     freeze = "trunk" if frozen else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
     shared = {name: typed[name] for name in (*SHARED, *AUGMENTATION)}
     shared |= {"backbone": start.backbone, "size": start.size(typed["size"], frozen=frozen)}
+    shared["backbone_options"] = start.options
     settings = parse_settings(typed["set_"] or [], example="folds=3")
     config = recipe(typed["method"], {**shared, "precision": precision, "freeze": freeze}, settings)
     if frozen:

@@ -51,6 +51,7 @@ def train(
     out: str | Path,
     cached: str | Path | None = None,
     backbone: str | None = None,
+    backbone_set: Mapping[str, object] | None = None,
     freeze: bool = False,
     freeze_batchnorm: bool = False,
     label: str = DEFAULT_LABEL,
@@ -100,6 +101,7 @@ def train(
         cached: folder that `curate.cache` wrote, whose features are trained on.
         backbone: where training starts: ``timm:NAME``, a checkpoint, a shipped model, or a timm name for random
             weights; None for resnet18.
+        backbone_set: options of a network of timm's by name, such as ``drop_path_rate``.
         freeze: train the head alone.
         freeze_batchnorm: hold the batch statistics of the backbone.
         label: column of the classes, for methods that read them.
@@ -148,6 +150,7 @@ def train(
     from trainers.work import TrainingFolder, sweep_finished
 
     typed |= {"out": Path(out), "cached": None if cached is None else Path(cached), "set_": typed_settings(set)}
+    typed["backbone_set"] = typed_settings(backbone_set)
     typed["data"] = (
         None if data is None else [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
     )
@@ -168,7 +171,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from trainers.loop import train as fit
 
     where = select_device(typed["device"])
-    cache, start = _start(typed["cached"], typed["backbone"], typed["size"])
+    cache, start = _start(typed)
     config = recipe_of(typed, start, cache, precision=select_precision(typed["precision"], where))
     _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
     fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
@@ -263,15 +266,19 @@ def _save(
     return save_checkpoint(work.out, model, card, dtype=dtype, exact=kept, foretell=work.foretell, overwrite=overwrite)
 
 
-def _start(cached: Path | None, backbone: str | None, size: int | None) -> "tuple[CachedFeatures | None, Start]":
+def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
     """Return the cache, if there is one, and where the run starts; of a cache that must be the model it was made by."""
+    from scoring.backbones import parse_backbone_options
     from trainers.cache import open_cache
     from trainers.start import find_start, start_of
 
-    if cached is None:
-        return None, find_start(backbone, size=size)
-    cache = open_cache(cached)
-    return cache, start_of(cache, backbone)
+    options = parse_backbone_options(typed["backbone_set"])
+    if typed["cached"] is None:
+        return None, find_start(typed["backbone"], size=typed["size"], wanted=options)
+    if options:
+        raise InputError("--backbone-set is for a network that is built, and a cache has its features; leave it out")
+    cache = open_cache(typed["cached"])
+    return cache, start_of(cache, typed["backbone"])
 
 
 def check_out(out: Path, overwrite: bool) -> None:

@@ -246,7 +246,7 @@ def test_a_step_without_memory_blames_the_images_where_they_take_most_of_it(
     [
         ({"precision": "bf16"}, 32),  # a stride of 32
         ({"precision": "bf16", "size": 64}, 16),  # of the low-resolution views
-        ({"precision": "fp32"}, None),
+        ({"precision": "fp32", "size": 64, "backbone": "resnet18_cifar"}, None),
         ({"precision": "bf16", "freeze": "batchnorm"}, None),
     ],
 )
