@@ -1,4 +1,4 @@
-"""Feature extractors by name. This file and ``small_networks`` import timm, and no other.
+"""Feature extractors by name. The only file that imports timm.
 
 It is imported where a network of timm's is needed: that takes longer than scoring a hundred images, and the shipped
 models do without.
@@ -19,7 +19,7 @@ from scoring.errors import InputError
 from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
 from scoring.settings import parse_settings
 from scoring.shipped_networks import NETWORKS, SamePaddedConv
-from scoring.small_networks import OF_ONE_SIZE, SMALL_NETWORKS
+from scoring.small_networks import CIFAR_RESNETS, ENCODERS, SMALL_NETWORKS, with_small_stem
 
 SAFE_FILE = "model.safetensors"  # on the hub, next to a pickle
 ANSWER = 10.0  # seconds that the hub may take to answer
@@ -145,11 +145,15 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
 def _small_network(name: str, pretrained: bool, options: Mapping[str, Any]) -> nn.Module:
     if pretrained:
         raise InputError(f"nobody publishes weights of {name!r}; start from random ones (without timm:)")
-    known = ("img_size",) if name in OF_ONE_SIZE else ()
+    known = ("img_size",) if name in ENCODERS else ()
     unknown = [option for option in options if option not in known]
     if unknown:
         raise InputError(f"{name} has no option {unknown[0]!r} (its options: {', '.join(known) or 'none'})")
-    return SMALL_NETWORKS[name](**options)
+    if name in ENCODERS:
+        return ENCODERS[name](**options)
+    import timm
+
+    return with_small_stem(timm.create_model(CIFAR_RESNETS[name], num_classes=0))
 
 
 def timm_hint(name: str) -> str:
@@ -217,7 +221,7 @@ def size_options(name: str, size: int | None) -> dict[str, Any]:
     are built for one; most of timm's also read others with ``dynamic_img_size``.
     """
     if name in SMALL_NETWORKS:
-        return {"img_size": size} if name in OF_ONE_SIZE and size else {}
+        return {"img_size": size} if name in ENCODERS and size else {}
     import timm
 
     config = timm.get_pretrained_cfg(name) if timm.is_model(name.split(".")[0]) else None

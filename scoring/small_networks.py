@@ -1,6 +1,5 @@
 """Networks for small images, which timm does not have: ResNets with a 3x3 stem, and the encoders of SimVAE."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,19 +10,17 @@ STEM = 16
 POOLED_FROM = 64  # pixels: smaller images are not pooled after the stem
 
 
-def cifar_resnet(architecture: str) -> nn.Module:
+def with_small_stem(resnet: Any) -> nn.Module:
     """Return a ResNet of timm's with a 3x3 stem of stride 1 and no max-pool: 32 pixels end in a map of 4 x 4.
 
     Source: He et al. 2020 (MoCo), the CIFAR-10 demo of its authors; Chen et al. 2020 (SimCLR), appendix B.9.
     """
-    import timm
-
-    network: Any = timm.create_model(architecture, num_classes=0)
-    old = network.conv1
-    network.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, 1, 1, bias=False)
-    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as timm draws the others
-    network.maxpool = nn.Identity()
-    network.pretrained_cfg = {"classifier": "fc"}  # nobody publishes weights of it
+    old = resnet.conv1
+    resnet.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, 1, 1, bias=False)
+    nn.init.kaiming_normal_(resnet.conv1.weight, mode="fan_out", nonlinearity="relu")  # as timm draws the others
+    resnet.maxpool = nn.Identity()
+    resnet.pretrained_cfg = {"classifier": "fc"}  # nobody publishes weights of it
+    network: nn.Module = resnet
     return network
 
 
@@ -120,10 +117,6 @@ class SimVAEResNet(Flat):
         return x
 
 
-SMALL_NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
-    "resnet18_cifar": lambda: cifar_resnet("resnet18"),
-    "resnet50_cifar": lambda: cifar_resnet("resnet50"),
-    "mlp": MLP,
-    "resnet_simvae": SimVAEResNet,
-}
-OF_ONE_SIZE = ("mlp", "resnet_simvae")  # built for the size of their images
+CIFAR_RESNETS = {"resnet18_cifar": "resnet18", "resnet50_cifar": "resnet50"}  # name -> timm's, see with_small_stem
+ENCODERS: dict[str, type[Flat]] = {"mlp": MLP, "resnet_simvae": SimVAEResNet}  # built for the size of their images
+SMALL_NETWORKS = (*CIFAR_RESNETS, *ENCODERS)
