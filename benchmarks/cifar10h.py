@@ -45,7 +45,9 @@ REST = slice(1_000, 10_000)  # reported where no votes are needed
 CHECKPOINTS = 5
 FOLDS = 5
 
-CASES: dict[str, tuple[str, dict[str, Any]]] = {  # name -> method and its settings; see docs/cifar10h.md for the choice
+CASES: dict[
+    str, tuple[str, dict[str, Any]]
+] = {  # name -> method and its settings; docs/studies/cifar10h.md has the choice
     "MCInfoNCE": ("mcinfonce", {}),
     "MCInfoNCE norm": ("mcinfonce", {"kappa": "norm"}),
     "HIB": ("hib", {"hib_a": 4.0}),

@@ -1,57 +1,111 @@
-"""The documents as a static site, by Sphinx: every page of docs/, and one page a command, made from its help.
+"""The documents as a static site, by Sphinx: every page of docs/, a page for each command and for the Python functions.
 
 python docs/build_site.py [OUT]   OUT is build/site by default; `make site` does the same
 """
 
+import inspect
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with the pages below them
-    "Begin": ("install", "commands", "table", "sources", "storage", "decoding", "scale", "security", "limits"),
-    "Walk through": (
+    "Get started": ("install", "first", "concepts"),
+    "How to": (
+        "clean",
+        "quality",
+        "filter",
+        "dedup",
+        "labels",
+        "select",
+        "rounds",
+        "interchange",
+        "split",
+        "balance",
+        "compare",
+        "report",
+        "export",
+        "fit",
+        "evaluate",
+        "subset",
+        "selftest",
+        "calibrate",
+        "audit",
+        "retrieve",
+        "sources",
+        "grow",
+        "pipeline",
+        "receipts",
+        "storage",
+        "scale",
+        "models",
+        "embeddings",
+        "train",
+        "plots",
+    ),
+    "On real data": (
         "walkthroughs/clean_a_crawl",
         "walkthroughs/remove_leaks",
         "walkthroughs/choose_what_to_label",
         "walkthroughs/find_wrong_labels",
         "walkthroughs/fit_to_my_images",
     ),
-    "Score": ("grow", "models", "performance", "embeddings", "intervals", "fit", "evaluate", "selftest"),
-    "Curate": (
-        "clean",
-        "filter",
-        "audit",
-        "calibrate",
-        "quality",
-        "dedup",
-        "labels",
-        "select",
-        "balance",
-        "split",
-        "subset",
-        "compare",
-        "pipeline",
-        "receipts",
+    "Reference": (
+        "commands",
+        "table",
+        "errors",
+        "decoding",
+        "methods",
+        "method_details",
+        "limits",
+        "security",
+        "assistants",
     ),
-    "Label in rounds": ("rounds", "interchange"),
-    "Look and take along": ("report", "plots", "retrieve", "export"),
-    "Train": ("train", "methods"),
-    "Evidence": (
-        "harm",
-        "transfer",
-        "active_learning",
-        "subset_training",
-        "cifar10h",
-        "controlled",
-        "metric_learning",
-        "url",
+    "Studies": (
+        "studies/README",
+        "studies/cleaning",
+        "studies/dedup",
+        "studies/labels",
+        "studies/scores",
+        "studies/active_learning",
+        "studies/subset_training",
+        "studies/rounds",
+        "studies/retrieval",
+        "studies/calibration",
+        "studies/tables",
+        "studies/speed",
+        "studies/export",
+        "studies/training",
+        "studies/cifar10h",
+        "studies/controlled",
+        "studies/url",
+        "studies/metric_learning",
     ),
-    "Inside": ("design",),
+    "Inside": ("contributing", "design"),
+}
+API: dict[str, tuple[str, ...]] = {  # page of the Python reference -> modules, whose public names it shows
+    "curate": ("curate",),
+    "curate.torch": ("curate.torch",),
+    "distributions": (
+        "scoring.distributions.vmf",
+        "scoring.distributions.vmf_sampler",
+        "scoring.distributions.vmf_quantiles",
+        "scoring.distributions.nivmf",
+        "scoring.distributions.power_spherical",
+        "scoring.distributions.distances",
+    ),
+    "metrics": ("scoring.metrics.retrieval", "scoring.metrics.selective", "scoring.metrics.ranking"),
+    "images": ("scoring.images",),
+    "selectors": ("curate.policies.select.plan", "curate.selectors.pool"),
+    "rounds": ("curate.exchange.batches", "curate.exchange.plan"),
+    "training": ("trainers.config", "trainers.loop"),
 }
 CONF = """
 project = "curate"
@@ -82,17 +136,23 @@ def stage(source: Path) -> None:
     for part in ("docs", "examples"):
         shutil.copytree(ROOT / part, source / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "LICENSE", source)
-    shutil.copy(ROOT / "CHANGELOG.md", source)
+    for name in ("CHANGELOG.md", "llms.txt"):
+        shutil.copy(ROOT / name, source)
     (source / "conf.py").write_text(CONF)
-    for page in (source / "docs").glob("*.md"):
-        page.write_text(re.sub(r"\]\(\.\./README\.md", "](../index.md", page.read_text()))
+    for page in (source / "docs").rglob("*.md"):
+        page.write_text(re.sub(r"\]\((?:\.\./)+README\.md", lambda link: link[0][:-9] + "index.md", page.read_text()))
     commands = source / "docs" / "commands"
     commands.mkdir()
     names = dict(command_pages())
     for name, text in names.items():
         (commands / f"{name}.md").write_text(text)
+    python = source / "docs" / "python"
+    python.mkdir()
+    for name, text in (*api_pages(), ("settings", settings_page())):
+        (python / f"{name}.md").write_text(text)
     side = [tree(heading, [f"docs/{page}" for page in pages]) for heading, pages in PAGES.items()]
     side.append(tree("Commands", [f"docs/commands/{name}" for name in names]))
+    side.append(tree("Python", [f"docs/python/{name}" for name in (*API, "settings")]))
     others = tree("", ["examples/README", "examples/photos/README", "CHANGELOG"])
     (source / "index.md").write_text("\n".join([(ROOT / "README.md").read_text(), *side, others]))
 
@@ -145,6 +205,82 @@ def options(params: list[Any]) -> str:
         cell = f"{names} {value}".strip() if names else f"`{(param.metavar or param.name).upper()}`"
         rows.append(f"| {escaped(cell)} | {escaped(param.help or '')} |")
     return "\n".join(rows)
+
+
+def settings_page() -> str:
+    """Return the page of all settings of the training methods."""
+    tables = runpy.run_path(str(ROOT / "docs" / "generate.py"))["TABLES"]
+    return f"# Settings of training methods\n\nEach is typed as `--set NAME=VALUE`.\n\n{tables['settings']()}"
+
+
+def api_pages() -> Iterator[tuple[str, str]]:
+    """Yield the pages of the Python reference: signatures and docstrings of what the modules define."""
+    for page, modules in API.items():
+        parts = [f"# Python: {page}"]
+        for name in modules:
+            module = import_module(name)
+            parts += [*([f"## {name}"] if len(modules) > 1 else []), documented(inspect.getdoc(module) or "")]
+            for member, value in public(module):
+                parts.append(described(f"{name}.{member}", value, "###" if len(modules) > 1 else "##"))
+        yield page, "\n\n".join(parts) + "\n"
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield the functions and classes that a module exports: those of ``__all__``, else those that it defines."""
+    names = getattr(module, "__all__", None) or [
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    ]
+    if module.__name__ == "curate":
+        names = sorted({*names, *module._MODULES})
+    for name in names:
+        value = getattr(module, name)
+        if not name.startswith("_") and (inspect.isfunction(value) or inspect.isclass(value)):
+            yield name, value
+
+
+def described(name: str, value: Any, heading: str) -> str:
+    """Return a function or a class as Markdown: heading, signature, docstring, and the methods of a class."""
+    try:
+        signature = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        signature = "(...)"
+    short = name.rpartition(".")[2]
+    lines = signature if len(signature) < 90 else signature.replace(", ", ",\n    ").replace("(", "(\n    ", 1)
+    parts = [f"{heading} {short}", f"```python\n{short}{lines}\n```", documented(inspect.getdoc(value) or "")]
+    if inspect.isclass(value):
+        for member, method in vars(value).items():
+            if inspect.isfunction(method) and not member.startswith("_") and inspect.getdoc(method):
+                parts.append(described(f"{name}.{member}", method, f"{heading}#"))
+    return "\n\n".join(parts)
+
+
+def documented(text: str) -> str:
+    """Return a docstring as Markdown: sections as lists in bold, examples as code, all else as text."""
+    parts = []
+    for paragraph in re.split(r"\n\s*\n", text.replace("``", "`")):
+        lines = paragraph.splitlines()
+        section = re.fullmatch(r"(Args|Returns|Raises|Attributes|Yields|Source|Sources):(.*)", lines[0])
+        if any(line.strip().startswith(">>>") for line in lines):
+            parts.append("\n".join(["```python", *inspect.cleandoc(paragraph).splitlines(), "```"]))
+        elif section and not section[1].startswith("Source"):
+            parts.append("\n".join([f"**{section[1]}**", "", *entries("\n".join(lines[1:]))]))
+        else:
+            parts.append(escaped(paragraph))
+    return "\n\n".join(parts)
+
+
+def entries(text: str) -> Iterator[str]:
+    """Yield the entries of a section of a docstring as a list; a line indented further belongs to the entry before."""
+    entry: list[str] = []
+    for line in inspect.cleandoc(text).splitlines():
+        if entry and line.startswith(" "):
+            entry.append(line.strip())
+            continue
+        if entry:
+            yield f"- {escaped(' '.join(entry))}"
+        entry = [re.sub(r"^([\w*, ]+): ", r"`\1`: ", line)]
+    if entry:
+        yield f"- {escaped(' '.join(entry))}"
 
 
 def escaped(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+ON_THE_SITE = ("settings",)  # long tables that only the site has, on pages of its reference (build_site.py)
 BLOCK = re.compile(r"(<!-- table: (\w+), by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What a source is, and its rows; the suffixes come from the code.
@@ -271,20 +272,13 @@ def statuses() -> str:
 
 
 def rooms() -> str:
-    """Return every room of the three packages: what its docstring says it is, and its files."""
+    """Return every room of the three packages with what its docstring says it is."""
     rows = []
     for package in ("scoring", "trainers", "curate"):
         for room in sorted((ROOT / package).rglob("__init__.py")):
             about = (ast.get_docstring(ast.parse(room.read_text())) or "").split("\n\n")[0].splitlines()
-            files = sorted(file.stem for file in room.parent.glob("*.py") if not file.stem.startswith("__"))
-            rows.append(
-                (
-                    f"`{room.parent.relative_to(ROOT)}/`",
-                    " ".join(about).replace("``", "`"),
-                    " ".join(f"`{file}`" for file in files),
-                )
-            )
-    return table(("room", "what it holds", "files"), rows)
+            rows.append((f"`{room.parent.relative_to(ROOT)}/`", " ".join(about).replace("``", "`")))
+    return table(("room", "what it holds"), rows)
 
 
 def extras() -> str:

@@ -7,7 +7,7 @@
 DATA holds cifar10_train.parquet, cifar10_test.parquet (`image`, `label`) and cifar10n_train.parquet. Images are
 scored once, into FOLDER; every strategy and seed is a small file there, so a study that was cut off goes on, and
 several can run at once. Prints accuracy by number of labels with 95 % intervals, each strategy against random on the
-same pools, the area under the curve, and what follows from the numbers. `docs/active_learning.md` has ours.
+same pools, the area under the curve, and what follows from the numbers. `docs/studies/active_learning.md` has ours.
 
 Each seed draws its own pool of 10,000 from the 25,000 training images whose labels the shipped model's backbone did not
 see; accuracy is on the 10,000 test images. Selectors look at whole embeddings, the probe learns from their first

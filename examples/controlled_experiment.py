@@ -5,7 +5,7 @@
 A generator with known mu(x) and kappa(x) makes pairs of observations; an encoder learns mu and kappa from the pairs
 alone; then both are compared on new x. Prints tables 1 and 3 and the numbers of figure 3 of Kirchhof et al. 2023,
 "Probabilistic Contrastive Learning Recovers the Correct Aleatoric Uncertainty of Ambiguous Inputs", next to ours.
-`docs/controlled.md` has what we measured, and in what we differ from the paper and why.
+`docs/studies/controlled.md` has what we measured, and in what we differ from the paper and why.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from trainers.methods.contrast import of_pairs
 INF = math.inf
 RANGES = {"ambiguous": (16.0, 32.0), "clear": (64.0, 128.0), "injective": (INF, INF)}
 START = (16.0, 32.0)  # of an encoder's kappa where the generator's is infinite
-START_ELK = (0.5, 8.0)  # around the 1.9 that it ends at; from 16 to 32 mu collapses: docs/controlled.md
+START_ELK = (0.5, 8.0)  # around the 1.9 that it ends at; from 16 to 32 mu collapses: docs/studies/controlled.md
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 DATA holds cifar10_train.parquet, cifar10_test.parquet, cifar10n_train.parquet, tinyimagenet_train_a.parquet,
 tinyimagenet_train_b.parquet and tinyimagenet_val.parquet. What is trained: a linear probe on the frozen embeddings of
 the shipped model (their first 128 principal components), or a network of three convolutions from random weights.
-`docs/subset_training.md` has our numbers.
+`docs/studies/subset_training.md` has our numbers.
 
 "cifar10n" has CIFAR-10N's worst labels, four in ten wrong, on the 25,000 images whose labels the backbone of the
 shipped model did not see, and the clean test images. "tiny" is tiny-imagenet; the backbone learned from the labels of

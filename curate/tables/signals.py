@@ -119,7 +119,7 @@ class Signals:
         return tuple(dict.fromkeys([*ranks, *(name for name in (self.loss, self.holdout_loss) if name)]))
 
 
-BEST = "kappa_visimsiam"  # of several, the one that reported copies and originals apart best (docs/dedup.md)
+BEST = "kappa_visimsiam"  # of several, the one that reported copies and originals apart best (docs/studies/dedup.md)
 
 
 def kappa_of(table: Table) -> str | None:

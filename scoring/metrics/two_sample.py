@@ -21,7 +21,7 @@ Deals = NDArray[np.int64]  # shape (R, N): which item's counts each item gets
 ROOM = 4_000_000  # numbers of a permutation held at a time
 BLOCK = 1_000  # items whose kernel is held at a time
 MOST_BLOCKS = 20
-SHRUNK = 0.7  # less follows the noise of hundreds of rows, more sees no difference but that of means (docs/compare.md)
+SHRUNK = 0.7  # less follows the noise of hundreds of rows, more sees only that of means (docs/studies/tables.md)
 SLACK = 1e-9  # sums in another order differ in their last digits
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import curate
 from curate.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,26 @@ def test_every_option_of_every_command_is_on_its_page(site):
         options = {flag for command in commands for param in command.params for flag in param.opts if flag[0] == "-"}
         assert {flag for flag in options if f"`{flag}`" not in page} == set(), name
         assert re.search(rf"```console\ncurate {name}\b", page), name
+
+
+def test_the_python_reference_has_every_function_of_the_package(site):
+    pages = dict(site.api_pages())
+    assert list(pages) == list(site.API)
+    missing = [name for name in curate.__all__ if not name.startswith("_") and f"\n## {name}\n" not in pages["curate"]]
+    assert missing == []
+    assert "- `keep_top`: " in pages["curate"] or "keep_top" in pages["curate"]
+    assert "```python\n>>> " in pages["distributions"]
+
+
+def test_long_tables_are_on_the_site_alone(site):
+    assert "| `latent_dim` |" in site.settings_page()
+
+
+def test_a_docstring_is_text_lists_and_code(site):
+    text = "Return ``x``.\n\nArgs:\n    x: a number,\n        at least 0.\n    y: another.\n\n>>> 1 + 1\n2"
+    assert site.documented(text) == (
+        "Return `x`.\n\n**Args**\n\n- `x`: a number, at least 0.\n- `y`: another.\n\n```python\n>>> 1 + 1\n2\n```"
+    )
 
 
 def test_markdown_in_a_help_text_stays_text(site):

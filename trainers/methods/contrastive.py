@@ -102,7 +102,7 @@ class HIBSettings(KappaSettings):
 class ELKSettings(KappaSettings):
     """The settings of ELK; the kernel is a log-likelihood already: at 16 times it, kappa falls to about 1."""
 
-    kappa_pos: float = _kappa_pos(1.0)  # docs/cifar10h.md
+    kappa_pos: float = _kappa_pos(1.0)  # docs/studies/cifar10h.md
     denominator: str = _denominator()
 
 

@@ -32,7 +32,7 @@ class UMMSettings(Settings):
     """The settings of UMM; the defaults are its CIFAR-10 runs' where the paper gives a value.
 
     But for ``lambda_n``, which is 10 there, of a scale that is not stated: so much of ours lets all images fall
-    together within a few hundred steps (docs/methods.md).
+    together within a few hundred steps (docs/studies/training.md).
     """
 
     latent_dim: int = setting(128, "width M of the Gaussians", least=2, most=MOST_WIDTH)
