@@ -249,6 +249,19 @@ def settings() -> str:
     )
 
 
+def recipes() -> str:
+    """Return every recipe by name: its method, where it comes from, and what was reached there."""
+    from trainers.methods.table import METHODS
+    from trainers.named_recipes import recipes_of
+
+    rows = [
+        (f"`{method}`", f"`{name}`", each.source, each.paper)
+        for method in METHODS
+        for name, each in recipes_of(method).items()
+    ]
+    return table(("method", "recipe", "source", "reached there"), rows)
+
+
 def columns() -> str:
     """Return every column that curate writes."""
     from curate.columns import COLUMNS
@@ -341,6 +354,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "engines": engines,
     "compared": compared,
     "settings": settings,
+    "recipes": recipes,
     "columns": columns,
     "statuses": statuses,
     "extras": extras,

@@ -30,12 +30,17 @@ def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmenta
         return torch.where(draw.chance(p).view(-1, 1, 1, 1), change, keep)
 
     if recipe.jitter:
-        out = sometimes(recipe.jitter, color_jitter(out, draw), out)
+        much = recipe.jitter_strength
+        out = sometimes(recipe.jitter, color_jitter(out, draw, (much, much, much, much / 4)), out)
     if recipe.gray:
         out = sometimes(recipe.gray, to_gray(out), out)
     if recipe.blur:
         low, high = recipe.blur_sigma
         out = sometimes(recipe.blur, gaussian_blur(out, draw.uniform(low, high) * size / 224), out)
+    if recipe.solarize:
+        out = sometimes(recipe.solarize, torch.where(out >= 128, 255 - out, out), out)
+    if recipe.vertical_flip:
+        out = sometimes(recipe.vertical_flip, out.flip(2), out)
     if recipe.corrupt:
         out = sometimes(recipe.corrupt, add_noise(out, draw), out)
         out = sometimes(recipe.corrupt, add_box(out, draw), out)

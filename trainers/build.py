@@ -14,6 +14,7 @@ from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import is_out_of_memory
 from trainers.config import TrainConfig
+from trainers.lars import LARS
 from trainers.methods.method import Method, Task
 from trainers.methods.settings import Settings
 from trainers.methods.table import METHODS
@@ -223,4 +224,6 @@ def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]
         groups.append({"params": [method.get_parameter(name)], "weight_decay": 0.0, "share": share})
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas)
+    if config.optimizer == "lars":
+        return LARS(groups, lr=config.lr, momentum=config.momentum)
     return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)

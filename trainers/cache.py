@@ -21,7 +21,7 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from trainers.data import free_memory, is_missing, loss_tensor, number_labels
-from trainers.methods.augmentation import Augmentation
+from trainers.methods.augmentation import LATER_VIEWS, Augmentation
 from trainers.targets import TargetsDigest
 
 FORMAT = 1
@@ -158,7 +158,11 @@ def epoch_name(number: int) -> str:
 
 def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
     """Return what decides the features: all but how many epochs there are, and which versions made them."""
-    return {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
+    found = {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
+    recipe = found.get("recipe")
+    if isinstance(recipe, dict) and isinstance(recipe.get("augmentation"), dict):
+        found["recipe"] = {**recipe, "augmentation": {**LATER_VIEWS, **recipe["augmentation"]}}
+    return found
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:

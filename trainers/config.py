@@ -1,6 +1,7 @@
 """What a training run is made of. The frozen dataclass is the recipe, and the checkpoint records it."""
 
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from scoring.errors import InputError
@@ -11,7 +12,7 @@ from trainers.methods.table import METHODS
 
 SCHEDULES = ("constant", "cosine")
 FREEZE = ("nothing", "batchnorm", "trunk")
-OPTIMIZERS = ("sgd", "adamw")
+OPTIMIZERS = ("sgd", "adamw", "lars")
 MOST_EPOCHS = 10**9
 MOST_SEED = 2**31 - 1
 
@@ -20,6 +21,33 @@ def require_seed(seed: int) -> None:
     """Raise ``InputError`` unless a seed can be mixed with the number of a step."""
     if not 0 <= seed <= MOST_SEED:
         raise InputError(f"the seed must be between 0 and 2^31 - 1, got {seed}; choose another")
+
+
+def rate_steps(text: str) -> list[tuple[float, float]]:
+    """Return (share of the steps, factor of lr from there on) of a schedule of steps.
+
+    Raises:
+        InputError: if a factor is not positive, or the shares do not rise from above 0 to below 1.
+
+    >>> rate_steps("0.5@0.3,0.1@0.6")
+    [(0.3, 0.5), (0.6, 0.1)]
+    """
+    found: list[tuple[float, float]] = []
+    for part in text.split(","):
+        try:
+            factor, share = (float(number) for number in part.split("@"))
+        except ValueError:
+            found = []
+            break
+        found.append((share, factor))
+    shares = [0.0, *(share for share, _ in found), 1.0]
+    rises = all(before < after for before, after in pairwise(shares))
+    if not found or not rises or not all(0 < factor < float("inf") for _, factor in found):
+        raise InputError(
+            f"schedule must be one of {', '.join(SCHEDULES)}, or factors of lr, each with the share of the steps that "
+            f"it begins at, such as 0.1@0.6,0.01@0.8; got {text!r}"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -40,12 +68,14 @@ class TrainConfig:
     epochs: int = 100
     batch_size: int = 512
     lr: float = 0.1
-    schedule: str = "constant"
+    schedule: str = "constant"  # of SCHEDULES, or steps; see ``rate_steps``
     warmup: float = 0.0  # share of all steps over which the rate rises from 0
     optimizer: str = "sgd"
-    momentum: float = 0.9  # of SGD
+    momentum: float = 0.9  # of SGD and LARS
     betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
     weight_decay: float = 1e-4
+    clip: float = 0.0  # largest norm of the gradient of all weights together; 0: as it is
+    accumulate: int = 1  # batches a step, whose gradients are averaged
     freeze: str = "nothing"
     trunk_lr: float = 1.0  # the backbone's rate as a share of lr
     seed: int = 0
@@ -61,7 +91,7 @@ class TrainConfig:
         if not isinstance(self.settings, own):
             raise TypeError(f"{self.method} takes {own.__name__}, got {type(self.settings).__name__}")
         kind.check_views(self.augmentation)
-        for name in ("size", "epochs"):
+        for name in ("size", "epochs", "accumulate"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch_size < 2:
@@ -72,13 +102,15 @@ class TrainConfig:
             raise InputError(f"epochs must be at most {MOST_EPOCHS:,}, got {self.epochs:,}")
         if not 0 < self.lr < float("inf"):
             raise InputError(f"lr must be above 0 and finite, got {self.lr}")
-        for name in ("weight_decay", "trunk_lr"):
+        for name in ("weight_decay", "trunk_lr", "clip"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
         require_seed(self.seed)
         if not 0 <= self.warmup < 1:
             raise InputError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
-        choices = {"schedule": SCHEDULES, "freeze": FREEZE, "optimizer": OPTIMIZERS}
+        if self.schedule not in SCHEDULES:
+            rate_steps(self.schedule)
+        choices = {"freeze": FREEZE, "optimizer": OPTIMIZERS}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")

@@ -15,7 +15,7 @@ from scoring.model import ScoringModel
 from scoring.runner import is_out_of_memory
 from trainers.build import build, make_optimizer, set_mode, small_map
 from trainers.cache import CachedFeatures
-from trainers.config import TrainConfig
+from trainers.config import TrainConfig, rate_steps
 from trainers.data import TrainingSet, batches, require_batch
 from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
@@ -39,12 +39,15 @@ class Progress:
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Return the rate of a step: a linear rise over the warm-up, then constant or half a cosine down to 0."""
+    """Return the rate of a step: a linear rise over the warm-up, then constant, steps, or half a cosine down to 0."""
     rising = config.warmup * steps
     if step < rising:
         return config.lr * (step + 1) / rising
     if config.schedule == "constant":
         return config.lr
+    if config.schedule != "cosine":
+        begun = [factor for share, factor in rate_steps(config.schedule) if share * steps <= step]
+        return config.lr * (begun[-1] if begun else 1.0)
     return config.lr * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1.0, steps - rising)))
 
 
@@ -81,9 +84,16 @@ def train(
             finite (the last good state is kept), or memory runs out.
     """
     require_enough(config, data)
+    if data.n < config.batch_size * config.accumulate:
+        raise InputError(
+            f"expected at least {config.accumulate} batches of {config.batch_size} images for a step, got {data.n} "
+            "images; lower --accumulate or --batch-size"
+        )
     if isinstance(data, CachedFeatures) and config.freeze != "trunk":
         raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
     model, method = start or build(config, len(data.classes), n=data.n)
+    if config.accumulate > 1 and method.keeps_batch:
+        raise InputError(f"{config.method} keeps what each step saw, of one batch; leave --accumulate out")
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
     if device.type == "cuda":
@@ -144,45 +154,55 @@ def _all_steps(
     head = dict(model.heads.items()).get(config.method)
     labels, losses = (None if values is None else values.to(device) for values in (data.labels, data.losses))
     optimizer, done = keeper.optimizer, keeper.done
-    per_epoch = len(batches(data.n, config.batch_size, epoch=0, seed=config.seed))
+    per_epoch = len(_turns(config, data.n, 0))
     steps = config.epochs * per_epoch
     of_epoch, of_window = Sums(done.sums, done.n), Sums()
     reported = time.monotonic()
     for epoch in range(done.step // per_epoch, config.epochs):
-        for at, rows in enumerate(batches(data.n, config.batch_size, epoch=epoch, seed=config.seed)):
+        for at, turn in enumerate(_turns(config, data.n, epoch)):
             step = epoch * per_epoch + at
             if step < done.step:
                 continue
             if at == 0:
                 of_epoch = Sums()
-            torch.manual_seed(config.seed * 1_000_003 + step)  # for what a backbone draws, such as dropped paths
             rate = learning_rate(config, step, steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
-            rows = rows.to(device)
-            seen = views(rows, epoch=epoch, step=step)
-            own = None if losses is None else losses[rows]
-            method.before_step(Batch(rows, own, step / steps, seen.pixels, epoch + 1 == config.epochs))
-            result = method(seen.features, head, None if labels is None else labels[rows])
-            if not result.loss.isfinite():
-                keeper.stop(step, f"the loss is {result.loss.item()}", config.lr)
             optimizer.zero_grad(set_to_none=True)
-            result.loss.backward()
+            for part, rows in enumerate(turn):
+                draw = step * len(turn) + part
+                torch.manual_seed(config.seed * 1_000_003 + draw)  # for what a backbone draws, such as dropped paths
+                rows = rows.to(device)
+                seen = views(rows, epoch=epoch, step=draw)
+                own = None if losses is None else losses[rows]
+                method.before_step(Batch(rows, own, step / steps, seen.pixels, epoch + 1 == config.epochs))
+                result = method(seen.features, head, None if labels is None else labels[rows])
+                if not result.loss.isfinite():
+                    keeper.stop(step, f"the loss is {result.loss.item()}", config.lr)
+                (result.loss / len(turn)).backward()
+                measured = {"loss": result.loss.detach(), **result.measures}
+                of_epoch.add(measured)
+                of_window.add(measured)
+            if config.clip:
+                nn.utils.clip_grad_norm_(keeper.parameters, config.clip)
             optimizer.step()
             method.after_step(step)
 
-            measured = {"loss": result.loss.detach(), **result.measures}
-            of_epoch.add(measured)
-            of_window.add(measured)
             now, last = time.monotonic(), step + 1 == steps
             if now - reported > 1 or last:
                 means = of_window.means()
-                speed = of_window.n * len(rows) / max(now - reported, 1e-9)
+                speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
                 report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
             if last or keeper.is_due(now):
                 keeper.keep(RunState(step + 1, of_epoch.totals(), of_epoch.n), now, config.lr)
     return of_epoch.means()
+
+
+def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
+    """Return the rows of every batch of each step of an epoch; batches that do not fill the last step sit it out."""
+    found, each = batches(n, config.batch_size, epoch=epoch, seed=config.seed), config.accumulate
+    return [found[start : start + each] for start in range(0, len(found) - each + 1, each)]
 
 
 class Keeper:
@@ -208,6 +228,7 @@ class Keeper:
     ) -> None:
         self.path, self.identity, self.modules, self.optimizer, self.every = path, identity, modules, optimizer, every
         self.cause = cause
+        self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
         self.done = load_state(path, identity, modules, optimizer)
         self._saved = time.monotonic()
 

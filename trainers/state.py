@@ -12,13 +12,15 @@ from torch import Tensor, nn
 
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from trainers.methods.augmentation import LATER_VIEWS
 
 REMEMBERED = "optimizer."
 EARLIER = (  # what earlier versions held next to one another, whatever the method
     *("contrastive", "losspred", "latent_dim", "hidden_dim", "predictor", "predictor_every", "small_size", "n_small"),
 )
 
-LATER: dict[str, Any] = {"backbone_options": {}}  # what recipes of earlier versions did not have, and was so then
+# what recipes of earlier versions did not have, and was so then
+LATER: dict[str, Any] = {"backbone_options": {}, "clip": 0.0, "accumulate": 1}
 
 
 @dataclass
@@ -70,6 +72,8 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
     if "contrastive" in before:
         before = _with_settings(before, wanted)
     before = {**LATER, **before}
+    if isinstance(before.get("augmentation"), dict):
+        before["augmentation"] = {**LATER_VIEWS, **before["augmentation"]}
     if done.diverged is not None:
         _require_lower_rate(path, before, wanted, done.diverged)
         before["lr"] = wanted["lr"]

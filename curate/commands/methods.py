@@ -1,5 +1,6 @@
 """`curate train METHOD --help`: what a method is, its paper, and its own settings."""
 
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -13,11 +14,47 @@ class MethodCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Show the help of a method where the line names one before it asks for help; else parse as usual."""
+        if args and not args[0].startswith("-") and _asks_for_recipes(args):
+            typer.echo(recipes_help(args[0]))
+            raise typer.Exit
         asks = any(name in args for name in self.get_help_option_names(ctx))
         if asks and not args[0].startswith("-"):
             typer.echo(method_help(ctx.command_path, args[0]))
             raise typer.Exit
         return super().parse_args(ctx, args)
+
+
+def _asks_for_recipes(args: list[str]) -> bool:
+    return "--recipe=help" in args or any(pair == ("--recipe", "help") for pair in pairwise(args))
+
+
+def recipes_help(name: str) -> str:
+    """Return the recipes of a method, as lines: where each comes from, and the options that it stands for."""
+    from trainers.named_recipes import recipes_of
+
+    kind_of(name)
+    lines = []
+    for each in recipes_of(name).values():
+        lines += [f"{each.name}: {each.source}", f"  {each.command}"]
+        lines += [f"  Reached there: {each.paper}"] if each.paper else []
+        lines += [f"  Not in the source, or different here: {each.ours}"] if each.ours else []
+        lines.append("")
+    return "\n".join([*lines, "What you type goes first."] if lines else [f"{name} has no recipes."])
+
+
+def kind_of(name: str) -> Any:
+    """Return a method by name.
+
+    Raises:
+        BadParameter: if there is no such method.
+    """
+    from scoring.lookup import lookup
+    from trainers.methods.table import METHODS
+
+    try:
+        return lookup(METHODS, name, kind="method")
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def method_help(command: str, name: str) -> str:
@@ -30,14 +67,10 @@ def method_help(command: str, name: str) -> str:
     Raises:
         BadParameter: if there is no such method.
     """
-    from scoring.lookup import lookup
     from trainers.methods.settings import shown
-    from trainers.methods.table import METHODS
+    from trainers.named_recipes import recipes_of
 
-    try:
-        kind = lookup(METHODS, name, kind="method")
-    except InputError as error:
-        raise typer.BadParameter(str(error)) from None
+    kind = kind_of(name)
     lines = [f"{name}: {_about(kind)}", *([kind.paper] if kind.paper else []), ""]
     rows = [(f"{each.name}={each.default}", each.meaning) for each in shown(kind.Settings)]
     wide = max((len(typed) for typed, _ in rows), default=0)
@@ -49,6 +82,11 @@ def method_help(command: str, name: str) -> str:
             "",
             "Its defaults of the options that all methods share:",
             f"  {_shared(name)}",
+            *(
+                ["", f"Recipes, by --recipe (help shows them): {', '.join(found)}"]
+                if (found := recipes_of(name))
+                else []
+            ),
             "",
             f"More: {command} --help",
         ]

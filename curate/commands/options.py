@@ -237,6 +237,22 @@ Scale = Annotated[
 Jitter = Annotated[
     float | None, typer.Option("--jitter", help="Probability of colour jitter on a view.", show_default=False)
 ]
+JitterStrength = Annotated[
+    float | None,
+    typer.Option(
+        "--jitter-strength",
+        help="Strength of brightness, contrast and saturation jitter; that of the hue is a quarter.",
+        show_default=False,
+    ),
+]
+Solarize = Annotated[
+    float | None,
+    typer.Option("--solarize", help="Probability that bright values of a view are inverted.", show_default=False),
+]
+VerticalFlip = Annotated[
+    float | None,
+    typer.Option("--vertical-flip", help="Probability that a view is upside down.", show_default=False),
+]
 Gray = Annotated[float | None, typer.Option("--gray", help="Probability of a grey view.", show_default=False)]
 Blur = Annotated[float | None, typer.Option("--blur", help="Probability of blur on a view.", show_default=False)]
 BlurSigma = Annotated[

@@ -30,6 +30,14 @@ def run(
         Path | None, typer.Option(help="Train from this `curate cache`, on its frozen backbone.", show_default=False)
     ] = None,
     out: Annotated[Path, options.shared("--out", ": the checkpoint, NAME.safetensors")],
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Take what is left out from a paper's recipe, such as cifar10; help lists those of METHOD.",
+            show_default=False,
+        ),
+    ] = None,
     backbone: options.Backbone = None,
     backbone_set: options.BackboneSet = None,
     freeze: Annotated[
@@ -51,18 +59,26 @@ def run(
     ] = None,
     epochs: Annotated[int | None, options.shared("--epochs", " (100)")] = None,
     batch_size: Annotated[int | None, options.shared("--batch-size", ", a step (512)")] = None,
-    optimizer: Annotated[str | None, method_option("sgd or adamw")] = None,
+    accumulate: Annotated[int | None, method_option("Batches a step, whose gradients are averaged (1)")] = None,
+    optimizer: Annotated[str | None, method_option("sgd, adamw or lars")] = None,
     lr: Annotated[float | None, method_option("Learning rate")] = None,
-    schedule: Annotated[str | None, method_option("constant or cosine")] = None,
+    schedule: Annotated[
+        str | None,
+        method_option("constant, cosine, or steps: factors of --lr and from which share on, 0.1@0.6,0.01@0.8"),
+    ] = None,
     warmup: Annotated[float | None, method_option("Share of all steps over which the rate rises")] = None,
     weight_decay: Annotated[float | None, method_option("Weight decay (1e-4)")] = None,
+    clip: Annotated[float | None, method_option("Largest norm of the gradient; 0: as it is (0)")] = None,
     trunk_lr: Annotated[float | None, method_option("The backbone's rate as a share of --lr (1)")] = None,
     set_: options.Settings = None,
     scale: options.Scale = None,
     jitter: options.Jitter = None,
+    jitter_strength: options.JitterStrength = None,
     gray: options.Gray = None,
     blur: options.Blur = None,
     blur_sigma: options.BlurSigma = None,
+    solarize: options.Solarize = None,
+    vertical_flip: options.VerticalFlip = None,
     corrupt: options.Corrupt = None,
     damage: options.Damage = None,
     seed: options.Seed = 0,
@@ -93,6 +109,7 @@ def run(
 
     \b
         curate train visimsiam photos/ -o mine.safetensors --backbone resnet18 --epochs 200
+        curate train simsiam cifar10.parquet -o four.safetensors --recipe cifar10
         curate train supervised photos/ --label-from-folder -o trunk.safetensors --size 64 --epochs 16
         curate train visimsiam photos/ -o one.safetensors --set small_size=32 --backbone trunk.safetensors --freeze
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3

@@ -54,9 +54,12 @@ def cache(
     batch_size: int = 256,
     scale: float | None = None,
     jitter: float | None = None,
+    jitter_strength: float | None = None,
     gray: float | None = None,
     blur: float | None = None,
     blur_sigma: float | None = None,
+    solarize: float | None = None,
+    vertical_flip: float | None = None,
     corrupt: float | None = None,
     damage: float | None = None,
     seed: int = 0,
@@ -88,9 +91,12 @@ def cache(
         batch_size: images that go through the model at once.
         scale: least share of the area in a view; None for that of losspred, as with all down to ``damage``.
         jitter: probability of colour jitter on a view.
+        jitter_strength: of brightness, contrast and saturation; the hue turns by a quarter of it.
         gray: probability of a grey view.
         blur: probability of blur on a view.
         blur_sigma: most blur, in pixels on a side of 224.
+        solarize: probability that the bright half of the values of a view is inverted.
+        vertical_flip: probability that a view is upside down.
         corrupt: probability of noise, and of a grey box, on a view.
         damage: probability that little is left of a view.
         seed: of all draws.

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from trainers.start import Start
 
 # options of every method, by their names in the recipe; what is left out is the method's own
-SHARED = ("epochs", "batch_size", "optimizer", "lr", "schedule", "warmup", "weight_decay", "trunk_lr", "seed")
-AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt", "damage")
+SHARED = (
+    *("epochs", "batch_size", "accumulate", "optimizer", "lr", "schedule", "warmup", "weight_decay", "clip"),
+    *("trunk_lr", "seed"),
+)
+AUGMENTATION = (
+    *("scale", "jitter", "jitter_strength", "gray", "blur", "blur_sigma", "solarize", "vertical_flip"),
+    *("corrupt", "damage"),
+)
 DEFAULT_LABEL = "label"  # of --label; nobody can report whether it was typed
 
 
@@ -49,6 +55,30 @@ def recipe_of(
     _require_label(typed["label"], cache)
     fixed = {name: about.cached for name, about in config.settings.about().items() if about.is_of_views}
     return replace(config, settings=replace(config.settings, **fixed), augmentation=cache.augmentation)
+
+
+def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
+    """Return what was typed with what a recipe by name (``recipe``) says of the rest.
+
+    Raises:
+        InputError: if the method has no such recipe, or a cache, which has its views and its network, gets one.
+    """
+    if typed["recipe"] is None:
+        return typed
+    if typed["cached"] is not None:
+        raise InputError(
+            "a recipe is for images, and a cache has its views and its network already; leave --recipe out"
+        )
+    from trainers.named_recipes import named_recipe
+
+    found = named_recipe(typed["method"], typed["recipe"])
+    rest = {name: value for name, value in found.options.items() if typed[name] is None}
+    own = parse_settings(typed["set_"], example="folds=3")
+    rest["set_"] = typed_settings({**found.settings, **own})
+    if typed["backbone"] is None:
+        of_network = parse_settings(typed["backbone_set"], flag="--backbone-set", example="drop_path_rate=0.1")
+        rest["backbone_set"] = typed_settings({**found.backbone_set, **of_network})
+    return {**typed, **rest}
 
 
 def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
@@ -117,8 +147,8 @@ def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmenta
 
     Args:
         default: of the method.
-        typed: ``scale`` (least share of the area), ``jitter``, ``gray``, ``blur``, ``corrupt``, ``damage``
-            (probabilities) and ``blur_sigma`` (most); others, and None, are passed over.
+        typed: ``scale`` (least share of the area), ``blur_sigma`` (most) and others of ``AUGMENTATION``; other
+            names, and None, are passed over.
     """
     changes = {name: value for name, value in typed.items() if name in AUGMENTATION and value is not None}
     if "scale" in changes:

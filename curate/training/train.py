@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.training.recipe import DEFAULT_LABEL, recipe_of, typed_settings
+from curate.training.recipe import DEFAULT_LABEL, recipe_of, typed_settings, with_named_recipe
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def train(
     *,
     out: str | Path,
     cached: str | Path | None = None,
+    recipe: str | None = None,
     backbone: str | None = None,
     backbone_set: Mapping[str, object] | None = None,
     freeze: bool = False,
@@ -63,18 +64,23 @@ def train(
     size: int | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
+    accumulate: int | None = None,
     optimizer: str | None = None,
     lr: float | None = None,
     schedule: str | None = None,
     warmup: float | None = None,
     weight_decay: float | None = None,
+    clip: float | None = None,
     trunk_lr: float | None = None,
     set: Mapping[str, object] | None = None,
     scale: float | None = None,
     jitter: float | None = None,
+    jitter_strength: float | None = None,
     gray: float | None = None,
     blur: float | None = None,
     blur_sigma: float | None = None,
+    solarize: float | None = None,
+    vertical_flip: float | None = None,
     corrupt: float | None = None,
     damage: float | None = None,
     seed: int = 0,
@@ -99,6 +105,7 @@ def train(
         data: images, from anything that `curate.score` reads; None with ``cached``.
         out: the checkpoint, ``NAME.safetensors``.
         cached: folder that `curate.cache` wrote, whose features are trained on.
+        recipe: by name, of the method's own (``trainers.named_recipes``): a value for each option that is left out.
         backbone: where training starts: ``timm:NAME``, a checkpoint, a shipped model, or a timm name for random
             weights; None for resnet18.
         backbone_set: options of a network of timm's by name, such as ``drop_path_rate``.
@@ -113,18 +120,24 @@ def train(
         size: side of a view in pixels; None for the backbone's, or 224.
         epochs: passes over the images; None for the method's own number, as with all options down to ``damage``.
         batch_size: images a step.
-        optimizer: ``sgd`` or ``adamw``.
+        accumulate: batches a step, whose gradients are averaged.
+        optimizer: ``sgd``, ``adamw`` or ``lars``.
         lr: learning rate.
-        schedule: ``constant`` or ``cosine``.
+        schedule: ``constant``, ``cosine``, or factors of ``lr`` with the share of the steps that each begins at, such
+            as ``0.1@0.6,0.01@0.8``.
         warmup: share of all steps over which the rate rises.
         weight_decay: of the optimizer.
+        clip: largest norm of the gradient; 0 leaves it as it is.
         trunk_lr: rate of the backbone as a share of ``lr``.
         set: settings of the method by name.
         scale: least share of the area in a standard view.
         jitter: probability of colour jitter on a view.
+        jitter_strength: of brightness, contrast and saturation; the hue turns by a quarter of it.
         gray: probability of a grey view.
         blur: probability of blur on a view.
         blur_sigma: most blur, in pixels on a side of 224.
+        solarize: probability that the bright half of the values of a view is inverted.
+        vertical_flip: probability that a view is upside down.
         corrupt: probability of noise, and of a grey box, on a view.
         damage: probability that little is left of a view.
         seed: of all draws.
@@ -151,6 +164,7 @@ def train(
 
     typed |= {"out": Path(out), "cached": None if cached is None else Path(cached), "set_": typed_settings(set)}
     typed["backbone_set"] = typed_settings(backbone_set)
+    typed = with_named_recipe(typed)
     typed["data"] = (
         None if data is None else [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
     )
@@ -199,6 +213,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             report=typed["report"],
         )
     made_of = _made_of(config, inputs, start, cache=cache is not None) | {"note": typed["note"]}
+    made_of |= {} if typed["recipe"] is None else {"recipe_name": typed["recipe"]}
     card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
     exact = exact_parts(config, model) if typed["half"] else None
     digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)

@@ -97,7 +97,7 @@ def test_views_repeat_with_the_seed_and_differ_without():
 
 
 def test_a_chance_above_one_is_refused():
-    with pytest.raises(InputError, match=r"blur is a probability in \[0, 1\], got 1.5"):
+    with pytest.raises(InputError, match=r"blur must be in \[0, 1\], got 1.5"):
         Augmentation(blur=1.5)
 
 
@@ -138,3 +138,22 @@ def test_views_have_the_bits_that_they_had_before_they_shared_their_changes_with
         changed = change(out)
         out = torch.where(numbers.chance(chance).view(-1, 1, 1, 1), changed, out)
     assert torch.equal(augment.view(images, 32, (0.2, 1.0), recipe, draw(16, seed)), out)
+
+
+def test_solarize_inverts_the_bright_half_and_a_vertical_flip_turns_a_view_upside_down():
+    plain = Augmentation(jitter=0, gray=0, blur=0)
+    before = augment.view(ramp(3), 16, (0.2, 1.0), plain, draw(3))
+    solar = augment.view(ramp(3), 16, (0.2, 1.0), Augmentation(jitter=0, gray=0, blur=0, solarize=1.0), draw(3))
+    assert torch.equal(solar, torch.where(before >= 128, 255 - before, before))
+    turned = augment.view(ramp(3), 16, (0.2, 1.0), Augmentation(jitter=0, gray=0, blur=0, vertical_flip=1.0), draw(3))
+    assert torch.equal(turned, before.flip(2))
+    assert not torch.equal(turned, before)
+
+
+def test_stronger_jitter_changes_images_more():
+    def change(strength):
+        views = Augmentation(jitter=1.0, gray=0, blur=0, jitter_strength=strength)
+        plain = augment.random_resized_crop(ramp(50), 16, (0.5, 1.0), draw(50))
+        return (augment.view(ramp(50), 16, (0.5, 1.0), views, draw(50)) - plain).abs().mean().item()
+
+    assert change(0.0) < 1e-3 < change(0.4) < change(0.8)

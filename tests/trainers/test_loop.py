@@ -304,3 +304,34 @@ def test_a_method_can_read_the_pixels_of_its_features_and_follow_the_backbone(bl
         with torch.no_grad():
             again = [model.backbone(views.flatten(0, 1)).unflatten(0, views.shape[:2]) for views in (standard, small)]
         assert torch.allclose(torch.cat(again), features, atol=1e-5)
+
+
+def one_step(tmp_path, n=16, **changes):
+    """One step of a network without batch normalisation on images of one colour, which all views keep."""
+    colours = torch.randint(0, 256, (n, 3, 1, 1), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    data = TrainingSet(colours.expand(n, 3, 32, 32).contiguous(), torch.arange(n) % 2, ["a", "b"], {})
+    config = TrainConfig(
+        "supervised", "mlp", size=32, epochs=1, schedule="constant", momentum=0.0, weight_decay=0.0, lr=0.5,
+        augmentation=Augmentation(jitter=0, gray=0, blur=0), **changes,
+    )  # fmt: skip
+    start = loop.build(config, 2)
+    before = {name: value.clone() for name, value in start[0].state_dict().items()}
+    model, _ = train(config, data, state=tmp_path / str(changes), device=CPU, start=start)
+    return {name: value - before[name] for name, value in model.state_dict().items()}
+
+
+def test_accumulated_batches_step_as_one_batch_of_their_size(tmp_path):
+    whole, parts = one_step(tmp_path, batch_size=16), one_step(tmp_path, batch_size=4, accumulate=4)
+    assert whole.keys() == parts.keys()
+    assert all(torch.allclose(whole[name], parts[name], atol=1e-6) for name in whole)
+    with pytest.raises(InputError, match="--accumulate"):
+        one_step(tmp_path, batch_size=8, accumulate=3)
+    config = recipe("moco", settings=METHODS["moco"].Settings(queue=16, key_groups=2), accumulate=2)
+    with pytest.raises(InputError, match=r"moco .* leave --accumulate out"):
+        train(config, TrainingSet(torch.zeros(48, 3, 32, 32, dtype=torch.uint8), None, [], {}),
+              state=tmp_path / "m", device=CPU)  # fmt: skip
+
+
+def test_a_clipped_gradient_has_the_norm_that_was_requested(tmp_path):
+    moved = one_step(tmp_path, batch_size=16, clip=0.01)
+    assert torch.cat([value.flatten() for value in moved.values()]).norm().item() == pytest.approx(0.5 * 0.01, rel=1e-3)

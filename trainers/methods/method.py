@@ -90,6 +90,7 @@ class Method(nn.Module, Generic[S]):
         n_standard: views of full resolution an image; low-resolution views come after them.
         n_plain: how many of them show the image as it is scored, without augmentation; they come first.
         n_small: low-resolution views an image, of ``small_size`` pixels a side.
+        keeps_batch: whether ``after_step`` stores what the batch was, so that a step must be of one batch.
     """
 
     paper: ClassVar[str] = ""
@@ -103,6 +104,7 @@ class Method(nn.Module, Generic[S]):
     n_unread: int = 0
     n_small: int = 0
     small_size: int = 0
+    keeps_batch: bool = False
 
     def __init__(self, settings: S, task: Task) -> None:
         super().__init__()

@@ -79,6 +79,7 @@ class MoCo(Method[MoCoSettings]):
     Settings = MoCoSettings
     needs_pixels = True
     n_unread = 1
+    keeps_batch = True
     defaults: ClassVar = {"lr": 0.03, "schedule": "cosine", "batch_size": 256}
 
     def __init__(self, settings: MoCoSettings, task: Task) -> None:

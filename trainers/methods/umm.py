@@ -136,6 +136,7 @@ class UMM(Method[UMMSettings]):
         super().__init__(settings, task)
         self.n_standard = 1 if settings.learner == "bank" else 2
         self.n_unread = 1 if settings.learner == "moco" else 0
+        self.keeps_batch = settings.learner != "end-to-end"
         self.slow: MomentumEncoder | None = None
         if settings.learner == "moco":
             if task.backbone is None or task.head is None:

@@ -1,0 +1,49 @@
+"""LARS: SGD whose step of each layer is a share of the length of its weights."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ETA = 0.001  # that share
+
+
+class LARS(torch.optim.Optimizer):
+    """SGD with momentum; the gradient of a matrix, decay included, is scaled to ETA times the norm of the matrix.
+
+    Vectors, which are biases and scales of normalisation, take plain steps.
+
+    Source: You, Gitman & Ginsburg 2017, arXiv:1708.03888, algorithm 1; vectors as Bardes et al. 2022 (VICReg) have it.
+
+    Args:
+        groups: of parameters, each with ``weight_decay``.
+        lr: the rate.
+        momentum: share of itself that the velocity keeps.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], *, lr: float, momentum: float) -> None:
+        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Move every parameter that has a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, group)
+
+    def _move(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        change = parameter.grad
+        if change is None:
+            return
+        if parameter.ndim > 1:
+            change = change.add(parameter, alpha=group["weight_decay"])
+            of_weights, of_change = parameter.norm(), change.norm()
+            both = (of_weights > 0) & (of_change > 0)
+            change = change * torch.where(both, ETA * of_weights / of_change, torch.ones_like(of_weights))
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        velocity = state["momentum_buffer"].mul_(group["momentum"]).add_(change)
+        parameter.sub_(group["lr"] * velocity)

@@ -1,0 +1,71 @@
+"""Recipes with a name: what papers, or the code of their authors, run a method with on a data set."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+FOLDER = Path(__file__).parent / "recipes"
+WORDS = ("source", "paper", "ours")
+TABLES = ("set", "backbone_set")
+
+
+@dataclass(frozen=True)
+class NamedRecipe:
+    """One recipe of a method.
+
+    Attributes:
+        name: of the data set.
+        source: the paper, section and table that state it.
+        paper: what was reached with it there, or empty.
+        ours: which values the source does not state, or where this package differs; or empty.
+        options: of ``curate train`` by name, as typed.
+        settings: of the method.
+        backbone_set: options of the network.
+    """
+
+    name: str
+    source: str
+    paper: str
+    ours: str
+    options: dict[str, Any]
+    settings: dict[str, Any]
+    backbone_set: dict[str, Any]
+
+    @property
+    def command(self) -> str:
+        """The options as they would be typed."""
+        typed = [f"--{name.replace('_', '-')} {value}" for name, value in self.options.items()]
+        typed += [f"--backbone-set {name}={value}" for name, value in self.backbone_set.items()]
+        typed += [f"--set {name}={value}" for name, value in self.settings.items()]
+        return " ".join(typed)
+
+
+def recipes_of(method: str) -> dict[str, NamedRecipe]:
+    """Return the recipes of a method by name; none for most."""
+    file = FOLDER / f"{method}.toml"
+    if not file.is_file():
+        return {}
+    return {name: _recipe(name, table) for name, table in tomllib.loads(file.read_text()).items()}
+
+
+def named_recipe(method: str, name: str) -> NamedRecipe:
+    """Return a recipe by name.
+
+    Raises:
+        InputError: if the method has none of that name.
+    """
+    known = recipes_of(method)
+    if name not in known:
+        listed = ", ".join(known) or "none"
+        raise InputError(f"{method} has no recipe {name!r}{closest(name, known)} (its recipes: {listed}); name another")
+    return known[name]
+
+
+def _recipe(name: str, table: dict[str, Any]) -> NamedRecipe:
+    source, paper, ours = (str(table.get(word, "")) for word in WORDS)
+    options = {option: value for option, value in table.items() if option not in (*WORDS, *TABLES)}
+    return NamedRecipe(name, source, paper, ours, options, table.get("set", {}), table.get("backbone_set", {}))
