@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from scoring.column import Column
-from scoring.intervals import LOWER, UPPER, bounds_of
 from scoring.relative.columns import CLASS, OF_CLASSES
 from scoring.relative.columns import COLUMNS as FITTED_COLUMNS
 from scoring.scorers import METHOD, score_columns
@@ -78,10 +77,6 @@ def describe(name: str) -> Column:
     """
     if name in COLUMNS:
         return COLUMNS[name]
-    for end, word in ((LOWER, "lowest"), (UPPER, "highest")):
-        of = describe(name.removesuffix(end)) if name.endswith(end) else OWN
-        if of is not OWN:
-            return Column(f"{word} over the image and views of it: {of.meaning}", of.unit, of.higher)
     scores = score_columns()
     if name in scores:
         return scores[name]
@@ -101,17 +96,6 @@ def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None
     """
     own = meanings or {}
     return {name: asdict(Column(own[name]) if name in own else describe(name)) for name in names}
-
-
-def without_bounds(names: Iterable[str]) -> list[str]:
-    """Return names of columns but for those of the bounds of another of them.
-
-    >>> without_bounds(["kappa_a", "kappa_a_lower", "kappa_a_upper", "kappa_b_lower"])
-    ['kappa_a', 'kappa_b_lower']
-    """
-    there = list(names)
-    bounds = {bound for name in there for bound in bounds_of(name)}
-    return [name for name in there if name not in bounds]
 
 
 def is_less_certain(name: str) -> bool:

@@ -160,7 +160,7 @@ def rules() -> str:
     shown = [
         (f"`{param.opts[0]} {param.metavar}`", param.help)
         for param in group.commands["filter"].params
-        if param.opts[0].removeprefix("--") in (*RULES, "column", "per", "by", "crossing")
+        if param.opts[0].removeprefix("--") in (*RULES, "column", "per")
     ]
     return table(("option", "meaning"), shown)
 
@@ -265,15 +265,12 @@ def recipes() -> str:
 def columns() -> str:
     """Return every column that curate writes."""
     from curate.columns import COLUMNS
-    from scoring.intervals import LOWER, UPPER
     from scoring.scorers import score_columns
 
     rows = []
     for name, column in {**COLUMNS, **score_columns()}.items():
         unit = "" if column.unit == "1" else column.unit
         rows.append((f"`{name}`", column.meaning, unit, column.higher))
-    for end, word in ((LOWER, "lowest"), (UPPER, "highest")):
-        rows.append((f"`<score>{end}`", f"{word} value of that score over the image and its views (`--views`)", "", ""))
     return table(("column", "meaning", "unit", "higher means"), rows)
 
 

@@ -1,6 +1,6 @@
 """Batches through a model: device, precision, and smaller steps when memory runs out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,9 @@ from torch import Tensor
 from scoring.backends import BACKENDS, TORCH
 from scoring.errors import InputError
 from scoring.folded import has_bfloat16
-from scoring.intervals import bounds_of, check_views
 from scoring.lookup import lookup
 from scoring.model import Outputs, ScoringModel, require_needs
 from scoring.scorers import Scorer, columns_of
-from scoring.views import draws, views_of
 
 PRECISIONS = ("auto", "fp32", "bf16")
 BATCH_SIZE = {"cpu": 64, "cuda": 256}
@@ -58,26 +56,14 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
     return "bf16" if device.type == "cuda" or (on_cpu == "bf16" and has_bfloat16()) else "fp32"
 
 
-def scores_of(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[str, ...]:
-    """Return the names of the scores that a model and more scorers give, in their order."""
-    return tuple(columns_of({**model.spec.heads, **scorers}))
-
-
-def columns_given(model: ScoringModel, scorers: Mapping[str, Scorer], views: int) -> tuple[str, ...]:
-    """Return the names of the columns that a ``Runner`` gives, before there is one: bounds follow all scores.
+def columns_given(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[str, ...]:
+    """Return the names of the columns that a ``Runner`` gives, before there is one, in their order.
 
     Raises:
-        InputError: if the model lacks what a scorer needs, or has no score for views to give an interval.
+        InputError: if the model lacks what a scorer needs.
     """
-    check_views(views)
     require_needs(model, scorers)
-    scores = scores_of(model, scorers)
-    if views and not scores:
-        raise InputError(
-            f"--views gives scores an interval, and {model.spec.backbone} gives embeddings and no score of its "
-            "own; leave it out, add a --scorer, or take a model with a head"
-        )
-    return scores + tuple(bound for name in scores if views for bound in bounds_of(name))
+    return tuple(columns_of({**model.spec.heads, **scorers}))
 
 
 @dataclass(frozen=True)
@@ -117,14 +103,12 @@ class Runner:
         precision: ``fp32`` or ``bf16``; the heads run in float32 either way.
         scorers: more of them than the model's heads, by name.
         backend: what runs the backbones, a key of ``BACKENDS``.
-        views: of every image, whose lowest and highest score with its own are two more columns of each; 0 for none.
 
     Raises:
         InputError: if the model, its device or its precision is not one that the backend runs here.
 
     Attributes:
-        columns: the names of the columns that it gives, in their order; bounds follow all scores.
-        scores: those of them that are scores.
+        columns: the names of the columns that it gives, in their order.
         step: the most images that go through the device at once. It halves when memory runs out, and stays.
     """
 
@@ -136,13 +120,10 @@ class Runner:
         *,
         scorers: Mapping[str, Scorer] | None = None,
         backend: str = TORCH,
-        views: int = 0,
     ) -> None:
-        self.views = views
         run_by = lookup(BACKENDS, backend, kind="backend")
         self.scorers = dict(scorers or {})
-        self.scores = scores_of(model, self.scorers)
-        self.columns = columns_given(model, self.scorers, views)
+        self.columns = columns_given(model, self.scorers)
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
         if device.type == "cuda" and precision == "fp32":
@@ -158,24 +139,16 @@ class Runner:
         self.precision = precision
         self.step = 1 << 30
 
-    def submit(self, pixels: np.ndarray, contents: Sequence[str] = (), *, bounds: bool = True) -> Pending:
+    def submit(self, pixels: np.ndarray) -> Pending:
         """Start a batch; on a GPU this returns before the work is done.
 
         Args:
             pixels: uint8, shape (N, S, S, 3), RGB, N >= 1.
-            contents: SHA-256 of the bytes of each, N of them, which decide its views; needed where there are any.
-            bounds: give the bounds over views too, where there are views.
-
-        Raises:
-            ValueError: for views without it.
         """
-        views = self.views if bounds else 0
-        if views and len(contents) != len(pixels):
-            raise ValueError(f"views of {len(pixels)} images are decided by their digests, got {len(contents)}")
         images = torch.from_numpy(pixels)
         while True:
             try:
-                return self._run(images, contents, views)
+                return self._run(images)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -194,7 +167,7 @@ class Runner:
                 torch.cuda.empty_cache()
 
     @torch.inference_mode()
-    def _run(self, images: Tensor, contents: Sequence[str], views: int) -> Pending:
+    def _run(self, images: Tensor) -> Pending:
         parts = []
         for start in range(0, len(images), self.step):
             part = images[start : start + self.step]
@@ -203,23 +176,8 @@ class Runner:
             # NHWC bytes seen as NCHW are channels-last already
             part = part.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-                outputs = self.model(part, self.scorers)
-                if views:
-                    outputs = self._with_bounds(outputs, part, contents[start : start + self.step])
-            parts.append(outputs)
+                parts.append(self.model(part, self.scorers))
         return Pending(parts)
-
-    def _with_bounds(self, outputs: Outputs, images: Tensor, contents: Sequence[str]) -> Outputs:
-        """Return outputs with the bounds of each column, one view of all images after another."""
-        low, high = dict(outputs.columns), dict(outputs.columns)
-        for view in range(self.views):
-            seen = self.model(views_of(images, draws(contents, view)), self.scorers).columns
-            low = {name: torch.minimum(values, seen[name]) for name, values in low.items()}  # a NaN stays one
-            high = {name: torch.maximum(values, seen[name]) for name, values in high.items()}
-        bounds = {
-            bound: side[name] for name in self.scores for bound, side in zip(bounds_of(name), (low, high), strict=True)
-        }
-        return Outputs(outputs.embedding, outputs.columns | bounds)
 
 
 OUT_OF_MEMORY = (

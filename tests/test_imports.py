@@ -35,7 +35,6 @@ LEAVES = {
     Path("scoring/errors.py"),
     Path("scoring/lookup.py"),
     Path("scoring/column.py"),
-    Path("scoring/intervals.py"),
     Path("scoring/scorers.py"),
     Path("scoring/relative/columns.py"),
     Path("curate/columns.py"),
@@ -240,7 +239,6 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
         "curate.plots.table.",
         "curate.selectors.table.",
         "trainers.methods.table.",
-        "curate.policies.filter.ends.",
     )  # of names, which import on use
     light = ("curate.commands", "curate.version.", "curate.counted.", "scoring.errors.", *tables)
     assert all(name.startswith(light) for name in ours), ours

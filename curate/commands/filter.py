@@ -9,12 +9,11 @@ from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
-from curate.policies.filter.ends import BY, CROSSING, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from curate.policies.filter.result import GoesBy, Note, Spread
+    from curate.policies.filter.result import Note, Spread
     from curate.policies.filter.rules import Rule
     from curate.policies.result import Result
     from curate.tables.fits import FittedApart
@@ -27,7 +26,6 @@ WHY = {
     "goes": "would go",
     "worst": "would go, the worst",
     "just dropped": "would go, nearest to the cut",
-    "undecided": "would be undecided, nearest to the cut",
     "just kept": "would stay, nearest to the cut",
 }
 
@@ -102,22 +100,6 @@ def run(
         bool, typer.Option("--allow-uneven", help="Let amounts drop far more of some classes or clusters.")
     ] = False,
     allow_unmatched: options.AllowUnmatched = False,
-    by: Annotated[
-        Texts,
-        typer.Option(
-            metavar="|".join(BY),
-            help="What rules after it compare: the score, or an end of its interval; a row whose interval crosses the "
-            "cut is undecided. [default: score]",
-        ),
-    ] = None,
-    crossing: Annotated[
-        Texts,
-        typer.Option(
-            metavar="|".join(CROSSING),
-            help="How to treat rows whose interval crosses the threshold: undecided, or decided by the bound. "
-            "[default: undecided]",
-        ),
-    ] = None,
     model: Annotated[str | None, options.shared("--model", ": the table's, for an IMAGE, if it does not ship")] = None,
     embedding: options.Embedding = None,
     dry_run: options.DryRun = False,
@@ -136,14 +118,12 @@ def run(
         curate filter scores.parquet --unlike logo.png --unlike photos/0017.jpg=0.9 -o kept.parquet
         curate filter scores.parquet --without-keys keys.csv -o kept.parquet
         curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet
-        curate filter scores.parquet --max 0.5 --column unc_junk --by upper -o kept.parquet
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. --keep-top and --drop-bottom keep exactly the requested number of
     rows; ties break by a hash of the key. They drop at most twice the average share of any class or cluster.
     Writes kept.parquet, kept.decisions.parquet (every row, and why) and kept.receipt.json, which `curate verify`
     checks. The table itself is never changed. A --column or --per after the last rule applies to all of them.
-    With --by lower or upper, rows whose interval crosses the cut are listed apart, in kept.undecided.parquet.
     """
     from curate.policies.filter.policy import filter
     from curate.policies.filter.request import rules_in_order
@@ -167,7 +147,7 @@ def filter_notes(result: "Result") -> list[str]:
 
 
 def _note(note: "Note | FittedApart") -> str:
-    from curate.policies.filter.result import GoesBy, Guarantee, OtherReading, Spread, TooFew, WorksOn
+    from curate.policies.filter.result import Guarantee, OtherReading, Spread, TooFew, WorksOn
     from curate.tables.fits import FittedApart
 
     if isinstance(note, FittedApart):
@@ -176,8 +156,6 @@ def _note(note: "Note | FittedApart") -> str:
         return _spread(note)
     if isinstance(note, OtherReading):
         return note.text
-    if isinstance(note, GoesBy):
-        return _goes_by(note)
     if isinstance(note, Guarantee):
         return note.found.line(note.rule, note.confidence, note.promise)
 
@@ -187,17 +165,6 @@ def _note(note: "Note | FittedApart") -> str:
         return f"{note.rule} asks for {note.wanted:,} rows, {note.left:,} were left"
     text = f"{note.rule}: {note.n_found:,} of {counted(note.n_keys, 'key')} are in the table"
     return f"{text}; {note.spelling}" if note.spelling else text
-
-
-def _goes_by(note: "GoesBy") -> str:
-    becomes = "are undecided" if note.crossing == UNDECIDED else f"are what {note.column} says"
-    text = f"{note.rule} uses {note.column}, the {'strict' if note.strict else 'lenient'} end of the interval"
-    text += f"; rows whose interval crosses the cut {becomes}"
-    if note.views is None or note.coverage is None:
-        return text
-    return (
-        f"{text}; over {note.views} views: it holds the score of a fresh view with a probability of {note.coverage:.1%}"
-    )
 
 
 def _spread(note: "Spread") -> str:
@@ -211,10 +178,8 @@ def _spread(note: "Spread") -> str:
     )
 
 
-def _undecided(why: str) -> str:
-    from curate.policies.filter.interval_words import CROSSES
-
-    return why if why.endswith(CROSSES) else f"{why}: no value"
+def _no_value(why: str) -> str:
+    return f"{why}: no value"
 
 
 def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
@@ -238,7 +203,7 @@ def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
-    table(result.account(_undecided), right=1)
+    table(result.account(_no_value), right=1)
     for text in uneven_notes(result):
         line(text)
     if dry_run:

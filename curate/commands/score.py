@@ -63,14 +63,6 @@ def run(
             show_default=False,
         ),
     ] = None,
-    views: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Score N views of every image too: columns *_lower and *_upper, and N times the work; such as 8.",
-            show_default=False,
-        ),
-    ] = 0,
     fit: Annotated[
         bool,
         typer.Option("--fit/--no-fit", help="End with scores fitted to the dataset: unc_fitted and what it is of."),
@@ -157,7 +149,6 @@ def run(
         curate score photos/ -o scores.parquet
         curate score 'shards-{000..099}.tar' -o scores/ --device cuda
         curate score images.csv --path-column file --root /data -o scores.parquet
-        curate score photos/ --views 8 -o scores.parquet
         curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
         curate score /nfs/photos -o /nfs/scores --engine ray --address auto --num-gpus 1
     """

@@ -32,7 +32,6 @@ from curate.tables.classes import CLASSES
 from curate.tables.table import Table, open_table
 from scoring.backends import TORCH
 from scoring.errors import InputError
-from scoring.intervals import coverage
 from scoring.relative.columns import NEIGHBOUR
 from scoring.relative.model import DatasetFit, far_from
 
@@ -53,7 +52,7 @@ def score_listed(
 ) -> ScoreResult:
     """Score a source that is listed with an engine that is at the ready; other arguments as of ``score``, checked."""
     opened = open_all(source, options, model, engine.settings, elsewhere=engine.elsewhere, listed=manifest)
-    for note in [*notes_on(opened.manifest, options), *opened.about_views()]:
+    for note in notes_on(opened.manifest, options):
         announce(note)
     if opened.of_table and out.suffix != ".parquet":
         raise InputError(
@@ -135,7 +134,6 @@ def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) 
         REQUEST: request,
         "source": opened.manifest.description,
         CLASSES: classes_of(opened.manifest),
-        **({"intervals": {"views": settings.views, "coverage": coverage(settings.views)}} if settings.views else {}),
         **threads_here(opened.device),
     }
 

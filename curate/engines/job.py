@@ -37,8 +37,6 @@ from scoring.images.decoding import KIND as DECODING_KIND
 from scoring.images.device_jpegs import DeviceJpegs, decoder_versions
 from scoring.images.quality import KIND as QUALITY_KIND
 from scoring.images.signature import KIND as SIGNATURE_KIND
-from scoring.intervals import KIND as VIEWS_KIND
-from scoring.intervals import coverage
 from scoring.lookup import lookup
 from scoring.model import require_needs
 from scoring.relative.columns import COLUMNS as DATASET_COLUMNS
@@ -99,19 +97,6 @@ class Opened:
         rows = ManifestRows(self.manifest, numbers)
         return replace(self, manifest=rows, watch=Watch(rows, self.watch.root))
 
-    def about_views(self) -> list[str]:
-        """Return what views of every image cost, what their intervals hold, and which scores have none."""
-        views = self.runner.views
-        if not views:
-            return []
-        said = [
-            f"{views} views of every image: the network runs {views + 1} times for each; an interval holds the score "
-            f"of a fresh view with a probability of {coverage(views):.1%} or more"
-        ]
-        dataset = SCORES_OF_FIT if self.fit is not None or self.fits else ()
-        without = ", ".join(dict.fromkeys([*columns_of(self.of_table), *dataset]))
-        return said + ([f"no interval: {without}, which compare an image with others"] if without else [])
-
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
         """Return everything that decides what is written, by the names a reviewer would use."""
         asked = {"scorers": list(settings.scorers)} if settings.scorers else {}
@@ -135,7 +120,6 @@ class Opened:
             **({"fit": True} if self.fits else {}),
             **(decoder_versions(self.device) if settings.decode == "gpu" else {}),
             **({"quality": QUALITY_KIND} if settings.quality else {}),
-            **({"number of views": settings.views, "view": VIEWS_KIND} if settings.views else {}),
             "curate": __version__,
             "torch": torch.__version__,
             "pillow": PIL.__version__,
@@ -181,7 +165,7 @@ def open_all(
     where = torch.device("cpu") if elsewhere else device
     lookup(BACKENDS, settings.backend, kind="backend")
     backend = settings.backend if where.type == device.type else TORCH  # nothing runs here on a device of others
-    columns = columns_given(network, of_model, settings.views)
+    columns = columns_given(network, of_model)
     fit = read_fit(model, card)
     if fit is not None and fit.junk is not None:
         _refuse_lacking(model, fit.junk.names, (*columns, *(QUALITY_COLUMNS if settings.quality else ())))
@@ -193,7 +177,7 @@ def open_all(
     else:  # a column of the user's gets another name where the model's would take its own
         manifest = open_manifest(source, replace(options, reserved=reserved))
     # last, for a backend may compile for half a minute
-    runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
+    runner = Runner(network, where, precision, scorers=of_model, backend=backend)
     batch_size = settings.batch_size or BATCH_SIZE[device.type]
     return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest, folder_of(source)), fit, fits)
 

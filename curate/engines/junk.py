@@ -170,7 +170,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
 
     def flush() -> None:
         if batch:
-            pending.append(runner.submit(np.stack(batch), bounds=False))
+            pending.append(runner.submit(np.stack(batch)))
             batch.clear()
 
     for image, copies in _made(corrupter, rows, per_image):
@@ -183,7 +183,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
                 flush()
     flush()
     scores = [one.result() for one in pending]
-    columns = {name: np.concatenate([each.columns[name] for each in scores]) for name in runner.scores if scores}
+    columns = {name: np.concatenate([each.columns[name] for each in scores]) for name in runner.columns if scores}
     if corrupter.settings.quality:
         for name in QUALITY_COLUMNS:
             values = [getattr(quality, name.removeprefix(QUALITY)) for quality in qualities]

@@ -51,7 +51,6 @@ class ScoreKeywords(TypedDict, total=False):
     scorers: tuple[str, ...]
     fit: bool
     quality: bool
-    views: int
     white: int | None
     address: str | None
     actors: int | None

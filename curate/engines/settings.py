@@ -8,7 +8,6 @@ from curate.columns import OK
 from scoring.errors import InputError
 from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.images.outcome import STATUSES
-from scoring.intervals import check_views
 from scoring.lookup import lookup
 
 DTYPES = ("float16", "float32")
@@ -39,7 +38,6 @@ class ScoreSettings:
         fit: end with a score that is fitted to the dataset; where embeddings are stored, and the table is one file.
         quality: measure the image quality of every image, in columns ``quality_*``.
         white: the value that is white in images of 16 bits, 255 to 65535; None to find it in a sample of the source.
-        views: of every image, over which each score of the model gets a lowest and a highest value; 0 for none.
     """
 
     device: str = "auto"
@@ -55,11 +53,9 @@ class ScoreSettings:
     scorers: tuple[str, ...] = ()
     fit: bool = True
     quality: bool = True
-    views: int = 0
     white: int | None = None
 
     def __post_init__(self) -> None:
-        check_views(self.views)
         for name in ("batch_size", "shard_rows", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:

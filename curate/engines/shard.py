@@ -70,7 +70,7 @@ def start_shard(
 
     def flush() -> None:
         if batch:
-            pending.append(runner.submit(np.stack(list(batch.values())), list(batch)))
+            pending.append(runner.submit(np.stack(list(batch.values()))))
             batch.clear()
 
     for image in images:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, KEY, is_less_certain, without_bounds
+from curate.columns import EMBEDDING, KEY, is_less_certain
 from curate.tables.digests import key_bytes, tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs, is_number
 from curate.tables.rows import read_rows
@@ -59,7 +59,7 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
     doubles: list[str] = []
     names = list(dict.fromkeys(columns))
     if not names:
-        names = [name for name in without_bounds(table.schema.names) if name.startswith(("kappa_", "unc_"))]
+        names = [name for name in table.schema.names if name.startswith(("kappa_", "unc_"))]
         doubles = [name for name in names if name.startswith("unc_") and "kappa_" + name[4:] in names]
         names = [name for name in names if name not in doubles]
     if not names:

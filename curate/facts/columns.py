@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS, URI, describe, without_bounds
+from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS, URI, describe
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 from curate.tables.signals import default_column, signal
 from curate.tables.table import Table
@@ -60,20 +60,19 @@ class Shown:
 
 
 def shown_columns(table: Table, class_column: str | None) -> tuple[list[Shown], list[str]]:
-    """Return the columns to show, scores first, and the names of those that are too many; ends are numbers.
+    """Return the columns to show, scores first, and the names of those that are too many.
 
     Args:
         table: any.
         class_column: None for none.
     """
-    scores = frozenset(without_bounds(table.schema.names))
-    found = [each for field in table.schema if (each := _shown(field, class_column, scores)) is not None]
+    found = [each for field in table.schema if (each := _shown(field, class_column)) is not None]
     order = {SCORE: 0, CLASS: 1, NUMBER: 2, TEXT: 3}
     found.sort(key=lambda each: order[each.kind])
     return found[:MOST], [each.column for each in found[MOST:]]
 
 
-def _shown(field: pa.Field, class_column: str | None, scores: frozenset[str]) -> Shown | None:
+def _shown(field: pa.Field, class_column: str | None) -> Shown | None:
     if (field.name in OWN and field.name != class_column) or not (is_plain(field.type) or is_number(field.type)):
         return None
     about = describe(field.name)
@@ -83,7 +82,7 @@ def _shown(field: pa.Field, class_column: str | None, scores: frozenset[str]) ->
     if field.name == class_column:
         return Shown(field.name, CLASS, 0, words, integer)
     if is_number(field.type):
-        kind = SCORE if direction and field.name in scores else NUMBER
+        kind = SCORE if direction else NUMBER
         return Shown(field.name, kind, direction, words, integer)
     return Shown(field.name, TEXT, 0, words, False)
 

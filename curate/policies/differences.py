@@ -232,8 +232,8 @@ def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> N
         result.problem(Finding(TWICE))
 
 
-def compare_rows(again: Again, subset: Table, result: Verification, outcome: int = KEEP) -> None:
-    """Both in the same order: every column of every row with this outcome must be the same."""
+def compare_rows(again: Again, subset: Table, result: Verification) -> None:
+    """Both in the same order: every column of every kept row must be the same."""
     source = again.table.stored
     if source.schema != subset.schema:
         result.problem(Finding(OTHER_COLUMNS, "subset"))
@@ -241,7 +241,7 @@ def compare_rows(again: Again, subset: Table, result: Verification, outcome: int
     waiting = _Aligned(subset)
     start = 0
     for batch in source.batches():
-        kept = batch.filter(pa.array(again.outcome[start : start + batch.num_rows] == outcome))
+        kept = batch.filter(pa.array(again.outcome[start : start + batch.num_rows] == KEEP))
         start += batch.num_rows
         for old in waiting.take(kept.num_rows):
             now, kept = kept.slice(0, old.num_rows), kept.slice(old.num_rows)

@@ -14,7 +14,7 @@ from curate.columns import KEY, describe, describe_all
 from curate.manifest.file_set import file_set
 from curate.manifest.store_path import AnyPath, path_or_store, path_to_read
 from curate.policies.decided import Decided, numbered, plain_words
-from curate.policies.outcomes import KEEP, OUTCOMES, UNDECIDED
+from curate.policies.outcomes import KEEP
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.policies.result import Result
 from curate.tables.classes import CLASSES, lists_for_subset
@@ -25,7 +25,6 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 SUFFIX = ".parquet"
-UNDECIDED_ROWS = "undecided_rows"  # among the files of a policy
 STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
 
 
@@ -40,8 +39,6 @@ class Files:
             either, and what becomes of them later is nothing to the receipt.
         more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
         texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
-        undecided: whether the rows that are kept undecided are written, with all their columns, to
-            ``NAME.undecided.parquet``; None for a policy that never does.
         answered: those of ``texts`` that annotators write in afterwards, so that a receipt has no digest of them.
     """
 
@@ -50,7 +47,6 @@ class Files:
     quoted: tuple[tuple[str, str], ...] = ()
     more: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
-    undecided: bool | None = None
     answered: frozenset[str] = frozenset()
 
 
@@ -72,15 +68,10 @@ class Outputs:
             raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
         stem = self.subset.name.removesuffix(SUFFIX)
         beside = {name: self.subset.with_name(f"{stem}.{name}{SUFFIX}") for name in ("decisions", *files.more)}
-        if files.undecided:
-            beside[UNDECIDED_ROWS] = self._undecided()
         self.tables = {"subset": self.subset, **beside}
         self.texts = {name: self.subset.with_name(f"{stem}.{ending}") for name, ending in files.texts.items()}
         self.receipt = self.subset.with_name(f"{stem}.receipt.json")
         self.together = file_set(list(self.paths.values()), overwrite=overwrite)
-
-    def _undecided(self) -> AnyPath:
-        return self.subset.with_name(f"{self.subset.name.removesuffix(SUFFIX)}.{OUTCOMES[UNDECIDED]}{SUFFIX}")
 
     @property
     def paths(self) -> dict[str, AnyPath]:
@@ -109,12 +100,6 @@ class Outputs:
             place = path_to_read(name).resolve()
             if place in written or ((flag, name) in files.quoted and place in folders):
                 raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
-        stale = self._undecided()
-        if files.undecided is False and stale.is_file():
-            raise InputError(
-                f"{stale} is of an earlier filter by intervals, and this one would write none next to its receipt; "
-                "move it away, or choose another name with -o"
-            )
 
 
 @contextmanager
@@ -163,7 +148,6 @@ def write_outputs(
     try:
         subset = writer("subset", *_subset(decided))
         decisions = writer("decisions", decided.schema, described)
-        undecided = writer(UNDECIDED_ROWS, *_undecided(decided)) if outputs.files.undecided else None
         for name, rows in decided.more.items():
             described_columns = _described(decided.more_meanings.get(name, {}))
             writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": described_columns}).write(
@@ -173,13 +157,12 @@ def write_outputs(
             others[name] = outputs.text(outputs.texts[name])
             others[name].write(content)
         receipt = others["receipt"] = outputs.text(outputs.receipt)
-        tally = _stream(decided, subset, decisions, undecided)
+        tally = _stream(decided, subset, decisions)
         read = bytes_read(outputs.files)
         for each, before in states:
             if state_of(each) != before:
                 raise InputError(f"{each.path} changed while it was being read; run the command again")
-        n_undecided = undecided.n_rows if undecided is not None else None
-        _check(decided, tally, subset.n_rows, decisions.n_rows, n_undecided)
+        _check(decided, tally, subset.n_rows, decisions.n_rows)
         for written in writers.values():
             written.seal()
         made: dict[str, Written] = {name: (one.file, one.n_rows) for name, one in writers.items()}
@@ -244,17 +227,8 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return key | {name: {"meaning": text, "unit": "", "higher": ""} for name, text in meanings.items()}
 
 
-def _undecided(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
-    """The schema of the rows that are kept undecided, with the table's own metadata, and ours."""
-    table = decided.table.stored
-    metadata = {**_with_classes(table), "kind": OUTCOMES[UNDECIDED], "undecided_by": decided.policy}
-    return table.schema.with_metadata(table.file_metadata), metadata
-
-
-def _stream(
-    decided: Decided[Result], subset: TableWriter, decisions: TableWriter, undecided: TableWriter | None
-) -> np.ndarray:
-    """Write kept rows, undecided ones if requested, and all decisions; return the rows of each outcome."""
+def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWriter) -> np.ndarray:
+    """Write kept rows and all decisions; return the rows of each outcome."""
     tally = np.zeros(4, np.int64)
     for start, batch in numbered(decided.table.stored.batches(rows=STREAM_ROWS)):
         outcome = decided.outcome[start : start + batch.num_rows]
@@ -262,8 +236,6 @@ def _stream(
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
         tally += np.bincount(outcome, minlength=4)
         decisions.write(decided.words(start, *plain_words(batch)))
-        if undecided is not None and (outcome == UNDECIDED).any():
-            undecided.write(batch.filter(pa.array(outcome == UNDECIDED)))
         kept = batch.filter(pa.array(outcome == KEEP))
         if kept.num_rows and decided.arranged is not None:
             decided.arranged.add(kept)
@@ -274,12 +246,8 @@ def _stream(
     return tally
 
 
-def _check(
-    decided: Decided[Result], tally: np.ndarray, n_subset: int, n_decisions: int, n_undecided: int | None
-) -> None:
+def _check(decided: Decided[Result], tally: np.ndarray, n_subset: int, n_decisions: int) -> None:
     """The accounts must balance before any file gets its name."""
     n_rows, *expected = decided.counts().values()
-    if n_undecided not in (None, expected[UNDECIDED]):
-        raise RuntimeError(f"rows do not add up: {n_undecided} written as undecided, {expected[UNDECIDED]} are")
     if tally.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
         raise RuntimeError(f"rows do not add up: {tally.tolist()} written, {expected} decided of {n_rows}")

@@ -10,7 +10,7 @@ from curate.counted import counted, one_line
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.contract import Policy, policy_of
 from curate.policies.decided import Decided
-from curate.policies.differences import Verification, compare_outputs, compare_rows
+from curate.policies.differences import Verification, compare_outputs
 from curate.policies.figures import FIXED, MISSING, NOT_DERIVED, facts_of, unequal, unlike_tables, without_files
 from curate.policies.findings import (
     FILE_CHANGED,
@@ -30,8 +30,7 @@ from curate.policies.findings import (
     Finding,
 )
 from curate.policies.moved import Searched
-from curate.policies.outcomes import UNDECIDED
-from curate.policies.outputs import UNDECIDED_ROWS, bytes_read
+from curate.policies.outputs import bytes_read
 from curate.policies.receipts import DIGEST_OF, check_hash, digests_of, environment, read_receipt
 from curate.policies.result import Result
 from curate.policies.seal import is_unsealed
@@ -231,8 +230,6 @@ def _compare_more(
     stem = str(outputs["subset"]["file"]).removesuffix(".parquet")
     rows = {"subset": again.counts()["kept"], "decisions": len(again.outcome)}
     rows |= {name: table.num_rows for name, table in again.more.items()}
-    if UNDECIDED_ROWS in outputs:
-        rows[UNDECIDED_ROWS] = again.counts()["undecided"]
     contents = dict(again.texts(paths)) if again.texts is not None else {}
     names = {name: f"{stem}.{name}.parquet" for name in ("decisions", *again.more)}
     now = {name: {"n_rows": n, "file": names.get(name)} for name, n in rows.items()} | {name: {} for name in contents}
@@ -251,12 +248,6 @@ def _compare_more(
     for name, content in contents.items():
         if texts and name in paths and paths[name].is_file() and sha256_of(paths[name]) != sha256(content).hexdigest():
             result.problem(Finding(OTHER_FIGURE, paths[name].name, "other text by the rules", "what it holds"))
-    if UNDECIDED_ROWS in paths and paths[UNDECIDED_ROWS].is_file() and again.compare is None:
-        listed = open_table(paths[UNDECIDED_ROWS], require=[KEY])
-        if listed.n_rows == rows[UNDECIDED_ROWS]:
-            compare_rows(again, listed, result, UNDECIDED)
-        else:
-            _name_figures([(f"{listed.path.name}: rows", rows[UNDECIDED_ROWS], listed.n_rows)], result)
 
 
 def _model(table: Table) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, KEY, without_bounds
+from curate.columns import EMBEDDING, KEY
 from curate.engines.junk import classifier_of
 from curate.engines.out_path import holds_scores
 from curate.engines.score import score
@@ -242,9 +242,7 @@ def _columns(tested: _Tested, wanted: Sequence[str]) -> tuple[list[str], list[st
     doubles = {f"unc_{name.removeprefix('kappa_')}" for name in kappas}  # 1/kappa, in the same order
     able = [name for name in tested.runner.columns if name not in doubles]
     able += [name for name in OF_DATASET if tested.fit is not None and name in names]
-    there = list(wanted) or [
-        name for name in without_bounds(names) if name.startswith(("kappa_", "unc_")) and name not in doubles
-    ]
+    there = list(wanted) or [name for name in names if name.startswith(("kappa_", "unc_")) and name not in doubles]
     columns = [name for name in able if name in there]
     if not columns:
         raise InputError(

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from curate.columns import without_bounds
 from curate.counted import counted
 from curate.manifest.store_path import AnyPath
 from curate.tables.batches import named_errors, open_parquet
@@ -46,7 +45,7 @@ def fitted_apart(table: Table, columns: Iterable[str]) -> list[FittedApart]:
         table: one file, or parts that may come from several tables.
         columns: that rows are judged by.
     """
-    relative = [name for name in without_bounds(columns) if name in RELATIVE or name == CLASS]
+    relative = [name for name in columns if name in RELATIVE or name == CLASS]
     if not relative:
         return []
     fits = {json.dumps(fit, sort_keys=True): fit for fit in map(_fit_of, table.files)}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, describe, without_bounds
+from curate.columns import EMBEDDING, describe
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.relative.columns import FITTED, LOCAL
@@ -80,7 +80,7 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
             return name
     of_dataset = () if fitted else (FITTED, LOCAL)
     for kind in ("kappa", "unc"):
-        found = [name for name in without_bounds(table.schema.names) if name.startswith(f"{kind}_")]
+        found = [name for name in table.schema.names if name.startswith(f"{kind}_")]
         found = [name for name in found if name not in of_dataset]
         if len(found) == 1:
             return found[0]
@@ -127,7 +127,7 @@ def kappa_of(table: Table) -> str | None:
 
     None if absent, or several of which none is better than the others.
     """
-    kappas = [name for name in without_bounds(table.schema.names) if name.startswith("kappa_")]
+    kappas = [name for name in table.schema.names if name.startswith("kappa_")]
     model = table.metadata.get("model")
     own = f"kappa_{model.get('method')}" if isinstance(model, dict) else ""
     for name in (own, BEST):

@@ -61,17 +61,12 @@ def columns_read(names: Iterable[str]) -> tuple[str, ...]:
 
     Of a kappa and the uncertainty of the same method, which is 1 / kappa, only kappa is read.
 
-    >>> columns_read(["key", "quality_noise", "quality_jpeg", "kappa_visimsiam", "unc_visimsiam", "unc_junk_upper"])
+    >>> columns_read(["key", "quality_noise", "quality_jpeg", "kappa_visimsiam", "unc_visimsiam"])
     ('quality_noise', 'kappa_visimsiam')
     """
     there = list(names)
     doubles = {f"unc_{name.removeprefix('kappa_')}" for name in there if name.startswith("kappa_")}
-    return tuple(
-        name
-        for name in there
-        if name in QUALITY_FEATURES
-        or (name.startswith(HEADS) and not name.endswith(("_lower", "_upper")) and name not in doubles)
-    )
+    return tuple(name for name in there if name in QUALITY_FEATURES or (name.startswith(HEADS) and name not in doubles))
 
 
 def features_of(columns: Mapping[str, NDArray[np.floating]], names: Iterable[str]) -> Floats:

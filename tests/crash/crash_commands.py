@@ -64,10 +64,6 @@ COMMANDS: dict[str, Command] = {
     "filter over another": Command(
         "filter scores.parquet --keep-top 50% --overwrite -o kept.parquet", ("filter",), goes_on=True
     ),
-    "filter by an interval": Command(
-        "filter viewed.parquet --keep-top 50% --column kappa_visimsiam --by lower -o kept.parquet",
-        ("score of some with views",),
-    ),
     "issues": Command("issues scores.parquet --set dark=0.5 --sheet issues.png -o clean.parquet"),
     "dedup": Command(
         "dedup scores.parquet --finder embedding --threshold 0.99 --audit 4 --sheet pairs.png -o unique.parquet"
@@ -150,7 +146,6 @@ COMMANDS: dict[str, Command] = {
     "models convert": Command("models convert ../weights.safetensors --backbone test_resnet -o own.safetensors"),
     # what only is before others
     "score of some": Command(f"{SCORE} --limit 20 -o table.parquet"),
-    "score of some with views": Command(f"{SCORE} --no-fit --views 2 -o viewed.parquet"),
     "score of some to a folder": Command(f"{SCORE} --no-fit --limit 20 -o table"),
 }
 DRIVEN = [name for name in COMMANDS if not name.startswith("score of some")]

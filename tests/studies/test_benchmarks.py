@@ -64,17 +64,3 @@ def test_the_benchmark_of_retrieval_tells_coverage_and_speed(options):
     else:
         cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
         assert all(abs(float(inside.split()[0]) - float(chance)) < 0.02 for _, _, chance, inside, _ in cells)
-
-
-def test_the_benchmark_of_intervals_tells_coverage_flips_and_worth(tmp_path):
-    photos = [photo.read_bytes() for photo in sorted((ROOT / "examples" / "photos").glob("*.jpg"))]
-    source = tmp_path / "p.parquet"
-    pq.write_table(pa.table({"image": photos, "label": [at % 2 for at in range(len(photos))]}), source)
-    script = [sys.executable, str(ROOT / "benchmarks" / "intervals.py"), str(source), "--label", "label"]
-    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()[1:]
-    assert len(lines) == 4 * (3 + 3 + 1)
-    for line in (line for line in lines if "promised" in line):
-        promised, held = (float(line.partition(word)[2].split()[0].strip(",")) for word in ("promised ", "held "))
-        assert held > promised - 0.25  # of twelve images

@@ -117,7 +117,7 @@ def add_rows(
             "new images to another --out"
         )
     opened = open_all(request.source, request.options, request.model, engine.settings, elsewhere=engine.elsewhere)
-    for line in [opened.manifest.description, *notes_on(opened.manifest, request.options), *opened.about_views()]:
+    for line in [opened.manifest.description, *notes_on(opened.manifest, request.options)]:
         announce(line)
     settings, table = engine.settings, request.table
     wanted = opened.fingerprint(settings)

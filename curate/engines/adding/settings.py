@@ -27,7 +27,6 @@ NOTED = {
     "decode-timeout": "decode_timeout",
     "allow-truncated": "allow_truncated",
     "white": "white",
-    "number of views": "views",
 }
 # Releases that decide last digits at most: an addition by others is noted, and goes on.
 RELEASES = {"curate", "torch", "pillow", "torchvision", "openvino", "compiler", "cuda", "gpu"}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from curate.columns import SIGNATURE, is_less_certain, without_bounds
+from curate.columns import SIGNATURE, is_less_certain
 from curate.manifest import SourceOptions
 from curate.policies.dedup.changes import COMPARED
 from curate.policies.dedup.finders.facts import FewFinders
@@ -267,7 +267,7 @@ def _kappa(request: DedupRequest, table: Table) -> str | None:
         )
     column = request.kappa or kappa_of(table)
     if column is None:
-        there = [name for name in without_bounds(table.schema.names) if name.startswith("kappa_")]
+        there = [name for name in table.schema.names if name.startswith("kappa_")]
         raise InputError(
             f"--similarity elk takes its radius from a kappa column; name one with --kappa "
             f"(there are: {', '.join(there) or 'none'})"

@@ -5,16 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from curate.columns import KEY
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
-from curate.policies.filter.cuts import require_interval
 from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
-from curate.policies.filter.interval_words import CROSSES, has_interval
-from curate.policies.filter.interval_words import MEANINGS as OF_INTERVALS
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.result import FilterResult, notes_of
@@ -23,7 +18,6 @@ from curate.policies.filter.rules import (
     RULES,
     Rule,
     Verdict,
-    by_interval,
     decide,
     needs_of,
     rule_from_json,
@@ -31,10 +25,10 @@ from curate.policies.filter.rules import (
     typed,
 )
 from curate.policies.filter.words import MEANINGS, DecisionWords
-from curate.policies.outcomes import DROP, UNDECIDED
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.tables.fits import fitted_apart
-from curate.tables.rows import Rows, read_rows
+from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -51,10 +45,10 @@ class Filter:
 
     @property
     def files(self) -> Files:
-        """What names keys and says what is bad; the rows that are kept undecided, where a rule uses intervals."""
+        """What names keys and says what is bad."""
         named = [(f"--{rule.name}", rule.file) for rule in self.rules if isinstance(rule, Keys | WithoutKeys)]
         judged = [("--audit", file) for rule in self.rules if isinstance(rule, MaxBadRate) for file in rule.files]
-        return Files(quoted=(*named, *judged), undecided=any(map(by_interval, self.rules)))
+        return Files(quoted=(*named, *judged))
 
     def __post_init__(self) -> None:
         if not self.rules:
@@ -72,9 +66,6 @@ class Filter:
 
     def decide(self, table: Table, *, write: bool) -> Decided[FilterResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
-        for rule in self.rules:
-            if by_interval(rule):
-                require_interval(rule, table)
         needs = needs_of(self.rules)
         needs.check_own(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
@@ -88,14 +79,14 @@ class Filter:
             digest=table_rows.digest,
             words=words.rows,
             examples=words.examples(),
-            schema=words.schema,
+            schema=DECISION_SCHEMA,
             grouped_by=next(
                 (name for rule in self.rules for name in (getattr(rule, EVEN, None), rule.per) if name), None
             ),
-            meanings=MEANINGS | (OF_INTERVALS if self.files.undecided else {}),
+            meanings=MEANINGS,
             result=FilterResult(
                 dropped_by=self._by_rule(verdict, DROP),
-                undecided_by={name: n for name, n in self._undecided_by(verdict, table_rows).items() if n},
+                undecided_by={name: n for name, n in self._by_rule(verdict, UNDECIDED).items() if n},
                 notes=[*notes_of(self.rules, verdict, table_rows, table), *fitted_apart(table, needs.columns(table))],
                 evened=self._evened(verdict),
             ),
@@ -113,19 +104,6 @@ class Filter:
         """Return what became of groups that no amount may empty, as plain JSON, by rule as typed."""
         found = zip(self.rules, verdict.found, strict=True)
         return {typed(rule): asdict(each) for rule, each in found if isinstance(each, Evened)}
-
-    def _undecided_by(self, verdict: Verdict, table_rows: Rows) -> dict[str, int]:
-        """Undecided rows by rule as typed; those whose interval crosses the cut apart from those without a value."""
-        total = self._by_rule(verdict, UNDECIDED)
-        for number, rule in enumerate(self.rules):
-            if not by_interval(rule):
-                continue
-            rows = np.flatnonzero((verdict.rule == number) & (verdict.outcome == UNDECIDED))
-            n = int(has_interval(rule, table_rows, rows).sum())
-            total[typed(rule)] -= n
-            crossing = f"{typed(rule)}: {CROSSES}"
-            total[crossing] = total.get(crossing, 0) + n
-        return total
 
 
 def filter(
@@ -152,8 +130,6 @@ def filter(
     label: str | None = None,
     allow_uneven: bool = False,
     allow_unmatched: bool = False,
-    by: str | None = None,
-    crossing: str | None = None,
     model: str | Path | None = None,
     embedding: str | None = None,
     dry_run: bool = False,
@@ -193,9 +169,6 @@ def filter(
             default ``label`` where the table has it, else ``cluster``.
         allow_uneven: let them drop more of some classes or clusters.
         allow_unmatched: go on where the table has none of the keys of ``keys`` or ``without_keys``.
-        by: ``lower`` or ``upper``, for the rules with a cut: use that end of the interval of the score, instead of
-            the score itself; a row whose interval crosses the cut is undecided.
-        crossing: ``bound``: such a row is what the end alone says.
         model: that scored the table, if it does not ship, for examples that are images.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         dry_run: count only; write nothing.
@@ -212,8 +185,6 @@ def filter(
         given: dict[str, Any] = {
             "column": column,
             "per": per,
-            "by": by,
-            "crossing": crossing,
             "where": where,
             "keys": keys,
             "without_keys": without_keys,

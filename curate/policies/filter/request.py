@@ -7,10 +7,9 @@ from typing import Any
 
 from curate.columns import LABEL
 from curate.policies.filter.alike import Like, Unlike, parse_examples
-from curate.policies.filter.ends import SCORE
 from curate.policies.filter.guaranteed import MaxBadRate, read_guarantee
 from curate.policies.filter.named import Keys, WithoutKeys, read_rule
-from curate.policies.filter.rules import EVEN, OF_INTERVALS, RULES, Rule
+from curate.policies.filter.rules import EVEN, RULES, Rule
 from curate.tables.needs import is_plain
 from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
@@ -20,7 +19,6 @@ from scoring.relative.columns import CLUSTER
 EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
 NAMED: dict[str, type[Keys] | type[WithoutKeys]] = {kind.name: kind for kind in (Keys, WithoutKeys)}
 COLUMN, PER = "column", "per"
-INTERVALS = tuple(OF_INTERVALS)  # options of rules that use the ends of intervals
 AUDIT, CONFIDENCE, PROMISE, JUDGES = "audit", "confidence", "promise", "judges"
 OF_AUDITS = (AUDIT, CONFIDENCE, PROMISE, JUDGES)  # that only a rule with a guarantee takes
 GROUPED = ""  # of a rule that judges each row on its own
@@ -37,7 +35,7 @@ def rules_in_order(
 ) -> list[Rule]:
     """Return the rules that a command line, or the keywords of Python, ask for.
 
-    ``column``, ``per``, ``by`` and ``crossing`` count for the rules after them. The only one of its kind that stands
+    ``column`` and ``per`` count for the rules after them. The only one of its kind that stands
     after every rule it could be for counts for all of them. All examples of ``like`` are one rule, at the place of the
     first of them: a row that is like any stays; so are those of ``unlike``.
 
@@ -55,7 +53,7 @@ def rules_in_order(
     even = _even_column(table, label, allow_uneven, typed)
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
-    given = {option: _trailing(names, values, option) for option in (COLUMN, PER, *INTERVALS)}
+    given = {option: _trailing(names, values, option) for option in (COLUMN, PER)}
     _refuse_lone(names)
     rules: list[Rule] = []
     for name, value in zip(names, values, strict=True):
@@ -74,11 +72,10 @@ def rules_in_order(
             rules.append(read_guarantee(value, _listed(values, names, AUDIT), column=given[COLUMN], **said))
         elif name in RULES:
             options = {option: given[option] for option in given if _takes(name, option)}
-            options = {option: said for option, said in options.items() if said is not None or option not in INTERVALS}
             if COLUMN in options:
                 default = amount_column if options.get(PER, GROUPED) is None else default_column
                 options[COLUMN] = given[COLUMN] or default(table)
-            if _takes(name, EVEN) and options.get(PER) is None and options.get("by", SCORE) == SCORE:
+            if _takes(name, EVEN) and options.get(PER) is None:
                 options[EVEN] = even
             rules.append(RULES[name](value, **options))
     return rules

@@ -1,21 +1,16 @@
 """What a filter did, and the facts that its command says next to the counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from curate.columns import describe
-from curate.manifest.store_path import AnyPath
 from curate.policies.audit.results import Promise
-from curate.policies.filter.cuts import compared
-from curate.policies.filter.ends import LOWER
 from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys, named
-from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, amount_of, by_interval, typed
-from curate.policies.filter.words import keeps_high
+from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DROP
-from curate.policies.outputs import UNDECIDED_ROWS
 from curate.policies.result import Result
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -26,18 +21,14 @@ class FilterResult(Result):
     """What a filter did.
 
     Attributes:
-        undecided_rows: path of the rows that are kept undecided, where a rule used intervals.
         evened: by rule as typed, what became of the groups that no amount may empty.
     """
 
-    undecided_rows: AnyPath | None = None
     evened: dict[str, Any] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says next to the counts, as plain JSON."""
         return {**super().facts(), **({"evened": self.evened} if self.evened else {})}
-
-    FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, UNDECIDED_ROWS)
 
 
 @dataclass(frozen=True)
@@ -120,27 +111,6 @@ class Names:
 
 
 @dataclass(frozen=True)
-class GoesBy:
-    """The end of intervals that a rule uses.
-
-    Attributes:
-        rule: as typed.
-        column: that holds the end.
-        strict: whether it is the end that is the last to reach a cut.
-        crossing: what becomes of a row whose interval crosses the cut, a key of ``CROSSING``.
-        views: over which the intervals were taken; None where the table does not say.
-        coverage: least probability that an interval holds the score of a fresh view; None too.
-    """
-
-    rule: str
-    column: str
-    strict: bool
-    crossing: str
-    views: int | None
-    coverage: float | None
-
-
-@dataclass(frozen=True)
 class Spread:
     """Groups that an amount took less of than a plain cut would have.
 
@@ -153,7 +123,7 @@ class Spread:
     found: Evened
 
 
-Note = WorksOn | TooFew | OtherReading | Names | Guarantee | GoesBy | Spread
+Note = WorksOn | TooFew | OtherReading | Names | Guarantee | Spread
 
 
 def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: Table) -> list[Note]:
@@ -163,8 +133,6 @@ def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: T
         if rule.column is not None and not isinstance(rule, MaxBadRate):
             column = describe(rule.column)
             notes.append(WorksOn(typed(rule), rule.column, column.meaning, column.higher))
-        if by_interval(rule):
-            notes.append(_goes_by(rule, table))
         if isinstance(rule, KeepTop | DropBottom):
             notes += _other_reading(rule, index, n, verdict)
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
@@ -187,17 +155,3 @@ def _other_reading(rule: KeepTop | DropBottom, index: int, n: int, verdict: Verd
     taken = n - len(lost) if isinstance(rule, KeepTop) else int((lost == DROP).sum())
     text = amount.other_reading(flag, taken, n)
     return [OtherReading(typed(rule), text)] if text else []
-
-
-def _goes_by(rule: Any, table: Table) -> GoesBy:
-    about = table.metadata.get("intervals")
-    noted = about if isinstance(about, Mapping) else {}
-    views, share = noted.get("views"), noted.get("coverage")
-    return GoesBy(
-        typed(rule),
-        compared(rule),
-        (rule.by == LOWER) == keeps_high(rule),
-        rule.crossing,
-        views if type(views) is int else None,
-        share if type(share) is float else None,
-    )

@@ -1,8 +1,7 @@
 """Filter policies: rules that keep and drop rows by their scores. Columns in, verdicts out; they open no file.
 
 Rules apply in the order given, each to the rows that the earlier ones left. A row without a value (null or
-NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset. So does one whose interval crosses
-the cut of a rule that uses intervals.
+NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,7 @@ from numpy.typing import NDArray
 
 from curate.columns import is_less_certain
 from curate.policies.filter.alike import Like, Unlike, named_examples
-from curate.policies.filter.cuts import check_by, columns_read, judge_cut, judge_rank
-from curate.policies.filter.ends import SCORE
-from curate.policies.filter.ends import UNDECIDED as UNDECIDED_ROW
+from curate.policies.filter.cuts import judge_cut, judge_rank
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.ruling import Ruling
@@ -29,7 +26,6 @@ from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
-OF_INTERVALS = {"by": SCORE, "crossing": UNDECIDED_ROW}  # parameters, which a receipt names where they are others
 EVEN = "even"  # the parameter of amounts that may empty no group
 BLOCK = 1 << 22  # rows that a rule which looks at one row at a time judges at once
 
@@ -79,14 +75,11 @@ class Minimum:
     column: str
     per: str | None = field(default=None, init=False)
     even: str | None = field(default=None, init=False)
-    by: str = SCORE
-    crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "min"
     ranks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _bound(self)
-        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
@@ -101,14 +94,11 @@ class Maximum:
     column: str
     per: str | None = field(default=None, init=False)
     even: str | None = field(default=None, init=False)
-    by: str = SCORE
-    crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "max"
     ranks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _bound(self)
-        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
@@ -122,15 +112,12 @@ class DropBottom:
     amount: str | int | float
     column: str
     per: str | None = None
-    by: str = SCORE
-    crossing: str = UNDECIDED_ROW
     even: str | None = None
     name: ClassVar[str] = "drop-bottom"
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         amount_of(self)
-        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
@@ -150,15 +137,12 @@ class KeepTop:
     amount: str | int | float
     column: str
     per: str | None = None
-    by: str = SCORE
-    crossing: str = UNDECIDED_ROW
     even: str | None = None
     name: ClassVar[str] = "keep-top"
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         amount_of(self)
-        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
@@ -183,15 +167,7 @@ def typed(rule: Rule) -> str:
     if isinstance(rule, MaxBadRate):
         return f"--{rule.name} {rule.rate}"
     value = next(iter(asdict(rule).values()))  # type: ignore[call-overload]
-    text = f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
-    for option, default in OF_INTERVALS.items():
-        text += f" --{option} {said}" if (said := getattr(rule, option, default)) != default else ""
-    return text
-
-
-def by_interval(rule: Rule) -> bool:
-    """Return whether a rule uses an end of intervals."""
-    return getattr(rule, "by", SCORE) != SCORE
+    return f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
 
 
 def amount_of(rule: KeepTop | DropBottom) -> Amount:
@@ -215,9 +191,9 @@ def _bound(rule: Minimum | Maximum) -> Fraction:
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Return a rule as plain JSON, for a receipt."""
     values = asdict(rule)  # type: ignore[call-overload]
-    usual = {name for name, default in OF_INTERVALS.items() if values.get(name) == default}
-    usual |= {name for name in (EVEN,) if values.get(name) is None}
-    return {"rule": rule.name, **{name: value for name, value in values.items() if name not in usual}}
+    if values.get(EVEN) is None:
+        values.pop(EVEN, None)
+    return {"rule": rule.name, **values}
 
 
 def rule_from_json(value: Mapping[str, Any]) -> Rule:
@@ -234,16 +210,12 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
 def needs_of(rules: Sequence[Rule]) -> Needs:
     """Return what has to be read of a table for these rules."""
     return Needs(
-        exact=tuple(name for rule in rules if rule.column is not None for name in _read(rule)),
+        exact=tuple(rule.column for rule in rules if rule.column is not None),
         groups=tuple(dict.fromkeys(name for rule in rules for name in (rule.per, getattr(rule, EVEN, None)) if name)),
         representations=EMBEDDINGS if any(isinstance(rule, Like | Unlike) for rule in rules) else frozenset(),
         conditions=tuple(("--where", rule.condition) for rule in rules if isinstance(rule, Where)),
         advice="use --where for other columns, --column for another score",
     )
-
-
-def _read(rule: Any) -> tuple[str, ...]:
-    return columns_read(rule) if by_interval(rule) else (rule.column,)
 
 
 @dataclass(frozen=True)

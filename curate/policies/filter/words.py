@@ -10,15 +10,13 @@ from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.alike import Like, Unlike, reasons
 from curate.policies.filter.guaranteed import MaxBadRate
-from curate.policies.filter.interval_words import FIELDS, Against, against, reasons_of
 from curate.policies.filter.named import Keys, WithoutKeys
-from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, by_interval, typed
+from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.number_texts import six_digits
 from curate.tables.rows import Rows
 
 N_NEAREST = 3  # rows shown on either side of a cut
-UNDECIDED_EXAMPLES = "undecided"
 BLOCK = 1 << 20  # rows among which examples are looked for at once
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
@@ -37,9 +35,6 @@ class DecisionWords:
         rules: in the order applied.
         table_rows: all N of them.
         verdict: of all N rows.
-
-    Attributes:
-        schema: of the decisions: ``DECISION_SCHEMA``, and the ends of intervals where a rule uses them.
     """
 
     def __init__(self, rules: Sequence[Rule], table_rows: Rows, verdict: Verdict) -> None:
@@ -47,7 +42,6 @@ class DecisionWords:
         self.table_rows = table_rows
         self.verdict = verdict
         with_score = [index for index, rule in enumerate(rules) if rule.column]
-        self.schema = pa.schema([*DECISION_SCHEMA, *(FIELDS if any(map(by_interval, rules)) else ())])
         self.last = with_score[-1] if with_score else len(rules) - 1
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
@@ -60,13 +54,13 @@ class DecisionWords:
             error: shape (M,) text or nulls, or None.
 
         Returns:
-            M rows of ``schema``.
+            M rows of ``DECISION_SCHEMA``.
         """
         stop = start + len(keys)
         outcome = self.verdict.outcome[start:stop]
         rule = self.verdict.rule[start:stop].copy()
         rule[outcome == KEEP] = self.last
-        numbers = [np.full(len(keys), np.nan) for _ in self.schema if pa.types.is_floating(_.type)]
+        numbers = [np.full(len(keys), np.nan) for _ in DECISION_SCHEMA if pa.types.is_floating(_.type)]
         reason = _Reasons(len(keys))
         for index in range(len(self.rules)):
             here = np.flatnonzero(rule == index)
@@ -83,7 +77,7 @@ class DecisionWords:
             rules.take(pa.array(rule, mask=rule < 0)),
             *(pa.array(values, from_pandas=True) for values in numbers),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
 
     def _explain(
         self,
@@ -96,16 +90,13 @@ class DecisionWords:
     ) -> None:
         """Fill in the rows ``here`` that one rule decided."""
         rule = self.rules[index]
-        if by_interval(rule):
-            self._explain_interval(index, start, here, outcome, numbers, reason)
-            return
         unjudged = outcome[here] == UNDECIDED
         judged, dropped = here[~unjudged], outcome[here[~unjudged]] == DROP
         if isinstance(rule, Like | Unlike):
             reason.put(here[unjudged], "there is no embedding to compare with the examples")
             said, compared = reasons(rule, self.table_rows, start + judged)
             reason.put(judged, said)
-            for column, of_examples in zip(numbers[:3], compared, strict=True):
+            for column, of_examples in zip(numbers, compared, strict=True):
                 column[judged] = of_examples
             return
         if isinstance(rule, Keys | WithoutKeys):
@@ -120,7 +111,7 @@ class DecisionWords:
             reason.put(judged[~dropped], f"meets {_condition(rule)}")
             return
         reason.put(here[unjudged], f"{rule.column} has no value (null or NaN)")
-        score, threshold, margin = numbers[:3]
+        score, threshold, margin = numbers
         codes, *found = self._numbers(index, start + judged)
         score[judged], threshold[judged], margin[judged] = found
         tied = dropped & (margin[judged] == 0)
@@ -130,35 +121,9 @@ class DecisionWords:
         after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
         reason.put(judged, pc.binary_join_element_wise(f"{rule.column} ", six_digits(score[judged]), after, ""))
 
-    def _explain_interval(
-        self,
-        index: int,
-        start: int,
-        here: np.ndarray,
-        outcome: np.ndarray,
-        numbers: list[np.ndarray],
-        reason: "_Reasons",
-    ) -> None:
-        """Fill in the rows ``here`` that a rule by intervals decided."""
-        found = self._against(index, start + here)
-        rule = self.rules[index]
-        reason.put(here, reasons_of(rule, self.table_rows, found, outcome[here], high=keeps_high(rule)))
-        said = (found.score, found.threshold, found.margin, found.lower, found.upper)
-        for column, values in zip(numbers, said, strict=True):
-            column[here] = values
-
-    def _against(self, index: int, rows: np.ndarray) -> Against:
-        rule, cuts = self.rules[index], self.verdict.cuts[index]
-        if cuts is None:
-            raise ValueError("a rule by intervals has a cut")
-        return against(rule, self.table_rows, rows, cuts, high=keeps_high(rule))
-
     def _numbers(self, index: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return group, score, threshold and margin of some rows (M indices) by one rule with a column."""
         rule, cuts = self.rules[index], self.verdict.cuts[index]
-        if by_interval(rule):
-            found = self._against(index, rows)
-            return found.group, found.score, found.threshold, found.margin
         score = self.table_rows.exact[str(rule.column)].values[rows]
         codes = self.table_rows.groups[rule.per].codes[rows] if rule.per else np.zeros(len(rows), np.int32)
         threshold = cuts[codes] if cuts is not None else np.full(len(rows), np.nan)
@@ -169,30 +134,22 @@ class DecisionWords:
     def examples(self) -> dict[str, np.ndarray]:
         """Return rows to show: the worst, and those nearest to the cut on either side, by the last rule with a score.
 
-        Of a rule by intervals also undecided ones whose score is nearest to the cut. Empty where that rule drops
-        nothing and leaves nothing undecided; ties go to the earlier row.
+        Empty where that rule drops nothing; ties go to the earlier row.
         """
         if self.rules[self.last].column is None:
             return {}
-        dropped, kept, crossing = _Ends(N_EXAMPLES + N_NEAREST), _Ends(N_NEAREST), _Ends(N_NEAREST)
+        dropped, kept = _Ends(N_EXAMPLES + N_NEAREST), _Ends(N_NEAREST)
         for start in range(0, len(self.verdict.outcome), BLOCK):
             outcome = self.verdict.outcome[start : start + BLOCK]
             goes = (outcome == DROP) & (self.verdict.rule[start : start + BLOCK] == self.last)
             for ends, here in ((dropped, goes), (kept, outcome == KEEP)):
                 rows = start + np.flatnonzero(here)
                 ends.add(rows, self._numbers(self.last, rows)[-1])
-            if by_interval(self.rules[self.last]):
-                open_ = (outcome == UNDECIDED) & (self.verdict.rule[start : start + BLOCK] == self.last)
-                rows = start + np.flatnonzero(open_)
-                found = self._against(self.last, rows)
-                crossing.add(rows[found.there], np.abs(found.score - found.threshold)[found.there])
-        shown = {UNDECIDED_EXAMPLES: crossing.rows[:N_NEAREST]} if len(crossing.rows) else {}
         if not len(dropped.rows):
-            return shown
+            return {}
         return {
             "worst": dropped.rows[:N_EXAMPLES],
             "just dropped": dropped.rows[N_EXAMPLES:][::-1][:N_NEAREST],
-            **shown,
             "just kept": kept.rows[:N_NEAREST],
         }
 

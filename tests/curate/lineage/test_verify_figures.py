@@ -26,9 +26,6 @@ def folder(tmp_path_factory):
     table = pq.read_table(dataset(place))
     labels = pa.array(["cat" if row % 3 else "dog" for row in range(N)])
     table = table.append_column("label", labels)
-    for name, change in (("kappa_a_lower", -4), ("kappa_a_upper", 4)):
-        ends = [value + change for value in table["kappa_a"].to_pylist()]
-        table = table.append_column(name, pa.array(ends, pa.float32()))
     write(place / "scores.parquet", table)
     write(place / "other.parquet", table.slice(0, 4).drop_columns(["label"]))
     return place
@@ -36,7 +33,6 @@ def folder(tmp_path_factory):
 
 POLICIES = {
     "filter": lambda table, out: curate.filter(table, out, [KeepTop("50%", "kappa_a"), Minimum(3, "unread")]),
-    "interval": lambda table, out: curate.filter(table, out, min=20, column="kappa_a", by="lower"),
     "dedup": lambda table, out: curate.dedup(
         table, out, {"bytes": None, "embedding": 0.999}, against=table.with_name("other.parquet"), label="label"
     ),

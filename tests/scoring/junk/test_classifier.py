@@ -158,7 +158,7 @@ def test_embeddings_of_another_width_are_refused():
 
 
 def test_of_a_kappa_and_its_uncertainty_one_is_read():
-    names = ["kappa_mcinfonce", "unc_mcinfonce", "unc_losspred", "unc_losspred_lower", "quality_border", "key"]
+    names = ["kappa_mcinfonce", "unc_mcinfonce", "unc_losspred", "quality_border", "key"]
     assert columns_read(names) == ("kappa_mcinfonce", "unc_losspred")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY, is_less_certain, without_bounds
+from curate.columns import KEY, is_less_certain
 from curate.policies.dedup.finders.facts import EqualElsewhere
 from curate.policies.dedup.grouping.loss import FORMAT, JPEG, OF_DETAIL, OF_FIDELITY, detail, facts_in, fidelity
 from curate.policies.dedup.grouping.stars import Stars
@@ -117,7 +117,7 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
     if name == "certain":
         column = _score(table)
         if column is None:
-            scores = [each for each in without_bounds(table.schema.names) if each.startswith(("kappa_", "unc_"))]
+            scores = [each for each in table.schema.names if each.startswith(("kappa_", "unc_"))]
             raise InputError(
                 f"--keep certain needs the one score of {table.path}, got {', '.join(scores) or 'none'}; name a column "
                 "with max:COLUMN (kappa) or min:COLUMN (unc)"

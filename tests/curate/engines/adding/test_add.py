@@ -256,7 +256,6 @@ def test_a_grown_source_is_refused_without_add_which_the_message_names(photos, t
         ({"dtype": "float32"}, "embedding dtype"),
         ({"batch_size": 7}, "batch-size"),
         ({"quality": False}, "quality"),
-        ({"views": 2}, "views"),
         ({"limit": 3}, "--limit"),
         ({"key": "name"}, "--key"),
         ({"hidden": True}, "--hidden"),
