@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from curate.fitting.merge import merge
     from curate.lineage.diff import diff
     from curate.lineage.explain import explain
-    from curate.lineage.sign import sign
     from curate.lineage.verify import verify
     from curate.pipelines import clean, run
     from curate.plots.plot import plot
@@ -91,7 +90,6 @@ _MODULES = {
     "verify": "curate.lineage.verify",
     "explain": "curate.lineage.explain",
     "diff": "curate.lineage.diff",
-    "sign": "curate.lineage.sign",
     "export": "curate.exchange.subset",
     "train": "curate.training.train",
     "cache": "curate.training.cache",
@@ -140,7 +138,6 @@ __all__ = [
     "select",
     "selftest",
     "sheet",
-    "sign",
     "split",
     "train",
     "verify",

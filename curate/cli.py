@@ -43,7 +43,6 @@ from curate.commands import (
     select,
     selftest,
     sheet,
-    sign,
     split,
     train,
     verify,
@@ -197,7 +196,6 @@ app.command("selftest", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
 app.command("explain", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(explain.run))
 app.command("diff", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(diff.run))
-app.command("sign", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sign.run))
 app.command("export", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(export.run))
 app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))
 app.command("cache", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(cache.run))

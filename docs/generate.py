@@ -34,7 +34,6 @@ EXTRAS: dict[str, str] = {
     "lance": "exports as Lance data sets",
     "ray": "`--engine ray`: scoring on several machines or GPUs",
     "openvino": "`--backend openvino` of `curate score`, faster on a CPU",
-    "sign": "`curate sign` and `--signed-by` of `verify`",
     "map": "the map of `curate report` and `curate plot`",
     "dev": "everything that `make test` needs",
 }

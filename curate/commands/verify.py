@@ -40,14 +40,6 @@ def run(
     ] = None,
     source: Annotated[str | None, options.shared("--source", ", for --pixels, where the table holds no path")] = None,
     seed: options.Seed = 0,
-    signed_by: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PUBLIC_KEY",
-            help="The key that must have signed it, as ssh-keygen writes it.",
-            show_default=False,
-        ),
-    ] = None,
     json_: options.Json = False,
 ) -> None:
     """Derive a subset or a batch again from its receipt, and compare.
@@ -58,7 +50,7 @@ def run(
         curate verify kept.receipt.json
         curate verify kept.receipt.json --table moved/scores.parquet
         curate verify kept.parquet --chain --pixels 1000
-        curate verify kept.receipt.json --root /mnt/archive --signed-by anna.pub
+        curate verify kept.receipt.json --root /mnt/archive
         curate verify rounds
         curate verify rounds/rounds/0002
         curate verify fitted.safetensors
@@ -76,16 +68,16 @@ def run(
     line = (lambda text: None) if json_ else show
     rounds = rounds_at(receipt) if isinstance(receipt, Path) else None
     if of_calibration(receipt) is not None:
-        _refuse(given, "a calibration", ("root", "chain", "pixels", "source", "signed_by"))
+        _refuse(given, "a calibration", ("root", "chain", "pixels", "source"))
         identical = _calibration(receipt, table, json_, line)
     elif isinstance(receipt, Path) and is_pipeline_receipt(receipt):
         _refuse(given, "a pipeline", ("table", "root", "chain", "pixels", "source"))
-        identical = _pipeline(receipt, signed_by, json_)
+        identical = _pipeline(receipt, json_)
     elif receipt.suffix == ".safetensors":
-        _refuse(given, "a fitted model", ("root", "chain", "pixels", "source", "signed_by"))
+        _refuse(given, "a fitted model", ("root", "chain", "pixels", "source"))
         identical = _fit(path_here(receipt, "a fitted model"), table, json_, line)
     elif rounds is not None:
-        _refuse(given, "rounds", ("root", "chain", "pixels", "source", "signed_by"))
+        _refuse(given, "rounds", ("root", "chain", "pixels", "source"))
         moved = None if table is None else path_here(table, "--table of rounds")
         identical = _rounds(*rounds, moved, json_, line)
     else:
@@ -145,16 +137,12 @@ def _calibration(path: Path, table: Path | None, json_: bool, line: Callable[[st
     return result.identical
 
 
-def _pipeline(receipt: Path, signed_by: Path | None, json_: bool) -> bool:
+def _pipeline(receipt: Path, json_: bool) -> bool:
     from dataclasses import asdict
 
-    from curate.lineage.sign import check_signature
-    from curate.pipeline.receipt import receipt_at, verify_pipeline
+    from curate.pipeline.receipt import verify_pipeline
 
     checks = []
-    signer = check_signature(receipt_at(receipt), signed_by) if signed_by is not None else ""
-    if signer and not json_:
-        show(f"signed by {signer}")
     for check in verify_pipeline(receipt):
         checks.append(check)
         for text in check.differences if not json_ else ():
@@ -165,7 +153,7 @@ def _pipeline(receipt: Path, signed_by: Path | None, json_: bool) -> bool:
             show(f"{check.step}: identical{again}{elsewhere}")
     identical = not any(check.differences for check in checks)
     if json_:
-        emit({"identical": identical, "signed_by": signer, "steps": [asdict(check) for check in checks]})
+        emit({"identical": identical, "steps": [asdict(check) for check in checks]})
     return identical
 
 

@@ -82,7 +82,7 @@ def lines_of(result: "Verification") -> dict[str, list[str]]:
 def proof_lines(proof: "Proof") -> list[str]:
     """Return the report on a subset: what differs, step by step, then the pixels, and the total."""
     several = bool(proof.earlier)
-    lines = [f"signed by {proof.signed_by}"] if proof.signed_by else []
+    lines: list[str] = []
     named = [(proof.receipt, proof), *((step.receipt, step.verification) for step in proof.earlier)]
     for receipt, verification in named:
         before = f"{receipt}: " if several else ""

@@ -1,4 +1,4 @@
-"""Verify a subset: derive it again from its receipt; on request also earlier receipts, pixels and signature."""
+"""Verify a subset: derive it again from its receipt; on request also earlier receipts and pixels."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,7 +9,6 @@ from curate.calibration.verify import verify_calibration
 from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
 from curate.lineage.pixels import PixelCheck, amount, check_pixels
-from curate.lineage.sign import check_signature
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies import verify as one
 from curate.policies.differences import Verification
@@ -43,14 +42,12 @@ class Proof(Verification):
         earlier: the steps before the last, the latest first; empty unless the chain was requested.
         origin: what the first of them read: kind, rows, model, source; empty unless the chain was requested.
         pixels: images compared with their digests; None unless requested.
-        signed_by: the fingerprint of the key; empty unless requested.
     """
 
     receipt: str = ""
     earlier: list[Step] = field(default_factory=list)
     origin: dict[str, Any] = field(default_factory=dict)
     pixels: PixelCheck | None = None
-    signed_by: str = ""
 
     @property
     def identical(self) -> bool:
@@ -72,7 +69,6 @@ def verify(
     pixels: str | int | None = None,
     source: str | None = None,
     seed: int = 0,
-    signed_by: str | Path | None = None,
 ) -> Proof:
     """Apply the receipt's policy to its input again and compare with the files next to the receipt.
 
@@ -86,23 +82,20 @@ def verify(
             follows the chain to it.
         source: what was scored, for ``pixels``, where the table names no files.
         seed: of the images that are drawn.
-        signed_by: public Ed25519 key that must have signed the receipt.
 
     Returns:
         whether all is identical, and what is not. Rows may be in another order in the input.
 
     Raises:
-        InputError: if a receipt, an input or an output is missing or cannot be read, or the signature is not right.
-        MissingExtraError: for a signature, without the ``sign`` extra.
+        InputError: if a receipt, an input or an output is missing or cannot be read.
     """
     roots = [root] if isinstance(root, str | Path) else list(root or ())
     if source is not None and pixels is None:
         raise InputError("--source is read for --pixels alone; add --pixels all, or leave it out")
     n = amount(pixels) if pixels is not None else None
     path = receipt_of(path_to_read(receipt))
-    signer = check_signature(path, Path(signed_by)) if signed_by is not None else ""
     first = one.verify(path, table, roots=roots)
-    proof = Proof(**vars(first), receipt=str(path), signed_by=signer)
+    proof = Proof(**vars(first), receipt=str(path))
     if not chain and pixels is None:
         return proof
     searched = Searched(path.parent, tuple(map(Path, roots)))

@@ -112,7 +112,6 @@ COMMANDS: dict[str, Command] = {
         torch=True,
     ),
     "diff": Command("diff scores.parquet kept.parquet -o rows.parquet", ("filter",), ends=1),
-    "sign": Command("sign kept.receipt.json --private-key signer.pem", ("filter",)),
     "export folder": _export("folder", "files", "--per label"),
     "export links": _export("folder", "files", "--per label --link hard"),
     "export webdataset": _export("webdataset", "shards", "--shard 20"),

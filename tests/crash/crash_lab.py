@@ -172,12 +172,10 @@ class Lab:
 
 
 def make_beginning(place: Path) -> None:
-    """Make photos of two classes, of which two are the same and one is text, labels, a pipeline, a key, a model."""
+    """Make photos of two classes, of which two are the same and one is text, labels, a pipeline, a model."""
     import numpy as np
     import timm
     import torch
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ed25519
     from PIL import Image
     from safetensors.torch import save_file
 
@@ -208,9 +206,4 @@ def make_beginning(place: Path) -> None:
         trunk = timm.create_model("test_resnet", pretrained=False)
     card = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
     save_checkpoint(place / "model.safetensors", model, card)
-    (here / "signer.pem").write_bytes(
-        ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32)).private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
     save_file(trunk.state_dict(), place / "weights.safetensors")

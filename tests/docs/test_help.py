@@ -60,11 +60,6 @@ CALLS = {
     "verify": ("curate.lineage.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
     "explain": ("curate.lineage.explain.explain", ["k.parquet", "a.jpg"], ["none.parquet", "a.jpg"]),
     "diff": ("curate.lineage.diff.diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
-    "sign": (
-        "curate.lineage.sign.sign",
-        ["k.receipt.json", "--private-key", "k"],
-        ["none.receipt.json", "--private-key", "k"],
-    ),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
     "compare": (
         "curate.comparison.run.open_table",
