@@ -74,10 +74,7 @@ PICKS = {  # selector -> picks
     "facility-location": 1000,
     "prob-cover": 1000,
     "pairwise": 1000,
-    "determinantal": 1000,
-    "mixed": 1000,
     "margin": 1000,
-    "power": 1000,
     "stratified": 1000,
 }
 BESIDE = {  # package -> picks, and the most rows that it is given: their memory or time grows with the square

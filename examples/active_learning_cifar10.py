@@ -46,7 +46,6 @@ NOISY = {"worse": ("worse_label",), "random": ("random_label1", "random_label2",
 LEFT_OUT = {
     "rho-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
     "small-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
-    "determinantal": "looks at 8,192 rows and takes time with the square of the labels: minutes a round from 1,000 on",
     "score": "by a column; here as `score:COLUMN`, the least certain first",
 }
 SCORED = ("score:unc_losspred", "score:kappa_mcinfonce")

@@ -51,10 +51,7 @@ FIRST = 0.01  # rows that the model in training has seen
 LEFT_OUT = {
     "bald": "needs several models; margin is its like here",
     "least-confidence": "between margin and entropy",
-    "power": "margin, sampled",
     "score": "highest uncertainty; the other end is `keep-top`",
-    "determinantal": "picks at most 8,192 rows, in time that grows with their square",
-    "mixed": "its shortlist of ten times the budget is the whole pool",
 }
 
 

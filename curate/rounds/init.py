@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.manifest.keys import check_text, first_true
 from curate.policies.select.plan import Plan
-from curate.policies.select.strategy import refuse_unused_score
 from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.settings import CONFIG, SKIP, Guard, Settings
@@ -130,8 +129,6 @@ def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> 
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not getattr(guard, flag):
             raise InputError(f"the strategy {strategy} needs a column of numbers; name it with --{flag}")
-    if guard.score:
-        refuse_unused_score(strategy, selector)
     if {"loss", "holdout_loss", "labels"} & set(selector.needs):
         settings = ", ".join(f"{name}={value}" for name, value in parameters.items())
         which = f"{strategy}{f' with {settings}' if settings else ''}"

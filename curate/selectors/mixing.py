@@ -1,14 +1,13 @@
 """Quality as a gate or a discount: not yet learnt, but worth learning."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import HOW_TO_GET, Selector, check
 from curate.selectors.pool import Pool, Selection
-from curate.selectors.power import PowerSampling
 from curate.selectors.ranked import HighestScore, Ranked
 from curate.selectors.scores import SCORES, of
 from scoring.errors import InputError
@@ -80,18 +79,18 @@ def discount(pool: Pool, score: str) -> Pool:
 
 
 def has_score(selector: Selector) -> bool:
-    """Return whether a selector ranks, or samples, by one score, which a discount can change."""
-    return isinstance(selector, Ranked | PowerSampling)
+    """Return whether a selector ranks by one score, which a discount can change."""
+    return isinstance(selector, Ranked)
 
 
 @dataclass(frozen=True)
 class Discounted(Selector):
-    """A selector that ranks, or samples, by a score, with that score discounted by quality.
+    """A selector that ranks by a score, with that score discounted by quality.
 
     Its notes say how many picks the score alone and quality alone would have made: the price of the discount.
 
     Args:
-        selector: one with a score, such as ``Margin()`` or ``PowerSampling("entropy")``.
+        selector: one with a score, such as ``Margin()``.
     """
 
     selector: Selector
@@ -104,7 +103,7 @@ class Discounted(Selector):
         if not has_score(self.selector):
             raise InputError(
                 "only a strategy that ranks by a score can be discounted by rank"
-                f" (margin, entropy, power, ...), got {type(self.selector).__name__}; use the gate"
+                f" (margin, entropy, ...), got {type(self.selector).__name__}; use the gate"
             )
         object.__setattr__(self, "needs", (*self.selector.needs, "quality"))
         object.__setattr__(self, "prefix", self.selector.prefix)
@@ -114,10 +113,7 @@ class Discounted(Selector):
         check(pool, budget, self.needs)
         score: str = self.selector.score  # type: ignore[attr-defined]
         mixed = discount(pool, score)
-        chooser: Any = HighestScore()
-        if isinstance(self.selector, PowerSampling):
-            chooser = replace(self.selector, score="score")
-        found = chooser(mixed, budget, seed=seed)
+        found = HighestScore()(mixed, budget, seed=seed)
         parts = {
             **found.parts,
             score: SCORES[score].compute(pool)[found.rows],

@@ -18,7 +18,6 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "entropy": "curate.selectors.ranked:Entropy",
     "bald": "curate.selectors.ranked:Bald",
     "score": "curate.selectors.ranked:HighestScore",
-    "power": "curate.selectors.power:PowerSampling",
     "badge": "curate.selectors.badge:Badge",
     "k-means": "curate.selectors.clusters:KMeans",
     "typiclust": "curate.selectors.clusters:TypiClust",
@@ -27,9 +26,7 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "herding": "curate.selectors.herding:MaxHerding",
     "facility-location": "curate.selectors.facility:FacilityLocation",
     "k-center": "curate.selectors.kcenter:KCenter",
-    "determinantal": "curate.selectors.determinantal:Determinantal",
     "pairwise": "curate.selectors.pairwise:Pairwise",
-    "mixed": "curate.selectors.mixed:Mixed",
     "rho-loss": "curate.selectors.ranked:RhoLoss",
     "small-loss": "curate.selectors.small_loss:SmallLoss",
 }
@@ -37,6 +34,9 @@ SELECTORS: "Mapping[str, type[Selector]]" = Lazy(WHERE)
 
 REMOVED = {  # strategy that receipts may name -> what to take, and why that is no loss
     "jensen-shannon": ("bald", "which ranks alike"),
+    "power": ("margin", "which ranks by the same score"),
+    "determinantal": ("herding", "which covers as well and takes any number of rows"),
+    "mixed": ("badge", "which also picks uncertain rows that differ"),
     "facility-location-stochastic": ("facility-location", "which is as fast beyond 5,000 rows and covers more"),
 }
 

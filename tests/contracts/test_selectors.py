@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from curate.selectors.contract import HOW_TO_GET, check
-from curate.selectors.determinantal import Determinantal
 from curate.selectors.pool import Pool
 from curate.selectors.ranked import Ranked
 from curate.selectors.scores import SCORES
@@ -82,8 +81,6 @@ def test_it_works_before_anything_is_labelled_and_without_what_it_does_not_need(
 
 def test_only_what_it_names_changes_its_picks(selector):
     pool = pool_of()
-    if isinstance(selector, Determinantal):
-        pytest.skip("weighs rows by probabilities and quality where a pool has them; `curate select` gives it neither")
     named = {*selector.needs, *selector.optional, "candidates", "labelled"}
     bare = Pool(**{name: array for name, array in arrays_of(pool).items() if name in named})
     assert np.array_equal(selector(pool, 12, seed=3).rows, selector(bare, 12, seed=3).rows)
@@ -237,7 +234,6 @@ def test_memory_does_not_grow_with_the_budget_unless_the_cost_says_so(selector):
 THREADS = """
 import sys, numpy as np, torch
 torch.set_num_threads(int(sys.argv[1]))
-from curate.selectors.determinantal import Determinantal
 from curate.selectors.pool import Pool
 from curate.selectors.ranked import Ranked
 from curate.selectors.scores import SCORES

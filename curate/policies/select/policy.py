@@ -20,7 +20,7 @@ from curate.policies.result import Result
 from curate.policies.select.copies import PickedCopies, find_picked_copies
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import SelectRequest
-from curate.policies.select.strategy import refuse_unused_score, settings_of
+from curate.policies.select.strategy import settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.selectors.picking import Told
 from curate.tables.amount import Amount
@@ -246,8 +246,6 @@ def select(
         graph=_name(graph),
         seed=seed,
     )
-    if score is not None:  # of a choice that is made: receipts of earlier versions hold such a score, and verify
-        refuse_unused_score(strategy, request.plan.selector())
     opened = open_table(table, require=[KEY], embedding=embedding)
     with searching(engine, address, None if dry_run else out, announce):
         result = apply(Select(request, picked), opened, out, dry_run=dry_run, overwrite=overwrite)

@@ -10,8 +10,6 @@ from curate.selectors.table import SELECTORS, selector_named
 from scoring.errors import InputError
 from scoring.settings import with_settings
 
-SCORE = "score"  # the setting that names what ranks, and the score column's name in it
-
 SAFE_GATE = 0.2  # of the noise guard
 
 
@@ -43,17 +41,6 @@ def strategies_with(field: str) -> str:
     return ", ".join(name for name, kind in SELECTORS.items() if field in kind.optional)
 
 
-def refuse_unused_score(strategy: str, selector: Selector) -> None:
-    """Refuse a score column where a strategy that could rank by it ranks by another its own score.
-
-    Raises:
-        InputError: if the strategy has a setting ``score`` that does not name the column's.
-    """
-    own = getattr(selector, "score", SCORE)
-    if own != SCORE and "uncertainty" in selector.optional:
-        raise InputError(f"--strategy {strategy} ranks by {own}, not by --score; add --set score={SCORE}")
-
-
 def guard(
     pool: Pool, name: str, selector: Selector, *, least: float = 0.0, discount: bool = False
 ) -> tuple[Pool, Selector, list[str]]:
@@ -81,7 +68,7 @@ def guard(
         return replace(pool, quality=None), selector, notes
     if not can_discount(selector):
         raise InputError(
-            "--discount works with strategies that rank by a score (margin, entropy, power, ...) or weigh rows "
+            "--discount works with strategies that rank by a score (margin, entropy, ...) or weigh rows "
             f"({strategies_with('quality')}), got {name}; use --gate"
         )
     return pool, selector if "quality" in selector.optional else Discounted(selector), notes

@@ -6,10 +6,8 @@ from replayed import digits
 from sklearn.metrics import roc_auc_score
 
 from curate.selectors.chance import Random
-from curate.selectors.mixed import Mixed
 from curate.selectors.mixing import Discounted, discount, gate, rank_share
 from curate.selectors.pool import Pool
-from curate.selectors.power import PowerSampling
 from curate.selectors.ranked import HighestScore, Margin
 from curate.simulation.replay import Replay, replay
 from scoring.errors import InputError
@@ -89,14 +87,6 @@ def test_a_discounted_selector_ranks_by_the_mix_and_says_what_it_cost():
     )
 
 
-def test_power_sampling_is_discounted_as_sampling_by_the_mix():
-    pool = pool_of()
-    sampler = PowerSampling("entropy", 0.5)
-    found = Discounted(sampler)(pool, 9, seed=4)
-    by_hand = replace(sampler, score="score")(discount(pool, "entropy"), 9, seed=4)
-    assert found.rows.tolist() == by_hand.rows.tolist()
-
-
 def test_a_discount_promises_what_it_wraps():
     assert Discounted(Margin()).prefix is True
     assert Discounted(Margin()).needs == ("probabilities", "quality")
@@ -109,7 +99,6 @@ def test_a_discount_promises_what_it_wraps():
         (lambda pool: discount(replace(pool, quality=None), "margin"), "need a quality column"),
         (lambda pool: gate(pool, 1.0), r"gate must be in \[0, 1\), got 1"),
         (lambda pool: gate(pool, float("nan")), r"gate must be in \[0, 1\), got nan"),
-        (lambda pool: Discounted(Mixed()), "only a strategy that ranks by a score .* got Mixed; use the gate"),
         (lambda pool: Discounted(Random()), "only a strategy that ranks by a score .* got Random; use the gate"),
         (lambda pool: Discounted(HighestScore())(pool, 2), "this strategy needs a score column"),
     ],

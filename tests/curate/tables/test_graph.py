@@ -239,7 +239,6 @@ def test_what_uses_a_graph_and_what_computes_one_of_its_own():
     assert {name for name in SELECTORS if of(name, 1)[0]} == set(SPARSE)
     assert {name for name in SELECTORS if of(name, 5_000)[1]} == {"pairwise"}
     assert {name for name in SELECTORS if of(name, 5_001)[1]} == set(SPARSE) - {"typiclust"}
-    assert SELECTORS["mixed"](coverage="typiclust").uses_graph
 
 
 def changed(path, tell=None, **metadata):

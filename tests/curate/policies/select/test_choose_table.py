@@ -277,14 +277,6 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ),
         ({"strategy": "score", "score": "kappa_mcinfonc"}, "did you mean 'kappa_mcinfonce'"),
         ({"score": "unc_losspred"}, "--score is for the strategies score, .*; auto has its own"),
-        (
-            {"strategy": "power", "score": "unc_losspred"},
-            "power ranks by margin, not by --score; add --set score=score",
-        ),
-        (
-            {"strategy": "mixed", "score": "unc_losspred"},
-            "mixed ranks by margin, not by --score; add --set score=score",
-        ),
         ({"loss": "loss"}, "--loss is for the strategy rho-loss, got auto"),
         ({"quality": "unc_losspred"}, "--quality unc_losspred is for --gate, --discount or --noise-guard"),
         ({"discount": True, "quality": "aesthetic"}, "write --quality max:aesthetic for high ones"),

@@ -168,7 +168,6 @@ def test_nothing_is_written_to_the_pool():
             Plan("k-center", "3", discount=True),
             r"works with strategies that rank by a score .* got k-center; use --gate",
         ),
-        (Plan("mixed", "3", discount=True), "got mixed"),
         (Plan("random", "80", gate=0.5), "candidates that pass the gate at 0.5, got 80; lower the gate"),
         (Plan("pick-me", "3"), "unknown strategy 'pick-me'"),
         (Plan("auto", "3", {"bandwith": 1}), "the strategy auto has no parameter 'bandwith'; did you mean 'bandwidth'"),
