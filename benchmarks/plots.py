@@ -16,21 +16,16 @@ import pyarrow.parquet as pq
 
 import curate
 
-SHOWN = 240  # points of the scatter and the map: an SVG that a page can hold
 BEST = "unc_losspred"
 KAPPA = "kappa_visimsiam"
 ASKED: dict[str, dict[str, Any]] = {
     "histogram": {"column": [BEST, KAPPA]},
-    "by-class": {"column": BEST, "per": "class"},
-    "scatter": {"x": KAPPA, "y": BEST, "sample": SHOWN},
     "gains": {},
     "abstained-accuracy": {"label": "class", "column": [BEST, KAPPA]},
     "risk-coverage": {"label": "class", "column": [BEST, KAPPA]},
     "reliability": {"label": "class"},
     "degradation": {},
     "strengths": {"column": [BEST, KAPPA, "unc_junk", "Laplacian"]},
-    "map": {"per": "class", "sample": SHOWN, "column": BEST},
-    "funnel": {},
 }
 
 
@@ -66,9 +61,8 @@ def main() -> None:
     made = prepare(a.data, a.work)
     a.out.mkdir(parents=True, exist_ok=True)
     of = {"gains": made["batch"], "degradation": made["report"], "strengths": made["report"]}
-    asked = ASKED | {"funnel": {"subset": made["batch"]}}
     print("| kind | seconds | kB of SVG |\n| --- | --- | --- |")
-    for kind, named in asked.items():
+    for kind, named in ASKED.items():
         start = time.perf_counter()
         found = curate.plot(of.get(kind, made["table"]), kind, out=a.out / f"{kind}.svg", overwrite=True, **named)
         took = time.perf_counter() - start

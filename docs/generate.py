@@ -34,7 +34,7 @@ EXTRAS: dict[str, str] = {
     "lance": "exports as Lance data sets",
     "ray": "`--engine ray`: scoring on several machines or GPUs",
     "openvino": "`--backend openvino` of `curate score`, faster on a CPU",
-    "map": "the map of `curate report` and `curate plot`",
+    "map": "the map of `curate report`",
     "dev": "everything that `make test` needs",
 }
 # What a training method models, and when to use it; the rest of its row comes from the code.

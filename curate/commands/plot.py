@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.complete import OFFERED, columns
+from curate.commands.complete import OFFERED
 from curate.commands.printing import emit, say
 from curate.plots.table import KINDS
 
@@ -21,13 +21,6 @@ def run(
         list[str] | None, options.shared("--column", " (repeatable). [default: every kappa_* and unc_*]")
     ] = None,
     per: Annotated[str | None, options.shared("--per", ", each with its colour or line")] = None,
-    x: Annotated[
-        str | None,
-        typer.Option("--x", help="Column of the horizontal axis.", show_default=False, autocompletion=columns),
-    ] = None,
-    y: Annotated[
-        str | None, typer.Option("--y", help="Column of the vertical axis.", show_default=False, autocompletion=columns)
-    ] = None,
     label: Annotated[str | None, options.shared("--label", ", in --labelled or in the table")] = None,
     labelled: options.Labelled = None,
     right: Annotated[
@@ -42,17 +35,13 @@ def run(
         ),
     ] = None,
     embedding: options.Embedding = None,
-    subset: Annotated[
-        list[Path] | None,
-        options.shared("--subset", ": its subset or receipt (repeatable)"),
-    ] = None,
     title: Annotated[str, typer.Option(help="Over the image; papers say it beneath.", show_default=False)] = "",
     width: Annotated[float, typer.Option(help="In mm: a column of a journal has 89, its page 183.")] = 89.0,
     folds: Annotated[int, typer.Option(help="Of the linear classifier's cross-validation.")] = 5,
     repeats: Annotated[
         int, options.shared("--repeats", ": bootstrap resamples of the bands", show_default=True)
     ] = 1000,
-    sample: Annotated[int | None, options.shared("--sample", ". [default: 50000 points of scatter and map]")] = None,
+    sample: Annotated[int | None, options.shared("--sample")] = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -64,13 +53,11 @@ def run(
 
     \b
         curate plot scores.parquet histogram -o histogram.svg
-        curate plot scores.parquet by-class --column kappa_visimsiam --per label -o classes.pdf
-        curate plot scores.parquet scatter --x kappa_visimsiam --y unc_losspred -o scatter.png
+        curate plot scores.parquet histogram --column kappa_visimsiam --per label -o classes.pdf
         curate plot scores.parquet abstained-accuracy --label label -o abstained.svg
-        curate plot scores.parquet funnel --subset kept.parquet -o funnel.svg
         curate plot report.json degradation -o worse.svg
         curate plot report.json strengths -o strengths.svg
-        curate plot scores.parquet map --json
+        curate plot scores.parquet risk-coverage --label label --json
 
     {kinds}
 

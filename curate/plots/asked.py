@@ -19,14 +19,11 @@ class Asked:
     path: AnyPath
     column: tuple[str, ...] = ()
     per: str | None = None
-    x: str | None = None
-    y: str | None = None
     label: str | None = None
     labelled: str | Path | None = None
     right: str | None = None
     prediction: str | None = None
     embedding: str | None = None
-    subset: tuple[str | Path, ...] = ()
     folds: int = 5
     repeats: int = 1000
     sample: int | None = None

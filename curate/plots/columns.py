@@ -13,7 +13,6 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 Floats = NDArray[np.float64]
-MOST_POINTS = 50_000  # that an image shows; more are ink without news
 ADVICE = "name a column of numbers"
 
 
@@ -78,16 +77,3 @@ def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: 
         left = int(sizes[order[most:]].sum())
         notes.append(f"the {most} largest of {len(order):,} groups of {name} are named; {left:,} rows are in others")
     return Groups([codes.names[code] for code in shown], sizes[shown].tolist(), place[codes.codes], others)
-
-
-def sampled(rows: Rows, keep: NDArray[np.bool_], n: int, seed: int, notes: list[str]) -> NDArray[np.int64]:
-    """Return at most n of the rows that are kept, by the hash of their keys, in the order of these hashes."""
-    at = np.flatnonzero(keep)
-    if len(rows.hashes):
-        mixed = rows.hashes[at] ^ np.random.default_rng(seed).integers(2**64, dtype=np.uint64)
-        order = at[np.argsort(mixed, kind="stable")]
-    else:
-        order = np.random.default_rng(seed).permutation(at)
-    if len(order) > n:
-        notes.append(f"{n:,} of {len(order):,} points are drawn, chosen by a hash of their keys")
-    return order[:n]

@@ -55,14 +55,11 @@ def plot(
     out: str | Path | None = None,
     column: str | Sequence[str] | None = None,
     per: str | None = None,
-    x: str | None = None,
-    y: str | None = None,
     label: str | None = None,
     labelled: str | Path | None = None,
     right: str | None = None,
     prediction: str | None = None,
     embedding: str | None = None,
-    subset: str | Path | Sequence[str | Path] | None = None,
     title: str = "",
     width: float = WIDTH,
     folds: int = 5,
@@ -79,25 +76,21 @@ def plot(
     Args:
         table: a scored table, a batch of ``curate select`` (gains), or the JSON of ``curate evaluate``
             (degradation, strengths).
-        kind: histogram, by-class, scatter, gains, abstained-accuracy, risk-coverage, reliability, degradation,
-            strengths, map or funnel.
+        kind: histogram, gains, abstained-accuracy, risk-coverage, reliability, degradation or strengths.
         out: NAME.png, .svg or .pdf; None to write nothing.
         column: one or several columns of numbers.
         per: column whose values are groups.
-        x: column of the horizontal axis.
-        y: column of the vertical axis.
         label: column of classes, against which predictions from the embeddings are judged as ``curate evaluate`` does.
         labelled: CSV, TSV or Parquet file of labels, whose rows are found by key.
         right: column that says whether a prediction of yours is right: true or false, 1 or 0.
         prediction: ``linear``, ``neighbour`` or ``kNN``; by default the first of these that there is.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        subset: what policies made of the table: one or several subsets, decisions or receipts.
         title: over the image.
         width: in mm; 89 is a column of a journal, 183 a page.
         folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples of the bands, >= 1.
         sample: look at that many rows, chosen by a hash of their keys.
-        seed: of folds, resamples, samples and the map.
+        seed: of folds, resamples and samples.
         overwrite: replace an image that is there.
         announce: called with a line on what is about to happen.
 
@@ -112,14 +105,11 @@ def plot(
         path_to_read(table),
         column=tuple([column] if isinstance(column, str) else column or ()),
         per=per,
-        x=x,
-        y=y,
         label=label,
         labelled=labelled,
         right=right,
         prediction=prediction,
         embedding=embedding,
-        subset=tuple([subset] if isinstance(subset, str | Path) else subset or ()),
         folds=folds,
         repeats=repeats,
         sample=sample,

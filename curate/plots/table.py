@@ -46,15 +46,10 @@ class Kind:
 
 _ROOM = "curate.plots."
 _JUDGED = frozenset({"column", "label", "labelled", "right", "prediction", "embedding", "folds", "repeats", "sample"})
-_PLANE = frozenset({"x", "y", "per", "sample"})
 KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "histogram": Kind(
         f"{_ROOM}histogram", "how values are spread, overall or by group", "numbers", frozenset({"column", "per"})
     ),
-    "by-class": Kind(
-        f"{_ROOM}by_class", "quantiles of a column in each class", "numbers, classes", frozenset({"column", "per"})
-    ),
-    "scatter": Kind(f"{_ROOM}scatter", "two columns against one another", "--x, --y", _PLANE),
     "gains": Kind(f"{_ROOM}picks", "what each pick of a batch adds", "a batch of curate select", frozenset()),
     "abstained-accuracy": Kind(
         f"{_ROOM}abstained", "accuracy of the most certain share of rows", "--label or --right", _JUDGED
@@ -75,13 +70,6 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
         "the JSON of curate evaluate --degrade --strengths",
         frozenset({"column"}),
     ),
-    "map": Kind(
-        f"{_ROOM}plane",
-        "rows in two dimensions; uncertain ones large and faint",
-        "embeddings, or --x, --y",
-        _PLANE | {"column", "embedding"},
-    ),
-    "funnel": Kind(f"{_ROOM}steps", "what each policy kept, and why the rest went", "--subset", frozenset({"subset"})),
 }
 
 

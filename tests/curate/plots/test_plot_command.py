@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import shutil
-from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +15,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.plots.columns import MOST_POINTS
 from curate.plots.table import KINDS
 
 N = 60
@@ -64,7 +62,6 @@ def made(tmp_path_factory):
         kind: {"unit": "share", "strength": [0, 0.5], "columns": {"kappa_a": curve}} for kind in ("zoom", "blur")
     }
     (place / "r.json").write_text(json.dumps({"measures": measures, "strengths": climbed}))
-    run(f"filter {place}/s.parquet --max 5 --column kappa_a -o {place}/k.parquet --quiet")
     return place
 
 
@@ -82,16 +79,12 @@ def run(line, code=0):
 
 ASKED = {
     "histogram": "s.parquet histogram",
-    "by-class": "s.parquet by-class --column kappa_a",
-    "scatter": "s.parquet scatter --x kappa_a --y unc_b --per label",
     "gains": "s.parquet gains",
     "abstained-accuracy": "s.parquet abstained-accuracy --label label --repeats 5",
     "risk-coverage": "s.parquet risk-coverage --right right --repeats 5",
     "reliability": "s.parquet reliability --label label --repeats 5",
     "degradation": "r.json degradation",
     "strengths": "r.json strengths",
-    "map": "s.parquet map --x kappa_a --y unc_b --per label",
-    "funnel": "s.parquet funnel --subset k.parquet",
 }
 
 
@@ -137,17 +130,9 @@ def test_the_width_and_a_title_are_as_asked(folder):
     assert "A $title$" in Path("titled.svg").read_text()
 
 
-@pytest.mark.parametrize(
-    ("kind", "ending"), [*product(["histogram", "by-class", "scatter", "map"], ["svg"]), ("scatter", "png")]
-)
-def test_hostile_labels_are_shown_as_they_are_and_in_silence(folder, kind, ending, capfd):
-    asked = {
-        "histogram": "--column kappa_a",
-        "by-class": "--column kappa_a",
-        "scatter": "--x kappa_a --y unc_b",
-        "map": "--x kappa_a --y unc_b",
-    }[kind]
-    result = run(f"plot s.parquet {kind} {asked} --per hostile -o x.{ending} --title '$\\frac$'")
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_hostile_labels_are_shown_as_they_are_and_in_silence(folder, ending, capfd):
+    result = run(f"plot s.parquet histogram --column kappa_a --per hostile -o x.{ending} --title '$\\frac$'")
     assert result.stderr == f"image: x.{ending}\n"
     assert capfd.readouterr().err == ""
     if ending == "svg":
@@ -160,9 +145,9 @@ def test_hostile_labels_are_shown_as_they_are_and_in_silence(folder, kind, endin
 
 
 def test_of_many_classes_the_largest_are_shown_and_that_is_said(folder):
-    result = run("plot s.parquet by-class --column kappa_a --per many -o x.svg")
-    assert "the 20 largest of 60 groups of many are named; 40 rows are in others" in result.stderr
-    assert "the 20 largest" not in run("plot s.parquet by-class --column kappa_a --per many -o y.svg --quiet").stderr
+    result = run("plot s.parquet histogram --column kappa_a --per many -o x.svg")
+    assert "the 12 largest of 60 groups of many are named; 48 rows are in others" in result.stderr
+    assert "the 12 largest" not in run("plot s.parquet histogram --column kappa_a --per many -o y.svg --quiet").stderr
 
 
 def test_rows_without_a_finite_value_are_left_out_and_counted(folder):
@@ -172,24 +157,8 @@ def test_rows_without_a_finite_value_are_left_out_and_counted(folder):
 
 def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
     pq.write_table(pq.read_table("s.parquet").slice(0, 1), "one.parquet")
-    for table, kind in product(["s", "one"], ["histogram --column same", "by-class --column same"]):
-        run(f"plot {table}.parquet {kind} -o x.svg --overwrite --quiet")
-    for kind in ("scatter", "map"):
-        run(f"plot one.parquet {kind} --x same --y kappa_a -o x.svg --overwrite --quiet")
-    found = json.loads(run("plot s.parquet scatter --x same --y kappa_a --json").stdout)
-    assert found["spearman"] is None
-
-
-def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    n = MOST_POINTS + 5
-    x, y = np.random.default_rng(0).normal(size=(2, n))
-    pq.write_table(pa.table({"x": x, "y": y}), "t.parquet")
-    result = run("plot t.parquet scatter --x x --y y -o x.svg")
-    assert f"50,000 of {n:,} points are drawn" in result.stderr
-    text = Path("x.svg").read_text()
-    assert "data:image/png;base64" in text
-    assert len(text) < 1_000_000
+    for table in ("s", "one"):
+        run(f"plot {table}.parquet histogram --column same -o x.svg --overwrite --quiet")
 
 
 @pytest.mark.parametrize(
@@ -206,11 +175,6 @@ def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkey
         ("s.parquet histogram --column kappa_a --column unc_b --per label -o x.svg", "shows one column, got 2"),
         ("s.parquet histogram --width 5 -o x.svg", "between 60 and 400 mm, got 5"),
         ("s.parquet histogram --width nan -o x.svg", "between 60 and 400 mm, got nan"),
-        ("s.parquet by-class --column kappa_a --per lable -o x.svg", "did you mean 'label'"),
-        ("s.parquet by-class --column kappa_a --per none -o x.svg", "expected groups in 'none', got null"),
-        ("s.parquet scatter --x kappa_a -o x.svg", "name them with --x and --y"),
-        ("s.parquet scatter --x kappa_a --y label -o x.svg", "expected numbers in column 'label'"),
-        ("s.parquet scatter --x kappa_a --y unc_b --sample 3 -o x.svg", "--sample must be at least 20"),
         ("k.parquet gains --seed -1 -o x.svg", "--seed must be between 0"),
         ("s.parquet risk-coverage -o x.svg", "expected --label (predictions from embeddings are judged) or --right"),
         ("s.parquet risk-coverage --right kappa_a -o x.svg", "expected 1 or 0 in 'kappa_a'"),
@@ -226,10 +190,7 @@ def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkey
         ("r.json strengths --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
         ("empty.json strengths -o x.svg", "was measured without strengths"),
         ("steps.json strengths -o x.svg", "is not what curate evaluate writes"),
-        ("r.json strengths --x a -o x.svg", "--x is not for strengths"),
-        ("s.parquet map --x kappa_a -o x.svg", "takes its places from two columns, and got one"),
-        ("s.parquet funnel -o x.svg", "name its subset or receipt with --subset"),
-        ("s.parquet funnel --subset s.parquet -o x.svg", "has no receipt next to it"),
+        ("r.json strengths --per a -o x.svg", "--per is not for strengths"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(folder, line, said):

@@ -8,7 +8,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import spearmanr
 
 import curate
 from scoring.errors import InputError
@@ -92,36 +91,6 @@ def test_groups_of_a_histogram_share_its_bins_and_add_up(place, rows):
         assert one.median == rows.filter(pl.col("label") == one.name)["unc_losspred"].median()
 
 
-def test_classes_have_their_quantiles_the_lowest_median_first(place, rows):
-    found = numbers(place, "by-class", column="unc_losspred")
-    assert [one[2] for one in found.quantiles] == sorted(one[2] for one in found.quantiles)
-    for name, n, quantiles in zip(found.classes, found.rows, found.quantiles, strict=True):
-        values = rows.filter(pl.col("label") == name)["unc_losspred"]
-        assert n == len(values)
-        assert quantiles == pytest.approx([values.quantile(q, "linear") for q in (0.05, 0.25, 0.5, 0.75, 0.95)])
-
-
-def test_a_scatter_holds_the_points_and_the_rank_correlation_of_scipy(place, rows):
-    found = numbers(place, "scatter", x="kappa_visimsiam", y="unc_losspred", per="label")
-    x, y = rows["kappa_visimsiam"].to_numpy(), rows["unc_losspred"].to_numpy()
-    assert found.spearman == pytest.approx(spearmanr(x, y).statistic)
-    assert sorted(zip(found.points.x, found.points.y, strict=True)) == sorted(zip(x, y, strict=True))
-    names = rows["label"].to_list()
-    said = [found.points.groups[group] for group in found.points.group]
-    assert said == [names[row] for row in found.points.row]
-
-
-def test_a_sample_is_drawn_by_the_keys_whatever_the_order_of_the_rows(place, tmp_path):
-    table = pq.read_table(place / "s.parquet")
-    pq.write_table(table.take(np.random.default_rng(1).permutation(N)), tmp_path / "t.parquet")
-    one, other = (
-        curate.plot(path, "scatter", x="kappa_visimsiam", y="unc_losspred", sample=50).numbers
-        for path in (place / "s.parquet", tmp_path / "t.parquet")
-    )
-    assert one.points.x == other.points.x
-    assert one.notes[-1] == "50 of 238 points are drawn, chosen by a hash of their keys"
-
-
 def test_abstained_accuracy_and_its_bands_are_those_of_evaluate(place):
     found = numbers(place, "abstained-accuracy", label="label", repeats=60, seed=3)
     curves = curate.evaluate(place / "s.parquet", label="label", repeats=60, seed=3).curves["linear"]
@@ -197,19 +166,6 @@ def test_gains_are_those_of_the_batch_in_order_of_rank(place, tmp_path):
     assert curate.plot(tmp_path / "mixed.parquet", "gains").numbers.gain == pytest.approx(made.gains)
 
 
-def test_a_funnel_follows_receipts_back_to_the_table_and_adds_up(place, tmp_path):
-    first = curate.filter(place / "s.parquet", tmp_path / "k.parquet", drop_bottom="10%", column="kappa_visimsiam")
-    second = curate.select(tmp_path / "k.parquet", tmp_path / "b.parquet", budget=20)
-    found = numbers(place, "funnel", subset=tmp_path / "b.parquet")
-    assert [(bar.name, bar.rows_in, bar.rows_out) for bar in found.steps] == [
-        ("filter", N, first.kept),
-        ("select", first.kept, 20),
-    ]
-    assert all(bar.rows_in - bar.rows_out == sum(bar.lost.values()) for bar in found.steps)
-    assert second.kept == 20
-    assert "failed: corrupt" in found.steps[0].lost
-
-
 def report(share):
     one = {"a": {"value": share, "low": share - 0.1, "high": share + 0.1}}
     kinds = ("centre crop", "crop", "blur", "noise", "grey box")
@@ -223,23 +179,3 @@ def test_degradation_is_what_the_evaluation_says(tmp_path):
     assert found.kinds == ["centre crop", "crop", "blur", "noise", "grey box"]
     assert found.share["a"].value == [0.7] * 5
     assert found.share["a"].low == pytest.approx([0.6] * 5)
-
-
-def test_a_map_by_columns_has_doubts_that_are_ranks_of_the_score(place, rows):
-    found = numbers(place, "map", x="unc_losspred", y="wide", column="kappa_visimsiam", per="label")
-    doubt = np.array(found.points.doubt)
-    kappa = rows["kappa_visimsiam"].to_numpy()[found.points.row]
-    assert doubt.min() == 0
-    assert doubt.max() == pytest.approx(1, abs=0.02)  # of ties the mean
-    assert spearmanr(doubt, -kappa).statistic == pytest.approx(1)
-
-
-def test_a_map_places_the_rows_of_a_class_together(place):
-    pytest.importorskip("openTSNE")
-    found = numbers(place, "map", per="label", column="unc_losspred", sample=120)
-    xy, group = np.array([found.points.x, found.points.y]).T, np.array(found.points.group)
-    sure = np.array(found.points.doubt) < 0.5
-    xy, group = xy[sure], group[sure]
-    far = np.linalg.norm(xy[:, None] - xy[None], axis=2)
-    np.fill_diagonal(far, np.inf)
-    assert (group[far.argmin(1)] == group).mean() > 0.7
