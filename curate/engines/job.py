@@ -46,7 +46,6 @@ from scoring.runner import BATCH_SIZE, Runner, columns_given, select_device, sel
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
-SCORES_OF_FIT = tuple(name for name, column in DATASET_COLUMNS.items() if column.higher)
 THREADS = "threads"  # of a model on a CPU, in the metadata of its run: sums in another order have other last digits
 
 

@@ -21,7 +21,6 @@ Floats = NDArray[np.float32]
 Generator = np.random.Generator
 Corruption = Callable[[Pixels, Generator], Floats]
 
-LEAST_SIDE = 4  # pixels: no image is reduced further
 MOST_CELLS = 13  # bars, squares or lines of text in one image
 
 

@@ -13,14 +13,13 @@ from scoring.metrics.neighbours import knn_predict, knn_vote, nearest, recall_at
 from scoring.metrics.ranking import auroc, entropy, r_auroc, rank_average, ranks, spearman
 from scoring.metrics.resampling import (
     Interval,
-    bootstrap,
     percentiles,
     permutation_test,
     permutation_test_linear,
     resample,
 )
 from scoring.metrics.retrieval import average_precision_at_r, normalized_mutual_information, recall_at
-from scoring.metrics.selective import abstained_accuracy, aurc, excess_aurc, least_aurc
+from scoring.metrics.selective import aurc, least_aurc
 from scoring.metrics.weighted import RankOrder, harmonic_sums, weighted_spearman
 
 __all__ = [
@@ -30,14 +29,11 @@ __all__ = [
     "LogisticFit",
     "Predictions",
     "RankOrder",
-    "abstained_accuracy",
     "aurc",
     "auroc",
     "average_precision_at_r",
-    "bootstrap",
     "cross_validate",
     "entropy",
-    "excess_aurc",
     "fit_linear",
     "group_duplicates",
     "harmonic_sums",

@@ -59,9 +59,11 @@ class Isotonic:
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
         """See ``Calibrator.fit``; rows of equal score count as one of their mean."""
+        from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
+
         at, place = np.unique(x, return_inverse=True)
         weight = np.asarray(np.bincount(place, weights), np.float64)
-        p = _pooled(np.bincount(place, weights * y) / weight, weight)
+        p = np.clip(isotonic_regression(np.bincount(place, weights * y) / weight, weights=weight).x, 0.0, 1.0)
         inside = np.ones(len(at), bool)  # within a run of equal probabilities its two ends say all
         inside[1:-1] = (p[1:-1] != p[:-2]) | (p[1:-1] != p[2:])
         return cls(at[inside], p[inside])
@@ -85,22 +87,6 @@ class Isotonic:
         if not ((p >= 0).all() and (p <= 1).all() and (np.diff(p) >= 0).all()):
             raise ValueError("probabilities that do not ascend in [0, 1]")
         return cls(x, p)
-
-
-def _pooled(values: Floats, weights: Floats) -> Floats:
-    """Return the non-decreasing values (K,) of the least weighted squared error, by pooling runs that fall."""
-    sums: list[float] = []  # of each run: weighted sum, weight, values in it
-    weight: list[float] = []
-    length: list[int] = []
-    for total, one in zip((values * weights).tolist(), weights.tolist(), strict=True):
-        n = 1
-        while sums and sums[-1] * one >= total * weight[-1]:  # the mean of the run before is as high
-            total, one, n = total + sums.pop(), one + weight.pop(), n + length.pop()
-        sums.append(total)
-        weight.append(one)
-        length.append(n)
-    means = np.clip(np.array(sums) / np.array(weight), 0.0, 1.0)
-    return np.repeat(np.maximum.accumulate(means), length)
 
 
 @dataclass(frozen=True)

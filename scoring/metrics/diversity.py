@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.metrics.resampling import Interval
-from scoring.metrics.student import student_quantile
 
 BLOCK = 8192  # rows multiplied at a time
 PARTS = 20  # that are left out in turn for an interval
@@ -43,6 +42,8 @@ def vendi_interval(rows: NDArray, level: float = 0.95) -> Interval:
 
     Source: the delete-a-group jackknife, as in Shao and Tu 1995, "The Jackknife and Bootstrap", section 2.3.
     """
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
+
     if len(rows) < 2 * PARTS:
         return Interval(vendi_score(rows), float("nan"), float("nan"))
     cuts = np.linspace(0, len(rows), PARTS + 1).astype(int)
@@ -56,7 +57,7 @@ def vendi_interval(rows: NDArray, level: float = 0.95) -> Interval:
         value = _effective(total / len(rows))
         without = [_effective((total - one) / (len(rows) - len(part))) for one, part in zip(sums, parts, strict=True)]
     error = float(np.sqrt((PARTS - 1) / PARTS * np.square(np.array(without) - np.mean(without)).sum()))
-    half = student_quantile(level, PARTS - 1) * error
+    half = float(stdtrit(PARTS - 1, (1 + level) / 2)) * error
     return Interval(value, value - half, value + half)
 
 

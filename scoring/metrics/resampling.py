@@ -60,26 +60,6 @@ def percentiles(samples: NDArray, level: float = 0.95) -> tuple[NDArray[np.float
     return low, high
 
 
-def bootstrap(
-    statistic: Callable[[NDArray[np.int64]], float], n: int, *, repeats: int = 1000, level: float = 0.95, seed: int = 0
-) -> tuple[float, float]:
-    """Return the percentile interval of any statistic under resampling of rows.
-
-    For the measures here ``resample`` with their weighted forms is many times faster: it sorts nothing again.
-
-    Args:
-        statistic: rows (with repeats) -> value.
-        n: rows.
-        repeats: resamples.
-        level: share of the resamples inside the interval.
-        seed: of the resampling.
-    """
-    generator = np.random.default_rng(seed)
-    values = [statistic(generator.integers(0, n, n)) for _ in range(repeats)]
-    low, high = percentiles(np.array(values, np.float64)[:, None], level)
-    return float(low[0]), float(high[0])
-
-
 def permutation_test(
     statistic: Callable[[NDArray], NDArray], y: NDArray, *, repeats: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:

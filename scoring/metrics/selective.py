@@ -9,21 +9,6 @@ from numpy.typing import NDArray
 from scoring.metrics.weighted import RankOrder, harmonic_sums
 
 
-def abstained_accuracy(certainty: NDArray, right: NDArray, coverage: NDArray) -> NDArray[np.float64]:
-    """Return the accuracy on the most certain share of rows; it should rise as the share shrinks.
-
-    Args:
-        certainty: higher is more certain, shape (N,), without NaN.
-        right: whether the prediction is right, shape (N,), bool.
-        coverage: shares of rows that are decided, shape (K,), in (0, 1].
-
-    Returns:
-        Shape (K,), in [0, 1].
-    """
-    order = RankOrder(certainty)
-    return order.accuracy_at(order.ones(), order.sort(np.asarray(right, bool)[:, None]), coverage)[:, 0]
-
-
 def aurc(certainty: NDArray, right: NDArray) -> float:
     """Return the area under the risk-coverage curve: the mean over k of the error of the k most certain rows.
 
@@ -38,14 +23,6 @@ def aurc(certainty: NDArray, right: NDArray) -> float:
     order = RankOrder(certainty)
     wrong = order.sort(~np.asarray(right, bool)[:, None])
     return float(order.aurc(order.ones(), wrong, harmonic_sums(len(order.order)))[0])
-
-
-def excess_aurc(certainty: NDArray, right: NDArray) -> float:
-    """Return the AURC beyond a perfect order's at the same error rate; 0 is perfect, lower is better.
-
-    See ``least_aurc`` for what a perfect order costs.
-    """
-    return float(aurc(certainty, right) - least_aurc(1 - np.mean(np.asarray(right, bool))))
 
 
 def least_aurc(risk: NDArray | float) -> NDArray[np.float64]:

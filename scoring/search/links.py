@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Z = 1.959963984540054  # the 97.5 % point of the normal distribution
+from scoring.metrics.proportions import wilson
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,8 @@ class Recall:
             return cls(math.nan, 0.0, 1.0, 0, exact=False)
         share = int(found.sum()) / total
         trials = total**2 / float(np.square(true.astype(np.float64)).sum())
-        low, high = wilson(share, trials)
+        _, low, high = wilson(share * trials, trials)
         return cls(share, low, high, total, exact=False)
-
-
-def wilson(share: float, trials: float) -> tuple[float, float]:
-    """Return the 95 % interval of a probability of which ``share`` of ``trials`` (> 0) came true."""
-    centre = share + Z**2 / (2 * trials)
-    half = Z * math.sqrt(share * (1 - share) / trials + Z**2 / (4 * trials**2))
-    scale = 1 + Z**2 / trials
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
 def rounded(similarity: NDArray[np.float64], threshold: float) -> NDArray[np.float32]:

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.metrics import Interval
-from scoring.metrics.student import student_p, student_quantile
 
 LEVEL = 0.95
 MOST_DF = 1e4  # Student's t is the normal distribution by then
@@ -98,5 +97,7 @@ def _tested(value: float, variance: float, df: float, n: int) -> Gap:
     error = float(np.sqrt(variance))
     if error <= 1e-12:
         return Gap(Interval(value, value, value), 1.0 if abs(value) < 1e-9 else 0.0, n)
-    half = student_quantile(LEVEL, df) * error
-    return Gap(Interval(value, value - half, value + half), student_p(value / error, df), n)
+    from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+
+    half = float(stdtrit(df, (1 + LEVEL) / 2)) * error
+    return Gap(Interval(value, value - half, value + half), 2 * float(stdtr(df, -abs(value / error))), n)
