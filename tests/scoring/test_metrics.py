@@ -69,14 +69,6 @@ def test_one_sided_targets_have_no_auroc():
     assert np.isnan(metrics.auroc(np.arange(3.0), np.ones(3, bool)))
 
 
-def test_bootstrap_covers_the_mean_of_a_normal_sample_as_theory_says():
-    values = np.random.default_rng(0).normal(0, 1, 400)
-    low, high = metrics.bootstrap(lambda rows: float(values[rows].mean()), 400, repeats=2000)
-    half = 1.96 * values.std() / 20
-    assert low == pytest.approx(values.mean() - half, abs=0.02)
-    assert high == pytest.approx(values.mean() + half, abs=0.02)
-
-
 def test_more_neighbours_than_rows_is_refused():
     with pytest.raises(ValueError, match="between 1 and 4, got 5"):
         metrics.nearest(unit(5, 3, 0), unit(5, 3, 0), 5, same=True)
