@@ -10,8 +10,6 @@ from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("scoring", "trainers", "curate")
 MODULES = sorted(path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -141,6 +139,25 @@ def upward(pairs):
     return {(one, other) for one, other in inside if FLOOR[one.split(".")[1]] < FLOOR[other.split(".")[1]]}
 
 
+def every(paths):
+    """Make one test of a check of a path: thousands of tests cost more than what they check. All failures are named."""
+
+    def made(check):
+        def test():
+            wrong = {}
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    wrong[str(path)] = str(error)
+            assert wrong == {}
+
+        test.__name__ = check.__name__
+        return test
+
+    return made
+
+
 ELSEWHERE = {"lance": "pylance"}  # who makes what may not be installed here
 
 
@@ -152,7 +169,7 @@ def test_whatever_is_imported_is_a_stated_dependency_or_an_extra():
     makers = packages_distributions()
     outside = {}
     for path in MODULES:
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        for node in ast.walk(parsed(path)):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             for top in {name.split(".")[0] for name in names} - sys.stdlib_module_names - set(PACKAGES):
@@ -178,7 +195,7 @@ def test_there_are_modules_to_look_at():
     assert len(MODULES) > 60
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
+@every(MODULES)
 def test_imports_run_from_curate_over_trainers_to_scoring_and_never_back(path):
     used = packages(imports(path))
     allowed = {"scoring": set(), "trainers": {"scoring"}, "curate": {"scoring"}}[path.parts[0]] | {path.parts[0]}
@@ -220,14 +237,14 @@ def test_only_one_file_imports_what_windows_lacks():
     assert {path for path in MODULES if packages(imports(path)) & lacking} == {Path("scoring/system.py")}
 
 
-@pytest.mark.parametrize("path", sorted(LEAVES), ids=str)
+@every(sorted(LEAVES))
 def test_leaves_import_the_standard_library_and_each_other(path):
     modules = {".".join(leaf.with_suffix("").parts) for leaf in LEAVES}
     for name in imports(path):
         assert name.split(".")[0] in sys.stdlib_module_names or any(name.startswith(f"{leaf}.") for leaf in modules)
 
 
-@pytest.mark.parametrize("path", COMMAND_LINE, ids=str)
+@every(COMMAND_LINE)
 def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     used = imports(path, at_import=True)
     assert not packages(used) & HEAVY
@@ -244,14 +261,14 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     assert all(name.startswith(light) for name in ours), ours
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=str)
+@every(SCRIPTS)
 def test_what_a_benchmark_or_example_imports_from_the_packages_is_there(path):
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and packages([node.module]) & set(PACKAGES):
             exec(ast.unparse(node), {})
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
+@every(MODULES)
 def test_nothing_is_unpickled_evaluated_or_asserted_and_no_error_is_swallowed_blind(path):
     assert not packages(imports(path)) & {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve"}
     for node in ast.walk(parsed(path)):
@@ -268,7 +285,7 @@ def test_nothing_is_unpickled_evaluated_or_asserted_and_no_error_is_swallowed_bl
             assert called not in ("eval", "exec", "torch.load", "np.load", "numpy.load"), f"{path}:{node.lineno}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
+@every(MODULES)
 def test_a_module_can_be_read_in_one_sitting(path):
     assert path.name not in ("utils.py", "helpers.py", "misc.py", "common.py")
     assert len((ROOT / path).read_text().splitlines()) <= 400
