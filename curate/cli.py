@@ -9,48 +9,15 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
-from curate.commands import (
-    audit,
-    audit_plan,
-    balance,
-    cache,
-    calibrate,
-    clean,
-    compare,
-    convert,
-    dedup,
-    diff,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    fit,
-    info,
-    issues,
-    labels,
-    merge,
-    models,
-    plot,
-    retrieve,
-    rounds,
-    score,
-    select,
-    selftest,
-    sheet,
-    split,
-    train,
-    verify,
-    view,
-)
-from curate.commands import filter as filter_command
-from curate.commands import report as report_command
-from curate.commands import run as run_command
+from curate.commands import audit_plan, convert, rounds
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommand
@@ -68,13 +35,14 @@ DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG}
 )
 
-# Headings of --help, in the order of a reviewer's work.
-SCORE, CURATE, LOOK, TRAIN = "Score", "Curate", "Look", "Train"
+# Headings of --help, in their order.
+START, CHOOSE, LOOK = "Start here", "Choose images", "Look at tables and images"
+MEASURE, TRACE, TRAIN = "Measure", "Trace and repeat", "Models"
 
 app = plain_app(
     add_completion=True,
     name="curate",
-    cls=grouped(SCORE, CURATE, LOOK, TRAIN),
+    cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN),
     help="Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select.",
     no_args_is_help=True,
 )
@@ -166,43 +134,49 @@ def root(
     """Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select."""
 
 
-# In the order that --help lists them.
-app.command("score", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(score.run))
-app.command("fit", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(fit.run))
-app.command("merge", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(merge.run))
-app.command("clean", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(clean.run))
-app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
-app.command("issues", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(issues.run))
-app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
-app.command("labels", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(labels.run))
-app.command(
-    "audit", cls=with_subcommand("plan", user_errors(audit_plan.run)), rich_help_panel=CURATE, no_args_is_help=True
-)(user_errors(audit.run))
-app.command("calibrate", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(calibrate.run))
-app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
-app.command("balance", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(balance.run))
-app.command("split", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(split.run))
-app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
-app.command("run", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(run_command.run))
-app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
-app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
-app.command("retrieve", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(retrieve.run))
-app.command("report", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(report_command.run))
-app.command("view", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(view.run))
-app.command("plot", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(plot.run))
-app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
-app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
-app.command("selftest", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(selftest.run))
-app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
-app.command("explain", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(explain.run))
-app.command("diff", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(diff.run))
-app.command("export", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(export.run))
-app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))
-app.command("cache", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(cache.run))
-app.command("doctor", rich_help_panel=LOOK)(user_errors(doctor.run))
-app.command("models", rich_help_panel=TRAIN, cls=with_subcommand("convert", user_errors(convert.run)))(
-    user_errors(models.run)
+# Every command in the order of --help: its name, which is its module's too, its heading, and what reads its line.
+COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
+    ("clean", START, None),
+    ("score", START, None),
+    ("issues", START, None),
+    ("dedup", START, OrderedCommand),
+    ("labels", START, None),
+    ("split", START, OrderedCommand),
+    ("report", START, None),
+    ("export", START, None),
+    ("filter", CHOOSE, OrderedCommand),
+    ("select", CHOOSE, None),
+    ("balance", CHOOSE, None),
+    ("fit", CHOOSE, None),
+    ("calibrate", CHOOSE, None),
+    ("audit", CHOOSE, with_subcommand("plan", user_errors(audit_plan.run))),
+    ("round", CHOOSE, None),
+    ("info", LOOK, None),
+    ("sheet", LOOK, None),
+    ("view", LOOK, None),
+    ("retrieve", LOOK, None),
+    ("plot", LOOK, None),
+    ("merge", LOOK, None),
+    ("evaluate", MEASURE, None),
+    ("compare", MEASURE, None),
+    ("selftest", MEASURE, None),
+    ("doctor", MEASURE, None),
+    ("run", TRACE, None),
+    ("verify", TRACE, None),
+    ("explain", TRACE, None),
+    ("diff", TRACE, None),
+    ("train", TRAIN, MethodCommand),
+    ("cache", TRAIN, None),
+    ("models", TRAIN, with_subcommand("convert", user_errors(convert.run))),
 )
+RUN_ALONE = {"doctor", "models"}  # without arguments, where the others show their help
+for _name, _heading, _class in COMMANDS:
+    if _name == "round":
+        app.add_typer(rounds.group(user_errors), rich_help_panel=_heading, name=_name)
+    else:
+        app.command(_name, rich_help_panel=_heading, cls=_class, no_args_is_help=_name not in RUN_ALONE)(
+            user_errors(import_module(f"curate.commands.{_name}").run)
+        )
 
 
 def _on_signal(number: int, frame: FrameType | None) -> NoReturn:

@@ -1,12 +1,13 @@
 """``curate cache``: features of every image in several epochs, for training heads without the images."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, say
+from curate.commands.printing import emit, say, say_next
 from curate.commands.progress import CacheBar
 
 
@@ -67,5 +68,7 @@ def run(
     with CacheBar("images", quiet=quiet) as bar:
         result = cache(**options.given_to(cache, {**given, "report": bar.update, "announce": line}))
     line(f"{some(result.epochs, 'epoch')} of {some(result.images, 'image')}: {out}")
+    if not quiet:
+        say_next(f"curate train METHOD --cached {shlex.quote(str(out))} -o model.safetensors")
     if json_:
         emit(result.to_json())

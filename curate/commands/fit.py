@@ -1,10 +1,11 @@
 """``curate fit``: a score that is fitted to the dataset."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 from curate.commands import options
-from curate.commands.printing import emit, print_lines, say, say_table
+from curate.commands.printing import emit, print_lines, say, say_next, say_table
 
 
 def run(
@@ -74,3 +75,8 @@ def run(
         emit(result.to_json())
     elif not quiet:
         print_lines(result.lines(), say, say_table)
+        say_next(
+            f"curate score more/ --model {shlex.quote(str(out))} -o more.parquet"
+            if apply is None
+            else f"curate issues {shlex.quote(str(apply))}"
+        )

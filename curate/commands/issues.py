@@ -1,5 +1,6 @@
 """``curate issues``: findings about the images of a table, by kind."""
 
+import shlex
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, printers, say, say_files
+from curate.commands.printing import emit, printers, say, say_files, say_next
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def run(
         _report(result, asked=out is None or dry_run)
         if out is not None:
             say_files(result, dry_run=dry_run)
+        else:
+            say_next(f"curate issues {shlex.quote(str(table))} --drop unusable -o clean.parquet")
         if sheet is not None and not dry_run:
             say(f"sheet: {sheet}")
 

@@ -1,12 +1,13 @@
 """``curate merge``: scored tables put together, or one whose images moved."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, say
+from curate.commands.printing import emit, say, say_next
 
 
 def run(
@@ -49,3 +50,5 @@ def run(
     if root is not None:
         line(f"{result.moved:,} of {result.rows:,} rows have another path now")
     line(f"scores: {result.path}")
+    if not quiet:
+        say_next(f"curate issues {shlex.quote(str(result.path))}")

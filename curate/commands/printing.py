@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -65,6 +66,16 @@ def say_files(result: "Result", *, dry_run: bool) -> None:
     for name, path in result.paths().items():
         if path is not None:
             say(f"{name}: {path}")
+    if dry_run:
+        say_next("the same command without --dry-run")
+    elif written := [path for path in result.paths().values() if path is not None]:
+        say_next(f"curate export {shlex.quote(str(written[0]))} --to folder -o training")
+
+
+def say_next(command: str) -> None:
+    """Print what is usually done next, on a terminal, but not of a step of `curate run`, which prints all on stderr."""
+    if sys.stderr.isatty() and sys.stdout is not sys.stderr:
+        say(f"next: {command}")
 
 
 def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:

@@ -1,6 +1,7 @@
 """``curate score``: an embedding and a certainty for every image."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.complete import OFFERED
-from curate.commands.printing import BRIEF, emit, say, say_table
+from curate.commands.printing import BRIEF, emit, say, say_next, say_table
 from curate.commands.progress import ScoreBar
 from curate.engines.table import ENGINES
 from scoring.scorers import free_scorers
@@ -137,7 +138,7 @@ def run(
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
-    """Score every image: kappa (certainty), embedding, hashes, status.
+    """Score every image: certainty, embedding, hashes, image quality.
 
     Every image is a row of the table; one that cannot be read has a status and an error instead of scores.
     Killed, the run goes on where it stopped when you repeat the command. Nothing in the source is changed.
@@ -183,6 +184,7 @@ def run(
         )
     if not quiet and ctx.obj != BRIEF:
         _report(result)
+        say_next(f"curate issues {shlex.quote(str(result.path))}")
     if json_:
         emit(_plain(result))
     if result.failed == result.rows:

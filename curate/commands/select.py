@@ -93,7 +93,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Choose the rows of a scored table to label next, or to train on.
+    """Choose the rows to label next, or to train on.
 
     Example:
 

@@ -1,12 +1,13 @@
 """``curate train``: fit a model that ``curate score`` can use."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, say
+from curate.commands.printing import emit, say, say_next
 from curate.commands.progress import TrainBar
 from trainers.methods.table import METHODS
 
@@ -129,5 +130,7 @@ def run(
         result = train(**options.given_to(train, given))
     line(", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()))
     line(f"model {result.model[:12]}: {out}")
+    if not quiet:
+        say_next(f"curate score photos/ --model {shlex.quote(str(out))} -o scores.parquet")
     if json_:
         emit(result.to_json())

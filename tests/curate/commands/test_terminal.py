@@ -24,3 +24,19 @@ def test_a_table_is_shown_whatever_width_the_terminal_says_it_has(columns):
     shown = re.sub(r"\x1b\[[0-9;]*m", "", os.read(ours, 10_000).decode())
     os.close(ours)
     assert [line.split() for line in shown.splitlines()] == [["kept", "12"], ["dropped", "3", "embedding"]]
+
+
+@pytest.mark.parametrize(
+    ("within", "lines"), [("", ["next: curate issues s.parquet"]), ("sys.stdout = sys.stderr", [])]
+)
+def test_what_comes_next_is_shown_on_a_terminal_but_not_of_a_step(within, lines):
+    ours, theirs = pty.openpty()
+    code = f"import sys\n{within}\nfrom curate.commands.printing import say_next; say_next('curate issues s.parquet')"
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+    os.write(theirs, b"end\n")
+    shown = ""
+    while not shown.endswith("end\r\n"):
+        shown += os.read(ours, 10_000).decode()
+    os.close(theirs)
+    os.close(ours)
+    assert shown.splitlines() == [*lines, "end"]
