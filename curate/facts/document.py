@@ -16,7 +16,7 @@ from curate.facts.cuts import cuts_of
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
 from curate.facts.found import of_issues, of_labels
-from curate.facts.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score
+from curate.facts.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score, without_copies
 from curate.facts.histograms import histogram
 from curate.facts.measured import read_measured
 from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
@@ -183,7 +183,7 @@ def gather(table: Table, asked: Asked) -> Facts:
         decided,
         columns,
         drawn,
-        [each for each in galleries if each.rows or each.groups],
+        without_copies(table, [each for each in galleries if each.rows or each.groups]),
         places if isinstance(places, Places) else None,
         results,
         {

@@ -1,7 +1,7 @@
 """Rows that a reviewer should look at: of a score, of decisions, of duplicates, of labels, of issues, of failures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,11 @@ from curate.facts.texts import shortened
 from curate.policies.contract import FILTER
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.tables.digests import tie_breaks
+from curate.tables.images import SHA256
+from curate.tables.table import Table
 
 FLAT, EACH = 48, 12  # rows of a gallery, and of each group of one
+SPARE = 8  # times as many are looked at, so that equal images are shown once
 MOST_GROUPS = 20
 CLASSES = 12
 Rows = NDArray[np.int64]
@@ -43,6 +46,7 @@ class Gallery:
         words: how the rows were chosen.
         rows: of a flat one, numbers of the table.
         groups: of one in groups.
+        most: rows of it, or of each of its groups, of which equal images are shown once; None where all are shown.
     """
 
     id: str
@@ -50,6 +54,7 @@ class Gallery:
     words: str
     rows: Sequence[int] = ()
     groups: Sequence[Group] = field(default_factory=list)
+    most: int | None = None
 
     def all_rows(self) -> list[int]:
         """Return every row once, in the order shown."""
@@ -83,13 +88,40 @@ def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery
     by_class = [
         Group(f"{name}: {side} certain", part.tolist())
         for name, rows in list(classes.of(certain_first))[:CLASSES]
-        for side, part in (("most", rows[: EACH // 2]), ("least", rows[::-1][: EACH // 2]))
+        for side, part in (("most", rows[: EACH // 2 * SPARE]), ("least", rows[::-1][: EACH // 2 * SPARE]))
         if len(part)
     ]
+    least, most = (rows[: FLAT * SPARE].tolist() for rows in (certain_first[::-1], certain_first))
     return [
-        Gallery("least-certain", "Least certain", f"by {column}, of {n}", certain_first[::-1][:FLAT].tolist()),
-        Gallery("most-certain", "Most certain", f"by {column}, of {n}", certain_first[:FLAT].tolist()),
-        Gallery("by-class", "Ends of each class", f"by {column}, in the largest classes", groups=by_class),
+        Gallery("least-certain", "Least certain", f"by {column}, of {n}", least, most=FLAT),
+        Gallery("most-certain", "Most certain", f"by {column}, of {n}", most, most=FLAT),
+        Gallery(
+            "by-class", "Ends of each class", f"by {column}, in the largest classes", groups=by_class, most=EACH // 2
+        ),
+    ]
+
+
+def without_copies(table: Table, galleries: Sequence[Gallery]) -> list[Gallery]:
+    """Return galleries in which images of equal bytes are shown once, cut to the rows that they may have."""
+    rows = np.unique([row for each in galleries if each.most is not None for row in each.all_rows()]).astype(np.int64)
+    digests = table.take(rows, [SHA256]).column(0).to_pylist() if SHA256 in table.schema.names else rows.tolist()
+    digest = {row: row if value is None else value for row, value in zip(rows.tolist(), digests, strict=True)}
+
+    def first(rows: Sequence[int], most: int) -> list[int]:
+        images: dict[object, int] = {}
+        for row in rows:
+            images.setdefault(digest[row], row)
+        return list(images.values())[:most]
+
+    return [
+        each
+        if each.most is None
+        else replace(
+            each,
+            rows=first(each.rows, each.most),
+            groups=[replace(group, rows=first(group.rows, each.most)) for group in each.groups],
+        )
+        for each in galleries
     ]
 
 
@@ -99,11 +131,12 @@ def of_decisions(dataset: Dataset, decided: Decided) -> list[Gallery]:
     dropped = [
         group for number, one in enumerate(decided.policies) for group in _dropped(dataset, decided, number, one)
     ]
-    undecided = lowest(dataset, np.flatnonzero(decided.outcome == UNDECIDED), FLAT)
+    undecided = lowest(dataset, np.flatnonzero(decided.outcome == UNDECIDED), FLAT * SPARE).tolist()
+    cut, dropped, drawn = cut[: 2 * MOST_GROUPS], dropped[:MOST_GROUPS], "drawn by the hash of their keys"
     return [
-        Gallery("cut", "Both sides of the cut", "the nearest to it on either side", groups=cut[: 2 * MOST_GROUPS]),
-        Gallery("dropped", "Dropped, by reason", "drawn by the hash of their keys", groups=dropped[:MOST_GROUPS]),
-        Gallery("undecided", "Undecided", "drawn by the hash of their keys", undecided.tolist()),
+        Gallery("cut", "Both sides of the cut", "the nearest to it on either side", groups=cut, most=2 * EACH),
+        Gallery("dropped", "Dropped, by reason", drawn, groups=dropped, most=EACH),
+        Gallery("undecided", "Undecided", drawn, undecided, most=FLAT),
     ]
 
 
@@ -123,7 +156,7 @@ def _sides(decisions: Decisions) -> list[Group]:
         if not len(dropped) or not len(kept):
             continue
         for side, at in (("just kept", kept), ("just dropped", dropped)):
-            nearest = at[np.argsort(np.abs(decisions.margin[at]), kind="stable")[: 2 * EACH]]
+            nearest = at[np.argsort(np.abs(decisions.margin[at]), kind="stable")[: 2 * EACH * SPARE]]
             groups.append(Group(f"{side} by {rule}: of {counted(len(at), 'row')}", decisions.row[nearest].tolist()))
     return groups
 
@@ -136,7 +169,7 @@ def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisio
         Group(
             f"{decisions.applied.name}{'' if decisions.rules[code] == NO_RULE else f', {decisions.rules[code]}'}: "
             f"{counted(int(counts[code]), 'row')}",
-            lowest(dataset, decisions.row[gone & (decisions.rule == code)], EACH).tolist(),
+            lowest(dataset, decisions.row[gone & (decisions.rule == code)], EACH * SPARE).tolist(),
         )
         for code in np.argsort(-counts, kind="stable").tolist()
         if counts[code]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from choosing import columns_of, write
 from PIL import Image
@@ -89,6 +90,11 @@ def rows_of(document, gallery):
         found["items"] if found["kind"] == "flat" else [item for group in found["groups"] for item in group["items"]]
     )
     return [document["rows"]["row"][item] for item in items]
+
+
+def images_of(frame):
+    """Rows in their order, of equal images the first."""
+    return frame.unique("sha256", keep="first", maintain_order=True)["index"].to_list()
 
 
 def test_it_is_strict_json_without_a_number_that_does_not_exist(whole):
@@ -204,13 +210,34 @@ def test_the_rows_are_those_of_the_table_under_names_that_do_not_clash(whole, fr
 
 def test_the_ends_of_the_score_are_those_of_a_sort(whole, frame):
     order = frame.with_row_index().drop_nulls("unc_losspred").sort("unc_losspred")
-    assert rows_of(whole, "most-certain") == order["index"].to_list()[:48]
-    assert rows_of(whole, "least-certain") == order["index"].to_list()[::-1][:48]
+    assert rows_of(whole, "most-certain") == images_of(order)[:48]
+    assert rows_of(whole, "least-certain") == images_of(order.reverse())[:48]
     first = next(each for each in whole["galleries"] if each["id"] == "by-class")["groups"][:2]
     name = first[0]["words"].partition(":")[0]
-    of_class = order.filter(pl.col("label") == name)["index"].to_list()
-    assert [whole["rows"]["row"][item] for item in first[0]["items"]] == of_class[:6]
-    assert [whole["rows"]["row"][item] for item in first[1]["items"]] == of_class[::-1][:6]
+    of_class = order.filter(pl.col("label") == name)
+    assert [whole["rows"]["row"][item] for item in first[0]["items"]] == images_of(of_class)[:6]
+    assert [whole["rows"]["row"][item] for item in first[1]["items"]] == images_of(of_class.reverse())[:6]
+
+
+def test_equal_images_are_shown_once_and_others_come_instead():
+    from curate.facts.galleries import Gallery, Group, without_copies
+
+    class Bytes:
+        """A table of 12 rows, of which the first 6 are of equal bytes and one has none."""
+
+        schema = pa.schema([("sha256", pa.string())])
+
+        def take(self, rows, names):
+            digests = ["same"] * 6 + [None, "a", "b", "c", "d", "e"]
+            return pa.table({"sha256": [digests[row] for row in rows]})
+
+    flat = Gallery("flat", "", "", rows=[5, 0, 3, 8, 6, 1, 7, 9], most=4)
+    grouped = Gallery("grouped", "", "", groups=[Group("g", [0, 1, 10]), Group("h", [2])], most=2)
+    all_shown = Gallery("all", "", "", rows=[0, 1, 2])
+    found = without_copies(Bytes(), [flat, grouped, all_shown])
+    assert found[0].rows == [5, 8, 6, 7]
+    assert [group.rows for group in found[1].groups] == [[0, 10], [2]]
+    assert found[2].rows == [0, 1, 2]
 
 
 def test_high_values_come_first_where_that_is_asked_for(folder, frame):
@@ -230,8 +257,9 @@ def test_the_cut_is_the_last_value_that_stayed_and_both_sides_are_nearest_to_it(
     score = frame["unc_losspred"].to_list()
     stays = set(kept["key"])
     ordered = sorted((v, i) for i, v in enumerate(score) if v is not None)
-    kept_rows = [i for _, i in ordered if frame["key"][i] in stays][::-1][:24]
-    dropped_rows = [i for _, i in ordered if frame["key"][i] not in stays][:24]
+    by_score = frame.with_row_index()[[i for _, i in ordered]]
+    kept_rows = images_of(by_score.filter(pl.col("key").is_in(stays)).reverse())[:24]
+    dropped_rows = images_of(by_score.filter(~pl.col("key").is_in(stays)))[:24]
     assert [whole["rows"]["row"][item] for item in just_kept["items"]] == kept_rows
     assert [whole["rows"]["row"][item] for item in just_dropped["items"]] == dropped_rows
 
