@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 from curate.engines.journal import RUN, Part, WorkFolder, parsed_run, part_path
 from curate.engines.settings import refuse_difference
 from curate.manifest.store import StoredFile
-from curate.manifest.store_here import folder_here, make_own
+from curate.manifest.store_local import local_folder, make_private
 from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import UNFINISHED, StorePath
 from scoring.atomic import place_errors
@@ -42,12 +42,12 @@ class WorkStore(WorkFolder):
     """
 
     def __init__(self, place: StorePath) -> None:
-        super().__init__(folder_here(place), known_as=place)
+        super().__init__(local_folder(place), known_as=place)
         self.place: StorePath = place
         self._remote = StoreLock(place, self.folder)
 
     def __enter__(self) -> Self:
-        make_own(self.folder.parent)
+        make_private(self.folder.parent)
         super().__enter__()
         try:
             self._remote.__enter__()

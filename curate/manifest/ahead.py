@@ -36,7 +36,7 @@ class _Share:
             raise NeedsMemory(n_bytes)
 
 
-Asked = Future[bytes | None]  # None: it is read when its turn comes
+FutureBytes = Future[bytes | None]  # None: it is read when its turn comes
 
 
 class ReadAhead:
@@ -52,7 +52,7 @@ class ReadAhead:
 
     def __init__(self, connections: int, held_bytes: int = HELD_BYTES) -> None:
         self._connections, self._bound = connections, held_bytes
-        self._queue: queue.SimpleQueue[tuple[RemoteReader, Asked, _Share] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[RemoteReader, FutureBytes, _Share] | None] = queue.SimpleQueue()
         self._threads = 0
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -95,25 +95,25 @@ class ReadAhead:
             return partial(self._read, reader)
         if self._threads < self._connections:
             self._threads += 1
-            # Nobody waits for these threads at exit: a server that does not answer must not hold up Ctrl-C.
+            # These threads are not waited for at exit: a server that does not answer must not hold up Ctrl-C.
             threading.Thread(target=self._work, name="fetch", daemon=True).start()
-        asked: Asked = Future()
-        self._queue.put((reader, asked, share))
-        return partial(self._result, reader, asked, share)
+        future: FutureBytes = Future()
+        self._queue.put((reader, future, share))
+        return partial(self._result, reader, future, share)
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
-            reader, asked, share = item
+            reader, future, share = item
             if self._stopped.is_set():
-                asked.cancel()
+                future.cancel()
                 continue
             try:
                 data = self._ask(reader, share)
             except BaseException as error:  # raised where it is read
                 share.may_take(0)
-                asked.set_exception(error)
+                future.set_exception(error)
             else:
-                asked.set_result(data)
+                future.set_result(data)
 
     def _ask(self, reader: RemoteReader, share: _Share) -> bytes | None:
         try:
@@ -142,10 +142,10 @@ class ReadAhead:
             share.n_bytes = n_bytes
             return True
 
-    def _result(self, reader: RemoteReader, asked: Asked, share: _Share) -> bytes:
+    def _result(self, reader: RemoteReader, future: FutureBytes, share: _Share) -> bytes:
         while True:
             try:
-                data = asked.result(timeout=1.0)
+                data = future.result(timeout=1.0)
             except TimeoutError:
                 if self._stopped.is_set():
                     raise CancelledError from None

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from scoring.errors import InputError
 
 CLASSES = "classes"  # in our metadata: column -> names of its classes, in the order that numbers them
-OURS, THEIRS = b"curate", b"huggingface"
+OUR_KEY, DATASETS_KEY = b"curate", b"huggingface"
 CLASS_LABEL = "ClassLabel"
 NO_LABEL = -1  # what `datasets` stores where a class is not known
 ClassLists = dict[str, tuple[str, ...]]
@@ -25,7 +25,7 @@ def class_lists(schema: pa.Schema, where: object) -> ClassLists:
     Raises:
         InputError: if our own list is not one.
     """
-    noted = _json(schema, OURS).get(CLASSES, {})
+    noted = _json(schema, OUR_KEY).get(CLASSES, {})
     lists = {name: _names(names) for name, names in noted.items()} if isinstance(noted, dict) else {"": ()}
     if not all(lists.values()):
         raise InputError(f"{where} has lists of classes in its metadata that are no lists of names; write it again")
@@ -42,15 +42,15 @@ def class_labels(schema: pa.Schema) -> ClassLists:
     >>> class_labels(pa.schema([("label", pa.int64())], {"huggingface": note}))
     {'label': ('cat', 'dog')}
     """
-    info = _json(schema, THEIRS).get("info")
+    info = _json(schema, DATASETS_KEY).get("info")
     features = info.get("features") if isinstance(info, dict) else None
-    found = {
+    class_names = {
         name: _names(feature.get("names"))
         for name, feature in (features.items() if isinstance(features, dict) else ())
         if isinstance(feature, dict) and feature.get("_type") == CLASS_LABEL
     }
-    whole = {field.name for field in schema if pa.types.is_integer(field.type)}
-    return {name: names for name, names in found.items() if names and name in whole}
+    integer_columns = {field.name for field in schema if pa.types.is_integer(field.type)}
+    return {name: names for name, names in class_names.items() if names and name in integer_columns}
 
 
 def _json(schema: pa.Schema, key: bytes) -> dict[str, object]:

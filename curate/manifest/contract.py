@@ -130,7 +130,7 @@ class Manifest(Protocol):
 
     @property
     def connections(self) -> int:
-        """How many readers of bytes that are elsewhere are worth calling at a time; see `ahead`."""
+        """How many readers of bytes that are elsewhere to call at a time; see `ahead`."""
 
     @property
     def renamed(self) -> dict[str, str]:

@@ -115,7 +115,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("io_error", said, beyond_end=True)
     lasting = status is not None and 300 <= status < 600 and status not in _PASSING and code not in _PASSING_CODES
     lasting = lasting or bool(_names(causes) & _LASTING and not _names(causes) & {"TimeoutError"})
-    wait = max((_asked_for(each) for each in causes), default=0.0)
+    wait = max((_retry_after(each) for each in causes), default=0.0)
     return Failure("io_error", said, passes=not lasting, wait=wait)
 
 
@@ -125,11 +125,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        inner = getattr(error, "os_error", None)  # of aiohttp: what the system said when it connected
+        inner = getattr(error, "os_error", None)  # of aiohttp: the error of the system when it connected
         error = inner if isinstance(inner, OSError) else error.__cause__
 
 
-def _asked_for(error: BaseException) -> float:
+def _retry_after(error: BaseException) -> float:
     """Return the seconds that a server wants us to wait, of an answer of ours or of aiohttp's."""
     if isinstance(error, AnswerError):
         return error.wait
@@ -137,9 +137,9 @@ def _asked_for(error: BaseException) -> float:
     return _seconds(str(headers.get("Retry-After", "")), LONGEST_PAUSE) if hasattr(headers, "get") else 0.0
 
 
-def _seconds(asked: str, longest: float) -> float:
-    """Return what `Retry-After` asks for; a date uses a clock, and ours is not the server's."""
-    return min(float(asked), longest) if asked.isdecimal() else 0.0
+def _seconds(header: str, longest: float) -> float:
+    """Return the seconds in a `Retry-After` header; a date uses a clock, and ours is not the server's."""
+    return min(float(header), longest) if header.isdecimal() else 0.0
 
 
 def _names(causes: list[BaseException]) -> set[str]:
@@ -166,8 +166,8 @@ def _answer(causes: list[BaseException]) -> tuple[str, int | None]:
     return "", None
 
 
-def _number(thing: Any, name: str) -> int | None:
-    value = getattr(thing, name, None)
+def _number(error: Any, name: str) -> int | None:
+    value = getattr(error, name, None)
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and 300 <= value < 600 else None

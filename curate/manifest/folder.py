@@ -98,15 +98,15 @@ def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterat
     while pending:
         path = pending.pop()
         if path and not path.endswith(b"/"):
-            found = _look(root, path, real_root, options, skipped)
-            if found is not None:
-                yield found
+            file = _look(root, path, real_root, options, skipped)
+            if file is not None:
+                yield file
         elif not path or _enter(root + b"/" + path, visited, skipped):
             pending += _listing(root, path, options, skipped)
 
 
 def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skipped) -> list[bytes]:
-    """Return the paths in one folder, in reverse order; those of sub-folders end with a slash."""
+    """Return the paths in one folder, in reverse order; paths of sub-folders end with a slash."""
     paths = []
     try:
         with os.scandir(os.path.join(root, folder)) as entries:
@@ -149,27 +149,27 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
     """Return an image file's entry, or count why it is not listed."""
     full = os.path.join(root, path)
     try:
-        found = os.lstat(full)
+        status = os.lstat(full)
     except FileNotFoundError:  # removed since its folder was listed
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         target = _link_target(full, real_root, options)
         if target is None:
             skipped.links += 1
             return None
-        found = target
-    if not stat.S_ISREG(found.st_mode):
+        status = target
+    if not stat.S_ISREG(status.st_mode):
         skipped.special += 1
         return None
     if not is_image_name(name := path.rpartition(b"/")[2]):
         suffix = suffix_of(name)
-        if not suffix and found.st_size and _begins_like_an_image(full, skipped):
-            return ImageFile(path, found.st_size, found.st_mtime_ns)
+        if not suffix and status.st_size and _begins_like_an_image(full, skipped):
+            return ImageFile(path, status.st_size, status.st_mtime_ns)
         skipped.not_images[suffix] += 1
         if suffix in SHARD_SUFFIXES:
             skipped.shards[suffix].append(path)
         return None
-    return ImageFile(path, found.st_size, found.st_mtime_ns)
+    return ImageFile(path, status.st_size, status.st_mtime_ns)
 
 
 def _begins_like_an_image(full: bytes, skipped: Skipped) -> bool:
@@ -194,8 +194,8 @@ def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> os.st
     return target if (inside or options.follow_symlinks) and not stat.S_ISDIR(target.st_mode) else None
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | list[str]:
@@ -213,18 +213,18 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
     """
     root = os.path.abspath(os.fsencode(folder))
     of_tables = ("key", "path_column", "image_column", "root")
-    given = [name for name in of_tables if getattr(options, name) is not None]
+    table_options = [name for name in of_tables if getattr(options, name) is not None]
     name = key_of(os.path.basename(root) or root)
     skipped = Skipped()
     columns = _Columns(root, options.label_from_folder)
-    for found in islice(scan_folder(root, options, skipped), options.limit):
-        columns.add(found)
+    for file in islice(scan_folder(root, options, skipped), options.limit):
+        columns.add(file)
     table = columns.table()
     if table.num_rows == 0:
         return _shards_or_error(root, skipped)
-    if given:
+    if table_options:
         raise InputError(
-            f"--{given[0].replace('_', '-')} is for tables and lists, got a folder of images; leave it out: "
+            f"--{table_options[0].replace('_', '-')} is for tables and lists, got a folder of images; leave it out: "
             "keys are the paths inside the folder"
         )
     if options.label_from_folder and table["label"].null_count == table.num_rows:

@@ -46,13 +46,13 @@ def read_range(system: Any, path: str, start: int, stop: int, seconds: float) ->
         "Range": f"bytes={start}-{stop - 1}",
         "Accept-Encoding": "identity",
     }
-    ends, wanted, data = time.monotonic() + seconds, stop - start, bytearray()
+    ends, n_bytes, data = time.monotonic() + seconds, stop - start, bytearray()
     try:
         with get_session().stream("GET", url, headers=headers, timeout=(CONNECT, seconds, seconds, seconds)) as answer:
             _refuse(answer)
             for piece in answer.iter_bytes(_PIECE):
                 data += piece
-                if len(data) > wanted:
+                if len(data) > n_bytes:
                     break
                 if time.monotonic() > ends:
                     raise TimeoutError(SLOW.format(seconds))
@@ -60,7 +60,7 @@ def read_range(system: Any, path: str, start: int, stop: int, seconds: float) ->
         if any(kind.__name__ == "TimeoutException" for kind in type(error).__mro__):
             raise TimeoutError(SLOW.format(seconds)) from error
         raise
-    return bytes(data[: wanted + 1])
+    return bytes(data[: n_bytes + 1])
 
 
 def facts_of(system: Any, path: str) -> dict[str, Any]:
@@ -71,13 +71,15 @@ def facts_of(system: Any, path: str) -> dict[str, Any]:
     """
     from huggingface_hub import HfApi
 
-    found = _resolved(system, path)
-    if hasattr(found, "bucket_id"):
+    resolved = _resolved(system, path)
+    if hasattr(resolved, "bucket_id"):
         return dict(system.info(path, refresh=True))
-    if not found.path_in_repo:
+    if not resolved.path_in_repo:
         return {"name": path, "type": "directory", "size": 0}
     api = HfApi(endpoint=system.endpoint, token=system.token)
-    known = api.get_paths_info(found.repo_id, [found.path_in_repo], revision=found.revision, repo_type=found.repo_type)
+    known = api.get_paths_info(
+        resolved.repo_id, [resolved.path_in_repo], revision=resolved.revision, repo_type=resolved.repo_type
+    )
     if not known:
         raise FileNotFoundError(path)
     version = getattr(known[0], "blob_id", None)
@@ -104,14 +106,14 @@ def tree_of(system: Any, path: str) -> dict[str, dict[str, Any]]:
 def _url(system: Any, path: str) -> str:
     from huggingface_hub import hf_hub_url
 
-    found = _resolved(system, path)
-    if hasattr(found, "bucket_id"):
-        return f"{system.endpoint}/buckets/{found.bucket_id}/resolve/{quote(found.path)}"
+    resolved = _resolved(system, path)
+    if hasattr(resolved, "bucket_id"):
+        return f"{system.endpoint}/buckets/{resolved.bucket_id}/resolve/{quote(resolved.path)}"
     url: str = hf_hub_url(
-        found.repo_id,
-        found.path_in_repo,
-        repo_type=found.repo_type,
-        revision=found.revision,
+        resolved.repo_id,
+        resolved.path_in_repo,
+        repo_type=resolved.repo_type,
+        revision=resolved.revision,
         endpoint=system.endpoint,
     )
     return url

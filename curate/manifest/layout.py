@@ -98,23 +98,23 @@ def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout
     key = _key_column(schema, options, where)
     if key is None and options.key != NUMBERED and path in schema.names:
         key = path
-    own = _own_columns(schema, options, image, in_struct, key)
-    fields = tuple(_own_field(schema.field(name), new, name == image) for name, new in own)
-    return Layout(key, path, image, in_struct, own, fields)
+    user_columns = _user_columns(schema, options, image, in_struct, key)
+    fields = tuple(_user_field(schema.field(name), new, name == image) for name, new in user_columns)
+    return Layout(key, path, image, in_struct, user_columns, fields)
 
 
 def with_text_columns(layout: Layout, names: Sequence[str], reserved: Sequence[str]) -> Layout:
     """Return the layout with more of the user's columns, which hold text; a taken name gets `source_` in front."""
     taken = {*COLUMNS, *reserved, *(field.name for field in layout.fields)}
-    own: list[tuple[str, str]] = []
+    added: list[tuple[str, str]] = []
     for name in names:
         new = name
         while new in taken:
             new = f"source_{new}"
         taken.add(new)
-        own.append((name, new))
-    fields = tuple(pa.field(new, pa.string()) for _, new in own)
-    return replace(layout, user_columns=(*layout.user_columns, *own), fields=(*layout.fields, *fields))
+        added.append((name, new))
+    fields = tuple(pa.field(new, pa.string()) for _, new in added)
+    return replace(layout, user_columns=(*layout.user_columns, *added), fields=(*layout.fields, *fields))
 
 
 def _column(schema: pa.Schema, name: str, option: str, where: str) -> pa.Field:
@@ -162,9 +162,9 @@ def _path_column(schema: pa.Schema, options: SourceOptions, where: str, image: s
                 "for bytes use --image-column"
             )
         return field.name
-    for wanted in PATH_NAMES:
+    for usual_name in PATH_NAMES:
         for field in schema:
-            if field.name.lower() == wanted and field.name != image and _is_text(field.type):
+            if field.name.lower() == usual_name and field.name != image and _is_text(field.type):
                 return field.name
     return None
 
@@ -187,7 +187,7 @@ def _key_column(schema: pa.Schema, options: SourceOptions, where: str) -> str | 
     return field.name
 
 
-def _own_columns(
+def _user_columns(
     schema: pa.Schema, options: SourceOptions, image: str | None, in_struct: bool, key: str | None
 ) -> tuple[tuple[str, str], ...]:
     """Return the user's columns and their names in the rows.
@@ -196,7 +196,7 @@ def _own_columns(
     row's `key` already. Of a struct with the bytes, the other fields are passed on.
     """
     taken = {*COLUMNS, *options.reserved}
-    own: list[tuple[str, str]] = []
+    name_pairs: list[tuple[str, str]] = []
     used = {name for name in schema.names if name not in taken}
     for field in schema:
         absorbed = field.name == KEY == key and _is_text(field.type)
@@ -208,11 +208,11 @@ def _own_columns(
             while new in taken or new in used:
                 new = f"source_{new}"
             used.add(new)
-        own.append((field.name, new))
-    return tuple(own)
+        name_pairs.append((field.name, new))
+    return tuple(name_pairs)
 
 
-def _own_field(field: pa.Field, name: str, is_image: bool) -> pa.Field:
+def _user_field(field: pa.Field, name: str, is_image: bool) -> pa.Field:
     kind = field.type
     if is_image:
         kind = pa.struct([part for part in kind if part.name != "bytes"])
@@ -255,13 +255,13 @@ def resolve(paths: pa.Array, root: str) -> pa.Array:
         paths: string.
         root: absolute path or URL.
     """
-    whole = pc.or_(pc.match_substring_regex(paths, URL_PATTERN), pc.starts_with(paths, "/"))
+    is_complete = pc.or_(pc.match_substring_regex(paths, URL_PATTERN), pc.starts_with(paths, "/"))
     joined = pc.binary_join_element_wise(pa.scalar(root.rstrip("/") + "/"), paths, "")
-    uris = pc.if_else(whole, paths, joined)
+    uris = pc.if_else(is_complete, paths, joined)
     return pc.if_else(pc.equal(pc.binary_length(paths), 0), pa.scalar(None, pa.string()), uris)
 
 
-def one_a_scheme(uris: pa.Array) -> list[str]:
+def uri_of_each_scheme(uris: pa.Array) -> list[str]:
     """Return one URL for each scheme that occurs in ``uris``, and one path if there is any, in a fixed order."""
     is_url = pc.match_substring_regex(uris, URL_PATTERN)
     urls, paths = uris.filter(pc.fill_null(is_url, False)), uris.filter(pc.fill_null(pc.invert(is_url), False))

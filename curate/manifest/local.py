@@ -34,34 +34,34 @@ def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, si
     except OSError as error:
         raise _failure(error) from None
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise ReadError("io_error", "not a regular file")
-        wanted = found.st_size if size is None else size
-        if wanted > max_bytes:
-            raise too_large(wanted, max_bytes)
-        if offset + wanted > found.st_size:
-            raise ReadError("io_error", f"the file ends {offset + wanted - found.st_size:,} bytes too early")
-        BODIES.take(wanted)
-        return _read_exactly(handle, offset, wanted)
+        n_bytes = status.st_size if size is None else size
+        if n_bytes > max_bytes:
+            raise too_large(n_bytes, max_bytes)
+        if offset + n_bytes > status.st_size:
+            raise ReadError("io_error", f"the file ends {offset + n_bytes - status.st_size:,} bytes too early")
+        BODIES.take(n_bytes)
+        return _read_exactly(handle, offset, n_bytes)
     except OSError as error:
         raise _failure(error) from None
     finally:
         os.close(handle)
 
 
-def _read_exactly(handle: int, offset: int, wanted: int) -> bytes:
+def _read_exactly(handle: int, offset: int, n_bytes: int) -> bytes:
     """Read ``wanted`` bytes; one call in the common case, so no copy."""
-    data = read_at(handle, wanted, offset)
-    if len(data) == wanted:
+    data = read_at(handle, n_bytes, offset)
+    if len(data) == n_bytes:
         return data
     pieces, have = [data], len(data)
-    while data and have < wanted:
-        data = read_at(handle, wanted - have, offset + have)
+    while data and have < n_bytes:
+        data = read_at(handle, n_bytes - have, offset + have)
         pieces.append(data)
         have += len(data)
-    if have < wanted:
-        raise ReadError("io_error", f"short read: {have:,} of {wanted:,} bytes")
+    if have < n_bytes:
+        raise ReadError("io_error", f"short read: {have:,} of {n_bytes:,} bytes")
     return b"".join(pieces)
 
 

@@ -31,7 +31,7 @@ class MemoryManifest:
         table: `key`, `uri`, then the user's own columns.
         max_bytes: bound on the size of one image.
         reach: how far uris may lead.
-        connections: requests at a time that its uris are worth.
+        connections: requests at a time for its uris.
         identity: lines that go into the digest in addition to the rows (kind of source, digest of a list's bytes).
         renamed: the user's columns that got another name.
         versions: (start, stop) -> (size, mtime in ns) of each row's file; by default read from the file system.
@@ -141,7 +141,7 @@ def _framed(text: str | None) -> bytes:
 
 
 def without(absent: Set[int], start: int, versions: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the versions of the rows from ``start`` on, of the absent ones that of a file that is not there."""
+    """Yield the versions of the rows from ``start`` on, of absent rows the version of a missing file."""
     return (ABSENT if row in absent else version for row, version in enumerate(versions, start))
 
 
@@ -151,10 +151,10 @@ def version_of(uri: str | None) -> tuple[int, int]:
     if uri is None or scheme not in (None, "file"):
         return ABSENT
     try:
-        found = os.stat(local_path(uri) if scheme else uri)
+        status = os.stat(local_path(uri) if scheme else uri)
     except (OSError, ValueError):
         return ABSENT
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def check_unique(keys: pa.ChunkedArray, column: str, where: str) -> None:

@@ -21,7 +21,7 @@ def key_of(path: bytes) -> str:
         return path.decode("utf-8")
     except UnicodeDecodeError:
         text = path.decode("utf-8", "surrogateescape").replace("%", "%25")
-        return "./" + _INVALID.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
+        return "./" + _INVALID.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", text)
 
 
 def uri_of(path: bytes) -> str:
@@ -90,6 +90,6 @@ def some(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def one_line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return the start of an error's text, without line breaks."""
     return " ".join(str(error).split())[:200]

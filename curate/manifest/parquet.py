@@ -11,7 +11,15 @@ import pyarrow.parquet as pq
 from curate.manifest.classes import named, with_text
 from curate.manifest.contract import Reader, SourceOptions, check_range, too_large
 from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
-from curate.manifest.layout import Layout, find_layout, make_rows, one_a_scheme, resolve, text_of, with_text_columns
+from curate.manifest.layout import (
+    Layout,
+    find_layout,
+    make_rows,
+    resolve,
+    text_of,
+    uri_of_each_scheme,
+    with_text_columns,
+)
 from curate.manifest.local import fail
 from curate.manifest.memory import RowDigest, version_of, without
 from curate.manifest.names import some
@@ -32,7 +40,7 @@ MAX_ROWS_BYTES = 2 << 30  # the user's own columns of one call of `rows`
 class ParquetManifest:
     """Rows of Parquet files; see `Manifest` for what each member promises.
 
-    A row's bytes are the image column's; where they are null (or there is no such column), those of
+    A row's bytes are the image column's; where they are null (or there is no such column), the bytes of
     the file that the path column names. `uri` is null on the rows whose bytes are inside. Numbers of classes become
     names, where the files carry these.
 
@@ -66,7 +74,9 @@ class ParquetManifest:
         self.n_rows: int = min(self._files.n_rows, options.limit or self._files.n_rows)
         self.schema: pa.Schema = self._layout.schema
         self.renamed = self._layout.renamed
-        self.classes = {new: self._files.classes[name] for name, new in self._own() if name in self._files.classes}
+        self.classes = {
+            new: self._files.classes[name] for name, new in self._layout.user_columns if name in self._files.classes
+        }
         inside = f"images in column {layout.image!r}" if layout.image else f"paths in column {layout.path!r}"
         self.description = f"Parquet {self._where}: {some(self.n_rows, 'row')}, {inside}"
         if self._files.folders:
@@ -91,14 +101,12 @@ class ParquetManifest:
 
     def columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some of the user's columns, piece by piece; raises as ``rows``."""
-        own = {new: name for name, new in self._own()}
-        stream = self._stream([own[name] for name in names if own[name] not in self._files.folders], _TEXT_ROWS)
+        sources = {new: name for name, new in self._layout.user_columns}
+        in_file = [sources[name] for name in names]
+        stream = self._stream([name for name in in_file if name not in self._files.folders], _TEXT_ROWS)
         for start in range(0, self.n_rows, _TEXT_ROWS):
             table = self._read(stream, start, min(start + _TEXT_ROWS, self.n_rows))
-            yield self._named(table, start).select([own[name] for name in names]).rename_columns(list(names))
-
-    def _own(self) -> tuple[tuple[str, str], ...]:
-        return self._layout.user_columns
+            yield self._named(table, start).select(in_file).rename_columns(list(names))
 
     def _named(self, table: pa.Table, start: int) -> pa.Table:
         """Return rows with names instead of numbers of classes, and with what the folders of their files say."""
@@ -250,8 +258,8 @@ class ParquetManifest:
                 check_paths(paths, self._root, layout.path, self._where)
             check_text(paths, row, layout.path, self._where)
             if layout.image is None:
-                for one in one_a_scheme(resolve(paths, self._root)):
-                    schemes.add(one)
+                for uri in uri_of_each_scheme(resolve(paths, self._root)):
+                    schemes.add(uri)
         if layout.key is not None:
             keys = text_of(table[layout.key])
             check_keys(keys, row, layout.key, self._where)
@@ -273,7 +281,7 @@ class ParquetManifest:
         return self.digest_without(frozenset())
 
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
-        """Return the size and the time of the file that each row's path names; -1 where there is none."""
+        """Return the size and the time of the file that each row's path names; -1 where no such file exists."""
         return map(version_of, self.rows(start, stop).column("uri").to_pylist())
 
     def digest_without(self, absent: Set[int]) -> str:

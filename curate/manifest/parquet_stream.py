@@ -13,7 +13,7 @@ from curate.manifest.classes import class_labels, class_lists
 from curate.manifest.contract import ReadError
 from curate.manifest.failures import CredentialsError
 from curate.manifest.footers import check_footers
-from curate.manifest.names import one_line
+from curate.manifest.names import error_line
 from curate.manifest.places import Place
 from scoring.errors import InputError
 
@@ -56,7 +56,7 @@ class ParquetFiles:
 
     Attributes:
         classes: column -> names of its classes, where the files list them.
-        numbered: those of ``classes`` whose column holds their numbers.
+        numbered: the part of ``classes`` whose column holds their numbers.
         folders: what the folders of partitioned files say (`label=cat/part-0.parquet`): column -> its text in each
             file, None for a null. A column that the files hold themselves is not among them.
 
@@ -112,7 +112,7 @@ class ParquetFiles:
             return pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(
-                f"{place.name} is not readable Parquet: {one_line(error)}; write or fetch it again"
+                f"{place.name} is not readable Parquet: {error_line(error)}; write or fetch it again"
             ) from None
 
     def open(self, index: int) -> pq.ParquetFile:
@@ -145,9 +145,9 @@ class ParquetFiles:
 
 def folder_values(places: list[Place]) -> dict[str, list[str | None]]:
     """Return the columns in the names of the folders right above partitioned files, with one value a file."""
-    found = [dict(_folder_pairs(place.uri)) for place in places]
-    names = dict.fromkeys(name for pairs in found for name in pairs)
-    return {name: [pairs.get(name) for pairs in found] for name in names}
+    file_pairs = [dict(_folder_pairs(place.uri)) for place in places]
+    names = dict.fromkeys(name for pairs in file_pairs for name in pairs)
+    return {name: [pairs.get(name) for pairs in file_pairs] for name in names}
 
 
 def _folder_pairs(uri: str) -> Iterator[tuple[str, str | None]]:
@@ -205,7 +205,7 @@ class RowStream:
                 cursor = _Cursor(group, self._group_batches(group))
             batch = cursor.take(row, stop)
             row += batch.num_rows
-            if row == stop:  # before the last piece is handed out: nobody need ask for one more
+            if row == stop:  # before the last piece is handed out: no caller need ask for one more
                 with self._lock:
                     self._idle = cursor
             yield batch
@@ -223,16 +223,16 @@ class RowStream:
         except (pa.ArrowException, OSError, InputError, ReadError, ValueError) as error:
             name = self._files.places[group.file].name
             raise BadGroup(
-                f"row group {group.number} of {name} cannot be read: {one_line(error)}", group.start, group.stop
+                f"row group {group.number} of {name} cannot be read: {error_line(error)}", group.start, group.stop
             ) from None
 
     def _batch_rows(self, group: pq.RowGroupMetaData, place: Place) -> int:
         """Return how many rows to decode at once, from the sizes and encodings that the file states."""
-        plain, worst, wanted = 1, 1, set(self._columns)
+        plain, worst, columns = 1, 1, set(self._columns)
         for index in range(group.num_columns):
             chunk = group.column(index)
             path = chunk.path_in_schema
-            if not _is_part_of(path, wanted):
+            if not _is_part_of(path, columns):
                 continue
             plain += max(chunk.total_uncompressed_size, 0)
             if not set(chunk.encodings) <= _PLAIN:
@@ -242,7 +242,7 @@ class RowStream:
 
 
 def _is_part_of(path: str, columns: Container[str]) -> bool:
-    """Return whether a column of the file is one of ``columns``, or lies in one."""
+    """Return whether a column of the file is one of ``columns`` or a field of one."""
     stops = (at for at, letter in enumerate(path) if letter == ".")
     return path in columns or any(path[:at] in columns for at in stops)
 
@@ -252,13 +252,13 @@ def _largest_value(chunk: pq.ColumnChunkMetaData, place: Place) -> int:
 
     In a dictionary that is the size of the dictionary, which its page header states; else all of the chunk.
     """
-    whole = max(chunk.total_uncompressed_size, 1)
-    if whole <= _SMALL_CHUNK or not set(chunk.encodings) <= _PLAIN | _DICTIONARY or not chunk.has_dictionary_page:
-        return whole
+    n_bytes = max(chunk.total_uncompressed_size, 1)
+    if n_bytes <= _SMALL_CHUNK or not set(chunk.encodings) <= _PLAIN | _DICTIONARY or not chunk.has_dictionary_page:
+        return n_bytes
     with place.open() as file:
         file.seek(chunk.dictionary_page_offset)
         stated = dictionary_size(file.read(16))
-    return whole if stated is None else min(stated, whole)
+    return n_bytes if stated is None else min(stated, n_bytes)
 
 
 def dictionary_size(header: bytes) -> int | None:

@@ -47,7 +47,7 @@ class Place:
 
     @property
     def identity(self) -> str:
-        """What goes into a digest."""
+        """The text for a digest: name, size, version."""
         return f"{self.name} {self.size} {self.version}"
 
     @property
@@ -133,23 +133,23 @@ def find_place(
         return _remote_place(text, name, reach)
     path = local_path(text) if scheme_of(text) else os.path.abspath(os.fsencode(text))
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         absent = getattr(error, "errno", None) in (errno.ENOENT, errno.ENOTDIR)
         raise (MissingPlaceError if absent else InputError)(f"cannot open {text!r}: {reason}; check the path") from None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise InputError(
             f"expected one folder, or several files of one kind, got the folder {text!r} among several; "
             "give the folder that holds them all, or score each on its own"
         )
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise InputError(f"expected a regular file, got something else at {text!r}; give a file or a folder")
-    return Place(uri_of(path), name or key_of(os.path.basename(path)), *_local_version(found))
+    return Place(uri_of(path), name or key_of(os.path.basename(path)), *_local_version(status))
 
 
-def _local_version(found: os.stat_result) -> tuple[int, str]:
-    return found.st_size, str(found.st_mtime_ns)
+def _local_version(status: os.stat_result) -> tuple[int, str]:
+    return status.st_size, str(status.st_mtime_ns)
 
 
 def _remote_place(url: str, name: str | None, reach: Reach) -> Place:

@@ -103,8 +103,8 @@ def reach_of(typed: Iterable[str], root: str | None, *, private: bool) -> Reach:
     for url in urls:
         addresses |= _addresses(url)
     far = any(scheme_of(text) not in (None, "file") for text in typed)
-    here = os.path.abspath(root) if root and scheme_of(root) is None else None  # noqa: PTH100 (text, not Path)
-    return Reach(private, frozenset(addresses), frozenset(map(_host, urls)), here if far else "/")
+    local_root = os.path.abspath(root) if root and scheme_of(root) is None else None  # noqa: PTH100 (text, not Path)
+    return Reach(private, frozenset(addresses), frozenset(map(_host, urls)), local_root if far else "/")
 
 
 def _host(url: str) -> str:
@@ -119,10 +119,10 @@ def _addresses(url: str) -> set[tuple[str, int]]:
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS[parts.scheme.lower()]
-        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError, KeyError):
         return set()
-    return {(str(each[4][0]), port) for each in found}
+    return {(str(each[4][0]), port) for each in resolved}
 
 
 class Client:

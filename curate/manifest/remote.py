@@ -59,7 +59,7 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
     """
     if scheme_of(uri) in ("http", "https"):
         system, _ = system_of(uri, reach)
-        return _body(system, _Wanted(uri, max_bytes))
+        return _body(system, _Request(uri, max_bytes))
     first = get_range(uri, 0, min(PIECE, max_bytes + 1), reach)
     if len(first) > max_bytes:
         raise too_large(None, max_bytes)
@@ -84,7 +84,7 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
     def request() -> bytes:
         try:
             if is_http:
-                return _sync(system, lambda: _stream(system, _Wanted(uri, stop - start, start), UNCOUNTED, 0))
+                return _sync(system, lambda: _stream(system, _Request(uri, stop - start, start), UNCOUNTED, 0))
             if is_hub(system):
                 return read_range(system, path, start, stop, _seconds(stop - start))
             if hasattr(system, "_cat_file") and getattr(system, "async_impl", False):
@@ -109,17 +109,17 @@ def stat(uri: str, reach: Reach) -> tuple[int, str]:
     Raises: as `get`.
     """
     system, path = system_of(uri, reach)
-    found = ask(lambda: info_of(system, path))
-    return size_of(found), version_in(found)
+    facts = ask(lambda: info_of(system, path))
+    return size_of(facts), version_in(facts)
 
 
-def size_of(found: dict[str, Any]) -> int:
+def size_of(facts: dict[str, Any]) -> int:
     """Return the size that a driver reports for a file, -1 where it does not."""
-    size = found.get("size")
+    size = facts.get("size")
     return -1 if size is None else int(size)
 
 
-def version_in(found: dict[str, Any]) -> str:
+def version_in(facts: dict[str, Any]) -> str:
     """Return what changes with the content, of what a driver reports for a file."""
     tags = (
         "generation",
@@ -134,7 +134,7 @@ def version_in(found: dict[str, Any]) -> str:
         "updated",
         "created",
     )
-    return next((str(found[tag]) for tag in tags if found.get(tag)), "")
+    return next((str(facts[tag]) for tag in tags if facts.get(tag)), "")
 
 
 def info_of(system: Any, path: str) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def info_of(system: Any, path: str) -> dict[str, Any]:
 
 
 def system_of(uri: str, reach: Reach) -> tuple[Any, str]:
-    """Return the file system of a URL and the path inside it; that of HTTP keeps within reach."""
+    """Return the file system of a URL and the path inside it; for HTTP, one that keeps within reach."""
     if scheme_of(uri) in ("http", "https"):
         return file_system(uri, get_client=Client(reach))
     return file_system(uri)
@@ -181,7 +181,7 @@ async def _limited(request: Awaitable[T], n_bytes: int) -> T:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Request:
     """What is requested by HTTP: a whole file of at most so many bytes, or so many of it from ``start`` on."""
 
     url: str
@@ -194,12 +194,12 @@ class _Wanted:
             raise too_large(n_bytes if is_size else None, self.max_bytes) if self.start is None else no_part()
 
 
-def _body(system: Any, wanted: _Wanted) -> bytes:
+def _body(system: Any, request: _Request) -> bytes:
     """Return what is behind a URL of HTTP; where memory has to be waited for, it is requested again afterwards."""
     holder, held = BODIES.holder(), 0
     while True:
         try:
-            data = ask(partial(_sync, system, partial(_stream, system, wanted, holder, held)))
+            data = ask(partial(_sync, system, partial(_stream, system, request, holder, held)))
         except NeedsMemory as need:
             held = need.n_bytes
             holder.take(held)
@@ -208,7 +208,7 @@ def _body(system: Any, wanted: _Wanted) -> bytes:
             return data
 
 
-async def _stream(system: Any, wanted: _Wanted, holder: Holder, held: int) -> bytes:
+async def _stream(system: Any, request: _Request, holder: Holder, held: int) -> bytes:
     """Return the body of an answer; ``held`` bytes of it are counted by the holder already."""
     import asyncio
 
@@ -216,14 +216,14 @@ async def _stream(system: Any, wanted: _Wanted, holder: Holder, held: int) -> by
     with io.BytesIO() as body:  # closed at once: the error of a failure keeps what is here alive
         try:
             async with asyncio.timeout(TIME_LIMIT) as limit:
-                async with session.get(system.encode_url(wanted.url), **_options(system, wanted)) as answer:
-                    await _fill(body, answer, wanted, holder, held, limit)
+                async with session.get(system.encode_url(request.url), **_options(system, request)) as answer:
+                    await _fill(body, answer, request, holder, held, limit)
         except TimeoutError as error:
             raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
         return body.getvalue()
 
 
-async def _fill(body: io.BytesIO, answer: Any, wanted: _Wanted, holder: Holder, held: int, limit: Any) -> None:
+async def _fill(body: io.BytesIO, answer: Any, request: _Request, holder: Holder, held: int, limit: Any) -> None:
     """Write the pieces of an answer, within its bound, into a file in memory.
 
     Raises:
@@ -232,24 +232,24 @@ async def _fill(body: io.BytesIO, answer: Any, wanted: _Wanted, holder: Holder, 
     import asyncio
 
     now = asyncio.get_running_loop().time
-    began, size = now(), _stated_size(answer, wanted.start)
-    wanted.check(size or 0, is_size=True)
+    began, size = now(), _stated_size(answer, request.start)
+    request.check(size or 0, is_size=True)
     async for piece in answer.content.iter_chunked(1 << 20):
         have = body.tell() + len(piece)
-        wanted.check(have, is_size=False)
+        request.check(have, is_size=False)
         if have > held:
-            held = size or min(wanted.max_bytes, _next_step(have, wanted.max_bytes))
+            held = size or min(request.max_bytes, _next_step(have, request.max_bytes))
             if not holder.may_take(held):
                 raise NeedsMemory(held)
         body.write(piece)
         limit.reschedule(began + _seconds(have))
 
 
-def _options(system: Any, wanted: _Wanted) -> dict[str, Any]:
+def _options(system: Any, request: _Request) -> dict[str, Any]:
     """Return the options of a request: bytes as they are, for compressed ones may be any number of them."""
     headers = {**system.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
-    if wanted.start is not None:
-        headers["Range"] = f"bytes={wanted.start}-{wanted.start + wanted.max_bytes - 1}"
+    if request.start is not None:
+        headers["Range"] = f"bytes={request.start}-{request.start + request.max_bytes - 1}"
     return {**system.kwargs, "headers": headers}
 
 

@@ -166,8 +166,8 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
     scheme = scheme_of(uri) or "file"
     driver = _driver(scheme)
     shared = bool(getattr(driver, "async_impl", False)) or scheme == "hf"
-    own = _options(scheme, listing=listing, shared=shared)
-    options = {**own, **driver._get_kwargs_from_urls(uri), **more}  # what fsspec does itself, but for chains
+    our_options = _options(scheme, listing=listing, shared=shared)
+    options = {**our_options, **driver._get_kwargs_from_urls(uri), **more}  # what fsspec does itself, but for chains
     key = (os.getpid(), scheme, listing, repr(sorted(options.items())))
     with _SHARING:
         system = _SHARED.get(key)
@@ -215,6 +215,13 @@ def _options(scheme: str, *, listing: bool, shared: bool) -> dict[str, Any]:
         return {}
     from fsspec.config import conf
 
-    own = conf.get(scheme, {}).get("config_kwargs", {})
+    configured = conf.get(scheme, {}).get("config_kwargs", {})
     once = {"mode": "standard", "total_max_attempts": 1}
-    return {"config_kwargs": {"max_pool_connections": MOST_CONNECTIONS, "connect_timeout": 15, "retries": once, **own}}
+    return {
+        "config_kwargs": {
+            "max_pool_connections": MOST_CONNECTIONS,
+            "connect_timeout": 15,
+            "retries": once,
+            **configured,
+        }
+    }

@@ -15,7 +15,7 @@ from scoring.errors import InputError
 SIDECARS = {"cls": 1 << 10, "txt": 1 << 20, "json": 1 << 20}  # extension -> bound on its size in bytes
 _COLUMNS = {"cls": "label", "txt": "text"}
 MAX_COLUMNS = 1000
-_WHOLE = re.compile("0|-?[1-9][0-9]{0,17}")  # a number in its usual form: 001 is a name
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # a number in its usual form: 001 is a name
 _INT64 = range(-(1 << 63), 1 << 63)
 
 Scalar = str | int | float | bool | None
@@ -76,7 +76,7 @@ def _value(extension: str, text: str) -> Scalar:
     if extension == "txt":
         return text
     text = text.strip()
-    return int(text) if _WHOLE.fullmatch(text) else text
+    return int(text) if _INTEGER.fullmatch(text) else text
 
 
 def _scalars(value: Any) -> dict[str, Scalar]:
@@ -135,8 +135,8 @@ def combine(
             new = f"source_{new}"
         renamed[name] = new
     together = {}
-    for name, found in kinds.items():
-        kind = _common(found - {pa.null()})
+    for name, column_kinds in kinds.items():
+        kind = _common(column_kinds - {pa.null()})
         pairs = zip(shards, lengths, strict=True)
         parts = [columns[name].cast(kind, safe=False) if name in columns else pa.nulls(n, kind) for columns, n in pairs]
         together[renamed.get(name, name)] = pa.chunked_array(parts, kind)

@@ -68,18 +68,18 @@ def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOpti
         MissingExtraError: if a URL's scheme needs a package that is not installed.
     """
     options = options or SourceOptions()
-    given = [source] if isinstance(source, str | os.PathLike) else list(source)
-    if not given:
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not sources:
         raise InputError("expected at least one folder, file or URL, got none; name a source")
-    typed = [os.fspath(item) for item in given]
+    typed = [os.fspath(item) for item in sources]
     reach = reach_of(typed, options.root, private=options.allow_private_hosts)
     if len(typed) == 1:
-        return _open_one(typed[0], options, reach)
+        return _open_source(typed[0], options, reach)
     paths = [path for item in typed for path in _expand(item)]
     return _open_files(paths, options, reach)
 
 
-def _open_one(source: str, options: SourceOptions, reach: Reach) -> Manifest:
+def _open_source(source: str, options: SourceOptions, reach: Reach) -> Manifest:
     if scheme_of(source) not in (None, "file") and not _BRACES.search(source) and not _is_pattern(source):
         return _open_url(source, options, reach)
     if scheme_of(source) == "file":
@@ -116,8 +116,8 @@ def _matching(url: str) -> list[str]:
     """Return the URLs of the files of a store that a pattern represents, in the order of their names."""
     base = url[: url.index("*")].rpartition("/")[0]
     pattern = url[len(base) + 1 :]
-    wanted = re.escape(pattern).replace(r"\*\*/", "(?:[^/]+/)*").replace(r"\*", "[^/]*")
-    return [f"{base}/{file.name}" for file in list_files(base) if re.fullmatch(wanted, file.name, re.DOTALL)]
+    regex = re.escape(pattern).replace(r"\*\*/", "(?:[^/]+/)*").replace(r"\*", "[^/]*")
+    return [f"{base}/{file.name}" for file in list_files(base) if re.fullmatch(regex, file.name, re.DOTALL)]
 
 
 def expand_braces(text: str) -> list[str]:
@@ -131,15 +131,15 @@ def expand_braces(text: str) -> list[str]:
     """
     parts: list[Sequence[str]] = []
     end, total = 0, 1
-    for found in _BRACES.finditer(text):
-        choices = _choices(found[1])
+    for match in _BRACES.finditer(text):
+        choices = _choices(match[1])
         if choices is None:
             continue
         total *= len(choices)
         if total > MAX_EXPANSION:
             raise InputError(f"expected a pattern of at most {MAX_EXPANSION:,} names, got more from {text!r}")
-        parts += [[text[end : found.start()]], choices]
-        end = found.end()
+        parts += [[text[end : match.start()]], choices]
+        end = match.end()
     return ["".join(words) for words in product(*parts, [text[end:]])]
 
 
@@ -267,12 +267,12 @@ def _names(paths: list[str], folder: str | None) -> list[str | None]:
 
 def _root(options: SourceOptions, default: str) -> str:
     """Return where relative paths start: an absolute path or a URL, as text."""
-    given = options.root or default
-    if scheme_of(given):
-        return given
-    root = os.path.abspath(given)
+    root_text = options.root or default
+    if scheme_of(root_text):
+        return root_text
+    root = os.path.abspath(root_text)
     if options.root is not None and not os.path.isdir(root):
-        raise InputError(f"expected a folder for --root, got {given!r}; check the path")
+        raise InputError(f"expected a folder for --root, got {root_text!r}; check the path")
     return root
 
 
@@ -290,16 +290,16 @@ def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
             f"expected a URL of a file ({', '.join('.' + kind for kind in KINDS)} or an image), got {shown(url)!r}: "
             "HTTP lists no folders; give a list of URLs (.txt)"
         )
-    found = list_files(url, hidden=options.hidden)
-    if any(is_image_name(file.name) for file in found):
-        return open_listing(url, [file for file in found if is_image_name(file.name)], options, reach)
+    files = list_files(url, hidden=options.hidden)
+    if any(is_image_name(file.name) for file in files):
+        return open_listing(url, [file for file in files if is_image_name(file.name)], options, reach)
     base = url.rstrip("/")
     for suffix in SHARD_SUFFIXES:
-        shards = [file for file in found if suffix_of(file.name) == suffix]
+        shards = [file for file in files if suffix_of(file.name) == suffix]
         if shards:
             places = [Place(f"{base}/{file.name}", file.name, file.size, file.version, reach) for file in shards]
             return _open_places(places, suffix, options, reach, base)
-    kinds = count_suffixes(Counter(suffix_of(file.name) for file in found))
+    kinds = count_suffixes(Counter(suffix_of(file.name) for file in files))
     raise InputError(
         f"expected images, .parquet or .tar files in {shown(url)!r}, got {kinds or 'no files'}; check the URL"
     )

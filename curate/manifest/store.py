@@ -51,16 +51,16 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
             "credentials"
         ) from None
     prefix = inner.strip("/") + "/"
-    found = []
+    files = []
     while listed:  # what the driver reports for each is ten times what is kept of it
         path, facts = listed.popitem()
         name = path.strip("/").removeprefix(prefix) if path.strip("/").startswith(prefix) else ""
         if path.endswith("/"):  # what some tools put instead of an empty folder
             continue
         if name and (hidden or not any(part.startswith(".") for part in name.split("/"))):
-            found.append(StoredFile(name, size_of(facts), version_in(facts)))
-    found.sort(key=lambda file: file.name.encode("utf-8", "surrogatepass"))
-    return found
+            files.append(StoredFile(name, size_of(facts), version_in(facts)))
+    files.sort(key=lambda file: file.name.encode("utf-8", "surrogatepass"))
+    return files
 
 
 def open_listing(url: str, images: Sequence[StoredFile], options: SourceOptions, reach: Reach) -> MemoryManifest:

@@ -135,6 +135,6 @@ class StoreLock:
 
     def _machine(self) -> str:
         """Return what no other machine, and no other folder of this one, has; empty where that is not known."""
-        found = self._held.stat()
+        status = self._held.stat()
         boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-        return f"{boot}:{found.st_dev}:{found.st_ino}" if boot else ""
+        return f"{boot}:{status.st_dev}:{status.st_ino}" if boot else ""

@@ -117,20 +117,20 @@ class StorePath:
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
-                found = info_of(system, path) if is_hub(system) else system.info(path)
+                facts = info_of(system, path) if is_hub(system) else system.info(path)
             except FileNotFoundError:
                 return None
-        return (size_of(found), version_in(found)) if found.get("type") != "directory" else None
+        return (size_of(facts), version_in(facts)) if facts.get("type") != "directory" else None
 
     def modified(self) -> datetime | None:
         """Return when the object was written, by the clock of the store; None if absent."""
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
-                found: datetime = system.modified(path, **_anew(system))
+                written_at: datetime = system.modified(path, **_anew(system))
             except FileNotFoundError:
                 return None
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return written_at if written_at.tzinfo is not None else written_at.replace(tzinfo=UTC)
 
     def files(self) -> list[StoredFile]:
         """Return the objects directly below, by name."""
@@ -154,12 +154,12 @@ class StorePath:
             except (FileNotFoundError, NotADirectoryError) as error:
                 self._require_bucket(system, path, error)
                 return []
-        found = []
+        files = []
         for facts in listed:
             name = facts["name"].strip("/").removeprefix(prefix)
             if facts["name"].strip("/").startswith(prefix) and name:
-                found.append((StoredFile(name, size_of(facts), version_in(facts)), facts["type"] == "file"))
-        return sorted(found, key=lambda one: one[0].name)
+                files.append((StoredFile(name, size_of(facts), version_in(facts)), facts["type"] == "file"))
+        return sorted(files, key=lambda file: file[0].name)
 
     @property
     def _has_buckets(self) -> bool:
@@ -199,7 +199,7 @@ class StorePath:
             raise InputError(f"cannot read {self}: {error}") from None
 
     def create(self, data: bytes) -> bool:
-        """Put an object where none is; return whether this did it, and nobody else."""
+        """Put an object where none exists; return whether this call created it."""
         system, path = _system(self.url)
         try:
             with store_errors(self, "write"):
@@ -258,15 +258,15 @@ class StorePath:
     def abort_uploads(self) -> int:
         """Abort multipart uploads of this object, and below it, that were left unfinished; return how many.
 
-        Only of S3: elsewhere they are no objects, and end on their own.
+        Only of S3: elsewhere they are no objects and end without us.
         """
         if scheme_of(self.url) not in ("s3", "s3a"):
             return 0
         system, path = _system(self.url)
         bucket, _, key = path.partition("/")
         with store_errors(self, "list unfinished uploads of"):
-            found = system.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=key).get("Uploads", [])
-            ours = [each for each in found if each["Key"] == key or each["Key"].startswith(key + "/")]
+            uploads = system.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=key).get("Uploads", [])
+            ours = [each for each in uploads if each["Key"] == key or each["Key"].startswith(key + "/")]
             for each in ours:
                 system.call_s3("abort_multipart_upload", Bucket=bucket, Key=each["Key"], UploadId=each["UploadId"])
         return len(ours)
@@ -360,7 +360,7 @@ def _anew(system: Any) -> dict[str, Any]:
 
 
 def _has_bucket(system: Any, bucket: str) -> bool:
-    """Whether there is a bucket; of Google's, whoever may list it need not be allowed to look at the bucket itself."""
+    """Whether there is a bucket; of Google's, listing may be allowed where looking at the bucket itself is not."""
     if "gs" not in system.protocol:
         return bool(system.exists(bucket))
     try:

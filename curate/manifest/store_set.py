@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from curate.manifest.store_here import folder_here, make_own
+from curate.manifest.store_local import local_folder, make_private
 from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import AnyPath, StorePath, TakenError, sha256_of
 from scoring.atomic import AtomicFile
@@ -45,7 +45,7 @@ class StoreSet:
         self._paths, self._overwrite = list(paths), overwrite
         self._folder = paths[0].parent
         self._work = paths[0].with_name(f".{paths[0].name}.work")
-        self._here = folder_here(self._work)
+        self._here = local_folder(self._work)
         self._lock = StoreLock(self._work, self._here)
         self._held = ExitStack()
         self._remains = False  # whether something that was put is still to be taken back
@@ -57,7 +57,7 @@ class StoreSet:
         self._refuse_run(names)
         if not names:
             self._refuse_taken()
-        make_own(self._here.parent)
+        make_private(self._here.parent)
         with ExitStack() as held:
             held.enter_context(HeldFolder(self._here, known_as=self._paths[0]))
             held.enter_context(self._lock)

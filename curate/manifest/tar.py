@@ -62,7 +62,7 @@ class _Gathered:
             self.cut_off.append(f"{place.name} ends inside {contents.cut_off!r}")
         self.without_image += len(sides.keys() - images.keys())
         room = None if options.limit is None else options.limit - self.n_rows
-        rows = [(key, member) for key, found in images.items() for member in found]
+        rows = [(key, member) for key, members_of_key in images.items() for member in members_of_key]
         rows.sort(key=lambda row: row[1].offset)
         self._append(number, place, rows[:room], images, sides, options)
 

@@ -132,7 +132,7 @@ def read_member(shard: str, name: str, max_bytes: int, reach: Reach) -> bytes:
     try:
         place = find_place(shard, reach=reach)
         with _INDEXING:
-            found = _index(place).get(name)
+            extent = _index(place).get(name)
     except CredentialsError:
         raise
     except MissingPlaceError as error:
@@ -141,9 +141,9 @@ def read_member(shard: str, name: str, max_bytes: int, reach: Reach) -> bytes:
         raise ReadError("refused", str(error)) from None
     except InputError as error:
         raise ReadError("io_error", str(error)) from None
-    if found is None:
+    if extent is None:
         raise ReadError("missing", f"no member {name!r} in {posixpath.basename(shard)}")
-    return place.read(*found, max_bytes)
+    return place.read(*extent, max_bytes)
 
 
 _INDEXING = threading.Lock()  # or every thread that waits for a shard would index it

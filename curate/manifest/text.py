@@ -1,4 +1,4 @@
-"""Text, cells and JSON of strangers: bounded, decoded or refused, with one line that names the file."""
+"""Text, cells and JSON of untrusted files: bounded, decoded or refused, with one line that names the file."""
 
 import json
 import os
@@ -51,15 +51,17 @@ def read_bytes(path: Path, *, what: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"expected {what} at {path}, got: {reason}; check the path") from None
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)  # before it becomes a file of Python's, which a folder cannot
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "something that is no file"
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "something that is no file"
         raise InputError(f"expected {what} at {path}, got {kind}; give the path of the file")
     with os.fdopen(handle, "rb") as file:
-        data = file.read(MOST_BYTES + 1) if found.st_size <= MOST_BYTES else b""  # it may grow meanwhile
-    if max(found.st_size, len(data)) > MOST_BYTES:
-        raise InputError(f"expected at most 1 GiB in {path}, got {found.st_size:,} bytes; export fewer tasks at a time")
+        data = file.read(MOST_BYTES + 1) if status.st_size <= MOST_BYTES else b""  # it may grow meanwhile
+    if max(status.st_size, len(data)) > MOST_BYTES:
+        raise InputError(
+            f"expected at most 1 GiB in {path}, got {status.st_size:,} bytes; export fewer tasks at a time"
+        )
     return data
 
 

@@ -12,9 +12,9 @@ import pyarrow.json
 
 from curate.manifest.contract import SourceOptions
 from curate.manifest.keys import check_keys, check_paths, check_text
-from curate.manifest.layout import Layout, find_layout, make_rows, one_a_scheme, resolve, text_of
+from curate.manifest.layout import Layout, find_layout, make_rows, resolve, text_of, uri_of_each_scheme
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import one_line, some, suffix_of
+from curate.manifest.names import error_line, some, suffix_of
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text import decoded
@@ -31,7 +31,7 @@ _FIRST = 1 << 20  # bytes that are read for the names of the columns
 # Text is read from memory and without threads, which leaves out open_csv: a process that ends when Arrow has only just
 # begun a thread is aborted (status 134, after the message), and the end is near where a file is empty or broken.
 # What Arrow takes for numbers although their text would not come back: leading zeros, signs, spaces.
-_WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
+_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
 _DECIMAL = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
@@ -63,7 +63,7 @@ def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_on
         converting = pa.csv.ConvertOptions(strings_can_be_null=False, column_types=every_text)
         table = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, converting)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise InputError(f"expected CSV with a header in {where}, got {one_line(error)}; mend the file") from None
+        raise InputError(f"expected CSV with a header in {where}, got {error_line(error)}; mend the file") from None
     columns = [
         _narrow(column, name in names_only) for name, column in zip(table.column_names, table.columns, strict=True)
     ]
@@ -97,7 +97,7 @@ def _names(data: bytes, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOption
 def _narrow(text: pa.ChunkedArray, is_name: bool) -> pa.ChunkedArray:
     """Return a column of text as numbers or truth values, where that loses nothing."""
     empty = pc.equal(pc.binary_length(text), 0)
-    kinds = [(_WHOLE, pa.int64()), (_DECIMAL, pa.float64()), ("^(true|false)$", pa.bool_())]
+    kinds = [(_INTEGER, pa.int64()), (_DECIMAL, pa.float64()), ("^(true|false)$", pa.bool_())]
     for pattern, kind in kinds[:1] if is_name else kinds:
         fits = pc.or_(empty, pc.match_substring_regex(text, pattern))
         if pc.all(fits).as_py() and not pc.all(empty).as_py():
@@ -126,7 +126,9 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
             table = pa.json.read_json(pa.BufferReader(data), read_options=options, parse_options=again)
         table.validate(full=True)  # Arrow's JSON reader takes text that is not UTF-8
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise InputError(f"expected one JSON object a line in {where}, got {one_line(error)}; mend the file") from None
+        raise InputError(
+            f"expected one JSON object a line in {where}, got {error_line(error)}; mend the file"
+        ) from None
     return table
 
 
@@ -197,8 +199,8 @@ def open_text_table(
     check_text(paths, 0, layout.path, name)
     uris = resolve(paths, root)
     schemes = SchemeCheck()
-    for one in one_a_scheme(uris):
-        schemes.add(one)
+    for uri in uri_of_each_scheme(uris):
+        schemes.add(uri)
     schemes.finish()
     rows = make_rows(_keys(table, layout, name), uris, table, layout)
     if layout.key is not None:

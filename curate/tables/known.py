@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
-from curate.manifest.store_here import copied_here
+from curate.manifest.store_local import local_copy
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.manifest.text import decoded, read_bytes
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl
@@ -116,7 +116,7 @@ def _read_text(path: AnyPath) -> pa.Table:
         raise InputError(f"{path} does not exist; give a CSV or Parquet file with a column {KEY!r}")
     if path.stat().st_size > MAX_TABLE_BYTES:
         raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; make it Parquet")
-    with copied_here(path) as local:
+    with local_copy(path) as local:
         data = read_bytes(local, what="text with keys")
     if path.suffix.lower() == ".txt":
         lines = decoded(data, what="text with keys", where=str(path)).replace("\r\n", "\n").split("\n")

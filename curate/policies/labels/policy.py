@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.manifest import SourceOptions
-from curate.manifest.store_here import copied_here
+from curate.manifest.store_local import local_copy
 from curate.manifest.store_path import AnyPath
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
@@ -186,7 +186,7 @@ def _refuse_answers(path: AnyPath) -> None:
     if not path.is_file():
         return
     try:
-        with copied_here(path) as local:
+        with local_copy(path) as local:
             verdicts = read_verdicts(local)
     except InputError:
         return  # no review, or one without an answer

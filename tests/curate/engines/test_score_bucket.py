@@ -20,7 +20,7 @@ from curate.engines.score import score
 from curate.engines.store_work import WorkStore
 from curate.manifest import store_lock
 from curate.manifest.failures import CredentialsError
-from curate.manifest.store_here import folder_here
+from curate.manifest.store_local import local_folder
 from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import StorePath
 from curate.tables.table import open_table
@@ -328,7 +328,7 @@ def test_a_large_table_is_sent_in_parts_and_read_in_ranges(s3, out, tmp_path, mo
 
 
 def test_the_folder_of_this_machine_is_nobody_elses(tmp_path, monkeypatch, out, folder, tiny_checkpoint):
-    shared = folder_here(StorePath(out)).parent
+    shared = local_folder(StorePath(out)).parent
     shared.mkdir()
     shared.chmod(0o777)
     with pytest.raises(InputError, match="to be a folder of yours alone"):

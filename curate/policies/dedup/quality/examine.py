@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY, STATUS
 from curate.display.audit_page import PAIR_SIDE, pair_page
 from curate.display.tiles import Pictures
-from curate.manifest.store_here import copied_here
+from curate.manifest.store_local import local_copy
 from curate.manifest.store_path import AnyPath
 from curate.manifest.text import unguarded
 from curate.policies.dedup.decide import Duplicates
@@ -249,7 +249,7 @@ def n_answers(path: AnyPath) -> int:
     if not path.is_file():
         return 0
     try:
-        with copied_here(path) as local:
+        with local_copy(path) as local:
             answers = read_answers(local)
     except InputError:
         return 0

@@ -15,30 +15,30 @@ from scoring.errors import InputError
 PIECE = 8 << 20
 
 
-def folder_here(place: StorePath) -> Path:
+def local_folder(place: StorePath) -> Path:
     """Return the folder of this machine for a place in a store: always the same one."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     return Path(tempfile.gettempdir()) / f"curate-{user}" / sha256(place.url.encode()).hexdigest()[:16]
 
 
-def make_own(folder: Path) -> None:
-    """Make a folder that nobody else may enter, or see to it that the one that is there is one of them.
+def make_private(folder: Path) -> None:
+    """Make a folder that no other user may enter, or check that an existing one is closed to them.
 
     Raises:
-        InputError: if it is not, or the place refuses.
+        InputError: if an existing folder is open to others, or the file system refuses.
     """
     with place_errors(folder):
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    if not stat.S_ISDIR(found.st_mode) or not own or found.st_mode & 0o077:
+        status = folder.lstat()
+    is_ours = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    if not stat.S_ISDIR(status.st_mode) or not is_ours or status.st_mode & 0o077:
         raise InputError(
             f"expected {folder} to be a folder of yours alone, got another; set TMPDIR to a folder of yours"
         )
 
 
 @contextmanager
-def copied_here(path: AnyPath) -> Iterator[Path]:
+def local_copy(path: AnyPath) -> Iterator[Path]:
     """Yield a file of this machine with the bytes of an object, for as long as it is needed; a path as it is.
 
     Raises:
