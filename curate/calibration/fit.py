@@ -127,7 +127,7 @@ def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed:
         "table": {
             "path": str(table.path.resolve()),
             "digest": judged.digest,
-            **({} if table.own is None else {"embedding": table.own}),
+            **({} if table.embedding_column is None else {"embedding": table.embedding_column}),
         },
         "truth": judged.source,
         "left_out": judged.left_out,

@@ -150,7 +150,7 @@ def _left_range(tables: tuple[Table, Table], samples: tuple[Sample, Sample]) -> 
             if one.column in sample.columns.schema.names:
                 values = pc.cast(sample.columns[one.column].combine_chunks(), pa.float64(), safe=False)
                 outside = one.outside(values.to_numpy(zero_copy_only=False))
-                found.append(LeftRange(number, one, outside, outside.chance(one)))
+                found.append(LeftRange(number, one, outside, outside.probability(one)))
     return found
 
 
@@ -190,7 +190,7 @@ def _compare_embeddings(
 
 def _columns(tables: tuple[Table, Table], wanted: Sequence[str]) -> tuple[list[str], tuple[list[str], list[str]]]:
     """Return the columns to compare, and those that only one table has."""
-    names = [[name for name in each.schema.names if name != each.own] for each in tables]
+    names = [[name for name in each.schema.names if name != each.embedding_column] for each in tables]
     if wanted:
         for each in tables:
             each.require(wanted)

@@ -10,7 +10,7 @@ from curate.counted import counted
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.contract import ReadError
 from curate.manifest.folder import folder_label
-from curate.tables.classes import class_columns, found_lists
+from curate.tables.classes import class_columns, lists_from_values
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -84,7 +84,7 @@ def classes_of(manifest: Manifest) -> dict[str, list[str]]:
     """Return the names of the classes of every column that may hold classes, whichever rows a subset will have."""
     # those that the source lists are read, too: a number that no class has must not end a run in its midst
     columns = [*class_columns(manifest.schema, manifest.classes), *manifest.classes]
-    lists = {**found_lists(manifest.columns(columns) if columns else ()), **manifest.classes}
+    lists = {**lists_from_values(manifest.columns(columns) if columns else ()), **manifest.classes}
     return {name: list(names) for name, names in lists.items()}
 
 

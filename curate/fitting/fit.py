@@ -284,7 +284,7 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
     """Return what model and table say of the fit, as plain JSON."""
     return {
         "table": {"path": str(table.path.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
-        **({} if table.own is None else {"embedding": table.own}),
+        **({} if table.embedding_column is None else {"embedding": table.embedding_column}),
         "labels": done.given.source,
         "seed": seed,
         "references": len(done.fit.references),

@@ -37,7 +37,7 @@ def junk_of(
     """
     if JUNK in table.schema.names:
         return dataset, Junk(classifier_of(table), np.zeros(0, np.float32), dict(junk_facts(table))), []
-    if table.own is not None:
+    if table.embedding_column is not None:
         return dataset, None, []
     if not holds_paths(table) and (images is None or images.source is None):
         return dataset, None, [NO_IMAGES]

@@ -126,7 +126,7 @@ def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
     kinds = {name: table.schema.field(name).type for name in names}
     texts = [name for name, kind in kinds.items() if pa.types.is_nested(kind) and not _is_vector(kind)]
     fields = [pa.field(name, pa.string() if name in texts else kind) for name, kind in kinds.items()]
-    digest = RowDigest(pa.schema(fields), whole=[name for name, kind in kinds.items() if _is_vector(kind)])
+    digest = RowDigest(pa.schema(fields), full_lists=[name for name, kind in kinds.items() if _is_vector(kind)])
     for batch in table.batches([KEY, *names]):
         columns = [_as_text(batch.column(name)) if name in texts else batch.column(name) for name in names]
         parts.append(digest.hashes(key_array(batch.column(KEY)), pa.record_batch(columns, names=list(names))))

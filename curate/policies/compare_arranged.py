@@ -99,7 +99,7 @@ def _compare_own(source: Table, expected: Expected, subset: Table, names: Sequen
     renamed = dict(zip(names, source.schema.names, strict=True))
     schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
     lists = [field.name for field in schema if _numbers(field.type)]
-    now, then = RowDigest(schema, whole=lists), RowDigest(schema, whole=lists)
+    now, then = RowDigest(schema, full_lists=lists), RowDigest(schema, full_lists=lists)
     kept = np.zeros(source.n_rows, bool)
     kept[expected.rows] = True
     start = 0

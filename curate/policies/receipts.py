@@ -80,7 +80,7 @@ def receipt_json(
             "n_rows": counts["n_rows"],
             "digest": decided.digest,
             "digest_of": DIGEST_OF,
-            **({} if table.own is None else {"embedding": table.own}),
+            **({} if table.embedding_column is None else {"embedding": table.embedding_column}),
         },
         "model": table.metadata.get("model"),
         "policy": decided.policy,

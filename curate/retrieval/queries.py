@@ -162,10 +162,10 @@ def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
                 f"{table.path} has no key {text!r}, and there is no such file or folder; a query is the key of a row, "
                 "an image, a folder of images, or another scored table"
             )
-        if named.kind in (IMAGE, FOLDER) and table.own is not None:
+        if named.kind in (IMAGE, FOLDER) and table.embedding_column is not None:
             raise InputError(
-                f"{text} is to be embedded, and it is unknown which model made the column {table.own!r} of "
-                "--embedding; give keys, or a table that has that column"
+                f"{text} is to be embedded, and it is unknown which model made the column {table.embedding_column!r} "
+                "of --embedding; give keys, or a table that has that column"
             )
         found.append(named)
     return found
@@ -193,7 +193,9 @@ def read_queries(
         parts.append(
             _of_images(list(files.items()), table, signal, model, {one.text for one in named if one.kind == IMAGE})
         )
-    others = [open_table(one.text, require=[KEY], embedding=table.own) for one in named if one.kind == TABLE]
+    others = [
+        open_table(one.text, require=[KEY], embedding=table.embedding_column) for one in named if one.kind == TABLE
+    ]
     parts += [_of_table(other, place, table, signal) for place, other in enumerate(others)]
     width = 0 if rows.embedding is None else rows.embedding.shape[1]
     for part in parts:

@@ -47,7 +47,7 @@ def is_concentration(table: Table, column: str) -> bool:
     model = table.metadata.get("model")
     if not isinstance(model, dict):
         return True
-    return table.own is None and model.get("embedding") == column.removeprefix("kappa_")
+    return table.embedding_column is None and model.get("embedding") == column.removeprefix("kappa_")
 
 
 def refuse_no_concentration(table: Table, column: str) -> None:

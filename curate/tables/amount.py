@@ -42,8 +42,8 @@ class Amount:
         if self.count is not None:
             return min(self.count, n)
         share = self.share or Fraction(0)
-        whole, rest = divmod(share.numerator * n, share.denominator)
-        return whole + (1 if up and rest else 0)
+        n_rows, rest = divmod(share.numerator * n, share.denominator)
+        return n_rows + (1 if up and rest else 0)
 
     def other_reading(self, flag: str, taken: int, n: int) -> str | None:
         """Return a note on a percentage below 1 %, which may be meant as a fraction; None for other amounts.

@@ -38,14 +38,17 @@ def lists_for_subset(table: Table) -> ClassLists:
         return lists_of(table)
     columns = class_columns(table.schema, lists_of(table))
     batches = (pa.Table.from_batches([batch]) for batch in table.batches(columns)) if columns else ()
-    return {**found_lists(batches), **lists_of(table)}
+    return {**lists_from_values(batches), **lists_of(table)}
 
 
 def class_columns(schema: pa.Schema, listed: Collection[str]) -> list[str]:
     """Return the columns that may hold classes, of which nothing lists the names yet."""
-    own = [field for field in schema if describe(field.name) is OWN and field.name not in listed]
-    label = [field.name for field in own if field.name == LABEL and _holds_classes(field.type)]
-    return [*label, *[field.name for field in own if field.name != LABEL and is_text(field.type)][:MOST_COLUMNS]]
+    user_fields = [field for field in schema if describe(field.name) is OWN and field.name not in listed]
+    label = [field.name for field in user_fields if field.name == LABEL and _holds_classes(field.type)]
+    return [
+        *label,
+        *[field.name for field in user_fields if field.name != LABEL and is_text(field.type)][:MOST_COLUMNS],
+    ]
 
 
 def _holds_classes(kind: pa.DataType) -> bool:
@@ -54,7 +57,7 @@ def _holds_classes(kind: pa.DataType) -> bool:
     return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind))
 
 
-def found_lists(pieces: Iterable[pa.Table]) -> ClassLists:
+def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
     """Return the values of columns where they are few enough to be classes: text and numbers in their own order.
 
     Args:
@@ -69,20 +72,20 @@ def found_lists(pieces: Iterable[pa.Table]) -> ClassLists:
             rows[name] = rows.get(name, 0) + len(values) - values.null_count
             new = pc.unique(values)
             seen[name] = pc.unique(pa.concat_arrays([seen[name], new])) if name in seen else new
-            if len(seen[name]) > (MOST_LABELS if name == LABEL else MOST_CLASSES) or not _is_whole(seen[name]):
+            if len(seen[name]) > (MOST_LABELS if name == LABEL else MOST_CLASSES) or not _may_be_classes(seen[name]):
                 gone.add(name)
-    found: ClassLists = {}
+    lists: ClassLists = {}
     room = MOST_NAMES
     for name in (name for name in seen if name not in gone):
         names = ordered_names(seen[name])
         is_listed = name == LABEL or (2 * len(names) <= rows[name] and len(names) <= room)
         if names and is_listed:
-            found[name] = names
+            lists[name] = names
             room -= 0 if name == LABEL else len(names)
-    return found
+    return lists
 
 
-def _is_whole(values: pa.Array) -> bool:
+def _may_be_classes(values: pa.Array) -> bool:
     """Return whether values can be classes: floats only where they are whole numbers."""
     if not pa.types.is_floating(values.type):
         return True
@@ -132,20 +135,20 @@ class ClassList:
             return named(plain(array), self.numbered, self.column, self.source or "the table").cast(pa.large_string())
         return texts(array)
 
-    def complete(self, found: Collection[str], kind: pa.DataType) -> tuple[str, ...]:
+    def complete(self, names_in_rows: Collection[str], kind: pa.DataType) -> tuple[str, ...]:
         """Return all names in their order: those listed, or those found where nothing lists them.
 
         Args:
-            found: classes of the rows at hand.
+            names_in_rows: classes of the rows at hand.
             kind: type of the column.
 
         Raises:
             InputError: for a class that is not in the list; numbers of others would shift.
         """
         if not self.names:
-            return in_order(found, kind)
+            return in_order(names_in_rows, kind)
         listed = set(self.names)
-        strange = [name for name in found if name not in listed]
+        strange = [name for name in names_in_rows if name not in listed]
         if strange:
             raise InputError(
                 f"expected a class of {self.source} in column {self.column!r} ({told(self.names, strange[0])}), got "
@@ -175,8 +178,8 @@ def class_list(table: Table, column: str, classes: str | Path | Sequence[str] | 
         names = lists_of(table).get(column, ())
         return ClassList(column, names, f"the metadata of {table.path}" if names else "", numbered.get(column, ()))
     names = read_classes(classes, column)
-    is_whole = pa.types.is_integer(table.schema.field(column).type)
-    stands_for = names if is_whole and not any(name.lstrip("-").isdecimal() for name in names) else ()
+    is_integer = pa.types.is_integer(table.schema.field(column).type)
+    stands_for = names if is_integer and not any(name.lstrip("-").isdecimal() for name in names) else ()
     return ClassList(column, names, FLAG, numbered.get(column, stands_for))
 
 
@@ -194,8 +197,8 @@ def read_classes(classes: str | Path | Sequence[str], column: str = LABEL) -> tu
     >>> read_classes("cat, dog")
     ('cat', 'dog')
     """
-    given = _typed_names(str(classes), column) if isinstance(classes, str | Path) else classes
-    names = [str(name) for name in given]
+    typed = _typed_names(str(classes), column) if isinstance(classes, str | Path) else classes
+    names = [str(name) for name in typed]
     twice = repeated(names)
     if not names or twice or not all(names):
         got = "none" if not names else f"{twice[0]!r} twice" if twice and twice[0] else "an empty name"

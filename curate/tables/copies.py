@@ -112,17 +112,17 @@ def _first_near(
     candidate = first.copy()
     candidate[links.row] = np.minimum(links.query, links.row)
     for start in range(0, len(first), BLOCK):
-        here = slice(start, start + BLOCK)
-        near = np.logical_and.reduce([_cosine(of, at[here], at[candidate[here]]) >= least for of, least in looks])
-        first[here] = np.where(near, candidate[here], first[here])
+        block = slice(start, start + BLOCK)
+        near = np.logical_and.reduce([_cosine(of, at[block], at[candidate[block]]) >= least for of, least in looks])
+        first[block] = np.where(near, candidate[block], first[block])
     return first
 
 
 def _cosine(vectors: NDArray, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cosine of each row's vector to the other's; 0 where either has no length."""
-    ours, theirs = vectors[rows].astype(np.float32), vectors[others].astype(np.float32)
-    length = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
-    return np.divide((ours * theirs).sum(1), length, out=np.zeros(len(ours), np.float32), where=length > 0)
+    a, b = vectors[rows].astype(np.float32), vectors[others].astype(np.float32)
+    length = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return np.divide((a * b).sum(1), length, out=np.zeros(len(a), np.float32), where=length > 0)
 
 
 def _roots(first: NDArray[np.int64]) -> NDArray[np.int64]:

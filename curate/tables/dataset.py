@@ -63,12 +63,12 @@ class Dataset:
         place = self.rows.place[self.at]
         absent = np.ones(len(self.rows), bool)
         absent[place] = False
-        found = {}
+        table_columns = {}
         for name, values in columns.items():
-            whole = np.zeros(len(self.rows), values.dtype)
-            whole[place] = values[self.copies.place]
-            found[name] = column_array(whole, absent)
-        return found
+            full = np.zeros(len(self.rows), values.dtype)
+            full[place] = values[self.copies.place]
+            table_columns[name] = column_array(full, absent)
+        return table_columns
 
     def n_copies(self) -> dict[str, pa.Array]:
         """Return the column of how many rows of the table show the same image."""
@@ -95,14 +95,14 @@ def read_dataset(
     Raises:
         InputError: for a table without embeddings, or a column that it lacks.
     """
-    there = table.schema.names
-    if EMBEDDING not in there:
+    column_names = table.schema.names
+    if EMBEDDING not in column_names:
         raise InputError(
             f"{table.path} has no column {EMBEDDING!r}, which a score is fitted to; score the images again without "
             "--no-embedding, or name your own column with --embedding"
         )
-    junk = (JUNK,) if once and JUNK in there else ()
-    looks = columns_for_copies(there) if once else frozenset()
+    junk = (JUNK,) if once and JUNK in column_names else ()
+    looks = columns_for_copies(column_names) if once else frozenset()
     needs = Needs(numbers=(*numbers, *junk), names=names, representations=EMBEDDINGS | looks)
     rows = read_rows(table, needs, by_hash=True)
     at = rows.compared()
@@ -123,8 +123,8 @@ def sample_of(dataset: Dataset, table: Table) -> Seen:
 def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
     """Return the quality columns and columns of trained heads of some rows of a table, NaN for null."""
     names = [name for name in columns_read(table.schema.names) if not is_fitted(name)]
-    found = table.take(rows, names) if names else None
-    return {} if found is None else {name: numbers_of(found.column(name)) for name in names}
+    taken = table.take(rows, names) if names else None
+    return {} if taken is None else {name: numbers_of(taken.column(name)) for name in names}
 
 
 def is_fitted(name: str) -> bool:

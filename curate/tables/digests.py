@@ -117,11 +117,11 @@ class RowDigest:
 
     Args:
         schema: types of the columns that count, in addition to the key.
-        whole: lists that count with all their numbers; other nested columns count by whether there is a value.
+        full_lists: lists that count with all their numbers; other nested columns count by whether there is a value.
     """
 
-    def __init__(self, schema: pa.Schema, whole: Collection[str] = ()) -> None:
-        self.whole = frozenset(whole)
+    def __init__(self, schema: pa.Schema, full_lists: Collection[str] = ()) -> None:
+        self.full_lists = frozenset(full_lists)
         self.names = sorted(name for name in set(schema.names) if name != columns.KEY)
         self.kinds = [str(schema.field(name).type) for name in self.names]
         self.kinds = [
@@ -147,7 +147,7 @@ class RowDigest:
             raise ValueError(f"{len(texts)} keys for {batch.num_rows} rows")
         parts = [_lengths(texts), texts]
         for name in self.names:
-            parts += (_encoded_lists if name in self.whole else _encoded)(batch.column(name))
+            parts += (_encoded_lists if name in self.full_lists else _encoded)(batch.column(name))
         rows = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary())).to_pylist()
         return b"".join([digest.digest() for digest in map(hashlib.sha256, rows)])
 
@@ -176,12 +176,12 @@ def _encoded(column: pa.Array) -> list[pa.LargeBinaryArray]:
 
 def _with_length(values: pa.LargeBinaryArray) -> list[pa.LargeBinaryArray]:
     """Bytes with a byte that says that they are there, and their length; a zero byte alone for null."""
-    whole = values.fill_null(b"") if values.null_count else values
-    there, zero = _fixed(np.ones((len(values), 1), np.uint8)), pa.scalar(b"", pa.large_binary())
-    head = pc.binary_join_element_wise(there, _lengths(whole), zero)
+    filled = values.fill_null(b"") if values.null_count else values
+    present, zero = _fixed(np.ones((len(values), 1), np.uint8)), pa.scalar(b"", pa.large_binary())
+    head = pc.binary_join_element_wise(present, _lengths(filled), zero)
     return [
         pc.if_else(values.is_valid(), head, pa.scalar(b"\0", pa.large_binary())) if values.null_count else head,
-        whole,
+        filled,
     ]
 
 
@@ -208,7 +208,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def _encoded_lists(column: pa.Array) -> list[pa.LargeBinaryArray]:
-    """Each list of numbers as its little-endian bytes; other columns as ever."""
+    """Each list of numbers as its little-endian bytes; other columns as ``_encoded``."""
     kind = column.type
     if not is_list(kind):
         return _encoded(column)

@@ -54,10 +54,10 @@ def fitted_apart(table: Table, columns: Iterable[str]) -> list[FittedApart]:
     fit = next(iter(fits.values()), None)
     if not isinstance(fit, dict) or type(fit.get("rows")) is not int or not set(fit) <= OF_SCORING:
         return []
-    there = sum(len(part) - part.column(0).null_count for part in table.batches(relative[:1]))
-    if there <= fit["rows"]:
+    n_scored = sum(len(part) - part.column(0).null_count for part in table.batches(relative[:1]))
+    if n_scored <= fit["rows"]:
         return []
-    why = f"{counted(there, 'row')} with a value, and a fit of {fit['rows']:,}"
+    why = f"{counted(n_scored, 'row')} with a value, and a fit of {fit['rows']:,}"
     return [FittedApart(str(table.path), relative[0], why)]
 
 

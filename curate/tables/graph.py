@@ -84,17 +84,17 @@ def stored_graph(
         raise InputError(f"the graph is a Parquet file: expected a name like graph.parquet, got {path}")
     if write:
         require_folder(path)
-    order, found = _computed(hashes, vectors)
+    order, graph = _computed(hashes, vectors)
     digest, notes = "", tuple[str, ...]()
     if write:
         try:
-            write_graph(path, hashes[order], vector_hashes(vectors)[order], found, model)
+            write_graph(path, hashes[order], vector_hashes(vectors)[order], graph, model)
         except InputError:
             if path.is_file():  # another process made one in the meantime, and it is as good if it is of these rows
                 return _read(open_table(path), hashes, vectors, model, otherwise)
             raise
         digest, notes = sha256_of(path), (f"{path}: the graph of {counted(len(hashes), 'row')}, to be used again",)
-    return _in_order(order, found, path, digest, notes)
+    return _in_order(order, graph, path, digest, notes)
 
 
 def computed_graph(path: Path, hashes: NDArray[np.uint64], vectors: NDArray) -> Stored:
@@ -108,15 +108,15 @@ def _computed(hashes: NDArray[np.uint64], vectors: NDArray) -> tuple[NDArray[np.
     return order, knn_graph(rows_of(vectors, order), max(1, min(MOST_NEIGHBOURS, len(hashes) - 1)))
 
 
-def _in_order(order: NDArray[np.int64], found: Graph, path: Path, digest: str, notes: tuple[str, ...]) -> Stored:
+def _in_order(order: NDArray[np.int64], graph: Graph, path: Path, digest: str, notes: tuple[str, ...]) -> Stored:
     """Return a graph of rows in some order as one of the rows as they were given."""
-    reach = _reach(found.index, found.cosine, len(order))
+    reach = _reach(graph.index, graph.cosine, len(order))
     if np.array_equal(order, np.arange(len(order))):
-        return Stored(found, reach, str(path), digest, notes)
-    index, cosine, placed = _room(len(order), found.index.shape[1])
-    _place(index, cosine, found.index, found.cosine, order, np.append(order, -1).astype(np.int32))
+        return Stored(graph, reach, str(path), digest, notes)
+    index, cosine, placed = _room(len(order), graph.index.shape[1])
+    _place(index, cosine, graph.index, graph.cosine, order, np.append(order, -1).astype(np.int32))
     placed[order] = reach
-    return Stored(Graph(index, cosine, found.recall), placed, str(path), digest, notes)
+    return Stored(Graph(index, cosine, graph.recall), placed, str(path), digest, notes)
 
 
 def _room(n: int, width: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
@@ -130,7 +130,7 @@ def _room(n: int, width: int) -> tuple[NDArray[np.int32], NDArray[np.float32], N
 def _place(
     index: NDArray[np.int32],
     cosine: NDArray[np.float32],
-    theirs: NDArray[np.int32],
+    neighbours: NDArray[np.int32],
     alike: NDArray[np.float32],
     to: NDArray[np.int64],
     place: NDArray[np.int32],
@@ -140,18 +140,18 @@ def _place(
     Args:
         index: shape (N, k).
         cosine: shape (N, k).
-        theirs: neighbours by the numbers of the file, -1 for none, shape (B, k).
+        neighbours: neighbours by the numbers of the file, -1 for none, shape (B, k).
         alike: cosines, shape (B, k).
         to: rows here, shape (B,).
         place: number of the file -> row here, or -1; its last entry is for no neighbour.
     """
     for start in range(0, len(to), BLOCK):
-        here = slice(start, start + BLOCK)
-        mine, near = place[theirs[here]], alike[here]
+        block = slice(start, start + BLOCK)
+        mine, near = place[neighbours[block]], alike[block]
         if (mine < 0).any():
             left = np.argsort(mine < 0, axis=1, kind="stable")
             mine, near = np.take_along_axis(mine, left, axis=1), np.take_along_axis(near, left, axis=1)
-        index[to[here]], cosine[to[here]] = mine, np.where(mine < 0, np.float32(-np.inf), near)
+        index[to[block]], cosine[to[block]] = mine, np.where(mine < 0, np.float32(-np.inf), near)
 
 
 def _reach(index: NDArray[np.int32], cosine: NDArray[np.float32], n: int) -> NDArray[np.float32]:
@@ -170,13 +170,13 @@ def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str
     place[at] = np.arange(len(at))
     index, cosine, reach = _room(len(hashes), width)
     named = start = 0
-    for theirs, alike in neighbours_in(table, width, n):
-        rows = place[start : start + len(theirs)]
-        start += len(theirs)
-        theirs, alike, to = theirs[rows >= 0], alike[rows >= 0], rows[rows >= 0].astype(np.int64)
-        named += int((theirs >= 0).sum())
-        reach[to] = _reach(theirs, alike, n)
-        _place(index, cosine, theirs, alike, to, place)
+    for neighbours, alike in neighbours_in(table, width, n):
+        rows = place[start : start + len(neighbours)]
+        start += len(neighbours)
+        neighbours, alike, to = neighbours[rows >= 0], alike[rows >= 0], rows[rows >= 0].astype(np.int64)
+        named += int((neighbours >= 0).sum())
+        reach[to] = _reach(neighbours, alike, n)
+        _place(index, cosine, neighbours, alike, to, place)
     if start != n:
         raise InputError(f"{table.path} is damaged: it changed while it was being read; {AGAIN}")
     note = f"{table.path}: the graph of {counted(n, 'row')} is used again"

@@ -34,20 +34,20 @@ def forged_rows(file: Table, source: Table) -> tuple[NDArray[np.int64], int]:
     """
     rows = read_rows(source, Needs(representations=frozenset({"embedding"})))
     width = check_types(file)
-    there, place = _known(file, rows)
-    if not len(there) or rows.embedding is None:
-        return there, 0
-    vectors = _unit(rows_of(rows.embedding, there))
-    index, cosine = _noted(file, width, place, len(there))
-    complete = len(there) == file.n_rows
-    again = knn_graph(vectors, max(1, min(MOST_NEIGHBOURS, len(there) - 1)))
-    wrong = np.zeros(len(there), bool)
-    for start in range(0, len(there), BLOCK):
-        here = slice(start, start + BLOCK)
-        wrong[here] = _false(vectors, index[here], cosine[here], start)
+    known, place = _known(file, rows)
+    if not len(known) or rows.embedding is None:
+        return known, 0
+    vectors = _unit(rows_of(rows.embedding, known))
+    index, cosine = _noted(file, width, place, len(known))
+    complete = len(known) == file.n_rows
+    again = knn_graph(vectors, max(1, min(MOST_NEIGHBOURS, len(known) - 1)))
+    wrong = np.zeros(len(known), bool)
+    for start in range(0, len(known), BLOCK):
+        block = slice(start, start + BLOCK)
+        wrong[block] = _false(vectors, index[block], cosine[block], start)
         if complete or again.recall.exact:
-            wrong[here] |= _lacking(again, index[here], cosine[here], here, everything=width >= file.n_rows - 1)
-    return there[wrong], len(there)
+            wrong[block] |= _lacking(again, index[block], cosine[block], block, everything=width >= file.n_rows - 1)
+    return known[wrong], len(known)
 
 
 def _known(file: Table, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -77,13 +77,13 @@ def _noted(file: Table, width: int, place: NDArray[np.int64], n: int) -> tuple[N
     """Return the neighbours as noted by the numbers of the N rows: -1 for none, -2 for rows of others."""
     index, cosine = np.full((n, width), -1, np.int64), np.full((n, width), -np.inf, np.float32)
     start = 0
-    for theirs, alike in neighbours_in(file, width, file.n_rows):
-        to = place[start : start + len(theirs)]
-        start += len(theirs)
-        own = to >= 0
-        found = place[theirs[own]]
-        index[to[own]] = np.where(theirs[own] < 0, -1, np.where(found < 0, -2, found))
-        cosine[to[own]] = alike[own]
+    for neighbours, alike in neighbours_in(file, width, file.n_rows):
+        to = place[start : start + len(neighbours)]
+        start += len(neighbours)
+        is_known = to >= 0
+        named = place[neighbours[is_known]]
+        index[to[is_known]] = np.where(neighbours[is_known] < 0, -1, np.where(named < 0, -2, named))
+        cosine[to[is_known]] = alike[is_known]
     return index, cosine
 
 
@@ -102,10 +102,10 @@ def _false(
 
 
 def _lacking(
-    again: Graph, index: NDArray[np.int64], cosine: NDArray[np.float32], here: slice, *, everything: bool
+    again: Graph, index: NDArray[np.int64], cosine: NDArray[np.float32], block: slice, *, everything: bool
 ) -> NDArray[np.bool_]:
     """Whether a row, shape (B,), does not name one that is more alike than the last one that it names."""
-    near, alike = again.index[here], again.cosine[here]
+    near, alike = again.index[block], again.cosine[block]
     last = np.where(index[:, -1] == -1, -np.inf, cosine[:, -1])  # a list that is not full names all there are
     reach = np.full(len(index), -np.inf) if everything else last
     due = (near >= 0) & (alike > reach[:, None] + CLOSE)

@@ -56,12 +56,12 @@ def check_types(table: Table) -> int:
         InputError: if a column is missing, or of another type than ``write_graph`` gives it.
     """
     table.require(list(MEANINGS))
-    wanted = {"neighbours": pa.int32(), "cosine": pa.float32()}
+    list_types = {"neighbours": pa.int32(), "cosine": pa.float32()}
     kinds = {name: table.schema.field(name).type for name in MEANINGS}
     width = kinds["neighbours"].list_size if pa.types.is_fixed_size_list(kinds["neighbours"]) else 0
     for name, kind in kinds.items():
-        if name in wanted:
-            lists = pa.types.is_fixed_size_list(kind) and kind.value_type == wanted[name]
+        if name in list_types:
+            lists = pa.types.is_fixed_size_list(kind) and kind.value_type == list_types[name]
             fits = lists and 1 <= kind.list_size <= MOST_NEIGHBOURS and kind.list_size == width
         else:
             fits = kind == pa.uint64()
@@ -92,8 +92,8 @@ def rows_in(
     if (keys[1:] <= keys[:-1]).any():
         raise InputError(f"{table.path} is damaged: its rows are not in order; {AGAIN}")
     at = np.searchsorted(keys, hashes).clip(max=max(0, len(keys) - 1))
-    there = keys[at] == hashes if len(keys) else np.zeros(len(hashes), bool)
-    lost = int((~there).sum())
+    is_held = keys[at] == hashes if len(keys) else np.zeros(len(hashes), bool)
+    lost = int((~is_held).sum())
     if lost:
         raise InputError(
             f"{table.path} is the graph of another table: expected it to hold the {len(hashes):,} rows that are "
@@ -162,15 +162,17 @@ def write_graph(
             pa.field("cosine", pa.list_(pa.field("element", pa.float32(), nullable=False), width)),
         ]
     )
-    columns = {name: dict(zip(("meaning", "unit", "higher"), told, strict=True)) for name, told in MEANINGS.items()}
+    columns = {name: dict(zip(("meaning", "unit", "higher"), text, strict=True)) for name, text in MEANINGS.items()}
     facts: dict[str, Any] = {"format": FORMAT, "model_digest": model, "n_rows": len(hashes)}
     metadata = {"kind": KIND, KIND: facts, "recall": dict(graph.recall.__dict__), "columns": columns}
     with TableWriter(path, schema, metadata) as writer:
         for start in range(0, len(hashes), BLOCK):
-            here = slice(start, start + BLOCK)
+            block = slice(start, start + BLOCK)
             lists = [
-                pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values[here]).ravel()), type=field.type)
+                pa.FixedSizeListArray.from_arrays(
+                    pa.array(np.ascontiguousarray(values[block]).ravel()), type=field.type
+                )
                 for values, field in ((graph.index, schema.field(2)), (graph.cosine, schema.field(3)))
             ]
-            arrays = [pa.array(hashes[here]), pa.array(embeddings[here]), *lists]
+            arrays = [pa.array(hashes[block]), pa.array(embeddings[block]), *lists]
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema))

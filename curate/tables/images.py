@@ -173,9 +173,9 @@ class Images:
         """Return the images of some rows of a table, by their numbers; see ``Images``."""
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
-        found = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
+        taken = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
         return cls(
-            found,
+            taken,
             table.path,
             numbers=numbers.tolist(),
             source=source,
@@ -302,12 +302,12 @@ def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) ->
 
 def _places(manifest: Manifest, keys: Sequence[str]) -> dict[str, int]:
     """The row of each key in a source; keys that it lacks are left out."""
-    wanted = pa.array(keys, pa.string())
+    key_set = pa.array(keys, pa.string())
     place: dict[str, int] = {}
     for start in range(0, manifest.n_rows, STEP):
-        own = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY)
-        inside = pc.is_in(own, value_set=wanted).to_numpy(zero_copy_only=False)
-        place.update({own[row].as_py(): start + row for row in np.flatnonzero(inside).tolist()})
+        source_keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY)
+        inside = pc.is_in(source_keys, value_set=key_set).to_numpy(zero_copy_only=False)
+        place.update({source_keys[row].as_py(): start + row for row in np.flatnonzero(inside).tolist()})
     return place
 
 

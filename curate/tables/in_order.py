@@ -12,26 +12,26 @@ R = TypeVar("R")
 
 
 def in_order(
-    pool: Executor, work: Callable[[T], R], things: Iterable[T], most: int, n_bytes: Callable[[T], int]
+    pool: Executor, work: Callable[[T], R], items: Iterable[T], most: int, n_bytes: Callable[[T], int]
 ) -> Iterator[R]:
     """Yield what threads make of things, in order; one that alone exceeds the bytes passes alone.
 
     Args:
         pool: of the threads.
         work: what they do.
-        things: taken as they are needed.
+        items: taken as they are needed.
         most: how many are in hand at once, at least 1.
         n_bytes: how many encoded bytes a thing, or what is made of it, holds; ``ENCODED`` of them are in hand at once.
     """
     waiting: deque[tuple[Future[R], int]] = deque()
     held = 0
     try:
-        for thing in things:
-            size = n_bytes(thing)
+        for item in items:
+            size = n_bytes(item)
             while waiting and (len(waiting) >= most or held + size > ENCODED):
                 held -= waiting[0][1]
                 yield waiting.popleft()[0].result()
-            waiting.append((pool.submit(work, thing), size))
+            waiting.append((pool.submit(work, item), size))
             held += size
         while waiting:
             yield waiting.popleft()[0].result()

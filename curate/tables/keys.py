@@ -55,18 +55,18 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the hashes that are there more than once, looking at some of their first bits at a time."""
     bits = min(8, (len(hashes) // SORTED_AT_ONCE).bit_length())
     first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8] >> np.uint8(8 - bits)
-    found = []
+    repeated = []
     for first in range(1 << bits):
         ordered = np.sort(hashes[first_bytes == first]) if bits else np.sort(hashes)
-        found.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
-    return np.concatenate(found)
+        repeated.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+    return np.concatenate(repeated)
 
 
 def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
     """Return the key of a row of the table for each entry, as text; None where the entry is negative."""
-    there = rows >= 0
+    has_row = rows >= 0
     keys = np.full(len(rows), None, object)
-    keys[there] = key_texts(table.take(rows[there], [KEY]).column(KEY), table.path)
+    keys[has_row] = key_texts(table.take(rows[has_row], [KEY]).column(KEY), table.path)
     return keys
 
 
@@ -82,12 +82,12 @@ def rows_with_keys(table: Table, keys: Sequence[str]) -> dict[str, int]:
     Raises:
         InputError: for a null key, or keys of the table that are neither text nor whole numbers.
     """
-    wanted = pa.array(sorted(set(keys)), pa.string())
-    found: dict[str, int] = {}
+    key_set = pa.array(sorted(set(keys)), pa.string())
+    row_of_key: dict[str, int] = {}
     start = 0
     for batch in table.batches([KEY]):
-        own = pa.array(key_texts(batch.column(0), table.path, start), pa.string())
-        inside = np.flatnonzero(pc.is_in(own, value_set=wanted).to_numpy(zero_copy_only=False))
-        found.update(zip(own.take(pa.array(inside)).to_pylist(), (start + inside).tolist(), strict=True))
+        table_keys = pa.array(key_texts(batch.column(0), table.path, start), pa.string())
+        inside = np.flatnonzero(pc.is_in(table_keys, value_set=key_set).to_numpy(zero_copy_only=False))
+        row_of_key.update(zip(table_keys.take(pa.array(inside)).to_pylist(), (start + inside).tolist(), strict=True))
         start += batch.num_rows
-    return found
+    return row_of_key

@@ -1,4 +1,4 @@
-"""Keys that somebody names in their own file, with labels or without: what is labelled, what is left out."""
+"""Keys in a file of yours, with labels or without: what is labelled, what is left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Known:
         hashes: of the keys, shape (M,) uint64.
         labels: class of each as text, None where it has none; None where the file has no labels.
         digest: of keys and labels, independent of their order.
-        n_there: of the keys, in the table; see ``spelling.spelled_as``.
+        n_in_table: of the keys, in the table; see ``spelling.spelled_as``.
         note: on keys that were taken in the table's spelling.
         hint: what a key that no row has may mean.
     """
@@ -45,7 +45,7 @@ class Known:
     hashes: NDArray[np.uint64]
     labels: list[str | None] | None
     digest: str
-    n_there: int = 0
+    n_in_table: int = 0
     note: str = ""
     hint: str = ""
 
@@ -76,12 +76,14 @@ def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = 
     return distinct(str(path), [keys[at] for at in labelled], [values[at] for at in labelled])
 
 
-def read_columns(path: str | AnyPath, wanted: Sequence[str]) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
-    """Return the keys of a file, and its columns by name: as texts those that are wanted, None for the others.
+def read_columns(
+    path: str | AnyPath, text_columns: Sequence[str]
+) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
+    """Return the keys of a file, and its columns by name: the texts of ``text_columns``, None for the others.
 
     Args:
         path: of a CSV, TSV, JSON lines or Parquet file, or a folder of ``part-*.parquet``, with a column ``key``.
-        wanted: columns to read where they are there.
+        text_columns: columns to read where they are there.
 
     Raises:
         InputError: if the file or its keys are missing or cannot be read.
@@ -97,9 +99,9 @@ def read_columns(path: str | AnyPath, wanted: Sequence[str]) -> tuple[list[bytes
     else:
         opened = open_table(path, require=[KEY])
         names = opened.schema.names
-        table = opened.read([KEY, *(name for name in wanted if name in names and name != KEY)])
-    keys = key_bytes(_whole(table.column(KEY)), path)
-    return keys, {name: _texts(path, table.column(name)) if name in wanted else None for name in names}
+        table = opened.read([KEY, *(name for name in text_columns if name in names and name != KEY)])
+    keys = key_bytes(_combined(table.column(KEY)), path)
+    return keys, {name: _texts(path, table.column(name)) if name in text_columns else None for name in names}
 
 
 def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = None) -> Known:
@@ -126,14 +128,14 @@ def _read_text(path: AnyPath) -> pa.Table:
     return read_csv(data, str(path), expects={KEY}, names_only={KEY})
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combined(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
 def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
         raise InputError(f"expected labels as names or numbers in {path}, got {column.type}; name another column")
-    return list(texts(_whole(column)).to_pylist())
+    return list(texts(_combined(column)).to_pylist())
 
 
 def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = None) -> Known:

@@ -36,9 +36,9 @@ class Located:
         self._place = np.full(len(hashes), -1, np.int64)
         for start in range(0, self.manifest.n_rows, STEP):
             keys = self.manifest.rows(start, min(start + STEP, self.manifest.n_rows)).column(KEY).combine_chunks()
-            own = tie_breaks(key_array(keys, source, start))
-            at = np.minimum(np.searchsorted(self._hashes, own), len(self._hashes) - 1)
-            known = self._hashes[at] == own
+            source_hashes = tie_breaks(key_array(keys, source, start))
+            at = np.minimum(np.searchsorted(self._hashes, source_hashes), len(self._hashes) - 1)
+            known = self._hashes[at] == source_hashes
             self._place[at[known]] = start + np.flatnonzero(known)
         self.missing = int((self._place < 0).sum())
         if self.missing == len(hashes):
@@ -50,8 +50,8 @@ class Located:
     def readers(self, keys: Sequence[str]) -> Iterator[Reader]:
         """Yield what reads the image of each key, in their order; quickly where that is the order of the source."""
         places = self.places_of(tie_breaks([key.encode() for key in keys]))
-        there = places[places >= 0]
-        ordered = readers_in_order(self.manifest, there) if (np.diff(there) > 0).all() else None
+        present = places[places >= 0]
+        ordered = readers_in_order(self.manifest, present) if (np.diff(present) > 0).all() else None
         for place in places.tolist():
             if place < 0:
                 yield self._absent

@@ -79,16 +79,17 @@ class Needs:
         self._check_types(table, names)
         return names
 
-    def check_own(self, table: Table, readers: str) -> None:
+    def refuse_unread_embeddings(self, table: Table, readers: str) -> None:
         """Refuse a column of the user's own embeddings where none are read: it would change nothing.
 
         Args:
             table: that may have one.
             readers: what reads embeddings, for the message.
         """
-        if table.own is not None and EMBEDDING not in self.representations:
+        if table.embedding_column is not None and EMBEDDING not in self.representations:
             raise InputError(
-                f"--embedding {table.own} is for {readers}, and nothing else reads it; add that, or leave this out"
+                f"--embedding {table.embedding_column} is for {readers}, and nothing else reads it; add that, or leave "
+                "this out"
             )
 
     def _check_types(self, table: Table, names: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ def six_digits(values: NDArray[np.float64]) -> pa.StringArray:
     """Return ``format(value, ".6g")`` of each of N numbers.
 
     A number is rounded to six digits here; the shortest text that reads back as what came out, which Arrow writes,
-    then has no more of them. What has an exponent, or lies at a tie, is left to Python.
+    then has no more of them. Numbers with an exponent, and ties, are left to Python.
 
     >>> six_digits(np.array([0.1234567, 12.0, 1e-9])).to_pylist()
     ['0.123457', '12', '1e-09']

@@ -161,8 +161,10 @@ def _number(value: float, kind: pa.DataType | None) -> pa.Scalar:
             value = pa.scalar(float(value), pa.float16()).as_py()
         return pa.scalar(float(value), pa.float32())
     if pa.types.is_integer(kind) and isinstance(value, int):
-        whole = pa.uint64() if pa.types.is_uint64(kind) and value >= 0 else pa.int64()
-        return pa.scalar(value, whole) if value.bit_length() <= 63 or whole == pa.uint64() else pa.scalar(float(value))
+        unsigned = pa.types.is_uint64(kind) and value >= 0
+        if unsigned or value.bit_length() <= 63:
+            return pa.scalar(value, pa.uint64() if unsigned else pa.int64())
+        return pa.scalar(float(value))
     return pa.scalar(float(value), pa.float64())
 
 

@@ -14,13 +14,13 @@ WHITE = 65535  # of 16 bits: what tables were scored by that do not say
 def model_of(table: Table) -> str:
     """Return the digest of the model that made a table's embeddings, or an empty text where the table does not say.
 
-    A column of the user's own is nobody's but its own: ``column NAME``.
+    For a column of the user's embeddings: ``column NAME``.
 
     Raises:
         InputError: if parts of the table come from two models; the text names both.
     """
-    if table.own is not None:
-        return f"column {table.own}"
+    if table.embedding_column is not None:
+        return f"column {table.embedding_column}"
     seen: dict[str, tuple[str, AnyPath]] = {}
     for file in table.files:
         model = _part(_metadata(file), "model")
@@ -100,8 +100,8 @@ def _metadata(file: AnyPath) -> dict[str, Any]:
 
 
 def _part(metadata: dict[str, Any], name: str) -> dict[str, Any]:
-    found = metadata.get(name)
-    return found if isinstance(found, dict) else {}
+    part = metadata.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _name(table: Table) -> str:

@@ -41,20 +41,20 @@ class FittedRange:
         Raises:
             KeyError, TypeError, ValueError: if it is invalid.
         """
-        found = cls(str(record["column"]), float(record["low"]), float(record["high"]), int(record["rows"]))
-        if not (np.isfinite([found.low, found.high]).all() and found.low < found.high and found.rows >= 2):
-            raise ValueError(f"a range from {found.low} to {found.high} of {found.rows} rows")
-        return found
+        fitted = cls(str(record["column"]), float(record["low"]), float(record["high"]), int(record["rows"]))
+        if not (np.isfinite([fitted.low, fitted.high]).all() and fitted.low < fitted.high and fitted.rows >= 2):
+            raise ValueError(f"a range from {fitted.low} to {fitted.high} of {fitted.rows} rows")
+        return fitted
 
     def outside(self, values: NDArray) -> "Outside":
         """Return how many values lie outside; NaN and infinite ones are not counted."""
-        there = values[np.isfinite(values)]
-        return Outside(len(there), int((there < self.low).sum()), int((there > self.high).sum()))
+        finite = values[np.isfinite(values)]
+        return Outside(len(finite), int((finite < self.low).sum()), int((finite > self.high).sum()))
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Rows that have a score, and those of them that lie below and above a range."""
+    """How many rows have a score, and how many of them are below and above a range."""
 
     rows: int = 0
     below: int = 0
@@ -63,20 +63,20 @@ class Outside:
     def __add__(self, other: "Outside") -> "Outside":
         return Outside(self.rows + other.rows, self.below + other.below, self.above + other.above)
 
-    def chance(self, fitted: FittedRange) -> float:
+    def probability(self, fitted: FittedRange) -> float:
         """Return the probability that as many lie outside, if these rows and those judged are drawn alike."""
         from scoring.metrics.calibrators import outside_by_chance  # loads torch
 
         return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
 
     def words(self, fitted: FittedRange) -> str:
-        """Return it in one sentence, with an alarm where it is more than chance."""
+        """Return it in one sentence, with an alarm where it is no accident."""
         n = self.below + self.above
         where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
         if not n:
             return f"none of {self.rows:,} rows lies outside {where}"
         said = f"{n:,} of {self.rows:,} rows ({n / self.rows:.1%}; {self.below:,} below, {self.above:,} above)"
-        p = self.chance(fitted)
+        p = self.probability(fitted)
         verdict = "no more than chance" if p > ALARM else f"more than chance (p {p:.1g}): judge some of these too"
         return f"{said} lie outside {where}, {verdict}"
 

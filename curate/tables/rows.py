@@ -1,4 +1,4 @@
-"""The one reader of columns: a table of any size in one pass, as the few arrays that somebody needs of it."""
+"""The one reader of columns: a table of any size in one pass, as the few arrays that are needed of it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Codes:
 
 @dataclass
 class Rows:
-    """N rows of a table as arrays, in its order or in that of the hashes of their keys; by column what was requested.
+    """N rows of a table as arrays, in its order or by the hashes of their keys; by column what was requested.
 
     Attributes:
         ok: shape (N,) bool, whether the image was scored; all where the table has no status.
@@ -123,7 +123,7 @@ class Rows:
 
 
 def read_rows(table: Table, needs: Needs, *, by_hash: bool = False, unique: bool = True) -> Rows:
-    """Read what somebody needs of a table, in batches.
+    """Read what is needed of a table, in batches.
 
     Memory: the arrays requested, of which signatures and embeddings of more than 2 GB are in a file.
 
@@ -178,7 +178,7 @@ def collect(
 
 
 class _Reading:
-    """Arrays under construction; each row goes to where it belongs."""
+    """Arrays under construction; each row goes to its position."""
 
     def __init__(
         self,
@@ -197,11 +197,13 @@ class _Reading:
             self.rank = np.empty(n, np.int64)
             self.rank[self.order] = np.arange(n)
         # a choice counts the whole embedding also where only a condition reads it
-        whole = [EMBEDDING] if EMBEDDING in needs.representations or hashes is not None else []
-        self.digest = RowDigest(pa.schema([schema.field(name) for name in names]), whole=whole) if needs.keys else None
+        full_lists = [EMBEDDING] if EMBEDDING in needs.representations or hashes is not None else []
+        self.digest = (
+            RowDigest(pa.schema([schema.field(name) for name in names]), full_lists=full_lists) if needs.keys else None
+        )
         self.conditions = needs.parsed(schema)
-        whole_texts = [*needs.texts, *({SHA256} & needs.representations)]
-        self.pieces: dict[str, list[pa.Array]] = {name: [] for name in whole_texts}
+        text_columns = [*needs.texts, *({SHA256} & needs.representations)]
+        self.pieces: dict[str, list[pa.Array]] = {name: [] for name in text_columns}
         self.seen: dict[str, dict[Any, int]] = {name: {} for name in (*needs.groups, *needs.names)}
         self.embeddings = Embeddings(n, path) if EMBEDDING in needs.representations else None
         rows = Rows(np.ones(n, bool), np.zeros(n if needs.keys else 0, np.uint64), self.order)
@@ -226,7 +228,7 @@ class _Reading:
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
         stop = self.start + batch.num_rows
-        self._check_length(stop, whole=False)
+        self._check_length(stop, is_last=False)
         to = slice(self.start, stop) if self.rank is None else self.rank[self.start : stop]
         rows = self.rows
         if self.digest is not None:
@@ -271,12 +273,12 @@ class _Reading:
             classes.codes[to] = coded(plain(batch.column(name)).cast(pa.large_string()), self.seen[name])
         for name, pieces in self.pieces.items():
             pieces.append(texts(batch.column(name)))
-        for name, there in rows.present.items():
-            there[to] = has_value(batch.column(name)).to_numpy(zero_copy_only=False)
+        for name, is_present in rows.present.items():
+            is_present[to] = has_value(batch.column(name)).to_numpy(zero_copy_only=False)
 
     def done(self) -> Rows:
         """Return the rows."""
-        self._check_length(self.start, whole=True)
+        self._check_length(self.start, is_last=True)
         rows = self.rows
         rows.texts = {name: pa.chunked_array(parts, pa.large_string()) for name, parts in self.pieces.items()}
         if self.rank is not None:
@@ -291,8 +293,8 @@ class _Reading:
             rows.embedding, rows.embedding_problem = self.embeddings.done()
         return rows
 
-    def _check_length(self, n: int, *, whole: bool) -> None:
-        if n > self.n or (whole and n != self.n):
+    def _check_length(self, n: int, *, is_last: bool) -> None:
+        if n > self.n or (is_last and n != self.n):
             raise InputError(f"{self.path} changed while it was being read; run the command again")
 
 

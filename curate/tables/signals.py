@@ -74,9 +74,9 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
     if fitted and FITTED in table.schema.names:
         return FITTED
     model = table.metadata.get("model")
-    own = model.get("method") if isinstance(model, dict) else None
-    for name in (f"kappa_{own}", f"unc_{own}"):
-        if own and name in table.schema.names:
+    method = model.get("method") if isinstance(model, dict) else None
+    for name in (f"kappa_{method}", f"unc_{method}"):
+        if method and name in table.schema.names:
             return name
     of_dataset = () if fitted else (FITTED, LOCAL)
     for kind in ("kappa", "unc"):
@@ -129,8 +129,8 @@ def kappa_of(table: Table) -> str | None:
     """
     kappas = [name for name in table.schema.names if name.startswith("kappa_")]
     model = table.metadata.get("model")
-    own = f"kappa_{model.get('method')}" if isinstance(model, dict) else ""
-    for name in (own, BEST):
+    of_method = f"kappa_{model.get('method')}" if isinstance(model, dict) else ""
+    for name in (of_method, BEST):
         if name in kappas:
             return name
     return kappas[0] if len(kappas) == 1 else None

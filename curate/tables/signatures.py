@@ -21,7 +21,9 @@ def signature_array(signatures: Sequence[NDArray[np.int8] | None]) -> pa.FixedSi
         ValueError: if one has another length.
     """
     try:
-        return pa.array([None if one is None else one.tobytes() for one in signatures], SIGNATURE_TYPE)
+        return pa.array(
+            [None if signature is None else signature.tobytes() for signature in signatures], SIGNATURE_TYPE
+        )
     except pa.ArrowInvalid as error:
         raise ValueError(f"signatures have {WIDTH} numbers of type int8: {error}") from None
 

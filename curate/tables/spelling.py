@@ -23,24 +23,24 @@ MOST_FOLDERS = 16  # that a path may have before the key
 
 
 @dataclass
-class _Found:
+class _Candidates:
     """Rows of the table that a key could mean, by their keys.
 
     Attributes:
         same: the same name, in another form.
-        there: named with folders before it, and the uri of the row has these folders.
+        in_folder: named with folders before it, and the uri of the row has these folders.
         elsewhere: the same, but the uri does not say so.
     """
 
     same: list[str] = field(default_factory=list)
-    there: list[str] = field(default_factory=list)
+    in_folder: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
 
     @property
     def sure(self) -> str | None:
         """The one row that is meant, or None."""
-        found = self.same or self.there
-        return found[0] if len(found) == 1 else None
+        rows = self.same or self.in_folder
+        return rows[0] if len(rows) == 1 else None
 
 
 def refuse_unmatched(known: Known, option: str, table: Table) -> None:
@@ -49,14 +49,14 @@ def refuse_unmatched(known: Known, option: str, table: Table) -> None:
     Raises:
         InputError: naming a key of both, and how to go on all the same.
     """
-    if not known.keys or known.n_there:
+    if not known.keys or known.n_in_table:
         return
     example = known.keys[0].decode("utf-8", "replace")
-    own = next((texts(batch.column(0))[0].as_py() for batch in table.batches([KEY], rows=1)), None)
+    example_in_table = next((texts(batch.column(0))[0].as_py() for batch in table.batches([KEY], rows=1)), None)
     raise InputError(
         f"--{option}: expected keys of {table.path} in {known.path}, got {counted(len(known.keys), 'key')} that it has "
         f"not, such as {example!r}{f' ({known.hint})' if known.hint else ''}; write them as the table does, as in "
-        f"{own!r}, or add --allow-unmatched"
+        f"{example_in_table!r}, or add --allow-unmatched"
     )
 
 
@@ -78,20 +78,20 @@ def spelled_as(known: Known, table: Table) -> Known:
     Raises:
         InputError: if two spellings of one key have two labels.
     """
-    there = _there(known, table)
-    forms = _forms(known, np.flatnonzero(~there).tolist())
+    is_in_table = _in_table(known, table)
+    forms = _forms(known, np.flatnonzero(~is_in_table).tolist())
     if not forms:
-        return replace(known, n_there=int(there.sum()))
-    found = _look(forms, table)
-    changed = {at: one.sure for at, one in found.items() if one.sure is not None}
+        return replace(known, n_in_table=int(is_in_table.sum()))
+    candidates = _look(forms, table)
+    changed = {at: rows.sure for at, rows in candidates.items() if rows.sure is not None}
     keys = [changed.get(at) for at in range(len(known.keys))]
     encoded = [old if new is None else new.encode() for old, new in zip(known.keys, keys, strict=True)]
     return replace(
         distinct(known.path, encoded, known.labels),
         digest=known.digest,
-        n_there=int(there.sum()) + len(changed),
+        n_in_table=int(is_in_table.sum()) + len(changed),
         note=_note(known, changed, str(table.path)),
-        hint=_hint(known, {at: one for at, one in found.items() if one.sure is None}),
+        hint=_hint(known, {at: rows for at, rows in candidates.items() if rows.sure is None}),
     )
 
 
@@ -114,24 +114,24 @@ def _forms(known: Known, lost: Sequence[int]) -> dict[int, str]:
     return dict(zip(decoded, normal(pa.array(decoded.values(), pa.large_string())).to_pylist(), strict=True))
 
 
-def _there(known: Known, table: Table) -> NDArray[np.bool_]:
+def _in_table(known: Known, table: Table) -> NDArray[np.bool_]:
     """Return which keys the table has as they are written, shape (M,)."""
-    wanted = pa.array(known.keys, pa.large_binary())
-    there = np.zeros(len(wanted), bool)
+    key_set = pa.array(known.keys, pa.large_binary())
+    is_in_table = np.zeros(len(key_set), bool)
     for batch in table.batches([KEY]):
         keys = key_array(batch.column(0), table.path)
-        there[pc.index_in(keys, value_set=wanted).drop_null().to_numpy(zero_copy_only=False)] = True
-    return there
+        is_in_table[pc.index_in(keys, value_set=key_set).drop_null().to_numpy(zero_copy_only=False)] = True
+    return is_in_table
 
 
-def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Found]:
+def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
     """Return what each of the forms could mean in the table."""
     owners: dict[str, list[tuple[int, int]]] = {}  # a form that a key of the table may have -> keys, folders left out
     for at, form in forms.items():
         for left_out, part in enumerate(_ends(form)):
             owners.setdefault(part, []).append((at, left_out))
     values = pa.array(list(owners), pa.large_string())
-    found = {at: _Found() for at in forms}
+    candidates = {at: _Candidates() for at in forms}
     for keys, uris in _columns(table):
         places = pc.index_in(normal(keys), value_set=values)
         rows = pa.array(np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False)))
@@ -139,12 +139,12 @@ def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Found]:
         for place, key, uri in zip(*(column.to_pylist() for column in columns), strict=True):
             for at, left_out in owners[values[place].as_py()]:
                 if not left_out:
-                    found[at].same.append(key)
+                    candidates[at].same.append(key)
                 elif f"/{uri or ''}".endswith(f"/{forms[at].lstrip('/')}"):
-                    found[at].there.append(key)
+                    candidates[at].in_folder.append(key)
                 else:
-                    found[at].elsewhere.append(key)
-    return found
+                    candidates[at].elsewhere.append(key)
+    return candidates
 
 
 def _ends(path: str) -> Iterator[str]:
@@ -175,14 +175,14 @@ def _note(known: Known, changed: Mapping[int, str], table: str) -> str:
     )
 
 
-def _hint(known: Known, doubtful: Mapping[int, _Found]) -> str:
-    for at, one in doubtful.items():
-        several = one.same or one.there
+def _hint(known: Known, doubtful: Mapping[int, _Candidates]) -> str:
+    for at, rows in doubtful.items():
+        several = rows.same or rows.in_folder
         key = known.keys[at].decode()
         if several:
             return f"{key!a} could be {several[0]!a} or {several[1]!a}"
-        if one.elsewhere:
-            return f"without its folders {key!r} would be {one.elsewhere[0]!r}"
+        if rows.elsewhere:
+            return f"without its folders {key!r} would be {rows.elsewhere[0]!r}"
     return ""
 
 

@@ -20,7 +20,7 @@ from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
 from curate.tables.digests import is_list
 from curate.tables.folders import folders_of, has_text_keys
-from curate.tables.own import as_embeddings, own_field
+from curate.tables.user_embeddings import as_embeddings, unit_field
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint
 from scoring.lookup import told
@@ -44,12 +44,12 @@ class Table:
         file_metadata: every key of the first file's metadata, as bytes.
         metadata: the JSON under the key ``curate``; empty when absent.
         n_rows: rows over all files.
-        own: the user's column that is read as ``embedding``; None for that itself. ``schema`` and ``batches`` have it
-            under that name then, and ``stored`` is the table as it is in its files: what is written comes from there.
-            So it is with ``folder``, once it is requested.
+        embedding_column: the user's column that is read as ``embedding``; None for that itself. ``schema`` and
+            ``batches`` have it under that name then, and ``stored`` is the table as it is in its files: what is
+            written comes from there. The same for ``folder``, once it is requested.
     """
 
-    own: str | None = None
+    embedding_column: str | None = None
 
     def __init__(self, path: Path | StorePath, files: Sequence[Path | StorePath]) -> None:
         self.path = path
@@ -76,23 +76,23 @@ class Table:
         if twice := repeated(self.schema.names):
             raise InputError(f"{path} has several columns named {twice[0]!r}; rename them so that each differs")
 
-    def by(self, own: str | None) -> "Table":
-        """Return the table with a column of the user's own read as ``embedding``, each row at unit length.
+    def by(self, embedding_column: str | None) -> "Table":
+        """Return the table with a column of the user's read as ``embedding``, each row at unit length.
 
         Args:
-            own: lists of float16, float32 or float64; None, or ``embedding``, for the table as it is stored.
+            embedding_column: lists of float16, float32 or float64; None, or ``embedding``, for the table as stored.
 
         Raises:
             InputError: for a column that is missing, or holds something else.
         """
-        if own is None:
-            return self if self.own is None else self.stored
-        self.stored.require([own])
-        if own == EMBEDDING:
+        if embedding_column is None:
+            return self if self.embedding_column is None else self.stored
+        self.stored.require([embedding_column])
+        if embedding_column == EMBEDDING:
             return self.stored
-        field = own_field(self.stored.schema.field(own), self.path)
+        field = unit_field(self.stored.schema.field(embedding_column), self.path)
         table = copy.copy(self.stored)
-        table.own = own
+        table.embedding_column = embedding_column
         table.schema = pa.schema([*(each for each in self.stored.schema if each.name != field.name), field])
         if FOLDER in self.schema.names:
             table.derive_folder()
@@ -146,30 +146,34 @@ class Table:
         Raises:
             InputError: for an unknown column, or a file that is damaged (page checksums are verified).
         """
-        wanted = list(self.schema.names if columns is None else columns)
-        self.require(wanted)
-        if FOLDER in wanted and FOLDER not in self.stored.schema.names:
-            others = list(dict.fromkeys([KEY, *(name for name in wanted if name != FOLDER)]))
+        names = list(self.schema.names if columns is None else columns)
+        self.require(names)
+        if FOLDER in names and FOLDER not in self.stored.schema.names:
+            others = list(dict.fromkeys([KEY, *(name for name in names if name != FOLDER)]))
             for batch in self.batches(others, rows, only):
-                yield batch.append_column(FOLDER, folders_of(batch.column(KEY))).select(wanted)
+                yield batch.append_column(FOLDER, folders_of(batch.column(KEY))).select(names)
             return
-        if self.own is not None and EMBEDDING in wanted:
-            stored = list(dict.fromkeys(self.own if name == EMBEDDING else name for name in wanted))
+        if self.embedding_column is not None and EMBEDDING in names:
+            stored = list(dict.fromkeys(self.embedding_column if name == EMBEDDING else name for name in names))
             yield from as_embeddings(
-                self.stored.batches(stored, rows, only), wanted, self.own, self.schema.field(EMBEDDING), self.path
+                self.stored.batches(stored, rows, only),
+                names,
+                self.embedding_column,
+                self.schema.field(EMBEDDING),
+                self.path,
             )
             return
-        schema = pa.schema([self.schema.field(name) for name in wanted])
+        schema = pa.schema([self.schema.field(name) for name in names])
         for index, file in enumerate(self.files):
             if only is None or index in only:
                 yield from file_batches(file, schema, rows, None if only is None else only[index])
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the named columns as one table in memory; raises as ``batches``."""
-        wanted = list(self.schema.names if columns is None else columns)
-        self.require(wanted)
-        schema = pa.schema([self.schema.field(name) for name in wanted])
-        return pa.Table.from_batches(self.batches(wanted), schema)
+        names = list(self.schema.names if columns is None else columns)
+        self.require(names)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.Table.from_batches(self.batches(names), schema)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
         """Return the named columns of some rows, in the order given; only the row groups that hold them are read.
@@ -182,24 +186,26 @@ class Table:
             IndexError: for a row that is missing.
             InputError: as ``batches``.
         """
-        asked = np.asarray(rows, np.int64)
-        wanted = np.unique(asked)
-        if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n_rows:
-            raise IndexError(f"rows of {self.path} are numbered 0 to {self.n_rows - 1}, got {wanted[0]}, {wanted[-1]}")
-        only, places = self._groups_of(wanted)
+        row_numbers = np.asarray(rows, np.int64)
+        distinct = np.unique(row_numbers)
+        if len(distinct) and not 0 <= distinct[0] <= distinct[-1] < self.n_rows:
+            raise IndexError(
+                f"rows of {self.path} are numbered 0 to {self.n_rows - 1}, got {distinct[0]}, {distinct[-1]}"
+            )
+        only, places = self._groups_of(distinct)
         parts: list[pa.RecordBatch] = []
-        start = n_found = 0
+        start = n_taken = 0
         for batch in self.batches(columns, only=only):
             last = int(np.searchsorted(places, start + batch.num_rows))
-            if last > n_found:
-                parts.append(batch.take(pa.array(places[n_found:last] - start)))
-            start, n_found = start + batch.num_rows, last
-            if n_found == len(wanted):
+            if last > n_taken:
+                parts.append(batch.take(pa.array(places[n_taken:last] - start)))
+            start, n_taken = start + batch.num_rows, last
+            if n_taken == len(distinct):
                 break
-        if n_found < len(wanted):
+        if n_taken < len(distinct):
             raise InputError(f"{self.path} changed while it was being read; run the command again")
-        found = pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
-        return found.take(pa.array(np.searchsorted(wanted, asked)))
+        table = pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
+        return table.take(pa.array(np.searchsorted(distinct, row_numbers)))
 
     def _groups_of(self, rows: NDArray[np.int64]) -> tuple[dict[int, list[int]], NDArray[np.int64]]:
         """The row groups that hold some rows (M, ascending), by file, and where each row stands among theirs."""

@@ -12,7 +12,7 @@ T = TypeVar("T")
 WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "nothing"}
 
 
-def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[str] = (), whole: bool = False) -> T:
+def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[str] = (), complete: bool = False) -> T:
     """Return the dataclass that a JSON object holds the fields of.
 
     Every field is checked by its type hint: ``str``, ``int``, ``float`` (which takes whole numbers too), ``bool``,
@@ -24,7 +24,7 @@ def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[st
         value: what JSON gave.
         what: what it is, and of what, for messages: "the rule of the receipt".
         ignored: names that may be in the object and are no fields.
-        whole: whether fields with a default must be there too.
+        complete: whether fields with a default must be there too.
 
     Raises:
         InputError: if it is no object, or a field is missing, unknown or of another type; the text names it.
@@ -38,13 +38,13 @@ def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[st
             f"{what} has {name!r}, which this version does not know{closest(name, names)}; "
             "take a copy, or use the version that wrote it"
         )
-    given = {}
+    arguments = {}
     for each in known:
         if each.init and each.name in value:
-            given[each.name] = read_value(value[each.name], hints[each.name], what=f"{each.name} of {what}")
-        elif each.init and (whole or (each.default is MISSING and each.default_factory is MISSING)):
+            arguments[each.name] = read_value(value[each.name], hints[each.name], what=f"{each.name} of {what}")
+        elif each.init and (complete or (each.default is MISSING and each.default_factory is MISSING)):
             raise InputError(f"{what} has no {each.name!r}; take a copy, or use the version that wrote it")
-    return kind(**given)
+    return kind(**arguments)
 
 
 def read_value(value: object, hint: Any, *, what: str) -> Any:
@@ -61,9 +61,9 @@ def read_value(value: object, hint: Any, *, what: str) -> Any:
         raise InputError(f"expected {_words(hint)} as {what}, got {_short(value)}; take a copy")
     origin, args = get_origin(kind) or kind, get_args(kind)
     if origin in (list, tuple) and args:
-        return origin(read_value(one, args[0], what=what) for one in value)  # type: ignore[attr-defined]
+        return origin(read_value(item, args[0], what=what) for item in value)  # type: ignore[attr-defined]
     if origin is dict and args:
-        return {name: read_value(one, args[1], what=f"{name} in {what}") for name, one in value.items()}  # type: ignore[attr-defined]
+        return {name: read_value(item, args[1], what=f"{name} in {what}") for name, item in value.items()}  # type: ignore[attr-defined]
     if is_dataclass(kind):
         return from_json(kind, value, what=what)  # type: ignore[arg-type]
     return float(value) if kind is float else value  # type: ignore[arg-type]

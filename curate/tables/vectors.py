@@ -25,10 +25,10 @@ def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
     """
     if np.array_equal(rows, np.arange(len(vectors))):
         return vectors
-    found = space((len(rows), vectors.shape[1]), vectors.dtype)
+    taken = space((len(rows), vectors.shape[1]), vectors.dtype)
     for start in range(0, len(rows), BLOCK):
-        found[start : start + BLOCK] = vectors[rows[start : start + BLOCK]]
-    return found
+        taken[start : start + BLOCK] = vectors[rows[start : start + BLOCK]]
+    return taken
 
 
 class Embeddings:
@@ -95,7 +95,7 @@ def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     """Return a hash of the stored bytes of each row, the same on any machine.
 
     The sum, modulo 2^64, of the row's 32-bit words times fixed odd numbers of 64 bits, and of its type and width. A
-    row of which one word changed always has another hash; other rows have the same one by chance alone, once in about
+    row of which one word changed always has another hash; other rows share a hash once in about
     2^32 to 2^64 pairs. It finds mistakes and damage; it is no seal against a forger.
 
     Args:
@@ -114,20 +114,20 @@ def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     kind = vectors.dtype.newbyteorder("<")
     n_bytes = width * kind.itemsize
     n_words = -(-n_bytes // WORD)
-    factors = _odd_numbers(n_words + 2)
+    factors = _hash_factors(n_words + 2)
     of_shape = (factors[-2:] * np.array([kind.itemsize, width], np.uint64)).sum()
-    found = np.empty(n, np.uint64)
+    hashes = np.empty(n, np.uint64)
     for start in range(0, n, HASHED):
         rows = np.ascontiguousarray(vectors[start : start + HASHED], kind)
         data = rows.view(np.uint8).reshape(len(rows), n_bytes)
         if n_bytes % WORD:
             data = np.pad(data, ((0, 0), (0, WORD - n_bytes % WORD)))
         words = np.ascontiguousarray(data).view("<u4").astype(np.uint64)  # (B, W)
-        found[start : start + HASHED] = words @ factors[:n_words] + of_shape
-    return found
+        hashes[start : start + HASHED] = words @ factors[:n_words] + of_shape
+    return hashes
 
 
-def _odd_numbers(n: int) -> NDArray[np.uint64]:
+def _hash_factors(n: int) -> NDArray[np.uint64]:
     """Return n odd numbers without a pattern, shape (n,): the outputs of SplitMix64 from 0, their last bit set."""
     z = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

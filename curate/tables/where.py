@@ -242,10 +242,10 @@ class _Parser:
 
         def evaluate(batch: pa.RecordBatch) -> Any:
             values = column.array(batch)
-            found: Any = pc.equal(widened(values, scalars[0]), scalars[0])
+            matches: Any = pc.equal(widened(values, scalars[0]), scalars[0])
             for scalar in scalars[1:]:
-                found = pc.or_kleene(found, pc.equal(widened(values, scalar), scalar))
-            return found
+                matches = pc.or_kleene(matches, pc.equal(widened(values, scalar), scalar))
+            return matches
 
         return evaluate
 

@@ -69,12 +69,12 @@ def _striped(words: Hashes, start: NDArray[np.int64], lengths: NDArray[np.int64]
         rows = np.flatnonzero(lengths >= STRIPE * (stripe + 1))
         for i, lane in enumerate(lanes):
             lane[rows] = _round(lane[rows], words[start[rows] + STRIPE * stripe + 8 * i])
-    if (whole := _which(lengths >= STRIPE)) is not None:
-        own = [lane[whole] for lane in lanes]
-        merged = sum((_rotated(lane, by) for lane, by in zip(own, (1, 7, 12, 18), strict=True)), U(0))
-        for lane in own:
+    if (striped := _which(lengths >= STRIPE)) is not None:
+        of_striped = [lane[striped] for lane in lanes]
+        merged = sum((_rotated(lane, by) for lane, by in zip(of_striped, (1, 7, 12, 18), strict=True)), U(0))
+        for lane in of_striped:
             merged = (merged ^ _round(U(0), lane)) * P1 + P4
-        h[whole] = merged
+        h[striped] = merged
     return h
 
 

@@ -151,7 +151,7 @@ def read_pool(
         {name: (_of_ok(rows.names[name], rows.ok), kept[rows.ok]) for name in group},
     )
     if test.table is not None and label is not None:
-        pool = _with_tests(pool, test.table, label, table.own, seed)
+        pool = _with_tests(pool, test.table, label, table.embedding_column, seed)
     return pool
 
 
@@ -297,4 +297,4 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, own: str | None, seed:
 
 def _digest(table: Table) -> str:
     about = table.metadata.get("model")
-    return str(about.get("digest", "")) if isinstance(about, dict) and table.own is None else ""
+    return str(about.get("digest", "")) if isinstance(about, dict) and table.embedding_column is None else ""

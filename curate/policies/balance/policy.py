@@ -45,7 +45,7 @@ class Balance:
         """Decide every row of a table; InputError for a column, key, share or amount that cannot be used."""
         request, signal = self.request, self.request.signal(table)
         needs = request.needs(table)
-        needs.check_own(table, f"--per {CLUSTERS} and --within {TYPICAL}")
+        needs.refuse_unread_embeddings(table, f"--per {CLUSTERS} and --within {TYPICAL}")
         rows = read_rows(table, needs, by_hash=True)  # so that k-means starts from the same rows
         by_clusters = request.by_clusters(table)
         lacks, reasons = _lacking(request, rows, signal, by_clusters=by_clusters)

@@ -92,10 +92,10 @@ def decide_duplicates(
             another kind.
     """
     if other is not None:
-        other = other.by(table.own)
+        other = other.by(table.embedding_column)
         _require_same_kinds(table, other, request)
     needs = request.needs(criteria)
-    needs.check_own(table, f"--finder {', '.join(WITH_GRAPH)}")
+    needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
     rows = read_rows(table, needs)
     protected = rows.holds(request.protect)
     other_rows = read_rows(other, request.needs_of_other(other), unique=False) if other is not None else None

@@ -259,11 +259,11 @@ def _kappa(request: DedupRequest, table: Table) -> str | None:
         if request.kappa is not None:
             raise InputError(f"--kappa {request.kappa} is for --similarity elk; add it, or leave --kappa out")
         return None
-    if table.own is not None and request.kappa is None:
+    if table.embedding_column is not None and request.kappa is None:
         raise InputError(
-            f"--similarity elk takes its radius from the kappa of the model that made the embeddings, and it is "
-            f"unknown "
-            f"that of the column {table.own!r} of --embedding; name a column with --kappa, or leave elk out"
+            "--similarity elk takes its radius from the kappa of the model that made the embeddings, and it is unknown "
+            f"which model made the column {table.embedding_column!r} of --embedding; name a column with --kappa, or leave "
+            "elk out"
         )
     column = request.kappa or kappa_of(table)
     if column is None:

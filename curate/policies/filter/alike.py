@@ -172,10 +172,10 @@ def parse_examples(
         images |= dict(of_files)
         found += [Example(path, cosine) for path, _ in of_files] or [Example(named.text, cosine)]
     _refuse_too_many(found, flag)
-    if images and table.own is not None:
+    if images and table.embedding_column is not None:
         raise InputError(
             f"{flag} {next(iter(images))} is an image to embed, and it is unknown which model made the column "
-            f"{table.own!r} of --embedding; give the key of a row"
+            f"{table.embedding_column!r} of --embedding; give the key of a row"
         )
     vectors = _embedded(images, table, model) if images else {}
     return tuple(Example(one.name, one.cosine, vectors.get(one.name, "")) for one in found)

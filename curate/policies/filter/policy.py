@@ -67,7 +67,7 @@ class Filter:
     def decide(self, table: Table, *, write: bool) -> Decided[FilterResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         needs = needs_of(self.rules)
-        needs.check_own(table, "--like and --unlike")
+        needs.refuse_unread_embeddings(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
         verdict = decide(self.rules, table_rows)
         words = DecisionWords(self.rules, table_rows, verdict)

@@ -125,7 +125,7 @@ def pick(
     class_column = request.class_column(table)
     from_table = bool(request.labelled_where) or (known is not None and not has_own) or class_column is not None
     needs = request.needs(table, signals, labels_of_table=from_table)
-    needs.check_own(table, f"strategies that use them, which {request.strategy} does not")
+    needs.refuse_unread_embeddings(table, f"strategies that use them, which {request.strategy} does not")
     rows = read_rows(table, needs, by_hash=True)
     labelled = _labelled(table, request, rows, known)
     notes = _nothing_labelled(request, known, rows)

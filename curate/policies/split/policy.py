@@ -57,7 +57,7 @@ class Split:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         needs = request.needs()
-        needs.check_own(table, f"--finder {', '.join(WITH_GRAPH)}")
+        needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
         rows = read_rows(table, needs)
         kept = np.flatnonzero(rows.ok)
         shares = shares_of(request.sides)

@@ -147,7 +147,7 @@ class Settings:
         given = {name: one for name, one in value.items() if name not in ("kind", "digest", "curate")}
         given = {**EARLIER, **given}
         given["digest"] = given.pop("rows_digest", None)  # a file's own digest has that name
-        return from_json(cls, given, what=CONFIG, whole=True)
+        return from_json(cls, given, what=CONFIG, complete=True)
 
 
 def class_names(texts: Sequence[str], label: str | None = None) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 import curate
 from curate.manifest import open_manifest
-from curate.tables.classes import CLASSES, MOST_CLASSES, class_columns, found_lists, lists_of, read_classes
+from curate.tables.classes import CLASSES, MOST_CLASSES, class_columns, lists_from_values, lists_of, read_classes
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -19,7 +19,7 @@ NAMES = ("zebra", "ant", "bee")  # not in the order of the alphabet: the numbers
 
 def found(**columns):
     table = pa.table(columns)
-    return found_lists([table.select(class_columns(table.schema, ()))])
+    return lists_from_values([table.select(class_columns(table.schema, ()))])
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_what_is_missing_is_named_and_what_is_ignored_may_stand_there():
     with pytest.raises(InputError, match="the rule has no 'amount'"):
         from_json(Asked, {"name": "a"}, what="the rule")
     with pytest.raises(InputError, match="no 'seed'"):
-        from_json(Asked, {"name": "a", "amount": 1}, what="the rule", whole=True)
+        from_json(Asked, {"name": "a", "amount": 1}, what="the rule", complete=True)
     assert from_json(Asked, {"name": "a", "amount": 1, "rule": "x"}, what="the rule", ignored=["rule"]).name == "a"
     with pytest.raises(InputError, match="the rule as a JSON object"):
         from_json(Asked, ["a", 1], what="the rule")

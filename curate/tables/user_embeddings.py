@@ -1,4 +1,4 @@
-"""Embeddings in a column of the user's own: read as ``embedding``, each brought to unit length."""
+"""Embeddings in a column of the user's: read as ``embedding``, each brought to unit length."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ BLOCK = 8_192  # rows at a time, in float64
 KINDS = (pa.float16(), pa.float32(), pa.float64())
 
 
-def own_field(field: pa.Field, where: object) -> pa.Field:
+def unit_field(field: pa.Field, where: object) -> pa.Field:
     """Return the field as which a column of embeddings is read: ``embedding``, float32 instead of float64.
 
     Args:
@@ -38,15 +38,15 @@ def own_field(field: pa.Field, where: object) -> pa.Field:
 
 
 def as_embeddings(
-    batches: Iterator[pa.RecordBatch], names: Sequence[str], own: str, field: pa.Field, where: object
+    batches: Iterator[pa.RecordBatch], names: Sequence[str], column: str, field: pa.Field, where: object
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches with the columns requested, ``embedding`` made of the user's column.
 
     Args:
         batches: with the columns requested, the user's instead of ``embedding``.
         names: requested.
-        own: the user's column.
-        field: of ``embedding``; see ``own_field``.
+        column: the user's column.
+        field: of ``embedding``; see ``unit_field``.
         where: the table, for messages.
 
     Raises:
@@ -54,29 +54,29 @@ def as_embeddings(
     """
     width = 0
     for batch in batches:
-        made, found = _units_of(batch.column(own), field.type, own, where)
-        if width and found and found != width:
-            raise _ragged([width, found], own, where)
-        width = width or found
+        made, n_numbers = _as_units(batch.column(column), field.type, column, where)
+        if width and n_numbers and n_numbers != width:
+            raise _ragged([width, n_numbers], column, where)
+        width = width or n_numbers
         columns = [made if name == EMBEDDING else batch.column(name) for name in names]
         fields = [field if name == EMBEDDING else batch.schema.field(name) for name in names]
         yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _units_of(column: pa.Array, kind: pa.DataType, own: str, where: object) -> tuple[pa.Array, int]:
+def _as_units(column: pa.Array, kind: pa.DataType, name: str, where: object) -> tuple[pa.Array, int]:
     """Return lists as lists of unit length, and how many numbers each has; 0 where no row has any."""
     lengths = np.unique(column.drop_null().value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
-        raise _ragged(lengths.tolist(), own, where)
+        raise _ragged(lengths.tolist(), name, where)
     width = int(lengths[0]) if len(lengths) else 0
     if not width:
         return pa.nulls(len(column), kind), 0
-    there = column.is_valid().to_numpy(zero_copy_only=False)
+    has_value = column.is_valid().to_numpy(zero_copy_only=False)
     matrix = np.full((len(column), width), np.nan, column.type.value_type.to_pandas_dtype())
-    matrix[there] = column.drop_null().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+    matrix[has_value] = column.drop_null().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
     values = units(matrix).reshape(-1)
     number = pa.float16() if values.itemsize == 2 else pa.float32()
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(values, number), width, mask=pa.array(~there))
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(values, number), width, mask=pa.array(~has_value))
     return lists.cast(kind), width
 
 
@@ -92,7 +92,7 @@ def units(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
     >>> units(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
-    found = np.empty(matrix.shape, np.float16 if matrix.itemsize == 2 else np.float32)
+    scaled_rows = np.empty(matrix.shape, np.float16 if matrix.itemsize == 2 else np.float32)
     for start in range(0, len(matrix), BLOCK):
         wide = matrix[start : start + BLOCK].astype(np.float64)
         largest = np.abs(wide).max(1, initial=0)
@@ -101,12 +101,12 @@ def units(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
             length = np.sqrt(np.einsum("nd,nd->n", scaled, scaled))
             other = np.isfinite(largest) & (largest > 0) & (np.abs(length * largest - 1) > UNIT)
             wide[other] = scaled[other] / length[other, None]
-            found[start : start + BLOCK] = wide
-    return found
+            scaled_rows[start : start + BLOCK] = wide
+    return scaled_rows
 
 
-def _ragged(lengths: Sequence[int], own: str, where: object) -> InputError:
+def _ragged(lengths: Sequence[int], column: str, where: object) -> InputError:
     return InputError(
-        f"--embedding: expected as many numbers in every row of column {own!r} of {where}, got "
+        f"--embedding: expected as many numbers in every row of column {column!r} of {where}, got "
         f"{', '.join(map(str, sorted(lengths)[:5]))}; take out the rows of another model"
     )

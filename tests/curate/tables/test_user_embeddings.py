@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.tables.needs import EMBEDDINGS, Needs
-from curate.tables.own import units
 from curate.tables.provenance import model_of, same_model
 from curate.tables.rows import read_rows
 from curate.tables.table import embedding_matrix, open_table
+from curate.tables.user_embeddings import units
 from curate.tables.vectors import MISSING, ZERO
 from scoring.errors import InputError
 
@@ -66,7 +66,7 @@ def test_it_stands_in_place_of_the_embedding_that_is_there_and_the_stored_table_
     assert np.allclose(rows.embedding, own / np.linalg.norm(own, axis=1)[:, None], atol=1e-6)
     assert table.stored.read().equals(pq.read_table(tmp_path / "t.parquet").replace_schema_metadata(None))
     assert table.by(None) is table.by("embedding") is plain
-    assert open_table(tmp_path / "t.parquet", embedding="embedding").own is None
+    assert open_table(tmp_path / "t.parquet", embedding="embedding").embedding_column is None
 
 
 def test_rows_of_unit_length_stay_to_the_bit_and_so_do_rows_without_a_direction():
