@@ -262,8 +262,8 @@ def _kappa(request: DedupRequest, table: Table) -> str | None:
     if table.embedding_column is not None and request.kappa is None:
         raise InputError(
             "--similarity elk takes its radius from the kappa of the model that made the embeddings, and it is unknown "
-            f"which model made the column {table.embedding_column!r} of --embedding; name a column with --kappa, or leave "
-            "elk out"
+            f"which model made the column {table.embedding_column!r} of --embedding; name a column with --kappa, "
+            "or leave elk out"
         )
     column = request.kappa or kappa_of(table)
     if column is None:

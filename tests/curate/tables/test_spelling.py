@@ -39,7 +39,7 @@ def test_a_key_in_another_form_is_the_one_row_that_it_can_mean(tmp_path, own, wr
     found = spelled_as(known("l.csv", [written, "other.jpg"], ["x", "y"]), table)
     assert found.keys == [own.encode(), b"other.jpg"]
     assert found.labels == ["x", "y"]
-    assert found.n_there == 2
+    assert found.n_in_table == 2
     assert "1 of 2 keys" in found.note
     assert found.digest == known("l.csv", [written, "other.jpg"], ["x", "y"]).digest
 
@@ -48,14 +48,14 @@ def test_what_is_written_as_in_the_table_is_left_alone(tmp_path):
     table = scores(tmp_path / "s.parquet", [NFD, CAFE, "a.jpg"])
     given = known("l.csv", [CAFE, "a.jpg"])
     found = spelled_as(given, table)
-    assert (found.keys, found.note, found.hint, found.n_there) == (given.keys, "", "", 2)
+    assert (found.keys, found.note, found.hint, found.n_in_table) == (given.keys, "", "", 2)
 
 
 def test_a_key_that_two_rows_could_be_is_not_guessed(tmp_path):
     table = scores(tmp_path / "s.parquet", ["a/1.jpg", "./a/1.jpg"])
     found = spelled_as(known("l.csv", ["a\\1.jpg"]), table)
     assert found.keys == [b"a\\1.jpg"]
-    assert found.n_there == 0
+    assert found.n_in_table == 0
     assert "could be" in found.hint
 
 
@@ -65,7 +65,7 @@ def test_folders_before_a_key_count_only_where_the_image_is_in_them(tmp_path):
     given = ["/data/train/cats/1.jpg", "train/cats/2.jpg", "test/3.jpg", "nothing/x.jpg"]
     found = spelled_as(known("l.csv", given), table)
     assert found.keys == [b"cats/1.jpg", b"cats/2.jpg", b"test/3.jpg", b"nothing/x.jpg"]
-    assert found.n_there == 2
+    assert found.n_in_table == 2
     assert "'3.jpg'" in found.hint  # may be another 3.jpg: said, not taken
 
 
