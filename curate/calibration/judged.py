@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.calibration.answers import Answers, read_answers
 from curate.columns import describe
 from curate.counted import counted
-from curate.fitting.labels import read_given
+from curate.fitting.labels import label_source
 from curate.policies.audit.request import ANY
 from curate.tables.arrays import FALSE, TRUE
 from curate.tables.dataset import read_dataset
@@ -202,8 +202,8 @@ def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
     dataset = read_dataset(table, names=names, numbers=(score.column,), once=False)
-    given = read_given(dataset, table, truth.label, truth.labelled)
-    labels = given.labels
+    source = label_source(dataset, table, truth.label, truth.labelled)
+    labels = source.labels
     if labels is None:
         raise ValueError("labels were requested")
     units = torch.nn.functional.normalize(torch.from_numpy(np.asarray(dataset.embeddings[labels.rows], np.float32)))
@@ -212,7 +212,7 @@ def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
     at = dataset.at[labels.rows]
     bad[at] = labels.codes[index[:, 0].numpy()] != labels.codes
     without = {"without a class or an embedding": int(dataset.rows.ok.sum()) - len(at)}
-    return _judged(dataset.rows, score, at, bad, given.source, without)
+    return _judged(dataset.rows, score, at, bad, source.source, without)
 
 
 def _judged(

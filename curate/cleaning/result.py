@@ -87,7 +87,7 @@ class CleanResult(Printed):
 
 @dataclass(frozen=True)
 class Account:
-    """What became of the images, from the steps that dropped any; counts are None where a step is still to be done."""
+    """How many images each step dropped and why; a count is None where its step has not run yet."""
 
     unreadable_by: Mapping[str, int] | None
     unusable_by: Mapping[str, int] | None
@@ -124,12 +124,12 @@ def total(kinds: Mapping[str, int] | None) -> int | None:
 def _lost(stage: Stage, *, failed: bool) -> dict[str, int]:
     """The rows of a stage that failed, by status, or were dropped, by kind."""
     word = OUTCOMES[FAILED]
-    found = {}
+    lost = {}
     for why, rows in stage.lost.items():
         decision, _, reason = why.partition(": ")
         if (decision == word) == failed and rows:
-            found[reason if failed else why] = rows
-    return found
+            lost[reason if failed else why] = rows
+    return lost
 
 
 def _known(n: int | None) -> int | str:

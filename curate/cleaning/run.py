@@ -98,7 +98,7 @@ def run_cleaning(
         _refuse_edited(file, text)
     pipeline = parse_pipeline(file, text)
     if dry_run and not request.out.is_dir():
-        steps = [Ran(one.step.name, one.step.command, TO_DO) for one in plan(pipeline, commands)]
+        steps = [Ran(planned.step.name, planned.step.command, TO_DO) for planned in plan(pipeline, commands)]
         return _result(request, manifest.n_rows, PipelineResult(steps=steps), dry_run=True)
     if not dry_run:
         plan(pipeline, commands)
@@ -156,7 +156,7 @@ def _label(request: CleanRequest, manifest: Manifest) -> str | None:
 
 
 def _has_classes(manifest: Manifest) -> bool:
-    """Whether two labels or more stand at two rows or more."""
+    """Whether two labels or more have two rows or more each."""
     values = pa.chunked_array([each.column(0).combine_chunks() for each in manifest.columns([LABEL])])
     with suppress(pa.ArrowNotImplementedError):  # a list is no class
         counts = pc.value_counts(values.drop_null())

@@ -32,7 +32,7 @@ def write_applied(
     *,
     overwrite: bool,
 ) -> AtomicFile:
-    """Write a table with columns instead of those of their names, or after all others; it waits for its name.
+    """Write a table with new columns, which replace columns of the same name; it waits for its name.
 
     Args:
         out: a name ending in ``.parquet``.
@@ -43,20 +43,24 @@ def write_applied(
         overwrite: replace what is there.
     """
     table = table.stored
-    _refuse_own(table, columns)
+    _refuse_user_columns(table, columns)
     kept = [name for name in table.schema.names if name not in columns]
     added = [pa.field(name, values.type) for name, values in columns.items()]
     schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)
-    told = table.metadata.get("columns")
-    described = {**describe_all(schema.names), **(told if isinstance(told, dict) else {}), **describe_all(columns)}
+    recorded = table.metadata.get("columns")
+    described = {
+        **describe_all(schema.names),
+        **(recorded if isinstance(recorded, dict) else {}),
+        **describe_all(columns),
+    }
     metadata = {"kind": "scores", **table.metadata, "fit": dict(about)}
     metadata["columns"] = {name: described[name] for name in schema.names}
     start = 0
     writer = TableWriter(files.draft(out), schema, metadata, overwrite=overwrite)
     try:
         for batch in table.batches():
-            here = [values.slice(start, len(batch)) for values in columns.values()]
-            arrays = [*(batch.column(name) for name in kept), *here]
+            pieces = [values.slice(start, len(batch)) for values in columns.values()]
+            arrays = [*(batch.column(name) for name in kept), *pieces]
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
             start += len(batch)
         writer.seal()
@@ -66,12 +70,15 @@ def write_applied(
     return writer.file
 
 
-def _refuse_own(table: Table, columns: Mapping[str, pa.Array]) -> None:
+def _refuse_user_columns(table: Table, columns: Mapping[str, pa.Array]) -> None:
     """Refuse to replace a column of the user's that only shares its name with one of a fit."""
-    told = table.metadata.get("columns")
-    ours = told if isinstance(told, dict) else {}
-    own = [name for name in (CLUSTER, COPIES) if name in columns and name in table.schema.names and name not in ours]
-    if own and FITTED not in table.schema.names:
+    recorded = table.metadata.get("columns")
+    of_fits = recorded if isinstance(recorded, dict) else {}
+    user_columns = [
+        name for name in (CLUSTER, COPIES) if name in columns and name in table.schema.names and name not in of_fits
+    ]
+    if user_columns and FITTED not in table.schema.names:
         raise InputError(
-            f"{table.path} has a column {own[0]!r} of its own, which the fit would replace; rename it first"
+            f"{table.path} has a column {user_columns[0]!r} that no fit wrote, and this one would replace it; "
+            "rename it first"
         )

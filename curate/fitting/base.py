@@ -42,9 +42,9 @@ def check_same(table: Table, model: str | Path) -> None:
     Raises:
         InputError: naming both; a table that does not say who made its embeddings is taken at its word.
     """
-    made_by, here = model_of(table), digest_of(model)
-    if made_by and made_by != here:
+    made_by, digest = model_of(table), digest_of(model)
+    if made_by and made_by != digest:
         raise InputError(
-            f"expected the model that scored {table.path} ({made_by[:12]}...), got {model} ({here[:12]}...): their "
+            f"expected the model that scored {table.path} ({made_by[:12]}...), got {model} ({digest[:12]}...): their "
             "embeddings cannot be compared; name the other, or score the images with this one"
         )

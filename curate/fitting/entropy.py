@@ -31,13 +31,13 @@ def class_entropy(dataset: Dataset, labels: Labels, *, seed: int) -> NDArray[np.
     if len(labels.classes) > MOST_CLASSES or n_different < FOLDS:
         return None
     together = None if groups is None else groups.of_row
-    found = np.empty(len(dataset), np.float32)
+    entropy = np.empty(len(dataset), np.float32)
     classifier = fit_linear(vectors, codes, len(labels.classes))
     for start in range(0, len(dataset), BLOCK):
         logits = classifier.logits(_units(dataset.embeddings[start : start + BLOCK])).double()
-        found[start : start + BLOCK] = torch.special.entr(logits.softmax(1)).sum(1).numpy()
-    found[labels.rows] = cross_validate(vectors, codes, folds=FOLDS, seed=seed, groups=together).entropy
-    return found
+        entropy[start : start + BLOCK] = torch.special.entr(logits.softmax(1)).sum(1).numpy()
+    entropy[labels.rows] = cross_validate(vectors, codes, folds=FOLDS, seed=seed, groups=together).entropy
+    return entropy
 
 
 def _units(embeddings: NDArray) -> torch.Tensor:

@@ -17,7 +17,7 @@ from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.base import base_of, check_same
 from curate.fitting.entropy import class_entropy
 from curate.fitting.junk import junk_of
-from curate.fitting.labels import Given, classes_in, given_labels, labels_in
+from curate.fitting.labels import LabelSource, classes_in, labels_in, labels_to_learn
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
 from curate.manifest import SourceOptions
@@ -51,7 +51,7 @@ class Fitted:
         dataset: the images.
         fit: the fit.
         said: its columns.
-        given: the labels that it learned from.
+        label_source: the labels that it learned from.
         classes: of all rows, for what a cut would take.
         junk: what is known of ``p_junk``; None where it is not known.
         groups: of images unlike the rest.
@@ -61,7 +61,7 @@ class Fitted:
     dataset: Dataset
     fit: DatasetFit
     said: Said
-    given: Given
+    label_source: LabelSource
     classes: Codes | None
     junk: Junk | None = None
     groups: list[Group] = field(default_factory=list)
@@ -69,10 +69,10 @@ class Fitted:
 
     def columns(self) -> dict[str, pa.Array]:
         """Return the columns of the table that the fit gives."""
-        found = self.dataset.in_table(self.said.columns)
+        columns = self.dataset.in_table(self.said.columns)
         if self.junk is not None and len(self.junk.probability):
-            found = {JUNK: column_array(self.junk.probability, np.zeros(len(self.junk.probability), bool)), **found}
-        return {**found, **(self.dataset.n_copies() if self.dataset.once else {})}
+            columns = {JUNK: column_array(self.junk.probability, np.zeros(len(self.junk.probability), bool)), **columns}
+        return {**columns, **(self.dataset.n_copies() if self.dataset.once else {})}
 
 
 def fit(
@@ -95,8 +95,8 @@ def fit(
 ) -> FitResult:
     """Fit a score to the dataset that a table holds; write a model that gives it, the table with its columns, or both.
 
-    The columns are those of ``scoring.relative.columns``, ``unc_class`` only with labels to learn from; other commands
-    go by ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
+    ``scoring.relative.columns`` lists the columns, ``unc_class`` only with labels to learn from; other commands
+    use ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
@@ -148,7 +148,7 @@ def fit(
         kind=kind,
         shares=shares,
         outside=done.said.outside,
-        labels=_worth(done, seed),
+        labels=_label_accuracy(done, seed),
         recall=done.said.recall.estimate,
         path=places[0],
         applied=places[1],
@@ -157,9 +157,9 @@ def fit(
     )
 
 
-def _refuse_models(embedding: str | None, given: Mapping[str, str | Path | None]) -> None:
+def _refuse_models(embedding: str | None, models: Mapping[str, str | Path | None]) -> None:
     """Refuse a model for embeddings of an unknown model: it could not score images by what is fitted to them."""
-    for flag, value in given.items():
+    for flag, value in models.items():
         if embedding is not None and value is not None:
             raise InputError(
                 f"{flag} {value} is a model, and it is unknown which made the column {embedding!r} of --embedding; "
@@ -221,22 +221,22 @@ def _fitted(
     report: Callable[[str], None],
 ) -> Fitted:
     dataset = _dataset(table, () if label is None or labelled is not None else (label,))
-    given = given_labels(dataset, table, label, labelled)
-    about = f", {counted(len(given.labels.rows), 'label')}" if given.labels else ""
+    source = labels_to_learn(dataset, table, label, labelled)
+    about = f", {counted(len(source.labels.rows), 'label')}" if source.labels else ""
     report(f"fitting to {counted(len(dataset), 'image')} of {table.path}{about}")
     dataset, junk, notes = junk_of(dataset, table, model, images)
-    fit, said, groups = fit_with_groups(dataset, table, given, seed, junk)
+    fit, said, groups = fit_with_groups(dataset, table, source, seed, junk)
     copies = dataset.copies.words()
     return Fitted(
-        dataset, fit, said, given, classes_in(dataset, table), junk, groups, [*([copies] if copies else []), *notes]
+        dataset, fit, said, source, classes_in(dataset, table), junk, groups, [*([copies] if copies else []), *notes]
     )
 
 
 def fit_with_groups(
-    dataset: Dataset, table: Table, given: Given, seed: int, junk: Junk | None
+    dataset: Dataset, table: Table, source: LabelSource, seed: int, junk: Junk | None
 ) -> tuple[DatasetFit, Said, list[Group]]:
     """Fit to images with their labels and junk scores; return the fit, its columns and the groups unlike the rest."""
-    fit, said = fit_dataset(dataset.embeddings, dataset.junk, labels=given.labels, seed=seed)
+    fit, said = fit_dataset(dataset.embeddings, dataset.junk, labels=source.labels, seed=seed)
     fit, said, groups = with_groups(dataset, table, fit, said)
     return replace(fit, junk=None if junk is None else junk.classifier), said, groups
 
@@ -264,7 +264,7 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
     probability = np.full(table.n_rows, np.nan, np.float32) if kept.junk is None else judge(kept.junk, table)
     junk = Junk(kept.junk, probability)
     said = kept.score(dataset.embeddings, junk.log_odds(dataset))
-    return Fitted(dataset, kept, said, Given(), classes_in(dataset, table), junk)
+    return Fitted(dataset, kept, said, LabelSource(), classes_in(dataset, table), junk)
 
 
 def _dataset(table: Table, names: tuple[str, ...] = (), *, once: bool = True) -> Dataset:
@@ -276,8 +276,8 @@ def _dataset(table: Table, names: tuple[str, ...] = (), *, once: bool = True) ->
 
 
 def _why(missing: Mapping[str, int]) -> str:
-    told = ", ".join(f"{count:,} with {what}" for what, count in missing.items())
-    return f" ({told})" if told else ""
+    counts = ", ".join(f"{count:,} with {what}" for what, count in missing.items())
+    return f" ({counts})" if counts else ""
 
 
 def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
     return {
         "table": {"path": str(table.path.resolve()), "digest": done.dataset.rows.digest, "rows": len(done.dataset)},
         **({} if table.embedding_column is None else {"embedding": table.embedding_column}),
-        "labels": done.given.source,
+        "labels": done.label_source.source,
         "seed": seed,
         "references": len(done.fit.references),
         "groups": group_facts(done.groups, done.columns()[UNLIKE]),
@@ -306,17 +306,18 @@ def _shares(done: Fitted) -> tuple[str, list[Share]]:
 
 def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
     """Return the column of class entropy, where there are labels to learn from."""
-    found = None if done.given.labels is None else class_entropy(done.dataset, done.given.labels, seed=seed)
-    return {} if found is None else {CLASS: found}
+    labels = done.label_source.labels
+    entropy = None if labels is None else class_entropy(done.dataset, labels, seed=seed)
+    return {} if entropy is None else {CLASS: entropy}
 
 
-def _worth(done: Fitted, seed: int) -> dict[str, Any]:
-    """Return what is known from labels: of those that were learned from, else of the column of classes."""
+def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
+    """Return how accurate the score is by labels: by those learned from, else by the column of classes."""
     if done.said.learned is not None:
         return asdict(done.said.learned)
     if done.classes is None:
         return {}
     labels = labels_in(done.dataset, done.classes)
     rows = centred(done.dataset.embeddings, done.fit.mean)
-    found = telling(rows, done.said.columns[AMBIGUOUS], labels, seed=seed)
-    return {} if found is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": found}
+    auroc = telling(rows, done.said.columns[AMBIGUOUS], labels, seed=seed)
+    return {} if auroc is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": auroc}

@@ -43,18 +43,18 @@ def junk_of(
         return dataset, None, [NO_IMAGES]
     try:
         runner, settings = scorer_of(table, model=model)
-        found = find_junk(dataset, table, Corrupter(_reader(table, images), runner, settings))
+        junk = find_junk(dataset, table, Corrupter(_reader(table, images), runner, settings))
     except InputError as error:
         return dataset, None, [f"no p_junk: {error}"]
-    return replace(dataset, junk=found.log_odds(dataset)), found, found.notes
+    return replace(dataset, junk=junk.log_odds(dataset)), junk, junk.notes
 
 
 def _reader(table: Table, images: ImageSource | None) -> Any:
     where = images or ImageSource()
 
     def read(rows: Sequence[int]) -> Iterator[tuple[int, bytes, str]]:
-        found = Images.of(table, rows, source=where.source, options=where.options, partial=True)
-        for image in found.read(rows):
+        images = Images.of(table, rows, source=where.source, options=where.options, partial=True)
+        for image in images.read(rows):
             if image.data is not None:
                 yield image.row, image.data, hashlib.sha256(image.data).hexdigest()
 

@@ -12,7 +12,7 @@ from curate.rounds.files.folder import open_folder
 from curate.rounds.files.settings import CONFIG
 from curate.rounds.files.votes import label_table
 from curate.tables.dataset import Dataset
-from curate.tables.known import Known, known, read_known, refuse_strangers
+from curate.tables.known import Known, known, read_known, refuse_unknown_keys
 from curate.tables.needs import Needs, is_plain
 from curate.tables.rows import Codes, read_rows
 from curate.tables.spelling import spelled_as
@@ -23,8 +23,8 @@ from scoring.relative.propagated import Labels
 
 
 @dataclass(frozen=True)
-class Given:
-    """What labels were given.
+class LabelSource:
+    """Labels of rows, and where they are from.
 
     Attributes:
         labels: of rows of the dataset; None without.
@@ -35,19 +35,19 @@ class Given:
     source: dict[str, Any] = field(default_factory=dict)
 
 
-def given_labels(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> Given:
-    """Return the labels that a fit learns from; see ``read_given``.
+def labels_to_learn(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> LabelSource:
+    """Return the labels that a fit learns from; see ``label_source``.
 
     Raises:
         InputError: for keys that the table lacks, or labels that teach nothing; see ``check_labels``.
     """
-    given = read_given(dataset, table, label, labelled)
-    if given.labels is not None:
-        check_labels(given.labels)
-    return given
+    source = label_source(dataset, table, label, labelled)
+    if source.labels is not None:
+        check_labels(source.labels)
+    return source
 
 
-def read_given(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> Given:
+def label_source(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> LabelSource:
     """Return the labels of rows of a dataset, many or few.
 
     Args:
@@ -60,15 +60,15 @@ def read_given(dataset: Dataset, table: Table, label: str | None, labelled: str 
         InputError: for keys that the table lacks, or a file that cannot be used.
     """
     if label is None and labelled is None:
-        return Given()
+        return LabelSource()
     if labelled is None:
-        return Given(labels_in(dataset, dataset.rows.names[str(label)]), {"column": label})
+        return LabelSource(labels_in(dataset, dataset.rows.names[str(label)]), {"column": label})
     read = spelled_as(_read(labelled, label), table)
     rows = read.rows(dataset.rows)
-    refuse_strangers(read, rows, str(table.path))
+    refuse_unknown_keys(read, rows, str(table.path))
     numbers, classes = codes_of(read.labels or [])
-    found = _labels(dataset, rows, numbers, classes)
-    return Given(found, {"path": str(Path(labelled).resolve()), "column": label, "digest": read.digest})
+    labels = _labels(dataset, rows, numbers, classes)
+    return LabelSource(labels, {"path": str(Path(labelled).resolve()), "column": label, "digest": read.digest})
 
 
 def _read(path: str | Path, label: str | None) -> Known:

@@ -110,14 +110,14 @@ def merge(
         if place.exists() and not overwrite:
             raise InputError(f"{place} exists already; choose another name, or give --overwrite")
         with held_folder(place.absolute()) as folder:
-            whole = folder / place.name
-            _write(whole, _rows(opened, keys, uris, schema), schema, metadata, overwrite=False)
-            n_images = len(read_dataset(open_table(whole)))
+            draft = folder / place.name
+            _write(draft, _rows(opened, keys, uris, schema), schema, metadata, overwrite=False)
+            n_images = len(read_dataset(open_table(draft)))
             refits = n_images >= FEW_ROWS
             if refits:
-                named = partial(_named, report, str(whole), str(place))
+                named = partial(_named, report, str(draft), str(place))
                 model = _model_of(opened[0])
-                notes += fit(whole, apply=place, model=model, overwrite=overwrite, report=named).notes
+                notes += fit(draft, apply=place, model=model, overwrite=overwrite, report=named).notes
             else:
                 notes.append(f"no unc_fitted: {counted(n_images, 'different image')}, fewer than {FEW_ROWS}")
     if not refits:
@@ -138,9 +138,9 @@ def _model_of(table: Table) -> str | Path | None:
         return None
 
 
-def _named(report: Callable[[str], None], there: str, place: str, text: str) -> None:
-    """Report a line that names the table by its own name."""
-    report(text.replace(there, place))
+def _named(report: Callable[[str], None], draft: str, place: str, text: str) -> None:
+    """Report a line with the final path instead of the path of the draft."""
+    report(text.replace(draft, place))
 
 
 def _refuse_places(tables: Sequence[Table], out: Path, root: str | None) -> None:
@@ -168,40 +168,40 @@ def _refuse_different(tables: Sequence[Table]) -> list[str]:
     first, notes = settings[0], []
     for table, of in zip(tables[1:], settings[1:], strict=True):
         passed = NO_MATTER | LAST_DIGITS
-        one, other = ({name: value for name, value in each.items() if name not in passed} for each in (first, of))
-        if found := difference(one, other):
-            name, there, here = found
+        decisive = [{name: value for name, value in each.items() if name not in passed} for each in (first, of)]
+        if differing := difference(*decisive):
+            name, a, b = differing
             raise InputError(
-                f"{tables[0].path} and {table.path} were scored with different settings: {name} is {there} and {here}; "
-                "score the images of one again as those of the other"
+                f"{tables[0].path} and {table.path} were scored with different settings: {name} is {a} and {b}; "
+                "score the images of one again with the settings of the other"
             )
-        if found := difference(*({name: each.get(name) for name in LAST_DIGITS} for each in (first, of))):
-            name, there, here = found
-            notes.append(f"last digits may differ: {name} was {there} and {here}")
+        if differing := difference(*({name: each.get(name) for name in LAST_DIGITS} for each in (first, of))):
+            name, a, b = differing
+            notes.append(f"last digits may differ: {name} was {a} and {b}")
     return notes
 
 
 def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
     """Return the keys of each table as they are in the merged one; refuse those that occur twice."""
-    found = [pl.Series(KEY, table.read([KEY]).column(0)) for table in tables]
+    of_tables = [pl.Series(KEY, table.read([KEY]).column(0)) for table in tables]
     if prefix:
         names = [table.path.stem if table.path.suffix else table.path.name for table in tables]
         if len({*names}) < len(names):
             raise InputError(f"--prefix needs tables of different names, got {', '.join(names)}; rename one")
-        pairs = zip(names, found, strict=True)
-        found = [(pl.Series([f"{name}/"]) + keys.cast(pl.String)).rename(KEY) for name, keys in pairs]
-    if len({str(keys.dtype) for keys in found}) > 1:
-        kinds = ", ".join(f"{keys.dtype} in {table.path}" for keys, table in zip(found, tables, strict=True))
+        pairs = zip(names, of_tables, strict=True)
+        of_tables = [(pl.Series([f"{name}/"]) + keys.cast(pl.String)).rename(KEY) for name, keys in pairs]
+    if len({str(keys.dtype) for keys in of_tables}) > 1:
+        kinds = ", ".join(f"{keys.dtype} in {table.path}" for keys, table in zip(of_tables, tables, strict=True))
         raise InputError(f"expected keys of one type, got {kinds}; --prefix makes them text")
-    whole = pl.concat(found)
-    twice = whole.filter(whole.is_duplicated())
+    all_keys = pl.concat(of_tables)
+    twice = all_keys.filter(all_keys.is_duplicated())
     if len(twice):
         key = twice[0]
         raise InputError(
             f"{counted(twice.n_unique(), 'key')} occur in more than one row, the first is {key!r}; --prefix puts "
             "the name of its table before each key, or take copies out with curate filter --without-keys"
         )
-    return found
+    return of_tables
 
 
 def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
@@ -209,11 +209,11 @@ def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
     manifest = open_manifest(root, SourceOptions())
     if not is_text(table.schema.field(KEY).type) or URI not in manifest.schema.names:
         raise InputError(f"expected keys that are paths below {root}, got {keys.dtype}; score the images again")
-    there = pl.DataFrame(manifest.rows(0, manifest.n_rows).select([KEY, URI]))
+    manifest_rows = pl.DataFrame(manifest.rows(0, manifest.n_rows).select([KEY, URI]))
     names = [name for name in (STATUS, URI) if name in table.schema.names]
     rows = pl.DataFrame(table.read(names)) if names else pl.DataFrame({STATUS: [OK] * len(keys)})
     was = rows[URI] if URI in names else pl.Series(URI, [None] * len(keys), pl.String)
-    now = pl.DataFrame({KEY: keys}).join(there, on=KEY, how="left", maintain_order="left")[URI]
+    now = pl.DataFrame({KEY: keys}).join(manifest_rows, on=KEY, how="left", maintain_order="left")[URI]
     is_ok = rows[STATUS] == OK if STATUS in names else pl.Series([True] * len(keys))
     lost = keys.filter(now.is_null() & is_ok)
     if len(lost):
@@ -221,20 +221,20 @@ def _moved(table: Table, keys: pl.Series, root: str) -> tuple[pl.Series, int]:
             f"{root} has no image with the key {lost[0]!r} ({len(lost):,} of {len(keys):,} are missing); name the "
             "folder below which the keys are paths"
         )
-    found = now.fill_null(was)
-    return found, int((found.ne_missing(was)).sum())
+    uris = now.fill_null(was)
+    return uris, int((uris.ne_missing(was)).sum())
 
 
 def _fitted_columns(tables: Sequence[Table]) -> list[str]:
-    """Return the columns that compare an image with the others of its own table."""
-    named = {one for table in tables for one in table.metadata["settings"].get("scorers", ())}
+    """Return the columns that compare an image with the others of its table."""
+    named = {scorer for table in tables for scorer in table.metadata["settings"].get("scorers", ())}
     of_table = {name: kind for name, kind in scorers_named(sorted(named)).items() if kind.needs == TABLE}
-    there = dict.fromkeys(name for table in tables for name in table.schema.names)
-    return [name for name in there if name in {*RELATIVE, CLASS, *columns_of(of_table)}]
+    names = dict.fromkeys(name for table in tables for name in table.schema.names)
+    return [name for name in names if name in {*RELATIVE, CLASS, *columns_of(of_table)}]
 
 
 def _schema(tables: Sequence[Table], key: pl.DataType, dropped: Sequence[str]) -> pa.Schema:
-    """Return the columns of all tables, those of the first table first; refuse one that has two types."""
+    """Return the columns of all tables, beginning with the first table's; refuse one that has two types."""
     fields: dict[str, pa.Field] = {}
     for table in tables:
         for field in table.stored.schema:
@@ -260,7 +260,7 @@ def _may_be_null(name: str, tables: Sequence[Table]) -> bool:
 
 
 def _metadata(tables: Sequence[Table], schema: pa.Schema, dropped: Sequence[str]) -> dict[str, Any]:
-    """Return the notes of the merged table: those of the first, what all were made of, and all classes."""
+    """Return the notes of the merged table: the first table's, what all were made of, and all classes."""
     first = tables[0].metadata
     if len(tables) == 1:
         return first
@@ -285,25 +285,25 @@ def _metadata(tables: Sequence[Table], schema: pa.Schema, dropped: Sequence[str]
 
 
 def _described(table: Table) -> dict[str, Any]:
-    told = table.metadata.get("columns")
-    return told if isinstance(told, dict) else {}
+    recorded = table.metadata.get("columns")
+    return recorded if isinstance(recorded, dict) else {}
 
 
 def _classes(tables: Sequence[Table], schema: pa.Schema) -> dict[str, list[str]]:
-    """Return the classes of each column, those of later tables last; refuse numbers that mean different classes."""
-    found: dict[str, list[str]] = {}
+    """Return the classes of each column, later tables add theirs last; refuse numbers that mean different classes."""
+    classes: dict[str, list[str]] = {}
     for table in tables:
         lists = table.metadata.get(CLASSES)
         for name, names in (lists if isinstance(lists, Mapping) else {}).items():
-            before = found.get(name, list(names))
+            before = classes.get(name, list(names))
             shorter = min(len(before), len(names))
             if name in schema.names and not is_text(schema.field(name).type) and before[:shorter] != names[:shorter]:
                 raise InputError(
                     f"the numbers in {name!r} mean other classes in {table.path} than in {tables[0].path}; write the "
                     "names of the classes into both tables"
                 )
-            found[name] = [*before, *(one for one in names if one not in set(before))]
-    return found
+            classes[name] = [*before, *(new for new in names if new not in set(before))]
+    return classes
 
 
 def _copies(tables: Sequence[Table]) -> list[str]:
@@ -320,16 +320,16 @@ def _rows(
     tables: Sequence[Table], keys: Sequence[pl.Series], uris: pl.Series | None, schema: pa.Schema
 ) -> Iterator[pa.Table]:
     """Yield the rows of one table after the other, with the columns of all."""
-    for table, own in zip(tables, keys, strict=True):
+    for table, table_keys in zip(tables, keys, strict=True):
         names = [name for name in schema.names if name in table.stored.schema.names]
         start = 0
         for batch in table.stored.batches(names):
-            here, columns = slice(start, start + batch.num_rows), {}
+            block, columns = slice(start, start + batch.num_rows), {}
             for field in schema:
                 if field.name == KEY:
-                    columns[KEY] = own[here].to_arrow()
+                    columns[KEY] = table_keys[block].to_arrow()
                 elif field.name == URI and uris is not None:
-                    columns[URI] = uris[here].to_arrow()
+                    columns[URI] = uris[block].to_arrow()
                 elif field.name in names:
                     columns[field.name] = batch.column(field.name)
                 else:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from curate.fitting.fit import fit_with_groups
 from curate.fitting.junk import junk_of
-from curate.fitting.labels import given_labels
+from curate.fitting.labels import labels_to_learn
 from curate.manifest.store_path import AnyPath, path_here, path_to_read, sha256_of
 from curate.tables.dataset import read_dataset
 from curate.tables.table import open_table
@@ -58,10 +58,10 @@ class Origin:
 
     @classmethod
     def of(cls, about: dict[str, Any]) -> Self:
-        """Return what the section says.
+        """Return the origin in that section.
 
         Raises:
-            AttributeError, KeyError, TypeError, ValueError: if it does not say it.
+            AttributeError, KeyError, TypeError, ValueError: if a part is missing or of the wrong type.
         """
         table, labels, applied = about["table"], about["labels"], about.get("applied") or {}
         named = {"label": labels.get("column"), "labelled": labels.get("path"), "digest": labels.get("digest")}
@@ -99,25 +99,25 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
         origin = Origin.of(card["fit"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} does not say what it was fitted to ({error}); fit it again with curate fit") from None
-    opened = open_table(table if table is not None else _found(origin.table, path))
+    opened = open_table(table if table is not None else _where_now(origin.table, path))
     names = (origin.label,) if origin.label and origin.labelled is None else ()
     dataset = read_dataset(opened, names=names)
-    labelled = path_here(_found(origin.labelled, path), "labels") if origin.labelled is not None else None
-    given = given_labels(dataset, opened, origin.label, labelled)
+    labelled = path_here(_where_now(origin.labelled, path), "labels") if origin.labelled is not None else None
+    source = labels_to_learn(dataset, opened, origin.label, labelled)
     dataset, junk, _ = junk_of(dataset, opened, path)
-    fit, _, _ = fit_with_groups(dataset, opened, given, origin.seed, junk)
+    fit, _, _ = fit_with_groups(dataset, opened, source, origin.seed, junk)
     applied = path.parent / origin.applied
     same = sha256_of(applied) == origin.applied_sha256 if origin.applied and applied.is_file() else None
     return FitVerification(
         len(dataset),
         dataset.rows.digest == origin.digest,
-        given.source.get("digest") == origin.labels_digest,
+        source.source.get("digest") == origin.labels_digest,
         digest_of_fit(fit) == digest_of_fit(kept),
         same,
     )
 
 
-def _found(place: AnyPath, model: Path) -> AnyPath:
+def _where_now(place: AnyPath, model: Path) -> AnyPath:
     """Where a file is: where it was, or else next to the model."""
     if place.exists():
         return place

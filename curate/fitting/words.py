@@ -10,7 +10,7 @@ from scoring.metrics import Interval
 from scoring.relative.fit import FEW_ROWS
 from scoring.relative.model import far_from
 
-MOST_TOLD = 12  # classes or clusters
+MOST_LISTED = 12  # classes or clusters
 CHANCE_LEVEL = 0.5
 
 
@@ -42,11 +42,11 @@ def of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
     """Return what a cut would take of each class or cluster."""
     if not shares:
         return []
-    rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_TOLD]]
+    rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_LISTED]]
     return [
         f"what keeping the most certain {KEPT:.0%} by unc_local, as filter does, takes of each {kind}:",
         Grid(rows, header=(kind, "rows", "taken", "share"), right=1),
-        *([f"and {len(shares) - MOST_TOLD:,} more"] if len(shares) > MOST_TOLD else []),
+        *([f"and {len(shares) - MOST_LISTED:,} more"] if len(shares) > MOST_LISTED else []),
         *uneven_words(kind, {each.name: (each.rows, each.taken) for each in shares}, 1 - KEPT),
     ]
 
@@ -73,5 +73,5 @@ def of_labels(known: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _shown(found: Interval) -> str:
-    return f"{found.value:.3f} (95 %: {found.low:.3f} to {found.high:.3f})"
+def _shown(interval: Interval) -> str:
+    return f"{interval.value:.3f} (95 %: {interval.low:.3f} to {interval.high:.3f})"

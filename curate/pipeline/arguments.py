@@ -9,7 +9,7 @@ from scoring.errors import InputError
 from scoring.lookup import closest
 
 # What the pipeline itself gives every command.
-GIVEN = frozenset({"help", "dry-run", "json", "overwrite", "quiet"})
+SET_FOR_ALL = frozenset({"help", "dry-run", "json", "overwrite", "quiet"})
 TABLE = "table"
 
 
@@ -29,7 +29,11 @@ class Arguments:
 
 
 def arguments_of(
-    pipeline: Pipeline, step: Step, parameters: list[Any], given: set[str], refused: frozenset[str] = frozenset()
+    pipeline: Pipeline,
+    step: Step,
+    parameters: list[Any],
+    set_by_pipeline: set[str],
+    refused: frozenset[str] = frozenset(),
 ) -> Arguments:
     """Return what a step says to its command, as text.
 
@@ -37,7 +41,7 @@ def arguments_of(
         pipeline: whose step it is.
         step: with keys that name options, with - or _.
         parameters: of the command, as Typer knows them.
-        given: names that the pipeline gives itself: the table that is read, or what is written.
+        set_by_pipeline: names that the pipeline gives itself: the table that is read, or what is written.
         refused: names of options with which the command writes nothing that a step could.
 
     Raises:
@@ -49,9 +53,9 @@ def arguments_of(
     values: list[str] = []
     for key, value in step.options.items():
         name = key.replace("_", "-")
-        if name in given:
+        if name in set_by_pipeline:
             continue
-        if name in GIVEN:
+        if name in SET_FOR_ALL:
             raise InputError(
                 f"{pipeline.place(step.name, key)}: {key} cannot be set for a step; curate run has its own options"
             )
@@ -62,7 +66,7 @@ def arguments_of(
         if name not in known:
             raise InputError(
                 f"{pipeline.place(step.name, key)}: curate {step.command} has no option {key!r}"
-                f"{closest(name, set(known) - GIVEN - refused)}"
+                f"{closest(name, set(known) - SET_FOR_ALL - refused)}"
             )
         try:
             texts = list(_texts(known[name], value))

@@ -72,13 +72,13 @@ def parse_pipeline(path: Path, text: str) -> Pipeline:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise InputError(f"{path} is not TOML: {str(error)[:200]}") from None
-    found = Pipeline(path, text, str(content.get(FOLDER, DEFAULT_FOLDER)), ())
-    steps = tuple(_step(found, name, value) for name, value in content.items() if name != FOLDER)
-    if not isinstance(content.get(FOLDER, ""), str) or not found.folder:
-        raise InputError(f"{found.place(None, FOLDER)}: expected the path of a folder, got {content[FOLDER]!r}")
+    pipeline = Pipeline(path, text, str(content.get(FOLDER, DEFAULT_FOLDER)), ())
+    steps = tuple(_step(pipeline, name, value) for name, value in content.items() if name != FOLDER)
+    if not isinstance(content.get(FOLDER, ""), str) or not pipeline.folder:
+        raise InputError(f"{pipeline.place(None, FOLDER)}: expected the path of a folder, got {content[FOLDER]!r}")
     if not 0 < len(steps) <= MOST_STEPS:
         raise InputError(f"{path}: expected 1 to {MOST_STEPS:,} steps, got {len(steps):,}; {EXAMPLE}")
-    return Pipeline(path, text, found.folder, steps)
+    return Pipeline(path, text, pipeline.folder, steps)
 
 
 def _text(path: Path) -> str:

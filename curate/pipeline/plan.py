@@ -15,7 +15,7 @@ from scoring.lookup import closest
 
 # Options whose file a command makes.
 WRITES = frozenset({"--out", "--apply", "--findings", "--graph", "--log", "--plot", "--sheet"})
-OWN = "pipeline"  # what the files that are the pipeline's own are called; no step's
+RESERVED = "pipeline"  # begins the names of the files of the pipeline itself; no step may have it
 
 
 class Commands(Protocol):
@@ -99,15 +99,17 @@ def plan(pipeline: Pipeline, commands: Commands, *, allow_outside: bool = False)
     steps = []
     for step in pipeline.steps:
         kind = kind_of(step.command)
-        if step.name == OWN:
-            raise InputError(f"{pipeline.place(step.name)}: a step cannot be called {OWN!r}; choose another name")
+        if step.name == RESERVED:
+            raise InputError(f"{pipeline.place(step.name)}: a step cannot be called {RESERVED!r}; choose another name")
         out = _out(pipeline, step, kind)
         if out in written:
             raise InputError(f"{pipeline.place(step.name)}: {step.name} would write {out}, as {written[out]} does")
         table = _table(pipeline, step, made, last) if kind.reads_table else None
-        given = {kind.out, TABLE} if kind.reads_table else {kind.out}
+        set_by_pipeline = {kind.out, TABLE} if kind.reads_table else {kind.out}
         parameters = commands.parameters(step.command)
-        planned = Planned(step, kind, table, out, arguments_of(pipeline, step, parameters, given, kind.refused))
+        planned = Planned(
+            step, kind, table, out, arguments_of(pipeline, step, parameters, set_by_pipeline, kind.refused)
+        )
         if not allow_outside:
             _refuse_outside(pipeline, out, pipeline.place(step.name, kind.out))
             for option, value in planned.written():

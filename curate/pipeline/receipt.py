@@ -103,8 +103,8 @@ def digest_of(path: Path) -> str:
     total = 0
     for file in path.rglob("*"):
         if file.is_file():
-            one = f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}".encode("utf-8", "surrogateescape")
-            total += int.from_bytes(hashlib.sha256(one).digest())  # a sum: whatever their order
+            entry = f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}".encode("utf-8", "surrogateescape")
+            total += int.from_bytes(hashlib.sha256(entry).digest())  # a sum: whatever their order
     return f"{total % (1 << 256):064x}"
 
 

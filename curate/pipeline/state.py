@@ -54,7 +54,7 @@ class Done:
 
 
 def look_of(path: Path, leave_out: Path) -> str:
-    """Return how a file or folder looks: size and time of change, and of a folder those of all files in it.
+    """Return how a file or folder looks: size and time of change, of a folder a sum over all files in it.
 
     Args:
         path: to look at; an empty text is returned where nothing is there.
@@ -64,8 +64,8 @@ def look_of(path: Path, leave_out: Path) -> str:
         n = total = 0
         for file in _files(path, leave_out.resolve()):
             status = file.stat(follow_symlinks=False)
-            one = f"{file.path}\0{status.st_size}\0{status.st_mtime_ns}".encode("utf-8", "surrogateescape")
-            total += int.from_bytes(hashlib.sha256(one).digest())  # a sum: whatever their order
+            entry = f"{file.path}\0{status.st_size}\0{status.st_mtime_ns}".encode("utf-8", "surrogateescape")
+            total += int.from_bytes(hashlib.sha256(entry).digest())  # a sum: whatever their order
             n += 1
         return f"{n} files, {total % (1 << 256):064x}"
     try:
@@ -136,8 +136,8 @@ def write_state(folder: Path, steps: Mapping[str, Done]) -> None:
 
 def looks(base: Path, names: Iterable[str], leave_out: Path) -> dict[str, str]:
     """Return how each path that is there looks, by its name from ``base``; texts that name nothing are left out."""
-    found = {name: look_of(base / name, leave_out) for name in dict.fromkeys(names) if _may_be_path(name)}
-    return {name: look for name, look in found.items() if look}
+    look_of_name = {name: look_of(base / name, leave_out) for name in dict.fromkeys(names) if _may_be_path(name)}
+    return {name: look for name, look in look_of_name.items() if look}
 
 
 def _may_be_path(name: str) -> bool:

@@ -18,7 +18,7 @@ from curate.rounds.state.pool import TableRows, read_table, refuse_another, sign
 from curate.rounds.worth.rules import refuse_unreachable
 from curate.tables.amount import Amount
 from curate.tables.digests import plain
-from curate.tables.known import LABEL, read_known, refuse_strangers
+from curate.tables.known import LABEL, read_known, refuse_unknown_keys
 from curate.tables.spelling import spelled_as
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
@@ -211,7 +211,7 @@ def _labels(
                 f"expected a column {label or LABEL!r} in {labelled}, got none; name the column of classes with --label"
             )
         at = known.rows(scored.rows)
-        refuse_strangers(known, at, str(scored.table.path))
+        refuse_unknown_keys(known, at, str(scored.table.path))
         of_row = dict(zip(at.tolist(), known.labels, strict=True))
         labels = [of_row.get(row) for row in rows.tolist()]
     unknown = sorted({label for label in labels if label and settings.classes and label not in settings.classes})

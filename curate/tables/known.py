@@ -162,7 +162,7 @@ def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = Non
     return Known(path, once, tie_breaks(once), texts, digest.hexdigest())
 
 
-def refuse_strangers(known: Known, rows: NDArray[np.int64], table: str) -> None:
+def refuse_unknown_keys(known: Known, rows: NDArray[np.int64], table: str) -> None:
     """Refuse labelled keys that a table has not: a name that is written otherwise would be picked again.
 
     Raises:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, LABEL
 from curate.tables.digests import RowDigest
-from curate.tables.known import Known, known, read_columns, refuse_strangers
+from curate.tables.known import Known, known, read_columns, refuse_unknown_keys
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.lookup import Lazy, told
@@ -60,7 +60,7 @@ class Votes:
             InputError: for keys that the table lacks.
         """
         row = self.known.rows(rows)
-        refuse_strangers(self.known, row, table)
+        refuse_unknown_keys(self.known, row, table)
         count = np.bincount(self.place, minlength=len(row))
         slot = np.arange(len(self.place)) - np.repeat(np.cumsum(count) - count, count)
         shape = len(rows), max(1, int(count.max(initial=0)))

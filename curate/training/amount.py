@@ -1,4 +1,4 @@
-"""What nobody typed, lowered to the images that there are."""
+"""Defaults that were not typed, lowered to the images that there are."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,12 +26,14 @@ def fitted(
     if typed["batch_size"] is None and n < config.batch_size:
         line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step takes them all (--batch-size)")
         config = replace(config, batch_size=n)
-    own, suits = config.settings, METHODS[config.method].fitted(config.settings, config.batch_size, n)
+    settings, suits = config.settings, METHODS[config.method].fitted(config.settings, config.batch_size, n)
     stay = parse_settings(typed["set_"] or [], example="queue=512")
-    lowered = {name: value for name, value in vars(suits).items() if value != getattr(own, name) and name not in stay}
+    lowered = {
+        name: value for name, value in vars(suits).items() if value != getattr(settings, name) and name not in stay
+    }
     for name, value in lowered.items():
         line(
-            f"{name}={value} instead of {getattr(own, name)}, for {n:,} images in batches of {config.batch_size:,} "
-            f"(--set {name})"
+            f"{name}={value} instead of {getattr(settings, name)}, for {n:,} images in batches of "
+            f"{config.batch_size:,} (--set {name})"
         )
-    return replace(config, settings=replace(own, **lowered)) if lowered else config
+    return replace(config, settings=replace(settings, **lowered)) if lowered else config

@@ -89,7 +89,7 @@ def cache(
         loss_column: column of losses to predict; None for none.
         dtype: of the stored features, ``float16`` or ``float32``.
         batch_size: images that go through the model at once.
-        scale: least share of the area in a view; None for that of losspred, as with all down to ``damage``.
+        scale: least share of the area in a view; None for the default of losspred, the same for all down to ``damage``.
         jitter: probability of colour jitter on a view.
         jitter_strength: of brightness, contrast and saturation; the hue turns by a quarter of it.
         gray: probability of a grey view.
@@ -113,7 +113,7 @@ def cache(
     """
     model = str(model)
     typed: dict[str, Any] = dict(locals())
-    sources = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+    sources = [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
     import torch
 
     from curate.engines.gone import WatchedReaders
@@ -139,12 +139,12 @@ def cache(
     recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
     manifest = open_source(sources, typed)
     line(manifest.description)
-    found_white = white_of(manifest, typed, line)
+    white_value = white_of(manifest, typed, line)
     watched = WatchedReaders(manifest, root_of(sources))
-    images, columns = _images(watched, label, loss_column, found_white)
+    images, columns = _images(watched, label, loss_column, white_value)
     if columns["label"] is None:
         line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
-    about = _about(start, recipe, manifest, columns, typed) | ({} if found_white == WHITE else {"white": found_white})
+    about = _about(start, recipe, manifest, columns, typed) | ({} if white_value == WHITE else {"white": white_value})
     if where.type == "cpu":
         line("running on the CPU: this is slow")
     if where.type == "cuda" and exact == "fp32":
@@ -159,9 +159,9 @@ def cache(
 
 def _network_of(start: "Start") -> "ScoringModel":
     """Return the model whose features are cached; InputError for weights that no digest names."""
-    trunk, network = start.trunk, start.model
+    network = start.model
     if network is None:
-        raise ValueError(f"a start with a digest ({trunk}) has a model")
+        raise ValueError(f"a start with a digest ({start.trunk}) has a model")
     return network
 
 

@@ -17,7 +17,7 @@ class ConvertResult:
         size: side of its images in pixels.
         head: name of the head that came along; None for weights of a backbone alone.
         facts: what the file reports for the model.
-        metrics: what it says was measured.
+        metrics: measurements that the file reports.
     """
 
     path: Path

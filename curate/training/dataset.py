@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainers.data import TrainingSet
 
 READING = ("key", "path_column", "image_column", "root", "label_from_folder", "limit")  # how to read a source
-MOST_WHOLE = 2.0**53  # up to which a float64 holds every whole number
+MOST_INTEGER = 2.0**53  # up to which a float64 holds every whole number
 
 
 def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
@@ -52,10 +52,10 @@ def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str
 
     if typed.get("white") is not None:
         return int(typed["white"])
-    found = find_white(manifest)
-    for text in found.words():
+    sampled = find_white(manifest)
+    for text in sampled.words():
         line(text)
-    return found.white
+    return sampled.white
 
 
 def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
@@ -110,21 +110,21 @@ def class_column(manifest: "Manifest", label: str) -> "pa.Array":
     if is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return column.cast(pa.string())
     if pa.types.is_floating(kind):
-        return _whole(column, label)
+        return _class_numbers(column, label)
     raise InputError(
         f"expected one class an image in {label!r}, got {kind}; name a column of text, whole numbers or truth values "
         "with --label"
     )
 
 
-def _whole(column: "pa.Array", label: str) -> "pa.Array":
+def _class_numbers(column: "pa.Array", label: str) -> "pa.Array":
     """Return floats as whole numbers, null for NaN."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     values = column.cast(pa.float64())
     values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
-    is_class = pc.and_(pc.equal(values, pc.trunc(values)), pc.less_equal(pc.abs(values), MOST_WHOLE))
+    is_class = pc.and_(pc.equal(values, pc.trunc(values)), pc.less_equal(pc.abs(values), MOST_INTEGER))
     wrong = values.filter(pc.invert(is_class))
     if len(wrong):
         raise InputError(

@@ -33,9 +33,9 @@ def info(file: str | Path | StorePath) -> Description:
 
 def _refuse_round(path: Path) -> None:
     """Name the folder of rounds where one round of it is given."""
-    found = rounds_at(path) if path.is_dir() else None
-    if found is not None:
-        folder, number = found
+    round_at = rounds_at(path) if path.is_dir() else None
+    if round_at is not None:
+        folder, number = round_at
         raise InputError(
             f"{path} is round {number} of {folder}; show all of them with `curate info {folder}`, its batch with "
             f"`curate info {path / BATCH}`"

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def models(name: str | Path | None = None) -> dict[str, Any]:
-    """Return the card of a model; without a name those of all models that ship, by name.
+    """Return the card of a model; without a name the cards of all models that ship, by name.
 
     Args:
         name: of a shipped model, or a .safetensors file.

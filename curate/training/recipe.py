@@ -23,7 +23,7 @@ AUGMENTATION = (
     *("scale", "jitter", "jitter_strength", "gray", "blur", "blur_sigma", "solarize", "vertical_flip"),
     *("corrupt", "damage"),
 )
-DEFAULT_LABEL = "label"  # of --label; nobody can report whether it was typed
+DEFAULT_LABEL = "label"  # of --label; whether it was typed is unknown
 
 
 def recipe_of(
@@ -92,7 +92,7 @@ def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
 def _require_frozen(typed: dict[str, Any], why: str) -> None:
     """Raise ``InputError`` for an option that is about a backbone that moves."""
     of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--trunk-lr": typed["trunk_lr"] is not None}
-    wrong = [option for option, is_there in of_moving.items() if is_there]
+    wrong = [option for option, is_typed in of_moving.items() if is_typed]
     if wrong:
         raise InputError(f"{wrong[0]} is for a backbone that moves, and {why} holds it as it is; leave one of them out")
 
@@ -137,9 +137,9 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
 
     kind = lookup(METHODS, method, kind="method")
     views = augmentation(kind.defaults.get("augmentation", Augmentation()), typed)
-    given = {name: value for name, value in typed.items() if value is not None and name not in AUGMENTATION}
-    own = with_settings(kind.Settings, settings, name=method, what="method")
-    return TrainConfig(method, **{**kind.defaults, **given, "augmentation": views, "settings": own})
+    typed_values = {name: value for name, value in typed.items() if value is not None and name not in AUGMENTATION}
+    method_settings = with_settings(kind.Settings, settings, name=method, what="method")
+    return TrainConfig(method, **{**kind.defaults, **typed_values, "augmentation": views, "settings": method_settings})
 
 
 def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":

@@ -166,7 +166,7 @@ def train(
     typed["backbone_set"] = typed_settings(backbone_set)
     typed = with_named_recipe(typed)
     typed["data"] = (
-        None if data is None else [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
+        None if data is None else [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
     )
     if typed["out"].is_file() and not overwrite:
         sweep_finished(typed["out"])
@@ -273,8 +273,8 @@ def _save(
     from scoring.stored import stored_names
 
     stored = stored_names(model)
-    trunk = [value for name, value in model.named_parameters() if name in stored and name.startswith("backbone.")]
-    if exact and not all(torch.equal(v.half().float(), v.float()) for v in trunk):
+    weights = [value for name, value in model.named_parameters() if name in stored and name.startswith("backbone.")]
+    if exact and not all(torch.equal(v.half().float(), v.float()) for v in weights):
         line("the backbone is stored as float32: as float16 it would give other embeddings")
     dtype = torch.float32 if exact is None else torch.float16
     kept = exact or []

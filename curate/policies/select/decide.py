@@ -28,7 +28,7 @@ from curate.selectors.picking import Told
 from curate.selectors.table import SELECTORS
 from curate.tables.amount import Amount
 from curate.tables.graph import Stored, stored_graph
-from curate.tables.known import Known, read_known, refuse_strangers
+from curate.tables.known import Known, read_known, refuse_unknown_keys
 from curate.tables.rows import Rows, read_rows
 from curate.tables.spelling import refuse_unmatched, spelled_as
 from curate.tables.table import Table
@@ -189,7 +189,7 @@ def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | N
             label[row] = names[own.codes[row]] if own else None
     if known is not None:
         found = known.rows(rows)
-        refuse_strangers(known, found, str(table.path))
+        refuse_unknown_keys(known, found, str(table.path))
         for at, row in enumerate(found.tolist()):
             label[row] = known.labels[at] if known.labels is not None else names[own.codes[row]] if own else None
     places = np.array(sorted(label), np.int64)

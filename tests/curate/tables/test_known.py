@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from choosing import csv, table
 
-from curate.tables.known import known, read_known, refuse_strangers
+from curate.tables.known import known, read_known, refuse_unknown_keys
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.spelling import spelled_as
@@ -120,8 +120,8 @@ def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_pat
     with pytest.raises(
         InputError, match=r"keys of labels.csv in .*, got 2 of 4 .* such as 'img/999.png', 'IMG/001.png'"
     ):
-        refuse_strangers(some, found, "s.parquet")
-    refuse_strangers(some, np.abs(found), "s.parquet")
+        refuse_unknown_keys(some, found, "s.parquet")
+    refuse_unknown_keys(some, np.abs(found), "s.parquet")
 
 
 def test_keys_that_a_spreadsheet_marked_are_found(tmp_path):
