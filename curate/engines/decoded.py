@@ -148,7 +148,7 @@ class OnePerContent:
         self._known: dict[str, Future[DecodedImage]] = {}
 
     def get(self, digest: str, begin: Callable[[], Future[DecodedImage]]) -> Future[DecodedImage]:
-        """Return the image of a digest, to come, beginning it if nobody has."""
+        """Return the image of a digest, to come, beginning it if no caller has."""
         with self._lock:
             known = self._known.get(digest)
             if known is None:

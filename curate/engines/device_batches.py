@@ -37,7 +37,7 @@ class DeviceBatches:
         decoder: of the device.
         resize: length of the short side, in pixels, as in the decoder's preprocessing.
         max_pixels: as in ``decode``.
-        pool: where hashes and signatures are made, and images that go through the CPU after all.
+        pool: where hashes and signatures are made, and images that the CPU decodes after all.
     """
 
     def __init__(self, decoder: DeviceJpegs, resize: int, max_pixels: int, pool: Executor) -> None:
@@ -81,13 +81,13 @@ class DeviceBatches:
     def _serve(self) -> None:
         while batch := self._batch():
             try:
-                made = decoded(self._decoder, [one.jpeg for one in batch])
+                made = decoded(self._decoder, [waiting.jpeg for waiting in batch])
             except BaseException as error:  # raised where the images are taken
-                for one in batch:
-                    one.image.set_exception(error)
+                for waiting in batch:
+                    waiting.image.set_exception(error)
                 continue
-            for one, result in zip(batch, made, strict=True):
-                self._pool.submit(_finish, one, result)
+            for waiting, result in zip(batch, made, strict=True):
+                self._pool.submit(_finish, waiting, result)
 
     def _batch(self) -> list[Waiting]:
         """Return what waits, as much of it as goes together; nothing at the end."""
@@ -106,7 +106,7 @@ class DeviceBatches:
 def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]:
     """Return what the device makes of each JPEG, or in words why it makes nothing of it.
 
-    Where a batch fails, each goes alone, so that what becomes of one does not depend on the others.
+    Where a batch fails, each goes alone, so that the outcome of one does not depend on the others.
 
     Raises:
         InputError: memory runs out at a single one.
@@ -123,7 +123,7 @@ def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]
     # outside the except clause, where the error would keep the tensors of the failed attempt alive
     if decoder.device.type == "cuda":
         torch.cuda.empty_cache()
-    return [decoded(decoder, [one])[0] for one in jpegs]
+    return [decoded(decoder, [jpeg])[0] for jpeg in jpegs]
 
 
 def _finish(waiting: Waiting, made: Reduced | str) -> None:

@@ -31,8 +31,8 @@ from scoring.images.budget import BODIES
 from scoring.images.deep import WHITE
 
 
-def finished_table(out: Path | StorePath, wanted: dict[str, Any], manifest: Manifest) -> Table:
-    """Return the table at an output, if the run that made it is the one that is wanted.
+def finished_table(out: Path | StorePath, fingerprint: dict[str, Any], manifest: Manifest) -> Table:
+    """Return the table at an output, if the run that made it had the same fingerprint.
 
     A file that was absent then and is there now makes no other run of it.
 
@@ -41,11 +41,11 @@ def finished_table(out: Path | StorePath, wanted: dict[str, Any], manifest: Mani
     """
     table = table_of_scores(out)
     before = table.metadata["settings"]
-    if (difference(before, wanted) or ("",))[0] == "input" and table.n_rows == manifest.n_rows:
+    if (difference(before, fingerprint) or ("",))[0] == "input" and table.n_rows == manifest.n_rows:
         absent = frozenset(failed_rows(table, {"missing"}).tolist())
         if absent and manifest.digest_without(absent) == before["input"]:
-            before = {**before, "input": wanted["input"]}
-    refuse_difference(str(out), before, wanted, input_differs=other_input(table, manifest), may_grow=True)
+            before = {**before, "input": fingerprint["input"]}
+    refuse_difference(str(out), before, fingerprint, input_differs=other_input(table, manifest), may_grow=True)
     return table
 
 
@@ -120,7 +120,7 @@ def shards_again(
     announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(statuses))})")
     before = table.take(rows, [STATUS]).column(STATUS).to_pylist()
     look = partial(status_now, preprocessing=preprocessing, settings=settings)
-    n_changed, found = 0, set[int]()
+    n_changed, shards = 0, set[int]()
     with ThreadPoolExecutor(workers) as pool:
         for first in range(0, len(rows), settings.shard_rows):  # a bounded number of futures
             some = rows[first : first + settings.shard_rows]
@@ -128,10 +128,10 @@ def shards_again(
             now = list(pool.map(look, readers))
             changed = [was != is_ for was, is_ in zip(before[first:], now, strict=False)]
             n_changed += sum(changed)
-            found |= set((some[changed] // settings.shard_rows).tolist())
-    if found:
-        announce(f"{counted(n_changed, 'row')} can be read now: {counted(len(found), 'shard')} of rows scored again")
-    return found
+            shards |= set((some[changed] // settings.shard_rows).tolist())
+    if shards:
+        announce(f"{counted(n_changed, 'row')} can be read now: {counted(len(shards), 'shard')} of rows scored again")
+    return shards
 
 
 @BODIES.image()
@@ -174,7 +174,7 @@ def commit_rest(
         schema: of a part.
         metadata: of a part.
         shard_rows: rows of a shard.
-        step: images that go through the device at once.
+        step: images of one batch on the device.
     """
     done = dict(parts)
     for span in spans(table.n_rows, shard_rows):
@@ -187,7 +187,7 @@ def _commit(work: WorkFolder, table: Table, span: Span, schema: pa.Schema, metad
     rows = table.take(np.arange(span.start, span.stop), schema.names).cast(schema).combine_chunks()
     with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
         writer.write(rows)
-    statuses = {one["values"]: one["counts"] for one in rows.column(STATUS).value_counts().to_pylist()}
+    statuses = {count["values"]: count["counts"] for count in rows.column(STATUS).value_counts().to_pylist()}
     part = Part(span.index, rows.num_rows, writer.file.n_bytes, writer.file.sha256, statuses, step)
     work.commit(part)
     return part

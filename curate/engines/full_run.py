@@ -14,7 +14,7 @@ from curate.engines.adding.run import ADDITIONS
 from curate.engines.adding.settings import REQUEST, request_of
 from curate.engines.contract import Engine
 from curate.engines.finished import clear, commit_rest, failed_rows, finished_table, shards_again
-from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, threads_here
+from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, thread_counts
 from curate.engines.journal import WorkFolder
 from curate.engines.log import RunLog, logged_parts
 from curate.engines.out_path import holds_scores
@@ -61,22 +61,22 @@ def score_listed(
     work = work_of(out)
     white = engine.settings.white or (None if overwrite else _white_before(out, work))
     if white is None:
-        found = find_white(opened.manifest, workers)
-        white = found.white
-        for line in found.words():
+        sampled = find_white(opened.manifest, workers)
+        white = sampled.white
+        for line in sampled.words():
             announce(line)
     # what is settled here holds everywhere
     settings = replace(engine.settings, precision=opened.runner.precision, white=white)
-    wanted = opened.fingerprint(settings)
+    fingerprint = opened.fingerprint(settings)
     again: set[int] = set()  # shards of a complete table with rows that can be read now
     if out.exists() and not overwrite:
-        table = finished_table(out, wanted, opened.manifest)
+        table = finished_table(out, fingerprint, opened.manifest)
         preprocessing = opened.runner.model.spec.preprocessing
         if ADDITIONS not in table.metadata:
             # rows of a table that has grown are not shards of one run: --add reads them
             again = shards_again(table, opened.manifest, preprocessing, settings, retry, workers, announce)
         if not again:
-            return _finished(out, table, wanted, work, announce)
+            return _finished(out, table, fingerprint, work, announce)
     metadata = _metadata(opened, settings, request_of(model, options))
     if opened.device.type == "cpu" and not engine.elsewhere:
         by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
@@ -86,26 +86,26 @@ def score_listed(
     started = time.monotonic()
     with work:
         if out.exists() and not overwrite:  # perhaps finished by another process while we waited for the lock
-            table = finished_table(out, wanted, opened.manifest)
+            table = finished_table(out, fingerprint, opened.manifest)
             again &= set((failed_rows(table, retry) // settings.shard_rows).tolist())
             if not again:
-                return _finished(out, table, wanted, work, announce, locked=True)
+                return _finished(out, table, fingerprint, work, announce, locked=True)
             metadata = {name: table.metadata.get(name, value) for name, value in metadata.items()}
-            metadata["settings"] = wanted
+            metadata["settings"] = fingerprint
         work.sweep(out)
-        parts, metadata = work.begin(wanted, metadata, overwrite=overwrite)
+        parts, metadata = work.begin(fingerprint, metadata, overwrite=overwrite)
         if again:
             schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
             parts = commit_rest(
                 work, table, again, parts, schema, metadata, shard_rows=settings.shard_rows, step=opened.batch_size
             )
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-        job = Job(source, options, model, settings, workers, work.folder, wanted, metadata, step, opened)
+        job = Job(source, options, model, settings, workers, work.folder, fingerprint, metadata, step, opened)
         run = ScoreRun(job, work, parts, report, logged_parts(events, opened.manifest.n_rows, parts), announce)
         with model_threads(metadata):
             if run.todo():
                 engine.score(run)
-            run.check_whole()
+            run.check_complete()
             notes = publish(
                 work,
                 run.parts,
@@ -134,7 +134,7 @@ def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) 
         REQUEST: request,
         "source": opened.manifest.description,
         CLASSES: classes_of(opened.manifest),
-        **threads_here(opened.device),
+        **thread_counts(opened.device),
     }
 
 
@@ -182,14 +182,14 @@ def _result(out: Path | StorePath, opened: Opened, run: ScoreRun, seconds: float
 def _finished(
     out: Path | StorePath,
     table: Table,
-    wanted: dict[str, Any],
+    fingerprint: dict[str, Any],
     work: WorkFolder,
     announce: Callable[[str], None],
     *,
     locked: bool = False,
 ) -> ScoreResult:
     """Return the result of a run that is complete already."""
-    if not clear(work, out, lambda fingerprint: fingerprint == wanted, locked=locked):
+    if not clear(work, out, lambda noted: noted == fingerprint, locked=locked):
         announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
     announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
     statuses = Counter[str]()
@@ -201,7 +201,7 @@ def _finished(
         dict(statuses),
         table.n_rows,
         0.0,
-        wanted["device"],
-        wanted["precision"],
-        wanted["model"],
+        fingerprint["device"],
+        fingerprint["precision"],
+        fingerprint["model"],
     )

@@ -1,4 +1,4 @@
-"""A source that goes away during a run: told from images that are gone by reading again what was read before."""
+"""A source that goes away during a run, not single images: it shows when images read before cannot be read again."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -49,17 +49,17 @@ class Watch:
         statuses = table["status"].to_pylist()
         places = [place_of(uri) for uri in table["uri"].to_pylist()]
         pairs = list(zip(places, statuses, strict=True))
-        here = {place: span.start + row for row, (place, status) in enumerate(pairs) if status == OK}
+        good_now = {place: span.start + row for row, (place, status) in enumerate(pairs) if status == OK}
         failed = sum(status in PASSING for status in statuses)
         if failed and self.root is not None and not _holds_something(self.root):
             raise InputError(_WORDS.format(f"{self.root} is not there, or empty", counted(failed, "image")))
         for place in {place for place, status in pairs if status in PASSING}:
-            row = self.good.get(place, here.get(place))
+            row = self.good.get(place, good_now.get(place))
             if row is not None and (why := self._lost(row)):
                 key = self.manifest.rows(row, row + 1)["key"][0].as_py()
                 what = f"{key!r} was read before and cannot be read now ({why})"
                 raise InputError(_WORDS.format(what, counted(failed, "image")))
-        self.good |= here
+        self.good |= good_now
 
     def _lost(self, row: int) -> str:
         try:
@@ -116,7 +116,7 @@ def _holds_something(folder: Path) -> bool:
 
 
 def place_of(uri: str | None) -> str:
-    """Return the host of a URL, or the upper folders of a path: what goes away as a whole.
+    """Return the host of a URL, or the upper folders of a path: what goes away at once.
 
     >>> place_of("https://a.org/x/1.jpg"), place_of("/mnt/disk/photos/cats/1.jpg"), place_of(None)
     ('https://a.org', '/mnt/disk/photos', '')

@@ -97,8 +97,8 @@ class Opened:
         return replace(self, manifest=rows, watch=Watch(rows, self.watch.root))
 
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
-        """Return everything that decides what is written, by the names a reviewer would use."""
-        asked = {"scorers": list(settings.scorers)} if settings.scorers else {}
+        """Return everything that decides what is written, by the names that messages use."""
+        named_scorers = {"scorers": list(settings.scorers)} if settings.scorers else {}
         return {
             "input": self.manifest.digest,
             "model": self.card["digest"],
@@ -115,7 +115,7 @@ class Opened:
             "white": settings.white,
             "decoding": DECODING_KIND,
             "signature": SIGNATURE_KIND,
-            **asked,
+            **named_scorers,
             **({"fit": True} if self.fits else {}),
             **(decoder_versions(self.device) if settings.decode == "gpu" else {}),
             **({"quality": QUALITY_KIND} if settings.quality else {}),
@@ -155,12 +155,12 @@ def open_all(
         )
     network, card = load_model(model)
     precision = select_precision(settings.precision, device, network.spec.cpu_precision)
-    asked = scorers_named(settings.scorers)
-    of_table = {name: scorer for name, scorer in asked.items() if scorer.needs == TABLE}
+    named_scorers = scorers_named(settings.scorers)
+    of_table = {name: scorer for name, scorer in named_scorers.items() if scorer.needs == TABLE}
     if of_table and settings.dtype is None:
         raise InputError(f"{next(iter(of_table))} needs embeddings; leave out --no-embedding")
-    require_needs(network, asked)
-    of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
+    require_needs(network, named_scorers)
+    of_model = {name: scorer for name, scorer in named_scorers.items() if name not in of_table}
     where = torch.device("cpu") if elsewhere else device
     lookup(BACKENDS, settings.backend, kind="backend")
     backend = settings.backend if where.type == device.type else TORCH  # nothing runs here on a device of others
@@ -181,9 +181,9 @@ def open_all(
     return Opened(manifest, runner, device, card, batch_size, of_table, Watch(manifest, folder_of(source)), fit, fits)
 
 
-def _refuse_lacking(model: str | Path, names: Sequence[str], there: Sequence[str]) -> None:
+def _refuse_lacking(model: str | Path, names: Sequence[str], written: Sequence[str]) -> None:
     """Refuse a fitted model whose junk classifier reads columns that this run does not write."""
-    lacking = [name for name in names if name not in there]
+    lacking = [name for name in names if name not in written]
     if not lacking:
         return
     if any(name in QUALITY_COLUMNS for name in lacking):
@@ -229,7 +229,7 @@ class Job:
     """What to score, with what, and where to: paths and plain settings, which pickle.
 
     Attributes:
-        source: as ``open_manifest`` takes it; paths are those of the process that opens them.
+        source: as ``open_manifest`` takes it; each process opens the paths on its machine.
         options: how to read the source.
         model: a shipped model's name, or a checkpoint.
         settings: how to score.
@@ -237,7 +237,7 @@ class Job:
         folder: where parts go; shared by all processes that score.
         fingerprint: what decides what is written; a process in which it differs is refused.
         metadata: of every part's file.
-        step: the most images that go through the device at once: memory that ran out once would run out again, in
+        step: the most images of a batch on the device: memory that ran out once would run out again, in
             other places, which gives other batches, and other last digits.
         opened: what this process holds open; left behind when the job is pickled.
         rows: of the source, those that are scored, in the order in which they are; None for all.
@@ -269,8 +269,8 @@ class Job:
         opened = open_all(self.source, self.options, self.model, self.settings)
         differs = difference(self.fingerprint, opened.fingerprint(self.settings))
         if differs:
-            name, there, here = differs
-            raise InputError(f"another {name} here, {here}, than where the run began, {there}; all need the same")
+            name, begun, now = differs
+            raise InputError(f"another {name} here, {now}, than where the run began, {begun}; all need the same")
         opened.runner.step = min(opened.runner.step, self.step)
         return replace(self, opened=opened if self.rows is None else opened.of_rows(self.rows))
 
@@ -312,7 +312,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     return write
 
 
-def threads_here(device: torch.device) -> dict[str, int]:
+def thread_counts(device: torch.device) -> dict[str, int]:
     """Return what a run that begins here notes of its model's threads; nothing on a GPU."""
     return {THREADS: torch.get_num_threads()} if device.type == "cpu" else {}
 

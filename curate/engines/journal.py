@@ -48,7 +48,7 @@ def part_path(folder: Path, shard: int) -> Path:
     return folder / f"part-{shard:06d}.parquet"
 
 
-def here(out: Path | StorePath) -> Path:
+def require_local(out: Path | StorePath) -> Path:
     """Return a path of this machine as it is."""
     if isinstance(out, StorePath):
         raise ValueError(f"{out} is not on this machine")
@@ -69,25 +69,25 @@ def journal_lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = []
-    whole = path.read_bytes()
-    for raw in whole.splitlines():
+    data = path.read_bytes()
+    for raw in data.splitlines():
         text, _, crc = raw.rpartition(b"\t")
         if crc.decode(errors="replace") == f"{zlib.crc32(text):08x}":
             lines.append(json.loads(text))
-    if whole and not whole.endswith(b"\n"):
+    if data and not data.endswith(b"\n"):
         with path.open("ab") as file:  # or the next line would be glued to the torn one
             file.write(b"\n")
     return lines
 
 
 def parsed_run(data: bytes) -> dict[str, Any] | None:
-    """Return what `run.json` holds, or None where that is not whole."""
+    """Return what `run.json` holds, or None where that is incomplete."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    whole = isinstance(value, dict) and all(isinstance(value.get(k), dict) for k in ("fingerprint", "metadata"))
-    return value if whole else None
+    is_complete = isinstance(value, dict) and all(isinstance(value.get(k), dict) for k in ("fingerprint", "metadata"))
+    return value if is_complete else None
 
 
 class WorkFolder(HeldFolder):
@@ -160,7 +160,7 @@ class WorkFolder(HeldFolder):
 
     def target(self, out: Path | StorePath) -> Path:
         """Return where the table is made: under its own name, which it gets when it is whole."""
-        return here(out)
+        return require_local(out)
 
     def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
         """Bring the table to its name; it has it already."""
@@ -176,7 +176,7 @@ class WorkFolder(HeldFolder):
     def remove(self) -> None:
         """Remove the folder; what it held is safe elsewhere.
 
-        It is renamed first, so that nobody meets, or locks, one that is half gone.
+        It is renamed first, so that no process meets, or locks, one that is half gone.
         """
         doomed = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}.done")
         self.folder.rename(doomed)
@@ -189,7 +189,7 @@ class WorkFolder(HeldFolder):
         Raises:
             InputError: if the name is taken and ``overwrite`` is not set.
         """
-        out = here(out)
+        out = require_local(out)
         if out.exists():
             if not overwrite:
                 raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
@@ -211,11 +211,11 @@ class WorkFolder(HeldFolder):
 
         A folder that was to be replaced is one only when there is another instead.
         """
-        out = here(out)
+        out = require_local(out)
         parent, name = out.parent, glob.escape(out.name)
-        found = [*parent.glob(f".{name}.tmp.*"), *parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
-        found += [out / LOCK] if out.is_dir() and (out / LOCK).is_file() else []
-        return found + ([*parent.glob(f".{name}.*.old")] if out.exists() else [])
+        leftovers = [*parent.glob(f".{name}.tmp.*"), *parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
+        leftovers += [out / LOCK] if out.is_dir() and (out / LOCK).is_file() else []
+        return leftovers + ([*parent.glob(f".{name}.*.old")] if out.exists() else [])
 
     def sweep(self, out: Path | StorePath) -> None:
         """Remove the leftovers; only the process that holds the lock may."""
@@ -226,7 +226,7 @@ class WorkFolder(HeldFolder):
                 path.unlink()
 
     def _lines(self) -> list[Part]:
-        """Return what the journal says is done."""
+        """Return the finished shards of the journal."""
         return [Part(**line) for line in journal_lines(self.folder / JOURNAL)]
 
     def _holds(self, line: Part) -> bool:

@@ -98,22 +98,25 @@ def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
     sample = dataset.places(np.arange(len(trained.log_odds)))
     probability[sample] = probability_of(trained.log_odds)
     place = dataset.rows.place[dataset.at]
-    probability[place] = probability[place[dataset.copies.unique]][dataset.copies.place]  # copies get that of the first
+    of_images = probability[place[dataset.copies.unique]]
+    probability[place] = of_images[dataset.copies.place]  # copies get the value of the first
     return Junk(classifier, probability, {**about, "classifier": to_json(classifier)}, [_words(trained, probability)])
 
 
 def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
     """Return ``p_junk`` of every row of a table, in its order; NaN for a row without embedding."""
-    found = np.full(table.n_rows, np.nan, np.float32)
+    probability = np.full(table.n_rows, np.nan, np.float32)
     start = 0
     for batch in table.batches([EMBEDDING, *classifier.names]):
-        there = np.flatnonzero(batch.column(EMBEDDING).is_valid().to_numpy(zero_copy_only=False))
-        if len(there):
-            some = batch.take(pa.array(there))
+        embedded = np.flatnonzero(batch.column(EMBEDDING).is_valid().to_numpy(zero_copy_only=False))
+        if len(embedded):
+            some = batch.take(pa.array(embedded))
             columns = {name: numbers_of(some.column(name)) for name in classifier.names}
-            found[start + there] = classifier.probability(Seen(columns, embedding_matrix(some.column(EMBEDDING))))
+            probability[start + embedded] = classifier.probability(
+                Seen(columns, embedding_matrix(some.column(EMBEDDING)))
+            )
         start += batch.num_rows
-    return found
+    return probability
 
 
 def junk_facts(table: Table) -> Mapping[str, Any]:

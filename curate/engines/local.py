@@ -23,11 +23,11 @@ def on_this_machine(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engin
         InputError: if options of a cluster are given.
     """
     refuse_cluster(cluster)
-    yield Engine(settings, score_here)
+    yield Engine(settings, score_locally)
 
 
 @contextmanager
-def searching_here(cluster: Cluster, out: Path | None, announce: Callable[[str], None]) -> Iterator[None]:
+def searching_locally(cluster: Cluster, out: Path | None, announce: Callable[[str], None]) -> Iterator[None]:
     """Search in this process, as searches do on their own.
 
     Raises:
@@ -39,14 +39,14 @@ def searching_here(cluster: Cluster, out: Path | None, announce: Callable[[str],
 
 def refuse_cluster(cluster: Cluster) -> None:
     """Raise InputError if options of a cluster are given."""
-    given = [name for name, value in vars(cluster).items() if value is not None]
-    if given:
-        option = given[0].replace("_", "-")
+    options = [name for name, value in vars(cluster).items() if value is not None]
+    if options:
+        option = options[0].replace("_", "-")
         instead = "; the local engine takes its GPU by --device cuda" if option == "num-gpus" else ""
         raise InputError(f"--{option} is for --engine ray{instead}")
 
 
-def score_here(run: "ScoreRun") -> None:
+def score_locally(run: "ScoreRun") -> None:
     """Score the shards that are to do; one is written while the next goes through the model."""
     from curate.engines.job import opened_job, start_span  # brings torch
 

@@ -53,13 +53,13 @@ def on_ray(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
         yield Engine(settled, partial(_score, ray, cluster), elsewhere=True)
 
 
-def _device(cluster: Cluster, asked: str) -> str:
+def _device(cluster: Cluster, device: str) -> str:
     """Return where actors run the model: on the GPU that Ray gives them, or on none."""
-    given = "cuda" if cluster.num_gpus else "cpu"
-    if asked in ("auto", given):
-        return given
-    more = "without --num-gpus, an actor has none" if given == "cpu" else "with --num-gpus, Ray says which one"
-    raise InputError(f"--engine ray gives actors their GPUs by --num-gpus ({more}); got --device {asked}")
+    available = "cuda" if cluster.num_gpus else "cpu"
+    if device in ("auto", available):
+        return available
+    more = "without --num-gpus, an actor has none" if available == "cpu" else "with --num-gpus, Ray says which one"
+    raise InputError(f"--engine ray gives actors their GPUs by --num-gpus ({more}); got --device {device}")
 
 
 def nodes_of(ray: Any) -> list[dict[str, float]]:
@@ -98,7 +98,7 @@ class Crew:
         folder = run.job.folder.absolute()
         self._job: Job = replace(run.job, folder=folder, workers=run.job.workers or share.cores)
         self._marker = str(folder / RUN)
-        self._facts = ray_actor.facts_here(self._marker)
+        self._facts = ray_actor.process_facts(self._marker)
         self._todo = deque(run.todo())
         self._left = len(self._todo)
         self._lost = Counter[int]()  # shard -> actors that it was lost with
@@ -155,7 +155,7 @@ class Crew:
         self._asked[reference] = (actor, what)
 
     def _hand_out(self) -> None:
-        """Give shards to whoever has a hand free: to one that had run out of them, too, when another is lost."""
+        """Give shards to actors with free hands, also to idle ones when another actor is lost."""
         while self._todo and any(self._free.values()):
             actor = max(self._free, key=self._free.__getitem__)
             self._free[actor] -= 1
@@ -209,13 +209,13 @@ class Crew:
 
     def _lose(self, actor: Any, what: str | Span, error: BaseException) -> None:
         """Give the shards of a lost actor back, and take another actor instead."""
-        here = [what, *(w for a, w in self._asked.values() if a == actor)]
+        its_work = [what, *(w for a, w in self._asked.values() if a == actor)]
         self._asked = {ref: (a, w) for ref, (a, w) in self._asked.items() if a != actor}
         self._ray.kill(actor)  # it may be out of reach and alive
         self._actors.discard(actor)
         self._free.pop(actor, None)
         node = self._at.pop(actor, "its node")
-        spans = sorted((w for w in here if isinstance(w, Span)), key=lambda span: span.index)
+        spans = sorted((w for w in its_work if isinstance(w, Span)), key=lambda span: span.index)
         self._lost_in_a_row += 1
         self._lost.update(span.index for span in spans)
         worst = max(spans, key=lambda span: self._lost[span.index], default=None)
@@ -236,26 +236,26 @@ class Crew:
         self._hand_out()
 
 
-def refuse_node(ours: dict[str, Any], theirs: dict[str, Any], place: str) -> None:
+def refuse_node(expected: dict[str, Any], facts: dict[str, Any], place: str) -> None:
     """Raise InputError for a node that is another than this process in what decides bytes, or sees no marker.
 
     Args:
-        ours: facts of this process.
-        theirs: of a process on the node.
+        expected: facts of this process.
+        facts: of a process on the node.
         place: where the marker is, and what for.
     """
-    node, differs = theirs["node"], difference(ours["versions"], theirs["versions"])
+    node, differs = facts["node"], difference(expected["versions"], facts["versions"])
     if differs:
-        name, here, there = differs
+        name, local, remote = differs
         raise InputError(
-            f"node {node} has {name} {there}, and this process {here}; install the same on all nodes, and repeat the "
+            f"node {node} has {name} {remote}, and this process {local}; install the same on all nodes, and repeat the "
             "command to go on"
         )
-    if theirs["marker"] != ours["marker"]:
+    if facts["marker"] != expected["marker"]:
         raise InputError(f"node {node} does not see {place}; give --out on a file system that all nodes share")
 
 
 def reason(error: BaseException) -> str:
     """Return why Ray lost something, in a few words for its many."""
     text = " ".join(str(error).split())
-    return next((told for words, told in REASONS.items() if words in text), text[:160])
+    return next((short for words, short in REASONS.items() if words in text), text[:160])

@@ -19,7 +19,7 @@ OTHER_FILES = {
 
 
 def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
-    """Refuse an output that cannot be made, or that would take the place of something of the user's."""
+    """Refuse an output that cannot be made, or that would replace something of the user's."""
     if not out.name or out.name in (".", ".."):
         raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
     if out.suffix.lower() in OTHER_FILES:
@@ -31,8 +31,8 @@ def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
         require_folder(out)
     if not out.exists():
         return
-    for one in source if isinstance(source, (list, tuple)) else [source]:
-        if isinstance(one, (str, Path)) and _holds(out, one):
+    for part in source if isinstance(source, (list, tuple)) else [source]:
+        if isinstance(part, (str, Path)) and _holds(out, part):
             raise InputError(f"--out {out} is what is to be scored, or holds it; choose another name")
     if overwrite:
         names = _names(out) if out.is_dir() else None

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from curate.columns import describe_all
+from curate.engines.dataset_scores import DatasetScores, compute_dataset_scores
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.junk import Corrupter
-from curate.engines.whole import Whole, of_whole
 from curate.manifest.store_path import StorePath
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
@@ -47,19 +47,19 @@ def publish(
             [f"a folder of parts gets no unc_fitted on its own; curate fit {out} --apply NAME.parquet"] if fit else []
         )
     parts = work.files(shards)
-    whole = of_whole(parts, scorers, fit=fit, corrupter=corrupter, announce=announce)
+    scores = compute_dataset_scores(parts, scorers, fit=fit, corrupter=corrupter, announce=announce)
     target = work.target(out)
-    write_joined(parts, target, whole, overwrite=overwrite or target != out)
+    write_joined(parts, target, scores, overwrite=overwrite or target != out)
     work.deliver(target, out, overwrite=overwrite)
     work.remove()
-    return whole.notes
+    return scores.notes
 
 
-def write_joined(parts: Sequence[Path], out: Path, whole: Whole, *, overwrite: bool) -> None:
+def write_joined(parts: Sequence[Path], out: Path, scores: DatasetScores, *, overwrite: bool) -> None:
     """Write the shards into one file, in order, with the columns that need them all."""
     first = open_table(parts[0])
-    added = whole.columns
-    schema, metadata = first.schema, {**first.metadata, **whole.metadata}
+    added = scores.columns
+    schema, metadata = first.schema, {**first.metadata, **scores.metadata}
     if added:
         schema = pa.schema([*schema, *(pa.field(name, values.type) for name, values in added.items())], schema.metadata)
         metadata = {**metadata, "columns": describe_all(schema.names)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 VERSIONED = {"curate": "curate.version", "torch": "torch", "pillow": "PIL", "simplejpeg": "simplejpeg"}
 
 
-def facts_here(marker: str) -> dict[str, Any]:
+def process_facts(marker: str) -> dict[str, Any]:
     """Return what a process is: ``node``, ``pid``, ``versions`` of what decides the bytes, ``computes`` and ``marker``.
 
     Args:
@@ -58,8 +58,8 @@ class ScoringActor:
         self._model = threading.Lock()
 
     def facts(self, marker: str) -> dict[str, Any]:
-        """Return what this process is like; see ``facts_here``."""
-        return facts_here(marker)
+        """Return what this process is like; see ``process_facts``."""
+        return process_facts(marker)
 
     def open(self, job: "Job") -> None:
         """Open the model and the source; refused by name where they are others than the run began with."""

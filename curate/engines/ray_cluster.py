@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, or to a Ray that is started on this machine and seen by nobody else."""
+"""A connection to a Ray cluster, or to a private Ray that is started on this machine."""
 
 import os
 import secrets
@@ -20,7 +20,7 @@ from scoring.errors import InputError, MissingExtraError
 CONNECT_WITHIN = 10.0  # seconds
 GREETED_WITHIN = 5.0  # seconds
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # a frame of none: three bytes of length, its kind, flags, and the connection
-OBJECTS = 80 << 20  # bytes of Ray's object store, about the least that it takes: what goes through it is small
+OBJECTS = 80 << 20  # bytes of Ray's object store, about the least that it takes: what passes through it is small
 QUIET = {  # read when Ray is imported
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what its daemons say goes to stdout otherwise, which is for data
@@ -34,8 +34,8 @@ def connected(address: str | None) -> Iterator[Any]:
     """Connect to a cluster, and yield the package ``ray``.
 
     Args:
-        address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``. None takes that of the environment (``RAY_ADDRESS``),
-            or the connection that this process has, or starts a Ray on this machine, which ends here as well.
+        address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``. None takes the address in ``RAY_ADDRESS``, or the
+            connection that this process has, or starts a Ray on this machine, which ends here as well.
 
     Raises:
         InputError: if Ray is not installed, or the cluster is missing or cannot be used.
@@ -80,10 +80,10 @@ def _imported(*, alone: bool) -> Any:
 
 def _connect(ray: Any, address: str, logs: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    own = {"include_dashboard": False, "_temp_dir": logs, "object_store_memory": OBJECTS}
+    local_options = {"include_dashboard": False, "_temp_dir": logs, "object_store_memory": OBJECTS}
     try:
         with warnings.catch_warnings(action="ignore"):
-            ray.init(address=address, **quiet, **(own if address == "local" else {}))
+            ray.init(address=address, **quiet, **(local_options if address == "local" else {}))
     except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:  # such as one without its token
         said = " ".join(str(error).split())
         raise InputError(f"expected a Ray cluster at {address} that this process can join, got: {said[:300]}") from None

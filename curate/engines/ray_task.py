@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from curate.engines.ray_actor import facts_here  # sent along
+from curate.engines.ray_actor import process_facts  # sent along
 
 _let_in: dict[str, str] = {}  # marker -> what this process computes with, and on which node
 
@@ -35,7 +35,7 @@ def run_task(terms: Terms, function: Callable[[Any], Any], argument: Any) -> tup
     Where this process is not what the terms ask for, nothing is run: nothing, and its facts.
     """
     if terms.marker not in _let_in:
-        facts = facts_here(terms.marker)
+        facts = process_facts(terms.marker)
         if facts["marker"] != terms.content or facts["versions"] != terms.versions:
             return "", facts
         import torch

@@ -100,7 +100,7 @@ class RayTasks:
         self._ray, self._share, self._folder, self._announce = ray, share, folder, announce
         (folder / MARKER).write_bytes(secrets.token_hex(16).encode())
         self._marker = str(folder / MARKER)
-        self._facts = ray_actor.facts_here(self._marker)
+        self._facts = ray_actor.process_facts(self._marker)
         self._computes: set[str] = set()
         self._checked = False
         self._shared: dict[int, SharedFile] = {}  # by the id of an array that is there
@@ -136,16 +136,16 @@ class RayTasks:
             InputError: if a node differs, no task can run, or one is lost again and again.
         """
         self._check_nodes()
-        asked: deque[Any] = deque()
+        references: deque[Any] = deque()
         try:
             for argument in arguments:
-                asked.append(self._task.remote(self._terms, function, argument))
-                if len(asked) >= AHEAD * self._share.room:
-                    yield self._result(asked.popleft())
-            while asked:
-                yield self._result(asked.popleft())
+                references.append(self._task.remote(self._terms, function, argument))
+                if len(references) >= AHEAD * self._share.room:
+                    yield self._result(references.popleft())
+            while references:
+                yield self._result(references.popleft())
         finally:
-            for reference in asked:
+            for reference in references:
                 with suppress(self._ray.exceptions.RayError):
                     self._ray.cancel(reference, force=True)
 
@@ -155,9 +155,9 @@ class RayTasks:
             return
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        ask = self._ray.remote(ray_actor.facts_here)
+        ask = self._ray.remote(ray_actor.process_facts)
         able = [node for node in self._ray.nodes() if node["Alive"]]
-        asked = [
+        references = [
             ask.options(
                 num_cpus=0,
                 runtime_env=self._environment,
@@ -166,7 +166,7 @@ class RayTasks:
             for node in able
             if node["Resources"].get("CPU", 0) >= self._share.cores
         ]
-        for reference in asked:
+        for reference in references:
             self._require(self._answer(reference))
         self._checked = True
 

@@ -112,7 +112,7 @@ class ScoreRun:
                 seen = failed = 0
         self._saw(seen, failed)
 
-    def check_whole(self) -> None:
+    def check_complete(self) -> None:
         """Raise ValueError unless every row of the manifest is committed."""
         if self._committed != self._n_rows:
             raise ValueError(f"{self._n_rows} rows went in, {self._committed} came out")

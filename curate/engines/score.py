@@ -97,7 +97,7 @@ def score(
             there is no table, all is new.
         check: with ``add``, compare every known image by its sha256.
         refit: with ``add``, fit the scores of the dataset again, to all rows; else known rows keep theirs.
-        retry: more statuses whose rows are read again where the table is complete; those of the temporary statuses
+        retry: more statuses whose rows are read again where the table is complete; rows of the temporary statuses
             `missing`, `io_error` and `timeout` always are.
         log: a file that events are appended to as JSON lines: the start, every shard, and the end; see ``RunLog``.
         report: called with the progress after every image batch or so.
@@ -123,8 +123,8 @@ def score(
         raise InputError(f"--log and --out are the same, {out}; name another file for the log")
     request = None
     if add and out.exists() and not overwrite:
-        asked = (source, out, model, options, settings, keywords.keys(), workers, again)
-        request, settings = _addition(*asked, check=check, refit=refit)
+        arguments = (source, out, model, options, settings, keywords.keys(), workers, again)
+        request, settings = _addition(*arguments, check=check, refit=refit)
     elif add:
         announce(f"no table at {out} to add to: all is new" if not overwrite else "--overwrite: all is scored again")
     with (
@@ -146,9 +146,9 @@ def score(
     return result
 
 
-def _refuse_without_add(add: bool, given: Mapping[str, bool]) -> None:
-    for flag, is_given in given.items():
-        if is_given and not add:
+def _refuse_without_add(add: bool, options: Mapping[str, bool]) -> None:
+    for flag, is_used in options.items():
+        if is_used and not add:
             raise InputError(f"{flag} is for --add, which scores what is new in the source of a table; add that too")
 
 
@@ -167,24 +167,24 @@ def _addition(
 ) -> "tuple[Request, ScoreSettings]":
     """Return what is requested of an addition to a table, and its settings."""
     from curate.engines.adding.run import Request  # this brings torch, and a table that grows is there already
-    from curate.engines.adding.settings import given_fields, model_as_scored, options_as_scored, settings_as_scored
+    from curate.engines.adding.settings import model_as_scored, options_as_scored, settings_as_scored, typed_fields
     from curate.engines.finished import table_of_scores
 
-    given = {*given_fields(options), *given_fields(settings), *keywords}
+    typed = {*typed_fields(options), *typed_fields(settings), *keywords}
     table = table_of_scores(out)
-    model, options = model_as_scored(table, model), options_as_scored(table, options, given)
-    settings = settings_as_scored(table, settings, given & {each.name for each in fields(settings)})
+    model, options = model_as_scored(table, model), options_as_scored(table, options, typed)
+    settings = settings_as_scored(table, settings, typed & {each.name for each in fields(settings)})
     return Request(source, out, table, model, options, workers, retry, check, refit), settings
 
 
 def _with_keywords(
-    asked: tuple[SourceOptions, ScoreSettings, Cluster], keywords: dict[str, Any]
+    groups: tuple[SourceOptions, ScoreSettings, Cluster], keywords: dict[str, Any]
 ) -> tuple[SourceOptions, ScoreSettings, Cluster]:
     """Return each with the fields that the keywords name."""
-    known = {f.name for one in asked for f in fields(one)}
+    known = {f.name for group in groups for f in fields(group)}
     unknown = sorted(keywords.keys() - known)
     if unknown:
         raise TypeError(f"score() has no keyword {unknown[0]!r} (known: {', '.join(sorted(known))})")
-    options, settings, cluster = asked
-    of = [{f.name: keywords[f.name] for f in fields(one) if f.name in keywords} for one in asked]
+    options, settings, cluster = groups
+    of = [{f.name: keywords[f.name] for f in fields(group) if f.name in keywords} for group in groups]
     return replace(options, **of[0]), replace(settings, **of[1]), replace(cluster, **of[2])

@@ -34,7 +34,7 @@ class ScoreSettings:
         max_pixels: a larger image is not decoded.
         decode_timeout: seconds of processor time for one image, where a decoder runs in its own process.
         allow_truncated: score what there is of a truncated image, with a warning in its row.
-        scorers: names of scores that need no training, in addition to those of the model's heads.
+        scorers: names of scores that need no training, in addition to the scores of the model's heads.
         fit: end with a score that is fitted to the dataset; where embeddings are stored, and the table is one file.
         quality: measure the image quality of every image, in columns ``quality_*``.
         white: the value that is white in images of 16 bits, 255 to 65535; None to find it in a sample of the source.
@@ -84,7 +84,7 @@ def refuse_difference(
     Args:
         place: of what the earlier run wrote.
         before: its fingerprint.
-        now: that of this run.
+        now: the fingerprint of this run.
         input_differs: how two inputs differ, where that can be determined; else their digests are shown.
         may_grow: whether what was written is a table, to which another input can be added.
 
@@ -93,13 +93,13 @@ def refuse_difference(
     """
     differs = difference(before, now)
     if differs:
-        name, there, here = differs
-        told = input_differs if name == "input" and input_differs else f"{there} there, {here} here"
+        name, earlier, current = differs
+        what = input_differs if name == "input" and input_differs else f"{earlier} there, {current} here"
         rest = "choose another --out, or start again with --overwrite"
         first = "repeat the earlier command to go on with it"
         if may_grow and before.get("input") != now.get("input"):
             first = "score what is new or changed with --add, as the table was scored"
-        raise InputError(f"{place} belongs to a run with another {name}: {told}; {first}, {rest}")
+        raise InputError(f"{place} belongs to a run with another {name}: {what}; {first}, {rest}")
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:

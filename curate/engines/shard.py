@@ -62,7 +62,7 @@ def start_shard(
         A callable that gives N rows. An image that could not be scored has its status and error, and nulls for
         its scores.
     """
-    found: list[DecodedImage] = []
+    decoded: list[DecodedImage] = []
     place: dict[str, int] = {}  # digest -> row of the scores
     at: list[int] = []  # for each row, where its scores are, or -1
     batch: dict[str, np.ndarray] = {}  # digest -> pixels
@@ -85,15 +85,15 @@ def start_shard(
                 if len(batch) == batch_size:
                     flush()
             at.append(place[image.sha256])
-        found.append(replace(image, pixels=None))
+        decoded.append(replace(image, pixels=None))
     flush()
     where = np.array(at, np.int64)
-    return lambda: pa.Table.from_arrays(*_assemble(rows, found, where, pending, runner, settings, fit, times))
+    return lambda: pa.Table.from_arrays(*_assemble(rows, decoded, where, pending, runner, settings, fit, times))
 
 
 def _assemble(
     rows: pa.Table,
-    found: list[DecodedImage],
+    decoded: list[DecodedImage],
     at: np.ndarray,
     pending: list[Pending],
     runner: Runner,
@@ -102,9 +102,9 @@ def _assemble(
     times: Sequence[int] = (),
 ) -> tuple[list[pa.Array], list[str]]:
     def column(name: str, kind: pa.DataType) -> pa.Array:
-        return pa.array([getattr(image, name) for image in found], kind)
+        return pa.array([getattr(image, name) for image in decoded], kind)
 
-    scored = [one.result() for one in pending]
+    scored = [batch.result() for batch in pending]
     missing = at < 0
     pick = np.where(missing, 0, at)
     arrays = {name: rows.column(name).combine_chunks() for name in rows.column_names}
@@ -112,22 +112,24 @@ def _assemble(
         "width": column("width", pa.int32()),
         "height": column("height", pa.int32()),
         N_BYTES: column(N_BYTES, pa.int64()),
-        MTIME: pa.array([None if time == -1 else time for time in times or [-1] * len(found)], pa.int64()),
+        MTIME: pa.array([None if time == -1 else time for time in times or [-1] * len(decoded)], pa.int64()),
         "format": column("format", pa.string()),
         FRAMES: column(FRAMES, pa.int32()),
         "sha256": column("sha256", pa.string()),
         "phash": column("phash", pa.uint64()),
-        SIGNATURE: signature_array([image.signature for image in found]),
+        SIGNATURE: signature_array([image.signature for image in decoded]),
         "status": column("status", pa.string()),
         "error": column("error", pa.string()),
     }
     if settings.quality:
         arrays |= {
-            name: pa.array([getattr(image.quality, name.removeprefix(QUALITY), None) for image in found], pa.float32())
+            name: pa.array(
+                [getattr(image.quality, name.removeprefix(QUALITY), None) for image in decoded], pa.float32()
+            )
             for name in QUALITY_COLUMNS
         }
     width = runner.model.embedding_width
-    matrix = np.concatenate([one.embedding for one in scored]) if scored else np.zeros((1, width), np.float32)
+    matrix = np.concatenate([batch.embedding for batch in scored]) if scored else np.zeros((1, width), np.float32)
     if settings.dtype is not None:
         values = matrix.astype(settings.dtype)[pick]
         values[missing] = 0
@@ -136,7 +138,7 @@ def _assemble(
         arrays[EMBEDDING] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), type=kind, mask=mask)
 
     columns = {
-        name: np.concatenate([one.columns[name] for one in scored]) if scored else np.zeros(1, np.float32)
+        name: np.concatenate([batch.columns[name] for batch in scored]) if scored else np.zeros(1, np.float32)
         for name in runner.columns
     }
     for name, values in columns.items():
@@ -150,9 +152,9 @@ def _assemble(
 
 def _of_images(column: pa.Array, at: np.ndarray, n: int) -> np.ndarray:
     """Return a column of rows as one of n images, NaN for none; ``at`` is the image of each row, or -1."""
-    values, found = numbers_of(column), np.full(n, np.nan)
-    found[at[at >= 0]] = values[at >= 0]
-    return found
+    values, by_image = numbers_of(column), np.full(n, np.nan)
+    by_image[at[at >= 0]] = values[at >= 0]
+    return by_image
 
 
 def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings, fit: DatasetFit | None = None) -> pa.Schema:

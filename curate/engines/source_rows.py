@@ -76,12 +76,12 @@ class ManifestRows:
 
 def kept_of(values: Iterable[tuple[int, int]], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield the values at some places, increasing."""
-    wanted = iter(places.tolist())
-    at = next(wanted, None)
+    remaining = iter(places.tolist())
+    at = next(remaining, None)
     for place, value in enumerate(values):
         if place == at:
             yield value
-            at = next(wanted, None)
+            at = next(remaining, None)
 
 
 def in_shards(numbers: NDArray[np.int64], kept: dict[int, NDArray[np.int64]], shard_rows: int) -> NDArray[np.int64]:
@@ -98,7 +98,7 @@ def in_shards(numbers: NDArray[np.int64], kept: dict[int, NDArray[np.int64]], sh
     order = np.empty_like(numbers)
     is_free = np.ones(len(numbers), bool)
     for shard, rows in kept.items():
-        here = slice(shard * shard_rows, shard * shard_rows + len(rows))
-        order[here], is_free[here] = rows, False
+        span = slice(shard * shard_rows, shard * shard_rows + len(rows))
+        order[span], is_free[span] = rows, False
     order[is_free] = np.setdiff1d(numbers, np.concatenate([np.zeros(0, np.int64), *kept.values()]), assume_unique=True)
     return order

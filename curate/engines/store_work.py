@@ -73,8 +73,8 @@ class WorkStore(WorkFolder):
         self, fingerprint: dict[str, Any], metadata: dict[str, Any], *, overwrite: bool = False
     ) -> tuple[dict[int, Part], dict[str, Any]]:
         """Start or resume a run; see ``WorkFolder.begin``."""
-        there = {file.name: file for file in self.place.files()}
-        before, done = self.run(), self._done(there)
+        files = {file.name: file for file in self.place.files()}
+        before, done = self.run(), self._done(files)
         if before is not None and done:
             if before["fingerprint"] == fingerprint:
                 (self.folder / RUN).write_bytes((self.place / RUN).read() or b"")
@@ -82,8 +82,8 @@ class WorkStore(WorkFolder):
             if not overwrite:
                 refuse_difference(str(self.place), before["fingerprint"], fingerprint)
         # notes go first: a part without one counts for nothing, whenever we are stopped
-        self._remove([name for name in there if name.startswith("done-")])
-        self._remove([name for name in there if name.startswith("part-") or name == RUN])
+        self._remove([name for name in files if name.startswith("done-")])
+        self._remove([name for name in files if name.startswith("part-") or name == RUN])
         is_another = before is None or before["fingerprint"] != fingerprint
         for path in [*self.folder.glob("part-*.parquet"), *(self.folder.glob(f"{DECODING}*") if is_another else ())]:
             path.unlink()
@@ -113,7 +113,7 @@ class WorkStore(WorkFolder):
         Raises:
             InputError: if one is not what was committed; its note is removed, so that it is scored again.
         """
-        _each(self._fetch, [part for part in parts.values() if not self._is_here(part)])
+        _each(self._fetch, [part for part in parts.values() if not self._is_fetched(part)])
         return [self.part(shard) for shard in range(len(parts))]
 
     def target(self, out: Path | StorePath) -> Path:
@@ -173,18 +173,18 @@ class WorkStore(WorkFolder):
     def _part(self, shard: int) -> StorePath:
         return self.place / part_path(Path(), shard).name
 
-    def _done(self, there: dict[str, StoredFile]) -> dict[int, Part]:
+    def _done(self, files: dict[str, StoredFile]) -> dict[int, Part]:
         """Return the shards whose note and part agree."""
-        notes = [name for name in there if name.startswith("done-")]
+        notes = [name for name in files if name.startswith("done-")]
         done = {}
         for data in _each(lambda name: (self.place / name).read(), notes):
             line = json.loads(data or b"{}")
-            stored = there.get(self._part(line.get("shard", -1)).name)
+            stored = files.get(self._part(line.get("shard", -1)).name)
             if stored is not None and line.pop("stored", None) == [stored.size, stored.version]:
                 done[line["shard"]] = Part(**line)
         return done
 
-    def _is_here(self, part: Part) -> bool:
+    def _is_fetched(self, part: Part) -> bool:
         path = self.part(part.shard)
         return path.is_file() and path.stat().st_size == part.n_bytes and file_sha256(path) == part.sha256
 

@@ -21,7 +21,7 @@ ENGINES: "Mapping[str, Callable[[Cluster, ScoreSettings], AbstractContextManager
 
 # The same engines, for the searches of the commands that work on tables: a context manager inside which they run there.
 SEARCHING: dict[str, str] = {
-    "local": "curate.engines.local:searching_here",
+    "local": "curate.engines.local:searching_locally",
     "ray": "curate.engines.ray_tasks:searching_on_ray",
 }
 SEARCHES: "Mapping[str, Callable[[Cluster, Path | None, Callable[[str], None]], AbstractContextManager[None]]]" = Lazy(

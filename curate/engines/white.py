@@ -38,7 +38,7 @@ class FoundWhite:
     highest: int = 0
 
     def words(self) -> list[str]:
-        """Return a line where the white is not that of 16 bits."""
+        """Return a line where the white is another than of 16 bits."""
         if self.white == WHITE:
             return []
         bits = self.white.bit_length()
@@ -60,9 +60,9 @@ def find_white(manifest: Manifest, workers: int | None = None) -> FoundWhite:
     """
     with ThreadPoolExecutor(workers) as pool:
         readers = ahead(_readers(manifest), manifest.connections)
-        found = [highest for highest in pool.map(_highest, readers) if highest is not None]
-    highest = max(found, default=0)
-    return FoundWhite(white_for(highest) if len(found) >= FEWEST else WHITE, len(found), highest)
+        maxima = [highest for highest in pool.map(_highest, readers) if highest is not None]
+    highest = max(maxima, default=0)
+    return FoundWhite(white_for(highest) if len(maxima) >= FEWEST else WHITE, len(maxima), highest)
 
 
 def _readers(manifest: Manifest) -> Iterator[Reader]:
@@ -77,14 +77,14 @@ def _readers(manifest: Manifest) -> Iterator[Reader]:
 
 def _candidates(manifest: Manifest) -> NDArray[np.int64]:
     """Return rows whose image may be of 16 bits, by the name of its file, of parts spread over the source."""
-    found, n = [np.zeros(0, np.int64)], manifest.n_rows
+    numbers, n = [np.zeros(0, np.int64)], manifest.n_rows
     starts = range(0, n, _SPAN) if n <= _SPANS * _SPAN else np.linspace(0, n - _SPAN, _SPANS).astype(int).tolist()
     for start in starts:
         rows = manifest.rows(start, min(start + _SPAN, n))
         names = pc.coalesce(rows.column("uri"), rows.column("key").cast(rows.schema.field("uri").type))
         excluded = pc.fill_null(pc.match_substring_regex(names, _EIGHT_BITS), False)
-        found.append(start + np.flatnonzero(~excluded.to_numpy(zero_copy_only=False)))
-    return np.concatenate(found)
+        numbers.append(start + np.flatnonzero(~excluded.to_numpy(zero_copy_only=False)))
+    return np.concatenate(numbers)
 
 
 @BODIES.image()

@@ -1,1 +1,1 @@
-"""A table that grows with its source: what is new or changed is scored, and every other row stays as it is."""
+"""A table that grows with its source: what is new or changed is scored, and every other row is kept."""

@@ -118,20 +118,20 @@ class _Known:
     @classmethod
     def of(cls, table: Table) -> "_Known":
         check_unique(table, key_hashes(table))
-        found = table.read([name for name in (KEY, STATUS, N_BYTES, MTIME, SHA256) if name in table.schema.names])
-        names = found.column_names
-        if found.num_rows != table.n_rows:
+        rows = table.read([name for name in (KEY, STATUS, N_BYTES, MTIME, SHA256) if name in table.schema.names])
+        names = rows.column_names
+        if rows.num_rows != table.n_rows:
             raise InputError(f"{table.path} changed while it was being read; run the command again")
 
         def numbers(name: str) -> NDArray[np.int64]:
             if name not in names:
                 return np.full(table.n_rows, UNKNOWN)
-            return np.asarray(pc.fill_null(found[name].cast(pa.int64()), UNKNOWN).to_numpy())
+            return np.asarray(pc.fill_null(rows[name].cast(pa.int64()), UNKNOWN).to_numpy())
 
         def texts(name: str) -> pa.Array:
             if name not in names:
                 return pa.nulls(table.n_rows, pa.string())
-            return found[name].cast(pa.string()).combine_chunks()
+            return rows[name].cast(pa.string()).combine_chunks()
 
         status = texts(STATUS) if STATUS in names else pa.array([OK] * table.n_rows)
         return cls(texts(KEY), status.to_numpy(zero_copy_only=False), numbers(N_BYTES), numbers(MTIME), texts(SHA256))
@@ -157,29 +157,29 @@ def compare(table: Table, manifest: Manifest, reading: Reading, announce: Callab
     place = at.clip(0)
     was = _At(known, place)
     absent = is_known & is_local & (sizes == UNKNOWN) & (times == UNKNOWN) & (was.times != UNKNOWN)
-    found = Comparison(at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)))
-    found.n_new = int((~is_known).sum())
-    found.n_gone = int((was.status[absent] != GONE).sum() + (known.status[found.gone] != GONE).sum())
-    _refuse_other(table, manifest, found, int((known.status != GONE).sum()), bool(is_known.any()))
-    here = is_known & ~absent
-    may_pass = here & np.isin(was.status, list(reading.statuses))
-    changed = here & ((was.status == GONE) | (_both(sizes, was.sizes) & (sizes != was.sizes)))
+    comparison = Comparison(at, sizes, times, ~is_known, absent, _missing(at, len(known.keys)))
+    comparison.n_new = int((~is_known).sum())
+    comparison.n_gone = int((was.status[absent] != GONE).sum() + (known.status[comparison.gone] != GONE).sum())
+    _refuse_other(table, manifest, comparison, int((known.status != GONE).sum()), bool(is_known.any()))
+    is_present = is_known & ~absent
+    may_pass = is_present & np.isin(was.status, list(reading.statuses))
+    changed = is_present & ((was.status == GONE) | (_both(sizes, was.sizes) & (sizes != was.sizes)))
     moved = _both(times, was.times) & (times != was.times)
-    changed |= here & moved & ~was.has_digest
-    look = here & ~changed & ~may_pass & was.has_digest
+    changed |= is_present & moved & ~was.has_digest
+    look = is_present & ~changed & ~may_pass & was.has_digest
     look &= reading.check | moved | ((times != UNKNOWN) & (was.times == UNKNOWN))
-    changed |= _other_bytes(manifest, np.flatnonzero(look), was, reading, found, announce)
-    found.n_touched = int((look & moved & ~changed).sum())
+    changed |= _other_bytes(manifest, np.flatnonzero(look), was, reading, comparison, announce)
+    comparison.n_touched = int((look & moved & ~changed).sum())
     if not reading.check and not (times != UNKNOWN).any():
-        _check_sample(table, manifest, np.flatnonzero(here & ~changed & was.has_digest), was, reading)
-        found.notes.append(
+        _check_sample(table, manifest, np.flatnonzero(is_present & ~changed & was.has_digest), was, reading)
+        comparison.notes.append(
             "the source names no times of its images: an image that changed under its key and kept its size is found "
             "with --check"
         )
     again = _again(manifest, np.flatnonzero(may_pass & ~changed), was, reading, announce)
-    found.score |= changed | again
-    found.n_changed, found.n_again = int(changed.sum()), int(again.sum())
-    return found
+    comparison.score |= changed | again
+    comparison.n_changed, comparison.n_again = int(changed.sum()), int(again.sum())
+    return comparison
 
 
 class _At:
@@ -192,9 +192,9 @@ class _At:
         self.has_digest: NDArray[np.bool_] = self.sha256.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _both(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Where both are known."""
-    return (one != UNKNOWN) & (other != UNKNOWN)
+    return (a != UNKNOWN) & (b != UNKNOWN)
 
 
 def _matched(
@@ -205,9 +205,9 @@ def _matched(
     for start in range(0, manifest.n_rows, STEP):
         stop = min(start + STEP, manifest.n_rows)
         rows = manifest.rows(start, stop)
-        own = rows.column(KEY).combine_chunks()
+        source_keys = rows.column(KEY).combine_chunks()
         local.append(pc.fill_null(pc.match_substring_regex(rows.column(URI), LOCAL), False).to_numpy())
-        at.append(pc.fill_null(pc.index_in(own, value_set=keys), -1).to_numpy(zero_copy_only=False))
+        at.append(pc.fill_null(pc.index_in(source_keys, value_set=keys), -1).to_numpy(zero_copy_only=False))
         files.append(np.array(list(manifest.files(start, stop)), np.int64).reshape(-1, 2))
     both = np.concatenate(files)
     return np.concatenate(at).astype(np.int64), both[:, 0], both[:, 1], np.concatenate(local)
@@ -215,20 +215,20 @@ def _matched(
 
 def _missing(at: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """The rows of a table that no row of the source has."""
-    there = np.zeros(n, bool)
-    there[at[at >= 0]] = True
-    return np.flatnonzero(~there)
+    is_matched = np.zeros(n, bool)
+    is_matched[at[at >= 0]] = True
+    return np.flatnonzero(~is_matched)
 
 
-def _refuse_other(table: Table, manifest: Manifest, found: Comparison, n_images: int, any_known: bool) -> None:
+def _refuse_other(table: Table, manifest: Manifest, comparison: Comparison, n_images: int, any_known: bool) -> None:
     if not any_known:
         raise InputError(
             f"{table.path} and the source ({manifest.description}) have no key in common: expected the source that was "
             "scored, and more; score this one to another --out"
         )
-    if found.n_gone > MOST_GONE * n_images:
+    if comparison.n_gone > MOST_GONE * n_images:
         raise InputError(
-            f"{found.n_gone:,} of the {counted(n_images, 'image')} of {table.path} are not in the source any more "
+            f"{comparison.n_gone:,} of the {counted(n_images, 'image')} of {table.path} are not in the source any more "
             f"({manifest.description}), which is more than half: give all of it, or score it to another --out"
         )
 
@@ -256,11 +256,11 @@ def _other_bytes(
     rows: NDArray[np.int64],
     was: _At,
     reading: Reading,
-    found: Comparison,
+    comparison: Comparison,
     announce: Callable[[str], None],
 ) -> NDArray[np.bool_]:
     """Which rows of a source have an image of other bytes than the table notes; one that cannot be read has not."""
-    other = np.zeros(len(found.at), bool)
+    other = np.zeros(len(comparison.at), bool)
     unreadable = 0
     if len(rows):
         announce(f"comparing {counted(len(rows), 'known image')} by sha256")
@@ -269,7 +269,9 @@ def _other_bytes(
         unreadable += digests.count(UNREADABLE)
         other[some] = [now not in (UNREADABLE, then) for now, then in zip(digests, before, strict=True)]
     if unreadable:
-        found.notes.append(f"{counted(unreadable, 'known image')} could not be read now, and kept as scored before")
+        comparison.notes.append(
+            f"{counted(unreadable, 'known image')} could not be read now, and kept as scored before"
+        )
     return other
 
 

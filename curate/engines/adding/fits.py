@@ -1,4 +1,4 @@
-"""The fit of a table, frozen: what it says of rows that came later, on the scale of the rows that it was made of.
+"""The fit of a table, frozen: the scores that it gives later rows, on the scale of the rows that it was fitted to.
 
 A fit follows from the rows that it was made of, and is made again from them the first time that rows are added: then it
 is kept next to the table, as NAME.parquet.fit, for later an image may have changed or gone.
@@ -99,10 +99,10 @@ def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
             said = fit.score_images(Seen(columns, matrix[usable]))
             outside += round(said.outside * len(usable))
             absent[start + usable] = False
-            for name, found in said.columns.items():
-                values.setdefault(name, np.zeros(part.n_rows, found.dtype))[start + usable] = found
+            for name, scores in said.columns.items():
+                values.setdefault(name, np.zeros(part.n_rows, scores.dtype))[start + usable] = scores
         start += batch.num_rows
-    return {name: column_array(found, absent) for name, found in values.items() if name in PER_IMAGE}, outside
+    return {name: column_array(scores, absent) for name, scores in values.items() if name in PER_IMAGE}, outside
 
 
 def _made_again(table: Table, about: Mapping[str, Any]) -> DatasetFit | None:

@@ -38,27 +38,29 @@ class Order:
         return len(self.old)
 
     @classmethod
-    def of(cls, found: Comparison, scored: NDArray[np.int64]) -> "Order":
-        """Return the order of the source; a row that is gone stays after the one that it stood after.
+    def of(cls, comparison: Comparison, scored: NDArray[np.int64]) -> "Order":
+        """Return the order of the source; a row that is gone keeps its place after the row before it.
 
         Args:
-            found: what is known, new and gone.
+            comparison: what is known, new and gone.
             scored: rows of the source in the order in which they were scored.
         """
-        n, n_old = len(found.at), int(max(found.at.max(initial=-1), found.gone.max(initial=-1))) + 1
+        n, n_old = len(comparison.at), int(max(comparison.at.max(initial=-1), comparison.gone.max(initial=-1))) + 1
         place = np.full(n_old, -1)  # in the source, of each row of the table
-        known = found.at >= 0
-        place[found.at[known]] = np.flatnonzero(known)
-        there = np.where(place >= 0, np.arange(n_old), -1)
-        before = np.maximum.accumulate(there)[found.gone] if n_old else found.gone
-        anchor = np.where(before >= 0, place[before.clip(0)], -1) if n_old else found.gone
-        order = np.lexsort((np.r_[np.full(n, -1), found.gone], np.r_[np.arange(n), anchor]))
+        known = comparison.at >= 0
+        place[comparison.at[known]] = np.flatnonzero(known)
+        last_known = np.where(place >= 0, np.arange(n_old), -1)
+        before = np.maximum.accumulate(last_known)[comparison.gone] if n_old else comparison.gone
+        anchor = np.where(before >= 0, place[before.clip(0)], -1) if n_old else comparison.gone
+        order = np.lexsort((np.r_[np.full(n, -1), comparison.gone], np.r_[np.arange(n), anchor]))
         of_source = np.full(n, -1)
         of_source[scored] = np.arange(len(scored))
-        source = np.r_[np.arange(n), np.full(len(found.gone), -1)][order]
-        is_scored = np.r_[of_source, np.full(len(found.gone), -1)][order]
-        old = np.where(is_scored >= 0, -1, np.r_[found.at, found.gone][order])
-        return cls(old, np.where(np.r_[found.absent, np.zeros(len(found.gone), bool)][order], -1, source), is_scored)
+        source = np.r_[np.arange(n), np.full(len(comparison.gone), -1)][order]
+        is_scored = np.r_[of_source, np.full(len(comparison.gone), -1)][order]
+        old = np.where(is_scored >= 0, -1, np.r_[comparison.at, comparison.gone][order])
+        return cls(
+            old, np.where(np.r_[comparison.absent, np.zeros(len(comparison.gone), bool)][order], -1, source), is_scored
+        )
 
 
 class Merged:
@@ -99,16 +101,16 @@ class Merged:
             after = self._kept.index(N_BYTES) + 1 if N_BYTES in self._kept else len(fields)
             fields.insert(after, pa.field(MTIME, pa.int64()))
         self.schema = pa.schema(fields, table.file_metadata)
-        given = {*(part.schema.names if part is not None else []), *columns, MTIME}
-        self.lacking = [name for name in self.schema.names if part is not None and name not in given]
+        has_values = {*(part.schema.names if part is not None else []), *columns, MTIME}
+        self.lacking = [name for name in self.schema.names if part is not None and name not in has_values]
 
     def batches(self, step: int = STEP) -> Iterator[pa.Table]:
         """Yield the rows, so many at a time."""
         for start in range(0, len(self._order), step):
             yield self._rows(slice(start, min(start + step, len(self._order))))
 
-    def _rows(self, here: slice) -> pa.Table:
-        old, scored, source = self._order.old[here], self._order.scored[here], self._order.source[here]
+    def _rows(self, span: slice) -> pa.Table:
+        old, scored, source = self._order.old[span], self._order.scored[span], self._order.source[span]
         is_old = old >= 0
         is_gone = source < 0
         before = self._table.stored.take(old[is_old], self._kept)
@@ -116,7 +118,7 @@ class Merged:
         place = np.empty(len(old), np.int64)
         place[is_old] = np.arange(is_old.sum())
         place[~is_old] = is_old.sum() + np.arange((~is_old).sum())
-        whole, scores = pa.array(place), pa.array(place, mask=is_gone)
+        all_rows, scores = pa.array(place), pa.array(place, mask=is_gone)
         arrays = []
         for field in self.schema:
             if field.name == MTIME:
@@ -128,7 +130,7 @@ class Merged:
             ]
             values = pa.chunked_array(pieces, field.type)
             keeps = field.name in OF_FILE or describe(field.name) is NOT_OURS
-            values = values.take(whole if keeps else scores)
+            values = values.take(all_rows if keeps else scores)
             if is_gone.any() and field.name in (STATUS, ERROR):
                 values = _marked(values, is_gone, GONE if field.name == STATUS else NO_LONGER)
             arrays.append(values)
@@ -138,12 +140,12 @@ class Merged:
         """Some of the rows that were scored, with the columns and types of the table."""
         if self._part is None:
             raise ValueError("nothing was scored")
-        there = set(self._part.schema.names)
-        found = self._part.take(rows, [name for name in self.schema.names if name in there])
+        scored_names = set(self._part.schema.names)
+        taken = self._part.take(rows, [name for name in self.schema.names if name in scored_names])
         arrays = []
         for field in self.schema:
-            if field.name in there:
-                arrays.append(_cast(found.column(field.name), field, self._table))
+            if field.name in scored_names:
+                arrays.append(_cast(taken.column(field.name), field, self._table))
             elif field.name in self._columns:
                 arrays.append(_cast(self._columns[field.name].take(pa.array(rows)), field, self._table))
             else:
@@ -162,10 +164,10 @@ class Merged:
 
 
 def _marked(values: pa.ChunkedArray, is_gone: NDArray[np.bool_], text: str) -> pa.Array:
-    found = values.to_pylist()
+    texts = values.to_pylist()
     for row in np.flatnonzero(is_gone).tolist():
-        found[row] = text
-    return pa.array(found, values.type)
+        texts[row] = text
+    return pa.array(texts, values.type)
 
 
 def _cast(values: pa.Array | pa.ChunkedArray, field: pa.Field, table: Table) -> pa.Array | pa.ChunkedArray:

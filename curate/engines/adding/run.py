@@ -21,9 +21,10 @@ from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judg
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import refuse_contradiction
 from curate.engines.contract import Engine
+from curate.engines.dataset_scores import compute_dataset_scores
 from curate.engines.finished import clear
 from curate.engines.job import THREADS, Job, Opened, Source, corrupter_of, model_threads, open_all
-from curate.engines.journal import JOURNAL, RUN, Part, WorkFolder, append_line, here, part_path
+from curate.engines.journal import JOURNAL, RUN, Part, WorkFolder, append_line, part_path, require_local
 from curate.engines.log import RunLog, logged_parts
 from curate.engines.output import write_joined
 from curate.engines.result import ScoreResult
@@ -33,7 +34,6 @@ from curate.engines.source import classes_of, notes_on, other_input
 from curate.engines.source_rows import ManifestRows, in_shards
 from curate.engines.store_work import work_of
 from curate.engines.white import white_notes
-from curate.engines.whole import of_whole
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.store_path import AnyPath
 from curate.tables.classes import CLASSES
@@ -85,8 +85,8 @@ class _State:
     request: Request
     opened: Opened
     settings: ScoreSettings
-    wanted: dict[str, Any]
-    found: Comparison
+    fingerprint: dict[str, Any]
+    comparison: Comparison
     work: WorkFolder
     releases: dict[str, str]
     notes: list[str] = field(default_factory=list)
@@ -120,16 +120,18 @@ def add_rows(
     for line in [opened.manifest.description, *notes_on(opened.manifest, request.options)]:
         announce(line)
     settings, table = engine.settings, request.table
-    wanted = opened.fingerprint(settings)
-    releases = refuse_contradiction(table, wanted)
+    fingerprint = opened.fingerprint(settings)
+    releases = refuse_contradiction(table, fingerprint)
     _refuse_columns(table, opened.manifest)
     _refuse_refit(request, opened)
     preprocessing = opened.runner.model.spec.preprocessing
     reading = Reading(preprocessing, settings, request.workers, request.statuses, request.check)
-    found = compare(table, opened.manifest, reading, announce)
-    announce(found.words())
-    state = _State(request, opened, settings, wanted, found, work_of(request.out), releases, list(found.notes))
-    if not found.differs and not request.refit:
+    comparison = compare(table, opened.manifest, reading, announce)
+    announce(comparison.words())
+    state = _State(
+        request, opened, settings, fingerprint, comparison, work_of(request.out), releases, list(comparison.notes)
+    )
+    if not comparison.differs and not request.refit:
         return _nothing(state, announce)
     started = time.monotonic()
     with state.work:
@@ -143,10 +145,10 @@ def _refuse_columns(table: Table, manifest: Manifest) -> None:
     """Refuse a source that was read in another way than when the table was scored."""
     lacking = [name for name in manifest.schema.names if name not in table.schema.names]
     if lacking or ("label" in table.schema.names) != ("label" in manifest.schema.names):
-        told = other_input(table, manifest) if table.n_rows == manifest.n_rows else ""
+        how = other_input(table, manifest) if table.n_rows == manifest.n_rows else ""
         names = ", ".join(map(repr, lacking)) or "'label'"
         raise InputError(
-            f"the source has other columns than when {table.path} was scored ({told or names}): give it as it was "
+            f"the source has other columns than when {table.path} was scored ({how or names}): give it as it was "
             "then, with --label-from-folder, --key or --path-column, or score to another --out"
         )
 
@@ -179,8 +181,8 @@ def _nothing(state: _State, announce: Callable[[str], None]) -> ScoreResult:
     statuses = Counter[str]()
     for batch in table.batches([STATUS]):
         statuses.update(batch.column(0).to_pylist())
-    device, precision = state.wanted["device"], state.wanted["precision"]
-    model = state.wanted["model"]
+    device, precision = state.fingerprint["device"], state.fingerprint["precision"]
+    model = state.fingerprint["model"]
     return ScoreResult(out, table.n_rows, dict(statuses), table.n_rows, 0.0, device, precision, model, state.notes)
 
 
@@ -192,26 +194,26 @@ def _score(
     announce: Callable[[str], None],
 ) -> ScoreRun:
     """Score what is to do, but for the shards that an earlier run of the same addition finished."""
-    request, opened, work, found = state.request, state.opened, state.work, state.found
+    request, opened, work, comparison = state.request, state.opened, state.work, state.comparison
     work.sweep(request.out)
-    has_times = bool((found.times != UNKNOWN).any())
-    fingerprint = {**state.wanted, "input": "by row" if has_times else state.wanted["input"], "add": True}
+    has_times = bool((comparison.times != UNKNOWN).any())
+    fingerprint = {**state.fingerprint, "input": "by row" if has_times else state.fingerprint["input"], "add": True}
     noted = {name: request.table.metadata[name] for name in ("model", THREADS) if name in request.table.metadata}
-    parts, metadata = work.begin(fingerprint, {"kind": "scores", **noted, "settings": state.wanted})
+    parts, metadata = work.begin(fingerprint, {"kind": "scores", **noted, "settings": state.fingerprint})
     work.files(parts)
     kept = _kept_shards(state, parts)
-    rows = in_shards(found.todo, kept, state.settings.shard_rows)
+    rows = in_shards(comparison.todo, kept, state.settings.shard_rows)
     parts = {shard: parts[shard] for shard in kept}
     step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
     job = Job(
         *(request.source, request.options, request.model, state.settings, request.workers, work.folder),
-        *(state.wanted, metadata, step, opened.of_rows(rows), rows),
+        *(state.fingerprint, metadata, step, opened.of_rows(rows), rows),
     )
     run = ScoreRun(job, work, parts, report, logged_parts(events, len(rows), parts), announce)
     with model_threads(metadata):
         if run.todo():
             engine.score(run)
-    run.check_whole()
+    run.check_complete()
     return run
 
 
@@ -220,7 +222,7 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
 
     The source may have grown since they were scored: then the other rows are divided among the other shards.
     """
-    todo, size = state.found.todo, state.settings.shard_rows
+    todo, size = state.comparison.todo, state.settings.shard_rows
     if not parts or not len(todo):
         return {}
     keys = ManifestRows(state.opened.manifest, todo).rows(0, len(todo)).column(KEY).combine_chunks()
@@ -232,8 +234,10 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
         at = pc.fill_null(pc.index_in(rows[KEY], value_set=keys), -1).to_numpy()
         times, sizes = (pc.fill_null(rows[name], UNKNOWN).to_numpy() for name in (MTIME, N_BYTES))
         places = todo[at.clip(0)]
-        same = (state.found.times[places] == times) & ((sizes == UNKNOWN) | (state.found.sizes[places] == UNKNOWN))
-        same |= (state.found.times[places] == times) & (state.found.sizes[places] == sizes)
+        same = (state.comparison.times[places] == times) & (
+            (sizes == UNKNOWN) | (state.comparison.sizes[places] == UNKNOWN)
+        )
+        same |= (state.comparison.times[places] == times) & (state.comparison.sizes[places] == sizes)
         if (at >= 0).all() and same.all() and not used[at].any():
             kept[shard], used[at] = places, True
     return kept
@@ -244,14 +248,16 @@ def _publish(state: _State, run: ScoreRun, announce: Callable[[str], None]) -> C
     request, work = state.request, state.work
     rows = run.job.rows if run.job.rows is not None else np.zeros(0, np.int64)
     part = Table(work.folder, work.files(run.parts)) if run.parts else None
-    order = Order.of(state.found, rows)
+    order = Order.of(state.comparison, rows)
     columns: dict[str, pa.Array] = {}
     fitted = [
         name for name in (*DATASET_COLUMNS, *columns_of(state.opened.of_table)) if name in request.table.schema.names
     ]
     if not request.refit:
         columns = _judged(state, part, announce)
-    merged = Merged(request.table, part, columns, order, state.found.times, without=fitted if request.refit else ())
+    merged = Merged(
+        request.table, part, columns, order, state.comparison.times, without=fitted if request.refit else ()
+    )
     if part is not None:
         state.notes += _words_on(merged.lacking, part, bool(columns), counted(part.n_rows, "row"))
     metadata = _metadata(state, merged.schema, len(columns) and part.n_rows if part is not None else 0)
@@ -267,14 +273,14 @@ def _publish(state: _State, run: ScoreRun, announce: Callable[[str], None]) -> C
         work.deliver(target, request.out, overwrite=True)
     work.remove()
     if request.refit and isinstance(request.out, Path):
-        here(fit_path(request.out)).unlink(missing_ok=True)
+        require_local(fit_path(request.out)).unlink(missing_ok=True)
     return statuses
 
 
 def _judged(state: _State, part: Table | None, announce: Callable[[str], None]) -> dict[str, pa.Array]:
-    """Return the columns of the fit of the table for what was scored; the fit is kept before any of its rows go."""
+    """Return the columns of the fit of the table for what was scored; it is stored before any row is dropped."""
     table = state.request.table
-    if FITTED not in table.schema.names or state.opened.fit is not None or not (part or state.found.n_gone):
+    if FITTED not in table.schema.names or state.opened.fit is not None or not (part or state.comparison.n_gone):
         return {}
     announce("judging new rows by the fit of the table")
     fit = frozen_fit(table)
@@ -288,36 +294,41 @@ def _judged(state: _State, part: Table | None, announce: Callable[[str], None]) 
 
 def _words_on(lacking: Sequence[str], part: Table, is_judged: bool, rows: str) -> list[str]:
     """Return a line on each kind of columns that rows which were added do not have."""
-    own = [name for name in lacking if describe(name) is NOT_OURS]
+    user_columns = [name for name in lacking if describe(name) is NOT_OURS]
     calibrated = [name for name in lacking if name in ERROR_COLUMNS]
-    fitted = [name for name in lacking if name not in own and name not in calibrated]
-    found = []
+    fitted = [name for name in lacking if name not in user_columns and name not in calibrated]
+    lines = []
     if fitted:
-        told = "judged by the fit of the table as it was, but for" if is_judged else "null in"
-        found.append(f"{rows} added, {told} {', '.join(fitted)}: run curate fit again, or --refit")
+        how = "judged by the fit of the table as it was, but for" if is_judged else "null in"
+        lines.append(f"{rows} added, {how} {', '.join(fitted)}: run curate fit again, or --refit")
     if calibrated:
-        found.append(f"{rows} added, null in {', '.join(calibrated)}: run curate calibrate again")
-    if own:
-        found.append(f"{rows} added, null in your own {', '.join(own)}: the source has no such column")
-    return found
+        lines.append(f"{rows} added, null in {', '.join(calibrated)}: run curate calibrate again")
+    if user_columns:
+        lines.append(f"{rows} added, null in your own {', '.join(user_columns)}: the source has no such column")
+    return lines
 
 
 def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]:
     """Return the metadata of the new table: as before, with the input as it is now and a note of what was added."""
-    before, found = state.request.table.metadata, state.found
-    note = {"new": found.n_new, "changed": found.n_changed, "again": found.n_again, "gone": found.n_gone}
+    before, comparison = state.request.table.metadata, state.comparison
+    note = {
+        "new": comparison.n_new,
+        "changed": comparison.n_changed,
+        "again": comparison.n_again,
+        "gone": comparison.n_gone,
+    }
     if state.releases:
         note["releases"] = state.releases  # type: ignore[assignment]
     additions = before.get(ADDITIONS)
     metadata = {
         **before,
-        "settings": {**before["settings"], "input": state.wanted["input"]},
+        "settings": {**before["settings"], "input": state.fingerprint["input"]},
         "source": state.opened.manifest.description,
         CLASSES: _all_classes(before.get(CLASSES), state),
         ADDITIONS: [*(additions if isinstance(additions, list) else []), note],
     }
-    told = before.get("columns")
-    described = {**describe_all(schema.names), **(told if isinstance(told, dict) else {})}
+    recorded = before.get("columns")
+    described = {**describe_all(schema.names), **(recorded if isinstance(recorded, dict) else {})}
     metadata["columns"] = {name: described[name] for name in schema.names}
     if state.request.refit:
         metadata.pop("fit", None)
@@ -330,7 +341,8 @@ def _all_classes(before: object, state: _State) -> dict[str, list[str]]:
     """Return the classes of a table with those that are new at the end, so that no class gets another number."""
     known = {name: list(names) for name, names in before.items()} if isinstance(before, dict) else {}
     for name, names in classes_of(state.opened.manifest).items():
-        new = [one for one in names if one not in set(known.get(name, ()))]
+        before_names = set(known.get(name, ()))
+        new = [each for each in names if each not in before_names]
         if new and name in known:
             state.notes.append(
                 f"{name}: {counted(len(new), 'new class', 'new classes')} as the last: {', '.join(new[:5])}"
@@ -359,14 +371,16 @@ def _write_refitted(
     grown, opened = state.work.folder / GROWN, state.opened
     _write(grown, merged, metadata, statuses)
     corrupter = corrupter_of(opened, state.settings, state.request.workers, order.source) if opened.fits else None
-    whole = of_whole([grown], opened.of_table, fit=opened.fits, corrupter=corrupter, announce=announce)
-    write_joined([grown], target, whole, overwrite=True)
-    state.notes += whole.notes
+    of_dataset = compute_dataset_scores(
+        [grown], opened.of_table, fit=opened.fits, corrupter=corrupter, announce=announce
+    )
+    write_joined([grown], target, of_dataset, overwrite=True)
+    state.notes += of_dataset.notes
 
 
 def _write_folder(state: _State, merged: Merged, metadata: dict[str, Any], statuses: Counter[str]) -> None:
     """Write the table as a folder of parts, which takes the name of the old one when it is whole."""
-    with AtomicFolder(here(state.request.out), overwrite=True) as folder:
+    with AtomicFolder(require_local(state.request.out), overwrite=True) as folder:
         place = folder.temporary
         text = json.dumps({"fingerprint": metadata["settings"], "metadata": metadata}, indent=1)
         (place / RUN).write_text(text)
@@ -389,7 +403,7 @@ def _result(state: _State, run: ScoreRun, statuses: Counter[str], seconds: float
         state.notes += white_notes(
             sum(part.deep for part in deep), max((part.highest for part in deep), default=0), white
         )
-    n, n_scored = statuses.total(), len(state.found.todo)
+    n, n_scored = statuses.total(), len(state.comparison.todo)
     device, precision, model = str(state.opened.device), state.opened.runner.precision, state.opened.card["digest"]
     return ScoreResult(
         state.request.out, n, dict(statuses), n - n_scored, seconds, device, precision, model, state.notes

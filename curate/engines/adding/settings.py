@@ -39,13 +39,13 @@ def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
     return {"model": str(model), **noted}
 
 
-def settings_as_scored(table: Table, settings: ScoreSettings, given: Set[str]) -> ScoreSettings:
-    """Return the settings of a table, with those that are given over them; ``refuse_contradiction`` compares them.
+def settings_as_scored(table: Table, settings: ScoreSettings, typed: Set[str]) -> ScoreSettings:
+    """Return the settings of a table, with the typed ones over them; ``refuse_contradiction`` compares them.
 
     Args:
         table: scored.
         settings: of the request.
-        given: names of its fields that were given.
+        typed: names of its fields that were given.
 
     Raises:
         InputError: for a table whose settings cannot be used.
@@ -53,23 +53,23 @@ def settings_as_scored(table: Table, settings: ScoreSettings, given: Set[str]) -
     before = table.metadata["settings"]
     kept = {name: before[noted] for noted, name in NOTED.items() if noted in before}
     scorers = before.get("scorers", [])
-    found = {name: getattr(settings, name) for name in given if getattr(settings, name) not in ("auto", None)}
-    if "dtype" in given:
-        found["dtype"] = settings.dtype
+    changes = {name: getattr(settings, name) for name in typed if getattr(settings, name) not in ("auto", None)}
+    if "dtype" in typed:
+        changes["dtype"] = settings.dtype
     try:
-        whole = ScoreSettings(
+        as_before = ScoreSettings(
             **kept,
             scorers=tuple(scorers),
             fit=before.get("fit") is True,
             quality="quality" in before,
             decode="gpu" if before.get("decoder") == "gpu" else "cpu",
         )
-        return replace(whole, **found)
+        return replace(as_before, **changes)
     except (TypeError, ValueError) as error:
         raise InputError(f"the settings in {table.path} cannot be used ({error}); score to another --out") from None
 
 
-def options_as_scored(table: Table, options: SourceOptions, given: Set[str]) -> SourceOptions:
+def options_as_scored(table: Table, options: SourceOptions, typed: Set[str]) -> SourceOptions:
     """Return the options by which the source of a table was read.
 
     Raises:
@@ -80,17 +80,17 @@ def options_as_scored(table: Table, options: SourceOptions, given: Set[str]) -> 
     request = table.metadata.get(REQUEST)
     if not isinstance(request, Mapping):
         return options
-    default, found = SourceOptions(), {}
+    default, chosen = SourceOptions(), {}
     for name in READING:
         was, now = request.get(name, getattr(default, name)), getattr(options, name)
-        if name in given and name not in MOVABLE and now != was:
+        if name in typed and name not in MOVABLE and now != was:
             raise InputError(
                 f"{table.path} was scored with {_option(name, was)}, got {_option(name, now)}: leave it out with "
                 "--add, or score to another --out"
             )
-        found[name] = now if name in given else was
+        chosen[name] = now if name in typed else was
     try:
-        return replace(options, **found)
+        return replace(options, **chosen)
     except TypeError as error:
         raise InputError(f"the request in {table.path} cannot be used ({error}); score to another --out") from None
 
@@ -119,18 +119,18 @@ def model_as_scored(table: Table, model: str | Path | None) -> str | Path:
     )
 
 
-def given_fields(one: SourceOptions | ScoreSettings) -> set[str]:
+def typed_fields(options: SourceOptions | ScoreSettings) -> set[str]:
     """Return the fields that are no defaults."""
-    default = type(one)()
-    return {each.name for each in fields(one) if getattr(one, each.name) != getattr(default, each.name)}
+    default = type(options)()
+    return {each.name for each in fields(options) if getattr(options, each.name) != getattr(default, each.name)}
 
 
-def refuse_contradiction(table: Table, wanted: Mapping[str, Any]) -> dict[str, str]:
+def refuse_contradiction(table: Table, fingerprint: Mapping[str, Any]) -> dict[str, str]:
     """Return the releases in which a run differs from the first run of a table: name -> release now.
 
     Args:
         table: scored.
-        wanted: what decides what the run would write.
+        fingerprint: what decides what the run would write.
 
     Raises:
         InputError: for anything else that differs, but for the input.
@@ -138,19 +138,19 @@ def refuse_contradiction(table: Table, wanted: Mapping[str, Any]) -> dict[str, s
     passed = {"input", *RELEASES}
     before, now = (
         {name: value for name, value in each.items() if name not in passed}
-        for each in (table.metadata["settings"], wanted)
+        for each in (table.metadata["settings"], fingerprint)
     )
     if differs := difference(before, now):
-        name, there, here = differs
+        name, then, today = differs
         raise InputError(
-            f"{table.path} was scored with another {name}, {there} there, {here} here: leave the option out with "
+            f"{table.path} was scored with another {name}, {then} there, {today} here: leave the option out with "
             "--add, or score to another --out"
         )
     was = table.metadata["settings"]
     return {
-        name: str(wanted.get(name))
+        name: str(fingerprint.get(name))
         for name in sorted(RELEASES)
-        if wanted.get(name) != was.get(name) and (name in wanted or name in was)
+        if fingerprint.get(name) != was.get(name) and (name in fingerprint or name in was)
     }
 
 

@@ -262,7 +262,7 @@ class TwoHands:
     def hired(self, folder):
         number, self.actors = self.actors, self.actors + 1
         return Hands(
-            facts=self.method(number, ray_actor.facts_here),
+            facts=self.method(number, ray_actor.process_facts),
             open=self.method(number, lambda job: None),
             score=self.method(number, lambda span: score_span(self.job, span)),
         )
@@ -300,7 +300,7 @@ def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder,
         said = []
         run = ScoreRun(job, work, {}, lambda progress: None, announce=said.append)
         Crew(TwoHands(job), Share(1, 0, 2, 2), 2, run).score()
-        run.check_whole()
+        run.check_complete()
     assert [text.partition(" on ")[0] for text in said] == ["lost an actor"]
     assert "(its node is gone); its 2 shards go to another" in said[0]
 

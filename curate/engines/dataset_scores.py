@@ -22,7 +22,7 @@ LONG = 10_000  # images whose comparison takes more than some seconds
 
 
 @dataclass
-class Whole:
+class DatasetScores:
     """What is added to a table when all its rows are there.
 
     Attributes:
@@ -36,14 +36,14 @@ class Whole:
     notes: list[str] = field(default_factory=list)
 
 
-def of_whole(
+def compute_dataset_scores(
     parts: Sequence[Path],
     scorers: Mapping[str, Scorer],
     *,
     fit: bool,
     corrupter: Corrupter | None = None,
     announce: Callable[[str], None] = lambda text: None,
-) -> Whole:
+) -> DatasetScores:
     """Return what needs the whole table.
 
     Args:
@@ -55,26 +55,28 @@ def of_whole(
         announce: called with a line on what takes a while.
     """
     if not scorers and not fit:
-        return Whole()
+        return DatasetScores()
     table = Table(parts[0].parent, parts)
-    found = Whole()
+    scores = DatasetScores()
     if fit:
-        found = _fitted(read_dataset(table), table, corrupter, announce)
-    missing = {name: scorer for name, scorer in scorers.items() if not scorer.columns.keys() <= found.columns.keys()}
+        scores = _fitted(read_dataset(table), table, corrupter, announce)
+    missing = {name: scorer for name, scorer in scorers.items() if not scorer.columns.keys() <= scores.columns.keys()}
     if missing:
         dataset = read_dataset(table, once=False)
         for name, scorer in missing.items():
-            found.columns |= dataset.in_table(scored(name, scorer, dataset.embeddings, len(dataset)))
-    return found
+            scores.columns |= dataset.in_table(scored(name, scorer, dataset.embeddings, len(dataset)))
+    return scores
 
 
-def _fitted(dataset: Dataset, table: Table, corrupter: Corrupter | None, announce: Callable[[str], None]) -> Whole:
+def _fitted(
+    dataset: Dataset, table: Table, corrupter: Corrupter | None, announce: Callable[[str], None]
+) -> DatasetScores:
     """Return the columns of a score that is fitted to the dataset; none, and why, where that cannot be."""
     copies = dataset.copies.words()
     notes = [copies] if copies else []
     if len(dataset) < FEW_ROWS:
         few = f"{counted(len(dataset), 'different image')} with an embedding, and fewer than {FEW_ROWS} are too few"
-        return Whole(notes=[*notes, f"no unc_fitted: {few}; score more together"])
+        return DatasetScores(notes=[*notes, f"no unc_fitted: {few}; score more together"])
     junk = None
     if corrupter is not None:
         announce("scoring corrupted copies of some images, for p_junk")
@@ -85,7 +87,7 @@ def _fitted(dataset: Dataset, table: Table, corrupter: Corrupter | None, announc
     try:
         fit, said = fit_dataset(dataset.embeddings, None if junk is None else junk.log_odds(dataset))
     except InputError as error:
-        return Whole(notes=[*notes, f"no unc_fitted: {error}"])
+        return DatasetScores(notes=[*notes, f"no unc_fitted: {error}"])
     fit, said, groups = with_groups(dataset, table, fit, said)
     columns = dataset.in_table(said.columns)
     probability = np.full(table.n_rows, np.nan, np.float32) if junk is None else junk.probability
@@ -93,4 +95,4 @@ def _fitted(dataset: Dataset, table: Table, corrupter: Corrupter | None, announc
     facts = group_facts(groups, columns[UNLIKE])
     known = {"rows": len(dataset.at), "images": len(dataset), "digest": dataset.rows.digest}
     about = {**known, "groups": facts, **({} if junk is None else {"junk": junk.about})}
-    return Whole(columns, {"fit": about}, notes)
+    return DatasetScores(columns, {"fit": about}, notes)

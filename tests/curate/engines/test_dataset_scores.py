@@ -25,7 +25,7 @@ SCORES = (NEIGHBOUR, AMBIGUOUS, FITTED, LOCAL)
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     """Sixty images, two of which are the same, and one file that is invalid."""
-    path = tmp_path_factory.mktemp("whole") / "photos"
+    path = tmp_path_factory.mktemp("fitted") / "photos"
     path.mkdir()
     generator = np.random.default_rng(0)
     for i in range(N):
@@ -184,9 +184,9 @@ def test_images_that_lie_outside_of_what_was_fitted_are_told(dataset, tiny_check
 
 
 def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, monkeypatch):
-    from curate.engines import whole
+    from curate.engines import dataset_scores
 
-    monkeypatch.setattr(whole, "LONG", 30)
+    monkeypatch.setattr(dataset_scores, "LONG", 30)
     told = []
     score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, announce=told.append)
     assert "comparing 59 images with one another" in told
