@@ -11,11 +11,11 @@ import pyarrow as pa
 from curate.columns import KEY, URI
 from curate.exchange.labels import ExpectedRows, Labels
 from curate.exchange.names import FileNames
-from curate.exchange.pictures import Pictures
 from curate.exchange.plan import ExportOptions, Written
+from curate.exchange.row_images import RowImages
 from curate.exchange.rows import Memory, is_plain
 from curate.exchange.run import Job, write_out
-from curate.exchange.survey import Asked, survey
+from curate.exchange.survey import SurveyRequest, survey
 from curate.exchange.table import TOOLS
 from curate.tables.classes import ClassList
 from scoring.atomic import require_folder
@@ -44,7 +44,7 @@ def write_batch(
     kind = lookup(TOOLS, format, kind="format")
     path = Path(out)
     require_folder(path)
-    given = options or ExportOptions()
+    options = options or ExportOptions()
     if os.path.lexists(path):
         raise InputError(f"{path} exists already; choose another name")
     if KEY not in table.column_names:
@@ -55,10 +55,12 @@ def write_batch(
     others = [name for name in table.column_names if name not in (KEY, URI)]
     columns = tuple(name for name in others if is_plain(table.schema.field(name).type))
     names = FileNames(nested=kind.nested)
-    asked = Asked(kind, columns, label, names=names, classes=ClassList(label or "", given.classes, "the given list"))
-    plan, _, _ = survey(source, asked, path.name)
+    request = SurveyRequest(
+        kind, columns, label, names=names, classes=ClassList(label or "", options.classes, "the given list")
+    )
+    plan, _, _ = survey(source, request, path.name)
     job = Job(kind, plan, source, path, hint="take it out of the batch")
-    written = write_out(job, Pictures(given.images, link=given.link))
+    written = write_out(job, RowImages(options.images, link=options.link))
     left_out = [name for name in others if name not in columns]
     if not left_out:
         return written

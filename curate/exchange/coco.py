@@ -8,7 +8,7 @@ from curate.columns import KEY
 from curate.exchange.contract import Format
 from curate.exchange.item import PREFIX, Item
 from curate.exchange.labels import EMPTY, Collector, ExpectedRows, Labels, shown
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.manifest.text import read_json, to_json, to_json_list
@@ -37,15 +37,15 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     part.piece(ANNOTATIONS, _lines_of(annotations))
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the one file."""
     info = {"description": "images to label", "version": __version__, "contributor": "curate"}
     categories = [{"id": number, "name": name, "supercategory": ""} for name, number in plan.class_numbers.items()]
-    file = whole.target(whole.out)
+    file = parts.target(parts.out)
     file.write(b'{"info": ' + to_json(info, indent=None).strip() + b',\n"licenses": [],\n"images": [\n')
-    whole.join(file, IMAGES, b",\n")
+    parts.join(file, IMAGES, b",\n")
     file.write(b'\n],\n"annotations": [\n')
-    whole.join(file, ANNOTATIONS, b",\n")
+    parts.join(file, ANNOTATIONS, b",\n")
     file.write(b'\n],\n"categories": ' + to_json_list(categories).rstrip() + b"}\n")
     if {"width", "height"} <= set(plan.schema.names):
         return ()
@@ -71,11 +71,16 @@ def _image(number: int, item: Item) -> dict[str, Any]:
 
 
 def _annotation(number: int, item: Item, categories: Mapping[str, int]) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": number, "image_id": number, "category_id": categories[str(item.label)], "iscrowd": 0}
+    annotation: dict[str, Any] = {
+        "id": number,
+        "image_id": number,
+        "category_id": categories[str(item.label)],
+        "iscrowd": 0,
+    }
     width, height = (item.values.get(name) for name in ("width", "height"))
     if isinstance(width, int) and isinstance(height, int):
-        found |= {"bbox": [0, 0, width, height], "area": width * height, "segmentation": []}
-    return found
+        annotation |= {"bbox": [0, 0, width, height], "area": width * height, "segmentation": []}
+    return annotation
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
@@ -85,41 +90,41 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     several categories in one image are set aside: COCO has no class of an image. ``annotator`` (or
     ``attributes.annotator``) separates annotators. ``name`` is not used.
     """
-    whole = read_json(path, what=_WHAT)
-    lists = _lists(whole, path)
+    content = read_json(path, what=_WHAT)
+    lists = _lists(content, path)
     collector = Collector(rows, str(path), votes=False)
     categories = _unique(lists["categories"], "name")
     images, shared = _images(lists["images"], rows)
     annotated: set[Any] = set()
     said: set[tuple[Any, Any, str | None]] = set()
-    for number, one in enumerate(lists["annotations"]):
-        image, category = _id(one.get("image_id")), _id(one.get("category_id"))
+    for number, entry in enumerate(lists["annotations"]):
+        image, category = _id(entry.get("image_id")), _id(entry.get("category_id"))
         if image in shared:
             collector.ignore(f"annotation {number} of image {shown(image)}", SHARED_IMAGE)
         elif image not in images:
             collector.ignore(f"annotation {number} of image {shown(image)}", UNKNOWN_IMAGE)
         elif category not in categories:
             annotated.add(image)
-            collector.ignore(images[image], UNKNOWN_CATEGORY, one.get("category_id"))
+            collector.ignore(images[image], UNKNOWN_CATEGORY, entry.get("category_id"))
         else:
             annotated.add(image)
-            who = _annotator(one)
+            who = _annotator(entry)
             if (image, category, who) not in said:  # one label, however many boxes
                 said.add((image, category, who))
-                collector.add(images[image], categories[category], who, one.get("date_captured"))
+                collector.add(images[image], categories[category], who, entry.get("date_captured"))
     for image, key in images.items():
         if image not in annotated:
             collector.ignore(key, EMPTY)
     return collector.finish()
 
 
-def _lists(whole: Any, path: Path) -> dict[str, list[dict[str, Any]]]:
+def _lists(content: Any, path: Path) -> dict[str, list[dict[str, Any]]]:
     names = ("images", "annotations", "categories")
-    for one in names:
-        found = whole.get(one) if isinstance(whole, dict) else None
-        if not isinstance(found, list) or not all(isinstance(part, dict) for part in found):
-            raise InputError(f"expected {_WHAT} with the lists {', '.join(names)} in {path}, got no list {one!r}")
-    return {one: whole[one] for one in names}
+    for name in names:
+        entries = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(part, dict) for part in entries):
+            raise InputError(f"expected {_WHAT} with the lists {', '.join(names)} in {path}, got no list {name!r}")
+    return {name: content[name] for name in names}
 
 
 def _id(value: Any) -> int | str | None:
@@ -129,13 +134,13 @@ def _id(value: Any) -> int | str | None:
 
 def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
     """Return id -> value; ids that represent several values, or for none, are left out."""
-    found: dict[int | str, Any] = {}
+    value_of_id: dict[int | str, Any] = {}
     shared = set()
     for part in parts:
         number, value = _id(part.get("id")), part.get(name)
-        if number is not None and value is not None and found.setdefault(number, value) != value:
+        if number is not None and value is not None and value_of_id.setdefault(number, value) != value:
             shared.add(number)
-    return {number: value for number, value in found.items() if number not in shared}
+    return {number: value for number, value in value_of_id.items() if number not in shared}
 
 
 def _images(parts: list[dict[str, Any]], rows: ExpectedRows) -> tuple[dict[int | str, str], set[int | str]]:
@@ -158,10 +163,10 @@ def _file_names(rows: ExpectedRows) -> dict[str, str]:
     shared: set[str] = set()
     for key, uri in rows.uris.items():
         item = Item(key, uri, {})
-        for one in {key, name_of(item), item.path_text, item.url} - {None}:
-            if one is not None and names.setdefault(one, key) != key:
-                shared.add(one)
-    return {one: key for one, key in names.items() if one not in shared}
+        for text in {key, name_of(item), item.path_text, item.url} - {None}:
+            if text is not None and names.setdefault(text, key) != key:
+                shared.add(text)
+    return {text: key for text, key in names.items() if text not in shared}
 
 
 def _annotator(annotation: dict[str, Any]) -> str | None:

@@ -1,11 +1,11 @@
-"""What every format promises: how rows go out, part by part, and how labels come back."""
+"""What every format promises: how rows are exported, part by part, and how labels are read back."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from curate.exchange.labels import ExpectedRows, Labels
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.exchange.sides import TRAIN
@@ -21,7 +21,7 @@ class WritePart(Protocol):
 class Finish(Protocol):
     """Joins the pieces of all parts, and writes what needs to know of all; returns notes for the user."""
 
-    def __call__(self, whole: Whole, plan: Plan) -> tuple[str, ...]:
+    def __call__(self, parts: AllParts, plan: Plan) -> tuple[str, ...]:
         """Write."""
 
 
@@ -36,8 +36,8 @@ class Read(Protocol):
         """Read."""
 
 
-def nothing_more(whole: Whole, plan: Plan) -> tuple[str, ...]:
-    """Finish a format whose parts are all there is."""
+def nothing_more(parts: AllParts, plan: Plan) -> tuple[str, ...]:
+    """Finish a format that needs nothing but its parts."""
     return ()
 
 
@@ -47,8 +47,8 @@ class Format:
 
     Attributes:
         part: rows -> files and pieces.
-        finish: pieces -> what is whole.
-        out: what goes out, for display.
+        finish: joins the parts.
+        out: what is exported, for display.
         back: what comes back, for display; nothing by default.
         read: files -> labels; None where none come back.
         folder: whether the output is a folder.
@@ -62,8 +62,8 @@ class Format:
         nested: whether the folders of keys are folders.
         minimal: whether no column but key and label goes along unless it is requested.
         suffix: how the name of a file ends; empty for folders.
-        load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for that of the
-            training side where there are sides, and ``{empty}`` for what lets a folder of a class be empty.
+        load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for the path
+            of the training side where there are sides, and ``{empty}`` for what lets a folder of a class be empty.
         load_classes: such lines for rows with classes alone.
     """
 

@@ -9,7 +9,7 @@ from curate.columns import KEY, LABEL, URI
 from curate.counted import repeated
 from curate.exchange.contract import Format
 from curate.exchange.labels import Collector, ExpectedRows, Labels
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows, is_plain
 from curate.manifest.text import guarded, read_text, unguarded
@@ -26,23 +26,23 @@ _WHAT = "a CSV file"
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write a line a row."""
-    theirs = _columns(plan)
+    user_columns = _columns(plan)
     lines = [
-        [item.key, item.uri or "", *(item.values.get(name, "") for name in theirs), item.label or "", ""]
+        [item.key, item.uri or "", *(item.values.get(name, "") for name in user_columns), item.label or "", ""]
         for item in rows.items
     ]
     part.piece(LINES, _csv(lines))
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write `key`, `uri`, the columns, `label` (empty where it is requested) and an empty `annotator`.
 
     UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
     """
     header = _csv([[KEY, URI, *_columns(plan), LABEL, ANNOTATOR]])
-    file = whole.target(whole.out)
-    file.write(header if header.isascii() and whole.is_ascii(LINES) else b"\xef\xbb\xbf" + header)
-    whole.join(file, LINES)
+    file = parts.target(parts.out)
+    file.write(header if header.isascii() and parts.is_ascii(LINES) else b"\xef\xbb\xbf" + header)
+    parts.join(file, LINES)
     return ()
 
 
@@ -67,12 +67,12 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     text = read_text(path, what=_WHAT)
     if "\0" in text:
         raise InputError(f"expected {_WHAT}, got NUL characters in {path}; save it as CSV in UTF-8")
-    wanted = name or LABEL
-    delimiter, header = _header(text, path, wanted)
-    at_key = next(header.index(one) for one in KEYS if one in header)
-    at_label = header.index(wanted)
+    label_column = name or LABEL
+    delimiter, header = _header(text, path, label_column)
+    at_key = next(header.index(column) for column in KEYS if column in header)
+    at_label = header.index(label_column)
     at_who = header.index(ANNOTATOR) if ANNOTATOR in header else None
-    at_time = next((header.index(one) for one in TIMES if one in header), None)
+    at_time = next((header.index(column) for column in TIMES if column in header), None)
     collector = Collector(rows, str(path))
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
@@ -92,7 +92,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     return collector.finish()
 
 
-def _header(text: str, path: Path, wanted: str) -> tuple[str, list[str]]:
+def _header(text: str, path: Path, label_column: str) -> tuple[str, list[str]]:
     """Return the separator under which the header has a key and a label, and the names."""
     fits, tried = [], []
     for delimiter in _DELIMITERS:
@@ -102,17 +102,17 @@ def _header(text: str, path: Path, wanted: str) -> tuple[str, list[str]]:
             continue
         names = [unguarded(name.strip()) for name in names]
         tried.append(names)
-        if wanted in names and any(key in names for key in KEYS):
+        if label_column in names and any(key in names for key in KEYS):
             fits.append((delimiter, names))
     if not fits:
         names = max(tried, key=len, default=[])
-        hint = closest(wanted, names)
+        hint = closest(label_column, names)
         raise InputError(
-            f"expected {_WHAT} with the columns 'key' and {wanted!r}, got {', '.join(names[:12])[:200] or 'nothing'} "
-            f"in {path}{hint}; add or rename the column"
+            f"expected {_WHAT} with the columns 'key' and {label_column!r}, got "
+            f"{', '.join(names[:12])[:200] or 'nothing'} in {path}{hint}; add or rename the column"
         )
     delimiter, names = fits[0]
-    twice = [one for one in repeated(names) if one in (*KEYS, wanted, ANNOTATOR, *TIMES)]
+    twice = [column for column in repeated(names) if column in (*KEYS, label_column, ANNOTATOR, *TIMES)]
     if twice:
         raise InputError(f"expected the column {twice[0]!r} once in {path}, got it twice; take one out")
     return delimiter, names

@@ -4,7 +4,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from curate.exchange.coco import name_of
 from curate.exchange.contract import Format
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.manifest.text import xml_text
@@ -22,15 +22,15 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         part.piece(IMAGES, (line + "</image>\n").encode())
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the one file."""
     labels = "".join(
         f"<label><name>{escape(xml_text(name))}</name><type>tag</type><attributes/></label>" for name in plan.classes
     )
-    file = whole.target(whole.out)
+    file = parts.target(parts.out)
     file.write(b'<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n')
-    file.write(f"  <meta><job><size>{whole.n_rows}</size><labels>{labels}</labels></job></meta>\n".encode())
-    whole.join(file, IMAGES)
+    file.write(f"  <meta><job><size>{parts.n_rows}</size><labels>{labels}</labels></job></meta>\n".encode())
+    parts.join(file, IMAGES)
     file.write(b"</annotations>\n")
     return ()
 

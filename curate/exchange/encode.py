@@ -47,13 +47,13 @@ class Encoding:
             return None
         if resize is not None and resize < 1:
             raise InputError(f"--resize must be at least 1 pixel, got {resize}")
-        found = re.fullmatch(r"(jpeg|png|webp)(?::(\d{1,3}))?", encode or "png")
-        quality = int(found[2] or QUALITY) if found else 0
-        if found is None or not 1 <= quality <= 100 or (found[2] and found[1] == "png"):
+        match = re.fullmatch(r"(jpeg|png|webp)(?::(\d{1,3}))?", encode or "png")
+        quality = int(match[2] or QUALITY) if match else 0
+        if match is None or not 1 <= quality <= 100 or (match[2] and match[1] == "png"):
             raise InputError(
                 f"--encode: expected jpeg, png, webp, jpeg:QUALITY or webp:QUALITY (1 to 100), got {encode!r}"
             )
-        return cls(resize, encode and found[1], quality)
+        return cls(resize, encode and match[1], quality)
 
     def __call__(self, data: bytes) -> tuple[bytes, dict[str, Any]]:
         """Return an image as requested, and what is now known of it; as it is where nothing is to be done.
@@ -61,12 +61,12 @@ class Encoding:
         Raises:
             DecodeError: if it cannot be decoded.
         """
-        own = sniff(data)
+        format = sniff(data)
         width, height = _size(data)
         short = min(width, height)
         smaller = self.side is not None and short > self.side
-        kind = self.kind or (own if own in KINDS else "png")
-        if not smaller and kind == own:
+        kind = self.kind or (format if format in KINDS else "png")
+        if not smaller and kind == format:
             return data, {}
         fits = smaller and max(width, height) <= LONG * short
         pixels = decode_rgb(data, short_side=self.side if fits else None, white=self.white)

@@ -16,7 +16,7 @@ from curate.exchange.contract import Format
 from curate.exchange.item import PREDICTED, PREFIX, PROBABILITY, Item, Value
 from curate.exchange.labels import EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.exchange.names import KeyNames
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows, is_plain
 from curate.manifest.text import read_json, to_json
@@ -37,16 +37,16 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the images of some rows, copied or linked, into `data/`, and their samples."""
     wide = _wide(plan.schema)
     samples = [
-        _sample(rows.items[picture.index].known_anew(picture.facts), picture.name, wide)
-        for picture in part.store(rows, plan.names, lambda _: DATA)
+        _sample(rows.items[image.index].updated(image.facts), image.name, wide)
+        for image in part.store(rows, plan.names, lambda _: DATA)
     ]
     part.piece(SAMPLES, b",\n".join(to_json(sample, indent=None)[:-1] for sample in samples))
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write what `fiftyone.Dataset.from_dir` imports, next to the images."""
-    whole.joined(SAMPLES, SAMPLES, b'{"samples": [\n', b"\n]\n}\n", b",\n")
-    whole.write(METADATA, to_json(_metadata(plan)))
+    parts.joined(SAMPLES, SAMPLES, b'{"samples": [\n', b"\n]\n}\n", b",\n")
+    parts.write(METADATA, to_json(_metadata(plan)))
     return ()
 
 
@@ -118,7 +118,7 @@ def _metadata(plan: Plan) -> dict[str, Any]:
         PREDICTION: PREDICTED in plan.schema.names,
         LABEL_FIELD: plan.labelled > 0,
     }
-    for name_of_field in (field for field, is_there in classified.items() if is_there):
+    for name_of_field in (field for field, is_used in classified.items() if is_used):
         parts = [
             _field("id", "ObjectIdField", stored_as="_id"),
             _field("tags", "ListField", of="StringField"),
@@ -177,8 +177,8 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     if path.is_dir() and not (path / SAMPLES).is_file():
         raise InputError(f"expected {_WHAT} in {path}, got no {SAMPLES}; export with dataset_type=FiftyOneDataset")
     file = path / SAMPLES if path.is_dir() else path
-    whole = read_json(file, what=_WHAT)
-    samples = whole.get("samples") if isinstance(whole, dict) else None
+    content = read_json(file, what=_WHAT)
+    samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list) or not all(isinstance(sample, dict) for sample in samples):
         raise InputError(f"expected {_WHAT} with a list 'samples' in {file}, got something else; export it again")
     chosen = _label_field(samples, name, file)
@@ -191,20 +191,20 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 
 def _label_field(samples: list[dict[str, Any]], name: str | None, file: Path) -> str:
-    found: dict[str, None] = {}
+    fields: dict[str, None] = {}
     for sample in samples:
         for field, value in sample.items():
             if isinstance(value, dict) and value.get("_cls") in ("Classification", "Classifications"):
-                found[field] = None
-    found.pop(PREDICTION, None)
-    if name is not None and name not in found:
+                fields[field] = None
+    fields.pop(PREDICTION, None)
+    if name is not None and name not in fields:
         raise InputError(
-            f"expected a Classification {name!r} in {file}, got {', '.join(found) or 'none'}; name another"
+            f"expected a Classification {name!r} in {file}, got {', '.join(fields) or 'none'}; name another"
         )
-    if name is None and LABEL_FIELD not in found and len(found) != 1:
-        got = ", ".join(found) or "none"
+    if name is None and LABEL_FIELD not in fields and len(fields) != 1:
+        got = ", ".join(fields) or "none"
         raise InputError(f"expected a Classification field {LABEL_FIELD!r} in {file}, got {got}; name the field")
-    return name or (LABEL_FIELD if LABEL_FIELD in found else next(iter(found)))
+    return name or (LABEL_FIELD if LABEL_FIELD in fields else next(iter(fields)))
 
 
 def _find(sample: dict[str, Any], names: KeyNames, by_uri: dict[str, str]) -> Any:

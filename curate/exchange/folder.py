@@ -2,7 +2,7 @@
 
 from curate.columns import LABEL
 from curate.exchange.contract import Format
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.manifest.text import to_json
@@ -14,15 +14,15 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the images of some rows, each into the folder of its value, and a line of `metadata.jsonl` a row."""
     folders = [plan.folders[value] for value in rows.texts(plan.per)] if plan.per else [""] * len(rows)
     columns = rows.columns
-    for picture in part.store(rows, plan.names, folders.__getitem__):
-        item = rows.items[picture.index].known_anew(picture.facts)
+    for image in part.store(rows, plan.names, folders.__getitem__):
+        item = rows.items[image.index].updated(image.facts)
         known = {LABEL: item.label} if plan.labelled else {}
-        part.piece(METADATA, to_json({"file_name": picture.name, **known, **item.record(columns)}, indent=None))
+        part.piece(METADATA, to_json({"file_name": image.name, **known, **item.record(columns)}, indent=None))
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write `metadata.jsonl`."""
-    whole.joined(METADATA, METADATA)
+    parts.joined(METADATA, METADATA)
     return ()
 
 

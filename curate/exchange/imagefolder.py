@@ -12,7 +12,7 @@ from curate.exchange.contract import Format
 from curate.exchange.item import PREFIX
 from curate.exchange.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.exchange.names import KeyNames
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.exchange.sides import TEST, THEIR_NAMES, TRAIN, VAL
@@ -45,21 +45,21 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         sides = [TRAIN] * len(rows)
     inside = ["" if label is None else plan.class_folders[label] for label in rows.labels]
     folders = [f"{side}/{folder}".strip("/") for side, folder in zip(sides, inside, strict=True)]
-    for picture in part.store(rows, plan.names, folders.__getitem__):
-        item = rows.items[picture.index].known_anew(picture.facts)
+    for image in part.store(rows, plan.names, folders.__getitem__):
+        item = rows.items[image.index].updated(image.facts)
         known = {LABEL: item.label} if plan.labelled else {}
-        side = sides[picture.index]
-        line = {"file_name": picture.name.removeprefix(f"{side}/"), **known, **item.record(columns)}
+        side = sides[image.index]
+        line = {"file_name": image.name.removeprefix(f"{side}/"), **known, **item.record(columns)}
         part.piece(f"{side or TRAIN} {METADATA}", to_json(line, indent=None))
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write `metadata.jsonl` of each side, `README.md`, and a folder for every class that has no image."""
-    class_folders(whole, plan)
+    class_folders(parts, plan)
     places = _places(plan)
     for side, place in places.items():
-        whole.joined(f"{place}{METADATA}", f"{side} {METADATA}")
-    whole.write(README, _card(places))
+        parts.joined(f"{place}{METADATA}", f"{side} {METADATA}")
+    parts.write(README, _card(places))
     unlabelled = plan.n_rows - plan.labelled if plan.labelled else 0
     left_out = (f"{counted(unlabelled, 'image')} without a class, which ImageFolder leaves out",) if unlabelled else ()
     is_taken = plan.labelled and not plan.sides.names and plan.has_split_words
@@ -80,14 +80,14 @@ def _card(places: Mapping[str, str]) -> bytes:
     return ("---\nconfigs:\n- config_name: default\n  data_files:\n" + "".join(files) + "---\n").encode()
 
 
-def class_folders(whole: Whole, plan: Plan) -> None:
+def class_folders(parts: AllParts, plan: Plan) -> None:
     """Make a folder for every class on every side, for loaders number classes by the folders that there are."""
     if not plan.labelled:
         return
-    with place_errors(whole.folder):
+    with place_errors(parts.folder):
         for side in plan.sides.names or ("",):
             for folder in map(plan.class_folders.__getitem__, plan.classes):
-                (whole.folder / side / folder).mkdir(parents=True, exist_ok=True)
+                (parts.folder / side / folder).mkdir(parents=True, exist_ok=True)
 
 
 def order_notes(plan: Plan) -> tuple[str, ...]:
@@ -106,10 +106,10 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """
     if not path.is_dir():
         raise InputError(f"expected {_WHAT} at {path}, got {'a file' if path.exists() else 'nothing'}; give the folder")
-    wanted = name or LABEL
+    label_column = name or LABEL
     roots = [path / side for side in (TRAIN, VAL, TEST) if (path / side / METADATA).exists()] or [_root(path)]
     noted = {root: _metadata(root / METADATA) for root in roots}
-    labelled = any(row.get(wanted) not in (None, "") for metadata in noted.values() for row in metadata)
+    labelled = any(row.get(label_column) not in (None, "") for metadata in noted.values() for row in metadata)
     collector = Collector(rows, str(path), votes=labelled)
     for root, metadata in noted.items():
         names = _Names(metadata, rows)
@@ -120,7 +120,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
                 f"({', '.join(classes[:3])}); take one away"
             )
         if labelled or not classes:
-            _read_metadata([row for row in metadata if not _is_moved(root, row)], collector, names, wanted)
+            _read_metadata([row for row in metadata if not _is_moved(root, row)], collector, names, label_column)
         if classes:
             lying = {row["file_name"] for row in metadata if isinstance(row.get("file_name"), str)}
             _read_folders(root, classes, collector, names, lying if labelled else set())
@@ -128,7 +128,7 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 
 def _is_moved(root: Path, row: dict[str, Any]) -> bool:
-    """Return whether a file that lay in the folder of a class when it was exported is there no more."""
+    """Return whether a file has left the folder of a class into which it was exported."""
     file = row.get("file_name")
     return isinstance(file, str) and "/" in file and "\0" not in file and not os.path.lexists(root / file)
 
@@ -161,8 +161,8 @@ class _Names:
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """Return what is in a folder, sorted by name, hidden entries left out."""
     try:
-        with os.scandir(folder) as found:
-            entries = [entry for entry, _ in zip(found, range(MOST_FILES + 1), strict=False)]
+        with os.scandir(folder) as listing:
+            entries = [entry for entry, _ in zip(listing, range(MOST_FILES + 1), strict=False)]
     except OSError as error:
         raise InputError(f"cannot read the folder {folder}: {error.strerror}; check who owns it") from None
     if len(entries) > MOST_FILES:
@@ -189,12 +189,12 @@ def _metadata(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: _Names, wanted: str) -> None:
+def _read_metadata(metadata: list[dict[str, Any]], collector: Collector, names: _Names, label_column: str) -> None:
     for row in metadata:
         key, file = row.get(PREFIX + KEY, row.get(KEY)), row.get("file_name")
         if key is None and isinstance(file, str):
             key = names.key_of(file.rpartition("/")[2]) or file
-        collector.add(key, row.get(wanted), row.get("annotator"), row.get("at"))
+        collector.add(key, row.get(label_column), row.get("annotator"), row.get("at"))
 
 
 def _read_folders(root: Path, classes: list[str], collector: Collector, names: _Names, noted: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""One image that goes out."""
+"""One exported image."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True)
 class Item:
-    """One image that goes out.
+    """One exported image.
 
     Attributes:
         key: as in the table, unchanged.
@@ -53,7 +53,7 @@ class Item:
         names = dict.fromkeys([f"{PREFIX}{KEY}", *(PREFIX + name.removeprefix(PREFIX) for name in columns)])
         return {**names, **self.prefixed}
 
-    def known_anew(self, facts: Mapping[str, Value]) -> "Item":
+    def updated(self, facts: Mapping[str, Value]) -> "Item":
         """Return the item with what is now so of its image, in the columns that it has."""
         return replace(self, values={**self.values, **{k: v for k, v in facts.items() if k in self.values}})
 

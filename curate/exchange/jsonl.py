@@ -2,7 +2,7 @@
 
 from curate.columns import LABEL
 from curate.exchange.contract import Format
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.manifest.text import to_json
@@ -18,9 +18,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         part.piece(LINES, to_json({**record, "key": key, **known}, indent=None))
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the one file."""
-    whole.join(whole.target(whole.out), LINES)
+    parts.join(parts.target(parts.out), LINES)
     return ()
 
 

@@ -15,7 +15,7 @@ from curate.columns import KEY
 from curate.exchange.contract import Format
 from curate.exchange.item import PREFIX, Item
 from curate.exchange.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels, text_of
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.manifest.text import MOST_BYTES, read_json, to_json, xml_text
@@ -36,40 +36,40 @@ _MIME = {"jpeg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write tasks to import; images that no browser can reach are embedded."""
     served = _served_folder(plan.common)
-    addresses = {index: found for index, item in enumerate(rows.items) if (found := _address(item, served))}
+    addresses = {index: address for index, item in enumerate(rows.items) if (address := _address(item, served))}
     inside = [index for index in range(len(rows)) if index not in addresses]
     if inside:
-        for picture in part.read(rows.take(inside)):
-            addresses[inside[picture.index]] = _embedded(picture.data)
-        part.lost = [replace(one, index=inside[one.index]) for one in part.lost]
+        for image in part.read(rows.take(inside)):
+            addresses[inside[image.index]] = _embedded(image.data)
+        part.lost = [replace(lost, index=inside[lost.index]) for lost in part.lost]
     tasks = [_task(rows.items[index], address) for index, address in sorted(addresses.items())]
     part.written = len(tasks)
     part.piece(TASKS, b",\n".join(to_json(task, indent=None)[:-1] for task in tasks))
     part.piece(SERVED, b"." if any(address.startswith(LOCAL) for address in addresses.values()) else b"")
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the tasks, and next to them the labelling configuration where the classes are known.
 
     Raises:
         InputError: also if all takes more than 1 GiB, which can be imported nowhere.
     """
-    n_bytes = sum(path.stat().st_size for path in whole.places(TASKS))
+    n_bytes = sum(path.stat().st_size for path in parts.places(TASKS))
     if n_bytes > MOST_BYTES:
         raise InputError(
             f"expected at most 1 GiB of tasks, got {n_bytes:,} bytes: images inside a table or a tar are embedded; "
             "take fewer rows, or move the images into their own folder, two below the root, which Label Studio "
             "can serve"
         )
-    config = whole.out.with_suffix(CONFIG_SUFFIX)
-    file = whole.target(whole.out)
+    config = parts.out.with_suffix(CONFIG_SUFFIX)
+    file = parts.target(parts.out)
     file.write(b"[\n")
-    whole.join(file, TASKS, b",\n")
+    parts.join(file, TASKS, b",\n")
     file.write(b"\n]\n")
     if plan.classes:
-        settings = whole.target(config, overwrite=whole.overwrite and _is_ours(config))
+        settings = parts.target(config, overwrite=parts.overwrite and _is_ours(config))
         settings.write(labelling_configuration(plan.classes).encode())
-    if not any(path.stat().st_size for path in whole.places(SERVED)):
+    if not any(path.stat().st_size for path in parts.places(SERVED)):
         return ()
     folder = os.fsdecode(_served_folder(plan.common) or b"")
     return (
@@ -188,31 +188,31 @@ def _find(data: dict[str, Any], places: dict[str, str]) -> Any:
 
 
 def _annotations(task: dict[str, Any]) -> list[Any]:
-    found = task.get("annotations")
-    return found if isinstance(found, list) else []
+    annotations = task.get("annotations")
+    return annotations if isinstance(annotations, list) else []
 
 
 def _choices(annotation: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the control and what was chosen, for every choice of an annotation."""
     results = annotation.get("result")
-    for one in results if isinstance(results, list) else []:
-        value = one.get("value") if isinstance(one, dict) else None
+    for answer in results if isinstance(results, list) else []:
+        value = answer.get("value") if isinstance(answer, dict) else None
         if isinstance(value, dict) and "choices" in value:
-            yield str(one.get("from_name", CONTROL)), value["choices"]
+            yield str(answer.get("from_name", CONTROL)), value["choices"]
 
 
 def _control(tasks: list[dict[str, Any]], name: str | None, path: Path) -> str | None:
     """Return the control to read; None where the file has none at all."""
-    found: dict[str, None] = {}
+    controls: dict[str, None] = {}
     for task in tasks:
         for annotation in _annotations(task):
             if isinstance(annotation, dict):
-                found.update((control, None) for control, _ in _choices(annotation))
-    if name is None and len(found) > 1:
-        raise InputError(f"expected choices of one control in {path}, got {', '.join(found)}; name the one to read")
-    if name is not None and found and name not in found:
-        raise InputError(f"expected choices of the control {name!r} in {path}, got those of {', '.join(found)}")
-    return name or next(iter(found), None)
+                controls.update((control, None) for control, _ in _choices(annotation))
+    if name is None and len(controls) > 1:
+        raise InputError(f"expected choices of one control in {path}, got {', '.join(controls)}; name the one to read")
+    if name is not None and controls and name not in controls:
+        raise InputError(f"expected choices of the control {name!r} in {path}, got choices of {', '.join(controls)}")
+    return name or next(iter(controls), None)
 
 
 def _read_task(task: dict[str, Any], collector: Collector, places: dict[str, str], control: str | None) -> None:
@@ -221,18 +221,18 @@ def _read_task(task: dict[str, Any], collector: Collector, places: dict[str, str
     annotations = _annotations(task)
     if not annotations:
         collector.ignore(key, EMPTY)
-    for one in annotations:
-        if not isinstance(one, dict):
-            collector.ignore(key, UNUSABLE, one)
-        elif one.get("was_cancelled") is True:
+    for annotation in annotations:
+        if not isinstance(annotation, dict):
+            collector.ignore(key, UNUSABLE, annotation)
+        elif annotation.get("was_cancelled") is True:
             collector.ignore(key, CANCELLED)
         else:
-            chosen = [choice for name, choice in _choices(one) if name == control]
-            kinds = _kinds(one)
+            chosen = [choice for name, choice in _choices(annotation) if name == control]
+            kinds = _kinds(annotation)
             if not chosen and kinds:
                 collector.ignore(key, UNUSABLE, ", ".join(kinds))
             else:
-                _take(collector, key, chosen[0] if len(chosen) == 1 else chosen, one)
+                _take(collector, key, chosen[0] if len(chosen) == 1 else chosen, annotation)
 
 
 def _kinds(annotation: dict[str, Any]) -> list[str]:

@@ -15,19 +15,19 @@ VERSION = "5.0.1"  # of the layout
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the images of some rows, copied or linked, and `IMAGE.json` next to each."""
-    for picture in part.store(rows, plan.names, lambda _: ""):
-        item = rows.items[picture.index].known_anew(picture.facts)
+    for image in part.store(rows, plan.names, lambda _: ""):
+        item = rows.items[image.index].updated(image.facts)
         content: dict[str, Any] = {
             "version": VERSION,
             "flags": {item.label: True} if item.label is not None else {},
             "shapes": [],
-            "imagePath": picture.name,
+            "imagePath": image.name,
             "imageData": None,
             "imageHeight": item.values.get("height"),
             "imageWidth": item.values.get("width"),
             PREFIX + KEY: item.key,
         }
-        with part.file(f"{picture.name}.json") as file:
+        with part.file(f"{image.name}.json") as file:
             file.write(to_json(content))
 
 

@@ -170,7 +170,7 @@ class Collector:
         self._known = None if self.rows.classes is None else frozenset(self.rows.classes)
 
     def add(self, key: Any, label: Any, annotator: Any = None, at: Any = None) -> None:
-        """Take what somebody said of a key; sets it aside where the key or the label cannot be used."""
+        """Take the label of an annotator for a key; sets it aside where the key or the label cannot be used."""
         name = text_of(key)
         if name is None or name not in self.rows.uris:
             self.ignore(key, UNKNOWN_KEY)
@@ -208,7 +208,7 @@ class Collector:
         """
         rows = self._without_contradictions()
         problems = self._problems(rows)
-        if not rows and not any(one.reason == CANCELLED and one.key is not None for one in self._ignored):
+        if not rows and not any(ignored.reason == CANCELLED and ignored.key is not None for ignored in self._ignored):
             why = "; ".join(str(problem) for problem in problems if problem.set_aside) or "the file has none"
             raise InputError(f"expected labels of this round in {self.where}, got none that can be used: {why}")
         return Labels(tuple(rows), tuple(self._ignored), tuple(problems))
@@ -220,10 +220,10 @@ class Collector:
         rows: list[Label] = []
         seen: set[tuple[str, str | None, str]] = set()
         for row in self._kept:
-            one_person = row.annotator is not None or not self.votes
-            if one_person and len(said[row.key, row.annotator]) > 1:
+            decides = row.annotator is not None or not self.votes
+            if decides and len(said[row.key, row.annotator]) > 1:
                 self.ignore(row.key, CONTRADICTION, row.label)
-            elif one_person and (row.key, row.annotator, row.label) in seen:
+            elif decides and (row.key, row.annotator, row.label) in seen:
                 self.ignore(row.key, REPEATED)
             else:
                 seen.add((row.key, row.annotator, row.label))
@@ -231,10 +231,10 @@ class Collector:
         return rows
 
     def _problems(self, rows: list[Label]) -> list[Problem]:
-        found: dict[str, list[str]] = {}
-        for one in self._ignored:
-            found.setdefault(one.reason, []).append(one.what)
-        problems = [self._problem(kind, examples) for kind, examples in found.items()]
+        examples_of: dict[str, list[str]] = {}
+        for ignored in self._ignored:
+            examples_of.setdefault(ignored.reason, []).append(ignored.what)
+        problems = [self._problem(kind, examples) for kind, examples in examples_of.items()]
         labels: dict[str, set[str]] = {}
         for row in rows:
             labels.setdefault(row.key, set()).add(row.label)

@@ -5,7 +5,7 @@ from types import ModuleType
 
 from curate.exchange.contract import Format
 from curate.exchange.parquet import schema_of, tables
-from curate.exchange.parts import Entry, Part, Whole
+from curate.exchange.parts import AllParts, Entry, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.manifest.text import to_json
@@ -32,17 +32,17 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
             part.entries.append(Entry(f"{DATA}/{file.path}", path.stat().st_size, file_sha256(path)))
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Make one version of all fragments."""
     lance = _lance()
-    lines = [line for path in whole.places(FRAGMENTS) for line in path.read_bytes().splitlines()]
+    lines = [line for path in parts.places(FRAGMENTS) for line in path.read_bytes().splitlines()]
     fragments = [lance.FragmentMetadata.from_json(json.dumps(json.loads(line))) for line in lines]
-    known = {path for path in whole.folder.rglob("*") if path.is_file()}
+    known = {path for path in parts.folder.rglob("*") if path.is_file()}
     operation = lance.LanceOperation.Overwrite(schema_of(plan), fragments)
-    lance.LanceDataset.commit(str(whole.folder), operation)
-    for path in sorted(path for path in whole.folder.rglob("*") if path.is_file() and path not in known):
-        name = path.relative_to(whole.folder).as_posix()
-        whole.entries.append(Entry(name, path.stat().st_size, file_sha256(path)))
+    lance.LanceDataset.commit(str(parts.folder), operation)
+    for path in sorted(path for path in parts.folder.rglob("*") if path.is_file() and path not in known):
+        name = path.relative_to(parts.folder).as_posix()
+        parts.entries.append(Entry(name, path.stat().st_size, file_sha256(path)))
     return ()
 
 
@@ -52,8 +52,8 @@ def _lance() -> ModuleType:
         import lance.fragment
     except ImportError:
         raise InputError("lance needs the package pylance: pip install 'kappa-curate[lance]'") from None
-    found: ModuleType = lance
-    return found
+    module: ModuleType = lance
+    return module
 
 
 LANCE = Format(

@@ -54,7 +54,7 @@ class FileNames:
     """Where the image of each key lies: at the path of its key, where no other image would.
 
     A path that has to be changed, or that another is like where case and composition do not count, ends in ``~`` and 8
-    hex digits of the key's sha256. Paths of keys have no ``~`` of their own, so no two images are one file.
+    hex digits of the key's sha256. Paths of keys have no other ``~``, so no two images are one file.
 
     Attributes:
         nested: whether the folders of a key are folders; else its last part alone is the name.
@@ -74,12 +74,12 @@ class FileNames:
         >>> FileNames().of("cats/a.jpg", "png"), FileNames(nested=True).of("007", "png")
         ('a.jpg', '007.png')
         """
-        path, changed = self.wanted(key)
+        path, changed = self.path_for(key)
         if changed or (len(self.shared) and _holds(self.shared, _hash(self.claim(path)))):
             path = with_digest(path, key)
         return path if self._fits(path, suffix) else f"{path}.{suffix}"
 
-    def wanted(self, key: str) -> tuple[str, bool]:
+    def path_for(self, key: str) -> tuple[str, bool]:
         """Return the path that a key asks for, before its suffix, and whether that has to be marked as another."""
         path, changed = key_path(key)
         if self.nested:
@@ -95,8 +95,8 @@ class FileNames:
         return folded if suffix_of(path) in IMAGE_SUFFIXES else f"{folded}.*"
 
     def _fits(self, path: str, suffix: str) -> bool:
-        own = suffix_of(path)
-        return own in IMAGE_SUFFIXES if self.kind is None else own in (suffix, self.kind)
+        old_suffix = suffix_of(path)
+        return old_suffix in IMAGE_SUFFIXES if self.kind is None else old_suffix in (suffix, self.kind)
 
 
 class Claims:
@@ -118,7 +118,7 @@ class Claims:
 
     def add(self, keys: Iterable[str]) -> None:
         """Take some keys."""
-        paths = [self._names.wanted(key)[0] for key in keys]
+        paths = [self._names.path_for(key)[0] for key in keys]
         claims = [self._names.claim(path) for path in paths]
         self.has_split_words = self.has_split_words or any(map(SPLIT_WORDS.search, paths))
         self._files.append(tie_breaks([claim.encode() for claim in claims]))
@@ -225,7 +225,7 @@ class KeyNames:
         self._marked: dict[str, str] = {}
         self._plain: dict[str, list[str]] = {}
         for key in self._keys:
-            path, _ = names.wanted(key)
+            path, _ = names.path_for(key)
             self._marked[_folded(with_digest(path, key))] = key
             self._plain.setdefault(_folded(path), []).append(key)
 
@@ -242,11 +242,11 @@ class KeyNames:
         if name in self._keys:
             return name
         for text in tried:
-            found = self._plain.get(text, [])
+            keys = self._plain.get(text, [])
             # a key of an image suffix has its own suffix, and gets no other
-            found = [key for key in found if text == folded or suffix_of(key) not in IMAGE_SUFFIXES]
-            if len(found) == 1:
-                return found[0]
+            keys = [key for key in keys if text == folded or suffix_of(key) not in IMAGE_SUFFIXES]
+            if len(keys) == 1:
+                return keys[0]
         return None
 
     def __repr__(self) -> str:

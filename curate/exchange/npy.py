@@ -8,7 +8,7 @@ import pyarrow as pa
 from curate.columns import URI
 from curate.exchange.contract import Format
 from curate.exchange.names import folder_names
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.tables.table import embedding_matrix
@@ -23,7 +23,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         part.piece(name, _values(rows.table[name], plan, name).tobytes())
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write `key.npy`, `embedding.npy`, and a file for each other column; a null is NaN, or an empty text."""
     names = _columns(plan)
     files = folder_names(names)
@@ -31,8 +31,8 @@ def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
         kind, shape = _type(plan, name)
         header = io.BytesIO()
         described = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False}
-        np.lib.format.write_array_header_1_0(header, {**described, "shape": (whole.n_rows, *shape)})
-        whole.joined(files[name] + SUFFIX, name, header.getvalue())
+        np.lib.format.write_array_header_1_0(header, {**described, "shape": (parts.n_rows, *shape)})
+        parts.joined(files[name] + SUFFIX, name, header.getvalue())
     left_out = [field.name for field in plan.schema if field.name not in (*names, URI)]
     return (f"left out, as NumPy holds no such values: {', '.join(left_out)}",) if left_out else ()
 

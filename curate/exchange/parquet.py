@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from curate.columns import LABEL, URI
 from curate.exchange.contract import Format, nothing_more
 from curate.exchange.parts import Part
-from curate.exchange.pictures import Lost, Picture
 from curate.exchange.plan import Plan
+from curate.exchange.row_images import ExportedImage, Lost
 from curate.exchange.rows import Rows
 from curate.exchange.sides import THEIR_NAMES, TRAIN
 
@@ -30,7 +30,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         places = [place for place, of_row in enumerate(sides) if of_row == side]
         if places or not plan.sides.names:
             _write(rows.take(places), part, plan, THEIR_NAMES.get(side, side) or TRAIN)
-            lost += [replace(one, index=places[one.index]) for one in part.lost]
+            lost += [replace(lost_image, index=places[lost_image.index]) for lost_image in part.lost]
             part.lost = []
     part.lost = lost
 
@@ -48,19 +48,19 @@ def _write(rows: Rows, part: Part, plan: Plan, split: str) -> None:
 
 def tables(rows: Rows, part: Part, plan: Plan, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows that have an image, with it, in pieces of about 32 MB; ``schema`` is one of ``schema_of``."""
-    own = rows.table.select([field.name for field in _own_fields(plan)])
+    columns = rows.table.select([field.name for field in _passed_fields(plan)])
     if plan.label is not None:
-        own = own.set_column(own.column_names.index(plan.label), LABEL, _labels(rows, plan, schema))
-    held: list[Picture] = []
+        columns = columns.set_column(columns.column_names.index(plan.label), LABEL, _labels(rows, plan, schema))
+    held: list[ExportedImage] = []
     n_bytes = 0
-    for picture in part.read(rows):
-        held.append(picture)
-        n_bytes += picture.n_bytes
+    for image in part.read(rows):
+        held.append(image)
+        n_bytes += image.n_bytes
         if n_bytes >= GROUP_BYTES or len(held) >= GROUP_ROWS:
-            yield _table(rows.start, own, held, schema)
+            yield _table(rows.start, columns, held, schema)
             held, n_bytes = [], 0
     if held:
-        yield _table(rows.start, own, held, schema)
+        yield _table(rows.start, columns, held, schema)
 
 
 def _labels(rows: Rows, plan: Plan, schema: pa.Schema) -> pa.Array:
@@ -69,17 +69,17 @@ def _labels(rows: Rows, plan: Plan, schema: pa.Schema) -> pa.Array:
     return pc.index_in(names, pa.array(plan.classes, pa.string())).cast(kind) if pa.types.is_integer(kind) else names
 
 
-def _table(start: int, own: pa.Table, pictures: list[Picture], schema: pa.Schema) -> pa.Table:
-    table = own.take(pa.array([picture.index for picture in pictures]))
+def _table(start: int, columns: pa.Table, images: list[ExportedImage], schema: pa.Schema) -> pa.Table:
+    table = columns.take(pa.array([image.index for image in images]))
     for name in ("width", "height", "format", "n_bytes", "sha256"):
-        if name in table.column_names and any(name in picture.facts for picture in pictures):
+        if name in table.column_names and any(name in image.facts for image in images):
             old = table[name].to_pylist()
-            new = [picture.facts.get(name, was) for picture, was in zip(pictures, old, strict=True)]
+            new = [image.facts.get(name, was) for image, was in zip(images, old, strict=True)]
             table = table.set_column(table.column_names.index(name), name, pa.array(new, table[name].type))
-    names = [f"{start + picture.index:09d}.{picture.suffix}" for picture in pictures]
-    bytes_ = pa.array([picture.data for picture in pictures], pa.binary())
-    image = pa.StructArray.from_arrays([bytes_, pa.array(names, pa.string())], fields=list(KIND))
-    return pa.Table.from_arrays([image, *table.columns], schema=schema)
+    names = [f"{start + image.index:09d}.{image.suffix}" for image in images]
+    bytes_ = pa.array([image.data for image in images], pa.binary())
+    structs = pa.StructArray.from_arrays([bytes_, pa.array(names, pa.string())], fields=list(KIND))
+    return pa.Table.from_arrays([structs, *table.columns], schema=schema)
 
 
 def schema_of(plan: Plan, *, numbered: bool = False) -> pa.Schema:
@@ -96,7 +96,7 @@ def schema_of(plan: Plan, *, numbered: bool = False) -> pa.Schema:
     taken = {IMAGE} if plan.label is None else {IMAGE, LABEL}
     fields = [
         label if field.name == plan.label else field.with_name(f"source_{field.name}") if field.name in taken else field
-        for field in _own_fields(plan)
+        for field in _passed_fields(plan)
     ]
     features: dict[str, dict[str, object]] = {IMAGE: {"_type": "Image"}}
     if numbered and plan.label is not None:
@@ -105,7 +105,7 @@ def schema_of(plan: Plan, *, numbered: bool = False) -> pa.Schema:
     return pa.schema([pa.field(IMAGE, KIND), *fields], noted)
 
 
-def _own_fields(plan: Plan) -> list[pa.Field]:
+def _passed_fields(plan: Plan) -> list[pa.Field]:
     return [field for field in plan.schema if plan.takes_uri or field.name != URI]
 
 

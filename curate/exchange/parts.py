@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from curate.exchange.names import FileNames
-from curate.exchange.pictures import Lost, Picture, Pictures, fresh
+from curate.exchange.row_images import ExportedImage, Lost, RowImages, fresh
 from curate.exchange.rows import Rows
 from scoring.atomic import AtomicFile, place_errors
 
@@ -74,8 +74,8 @@ class Part:
 
     Attributes:
         number: of it.
-        folder: of the files that go out.
-        pictures: reads images.
+        folder: of the exported files.
+        reader: reads images.
         entries: files written.
         pieces: text by name, to be joined with the other parts'.
         lost: rows whose image cannot be had.
@@ -84,7 +84,7 @@ class Part:
 
     number: int
     folder: Path
-    pictures: Pictures
+    reader: RowImages
     entries: list[Entry] = field(default_factory=list)
     pieces: dict[str, bytearray] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
@@ -98,11 +98,11 @@ class Part:
         """Return a file to fill, whose path in the folder is ``name``."""
         return _Recorded(self, name)
 
-    def read(self, rows: Rows) -> Iterator[Picture]:
+    def read(self, rows: Rows) -> Iterator[ExportedImage]:
         """Yield the image of every row that has one."""
-        yield from self._kept(self.pictures.read(rows))
+        yield from self._kept(self.reader.read(rows))
 
-    def store(self, rows: Rows, names: FileNames, folder_of: Callable[[int], str]) -> Iterator[Picture]:
+    def store(self, rows: Rows, names: FileNames, folder_of: Callable[[int], str]) -> Iterator[ExportedImage]:
         """Write the image of every row that has one as a file, named after its key.
 
         Args:
@@ -120,17 +120,17 @@ class Part:
             name = names.of(rows.keys[index], suffix)
             return f"{folders[index]}/{name}" if folders[index] else name
 
-        for picture in self._kept(self.pictures.store(rows, self.folder, name_of)):
-            self.entries.append(Entry(picture.name, picture.n_bytes, picture.sha256))
-            yield picture
+        for image in self._kept(self.reader.store(rows, self.folder, name_of)):
+            self.entries.append(Entry(image.name, image.n_bytes, image.sha256))
+            yield image
 
-    def _kept(self, found: Iterator[Picture | Lost]) -> Iterator[Picture]:
-        for one in found:
-            if isinstance(one, Lost):
-                self.lost.append(one)
+    def _kept(self, images: Iterator[ExportedImage | Lost]) -> Iterator[ExportedImage]:
+        for image in images:
+            if isinstance(image, Lost):
+                self.lost.append(image)
             else:
                 self.written += 1
-                yield one
+                yield image
 
 
 class _Recorded(HashedFile):
@@ -147,14 +147,14 @@ class _Recorded(HashedFile):
 
 
 @dataclass
-class Whole:
+class AllParts:
     """All parts, to be joined.
 
     Attributes:
-        folder: of the files that go out.
+        folder: of the exported files.
         out: the name that they will have.
         overwrite: whether files may be replaced.
-        n_rows: rows that went out.
+        n_rows: exported rows.
         places: where the pieces of a name are, in the order of the parts.
         entries: further files of the folder.
         files: that will be at ``out`` and next to it, instead of a folder.

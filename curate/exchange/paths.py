@@ -3,7 +3,7 @@
 import os
 
 from curate.exchange.contract import Format
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from scoring.errors import InputError
@@ -30,9 +30,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         part.piece(LINES, place + end)
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the one file."""
-    whole.join(whole.target(whole.out), LINES)
+    parts.join(parts.target(parts.out), LINES)
     return ()
 
 

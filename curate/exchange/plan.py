@@ -18,13 +18,13 @@ LINKS = (COPY, HARD, SYMBOLIC)
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How rows go out, next to the rows.
+    """How rows are exported.
 
     Attributes:
         images: key -> encoded image, for rows that no other tool can open (bytes inside a table, members of a tar
             file); None reads what the rows name.
         link: `copy`, or `hard` or `symbolic` links to local files where images would be copied.
-        classes: the names that annotators may choose from; empty for those that the rows bear.
+        classes: the names that annotators may choose from; empty for the classes of the rows.
     """
 
     images: ImageReader | None = None
@@ -40,13 +40,13 @@ class Plan:
         name: of the file or folder.
         schema: of the columns that go out, `key` and where it is there `uri` among them.
         starts: row at which each part begins, among all rows of the table, shape (parts,).
-        n_rows: rows that go out.
+        n_rows: exported rows.
         left_out: rows whose image could not be scored.
         label: column of the classes; None for none.
-        labelled: rows that bear one.
-        class_list: what lists the classes, whichever rows go out.
+        labelled: rows that have one.
+        class_list: what lists the classes, whichever rows are exported.
         classes: names of all of them, in the order that numbers them.
-        lacking: those of which no row goes out.
+        lacking: classes without an exported row.
         predicted: names of the classes that are predicted, sorted.
         names: of the files of images.
         has_split_words: whether a name holds a word that some loader takes for a side's.

@@ -1,4 +1,4 @@
-"""Rows that go out: where they come from, and some of them as items and as records."""
+"""Exported rows: where they come from, and some of them as items and as records."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -69,21 +69,21 @@ class Memory:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows that go out.
+    """Some exported rows.
 
     Attributes:
         start: number of the first, among those that go out.
         table: their columns.
         label: column of the classes.
         classes: what its values represent.
-        beside: further columns, which are read and do not go out.
+        extra: further columns, which are read and not exported.
     """
 
     start: int
     table: pa.Table
     label: str | None = None
     classes: ClassList = NO_CLASSES
-    beside: pa.Table | None = None
+    extra: pa.Table | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -128,18 +128,18 @@ class Rows:
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a column, whether it goes out or not."""
-        held = self.table if self.beside is None or name in self.table.column_names else self.beside
+        held = self.table if self.extra is None or name in self.table.column_names else self.extra
         return held[name]
 
     def has(self, name: str) -> bool:
         """Return whether a column was read."""
-        return name in self.table.column_names or (self.beside is not None and name in self.beside.column_names)
+        return name in self.table.column_names or (self.extra is not None and name in self.extra.column_names)
 
     def take(self, rows: Sequence[int]) -> "Rows":
         """Return some of the rows, by their numbers here."""
         at = pa.array(rows, pa.int64())
-        beside = None if self.beside is None else self.beside.take(at)
-        return replace(self, table=self.table.take(at), beside=beside)
+        extra = None if self.extra is None else self.extra.take(at)
+        return replace(self, table=self.table.take(at), extra=extra)
 
     def records(self, start: int, stop: int) -> list[dict[str, Any]]:
         """Return all columns but bytes of some rows, as JSON takes them: NaN and infinity are null."""
@@ -205,7 +205,7 @@ def ok_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 def parts(
     source: Source,
     columns: Sequence[str],
-    beside: Sequence[str],
+    extra: Sequence[str],
     starts: Sequence[int],
     label: str | None,
     classes: ClassList,
@@ -214,24 +214,24 @@ def parts(
 
     Args:
         source: the table.
-        columns: that go out.
-        beside: that are read in addition.
+        columns: exported.
+        extra: that are read in addition.
         starts: row of the table at which each part begins, shape (parts,).
         label: column of the classes.
         classes: what its values represent.
     """
     reads_status = STATUS in source.schema.names
-    wanted = list(dict.fromkeys([*columns, *beside, *([STATUS] if reads_status else [])]))
-    read = list(dict.fromkeys([*columns, *beside]))
+    to_read = list(dict.fromkeys([*columns, *extra, *([STATUS] if reads_status else [])]))
+    read = list(dict.fromkeys([*columns, *extra]))
     schema = pa.schema([source.schema.field(name) for name in read])
 
     def rows_of(held: list[pa.RecordBatch]) -> Rows:
         table = pa.Table.from_batches(held, schema)
-        return Rows(gone_out, table.select(columns), label, classes, table.select(beside))
+        return Rows(gone_out, table.select(columns), label, classes, table.select(extra))
 
     held: list[pa.RecordBatch] = []
     number = row = gone_out = 0
-    for batch in source.batches(wanted, rows=RECORD_STEP * 8):
+    for batch in source.batches(to_read, rows=RECORD_STEP * 8):
         first = 0
         while number + 1 < len(starts) and starts[number + 1] < row + batch.num_rows:
             cut = starts[number + 1] - row

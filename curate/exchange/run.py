@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.exchange.contract import Format
-from curate.exchange.parts import Part, Whole
-from curate.exchange.pictures import NO_FILE, Pictures
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan, Written
+from curate.exchange.row_images import NO_FILE, RowImages
 from curate.exchange.rows import Source, parts
 from curate.exchange.work import KIND, MISSING, WorkFolder
 from curate.manifest.text import guarded
@@ -30,7 +30,7 @@ class ExportProgress:
     """Where an export is.
 
     Attributes:
-        done: rows written, those of an earlier run among them.
+        done: rows written, also by earlier runs.
         total: rows.
         resumed: rows of an earlier run.
         missing: rows whose image cannot be had.
@@ -71,21 +71,21 @@ class Job:
     report: Callable[[ExportProgress], None] | None = field(default=None, compare=False)
 
 
-def write_out(job: Job, pictures: Pictures) -> Written:
+def write_out(job: Job, reader: RowImages) -> Written:
     """Write all parts that are not done, check them all, and give the whole its name.
 
     Raises:
         InputError: if images cannot be had, the place refuses, or what is on the disk is not what was written. What
             is done stays in ``OUT.part``, and the same call goes on with it.
     """
-    work = WorkFolder(job.out, pictures.workers)
+    work = WorkFolder(job.out, reader.workers)
     began = False
     try:
         with work:
             once = {"once": secrets.token_hex(8)}
             work.begin(job.fingerprint or once, overwrite=job.overwrite, skips=job.skip_missing)
             began = True
-            _write_parts(job, pictures, work)
+            _write_parts(job, reader, work)
             return _finish(job, work)
     except BaseException as error:
         is_short = not job.kind.folder and isinstance(error, InputError)  # text, soon written again
@@ -94,23 +94,23 @@ def write_out(job: Job, pictures: Pictures) -> Written:
                 work.remove()
         raise
     finally:
-        pictures.close()
+        reader.close()
 
 
-def _write_parts(job: Job, pictures: Pictures, work: WorkFolder) -> None:
+def _write_parts(job: Job, reader: RowImages, work: WorkFolder) -> None:
     resumed = sum(work.done[number].rows for number in work.resumed)
     lost: list[tuple[str, str]] = []
     n_lost = 0
     names = tuple(job.plan.schema.names)
-    beside = [name for name in (SHA256, job.plan.per) if name is not None and name in job.source.schema.names]
-    for number, rows in parts(job.source, names, beside, job.plan.starts, job.plan.label, job.plan.class_list):
+    extra = [name for name in (SHA256, job.plan.per) if name is not None and name in job.source.schema.names]
+    for number, rows in parts(job.source, names, extra, job.plan.starts, job.plan.label, job.plan.class_list):
         if number in work.done:
             continue
-        part = Part(number, work.out, pictures)
+        part = Part(number, work.out, reader)
         job.kind.part(rows, part, job.plan)
         if not job.kind.reads_images:
             part.written = len(rows)
-        missing = [(rows.keys[one.index], one.why) for one in part.lost]
+        missing = [(rows.keys[image.index], image.why) for image in part.lost]
         if part.lost and not job.skip_missing:
             n_lost += len(missing)
             lost = lost or missing[:1]
@@ -118,8 +118,8 @@ def _write_parts(job: Job, pictures: Pictures, work: WorkFolder) -> None:
         work.commit(part, _csv(missing))
         if job.report is not None:
             lines = work.done.values()
-            missed, n_bytes = sum(one.missing for one in lines), sum(one.n_bytes for one in lines)
-            done = sum(one.rows for one in lines)
+            missed, n_bytes = sum(line.missing for line in lines), sum(line.n_bytes for line in lines)
+            done = sum(line.rows for line in lines)
             job.report(ExportProgress(done + missed, job.plan.n_rows, resumed, missed, n_bytes))
     if n_lost:
         raise refused(job.plan.n_rows, n_lost, *lost[0], job.hint)
@@ -137,18 +137,18 @@ def _finish(job: Job, work: WorkFolder) -> Written:
     missing = sum(line.missing for line in work.done.values())
     if not n_rows:
         raise InputError(f"expected images to write, got none: all {missing:,} cannot be had; look where they are")
-    whole = Whole(work.out, job.out, job.overwrite, n_rows, work.places)
+    parts = AllParts(work.out, job.out, job.overwrite, n_rows, work.places)
     try:
-        notes = job.kind.finish(whole, job.plan)
-        files, n_bytes, names = work.check(whole, job.plan.n_rows)
+        notes = job.kind.finish(parts, job.plan)
+        files, n_bytes, names = work.check(parts, job.plan.n_rows)
         listed = (_list_missing(work, job.out),) if missing else ()
         manifest = {"kind": KIND, "curate": __version__, **(job.fingerprint or {}), "rows": n_rows, "missing": missing}
         manifest |= {"files": files, "bytes": n_bytes, "names": names}
         shown = manifest if job.fingerprint is not None else None
-        n_bytes += sum(file.n_bytes for file in whole.files)
-        paths = work.publish(whole, shown, overwrite=job.overwrite)
+        n_bytes += sum(file.n_bytes for file in parts.files)
+        paths = work.publish(parts, shown, overwrite=job.overwrite)
     except BaseException:
-        for file in whole.files:
+        for file in parts.files:
             file.discard()
         raise
     resumed = sum(work.done[number].rows for number in work.resumed)

@@ -32,21 +32,21 @@ class Shard:
 
         Args:
             text: as typed; None for 10,000 images, and at most 1 GB where sizes are known.
-            is_sized: whether the table says how large each image is, and images stay as they are.
+            is_sized: whether the table says how large each image is, and images are not changed.
 
         >>> Shard.of("5000", is_sized=False).n_rows, Shard.of("500MB", is_sized=True).n_bytes
         (5000, 500000000)
         """
         if text is None:
             return cls(SHARD_ROWS, SHARD_BYTES if is_sized else 0)
-        found = re.fullmatch(r"(\d{1,12})\s*(KB|MB|GB|KiB|MiB|GiB)?", text.strip())
-        if found is None or not int(found[1]):
+        match = re.fullmatch(r"(\d{1,12})\s*(KB|MB|GB|KiB|MiB|GiB)?", text.strip())
+        if match is None or not int(match[1]):
             raise InputError(f"--shard: expected a number of images, or of bytes such as 500MB, got {text!r}")
-        if found[2] is None:
-            return cls(int(found[1]))
+        if match[2] is None:
+            return cls(int(match[1]))
         if not is_sized:
             raise InputError(
                 f"--shard {text}: nothing says how large each image will be: the table has no column {N_BYTES}, or "
                 "--resize or --encode change it; give a number of images"
             )
-        return cls(1 << 40, int(found[1]) * UNITS[found[2]])
+        return cls(1 << 40, int(match[1]) * UNITS[match[2]])

@@ -40,15 +40,15 @@ class Sides:
         Raises:
             InputError: for a value that is no side.
         """
-        given = list(values)
-        strange = [value for value in given if value not in SIDES]
+        sides = list(values)
+        strange = [value for value in sides if value not in SIDES]
         if strange:
             raise InputError(
-                f"--per {column}: expected train, val or test, got {strange[0]!r}; name a column of sides, and that of "
-                "the classes with --label"
+                f"--per {column}: expected train, val or test, got {strange[0]!r}; name a column of sides, and the "
+                "column of classes with --label"
             )
-        found = {SIDES[str(value)] for value in given}
-        return cls(column, tuple(side for side in (TRAIN, VAL, TEST) if side in found))
+        present = {SIDES[str(value)] for value in sides}
+        return cls(column, tuple(side for side in (TRAIN, VAL, TEST) if side in present))
 
     @classmethod
     def held_out(cls, hashes: Mapping[str | None, NDArray[np.uint64]]) -> "Sides":

@@ -17,13 +17,13 @@ from curate.exchange.batches import RANK, by_rank
 from curate.exchange.contract import Format
 from curate.exchange.encode import Encoding
 from curate.exchange.names import FileNames
-from curate.exchange.pictures import SUFFIXES, Pictures
 from curate.exchange.plan import COPY, LINKS, Plan
+from curate.exchange.row_images import SUFFIXES, RowImages
 from curate.exchange.rows import Memory, Source, is_plain
 from curate.exchange.run import ExportProgress, Job, refused, write_out
 from curate.exchange.shards import N_BYTES, Shard
 from curate.exchange.sides import SIDES, SPLIT
-from curate.exchange.survey import Asked, Survey, columns_of, survey
+from curate.exchange.survey import Survey, SurveyRequest, columns_of, survey
 from curate.exchange.table import ALIASES, FORMATS
 from curate.exchange.work import MANIFEST, WorkFolder, is_untouched, read_manifest
 from curate.manifest import SourceOptions
@@ -58,7 +58,7 @@ class ExportResult:
         paths: what is on the disk now, in the order written; none of a dry run.
         notes: what the format has to say.
         classes: names of all classes, in the order that numbers them.
-        lacking: those of which no row goes out.
+        lacking: classes without an exported row.
         load: lines of Python that load what was written.
     """
 
@@ -161,7 +161,7 @@ def export(
     chosen = _taken(opened, kind, take, label)
     rows = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
     sized = N_BYTES in opened.schema.names and encoding is None
-    asked = Asked(
+    request = SurveyRequest(
         kind, chosen, label, per,
         shard=Shard.of(shard, is_sized=sized) if kind.shards else Shard(),
         names=_file_names(kind, per, encoding),
@@ -171,12 +171,12 @@ def export(
         null=null,
         classes=class_list(opened, label, classes) if label else _no_classes(classes),
     )  # fmt: skip
-    plan, hashes, seen = survey(rows, asked, place.name if place is not None else "export")
+    plan, hashes, seen = survey(rows, request, place.name if place is not None else "export")
     located = _located(hashes, source, options, skip_missing=skip_missing, plan=plan)
     if kind.reads_images and kind.folder:
         require_images(opened, source)
     _refuse_gone(seen, plan)
-    notes = _notes(opened, plan, asked, take)
+    notes = _notes(opened, plan, request, take)
     result = ExportResult(to, plan.n_rows, plan.labelled, plan.left_out, notes=notes, classes=plan.classes,
                           lacking=plan.lacking)  # fmt: skip
     if place is None:
@@ -184,19 +184,19 @@ def export(
     result = replace(result, load=kind.load_lines(place, plan))
     settings = {
         "format": to, "label": label, "classes": digest_of_names(plan.classes), "per": per, "take": ", ".join(chosen),
-        "link": link, "resize": resize, "encode": encode, "shard": [asked.shard.n_rows, asked.shard.n_bytes],
+        "link": link, "resize": resize, "encode": encode, "shard": [request.shard.n_rows, request.shard.n_bytes],
         "null": null, "version": __version__,
     }  # fmt: skip
     fingerprint = {"subset": digest_of(opened), "source": located and located.manifest.digest, **settings}
-    if (done := _whole_already(place, kind, fingerprint, overwrite=overwrite, skips=skip_missing)) is not None:
+    if (done := _existing_export(place, kind, fingerprint, overwrite=overwrite, skips=skip_missing)) is not None:
         note = f"{place} is whole already: nothing to do"
         return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
                        paths=(place,), notes=(note,))  # fmt: skip
     threads = workers or usable_cores()
     with RunLog(log, command="export", table=str(table), to=to, out=str(place), rows=plan.n_rows) as events:
-        reports = _told(events, report)
+        reports = _listener(events, report)
         job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=reports)
-        written = write_out(job, Pictures(None, located, encoding, link, checked=True, workers=threads))
+        written = write_out(job, RowImages(None, located, encoding, link, checked=True, workers=threads))
         events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
     return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
                    resumed=written.resumed, paths=written.paths, notes=(*notes, *written.notes))  # fmt: skip
@@ -233,13 +233,13 @@ def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
     return NO_CLASSES
 
 
-def _notes(table: Table, plan: Plan, asked: Asked, take: str | Sequence[str] | None) -> tuple[str, ...]:
+def _notes(table: Table, plan: Plan, request: SurveyRequest, take: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return what is to be known of classes, sides and columns, whatever the format."""
     notes = []
     if plan.lacking:
         n = counted(len(plan.lacking), "class", "classes")
         notes.append(f"no image of {n} of {len(plan.classes):,}: {told(plan.lacking)}")
-    if plan.classes and not asked.classes.names:
+    if plan.classes and not request.classes.names:
         notes.append(
             f"classes of {plan.label!r} are numbered by these rows alone, since nothing lists them: another subset may "
             "number them otherwise; list them with --classes"
@@ -250,7 +250,7 @@ def _notes(table: Table, plan: Plan, asked: Asked, take: str | Sequence[str] | N
             "copies on one side, and --per names its column"
         )
     left = len(table.schema.names) - len(plan.schema.names)
-    if asked.kind.minimal and take is None and left:
+    if request.kind.minimal and take is None and left:
         notes.append(
             f"key and label go along; {counted(left, 'other column')} with --take '*', or some with --take a,b"
         )
@@ -262,7 +262,7 @@ def digest_of_names(names: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
 
 
-def _told(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
+def _listener(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
     """Return what writes a line of the log after each part, and calls the other listeners."""
 
     def both(progress: ExportProgress) -> None:
@@ -300,7 +300,7 @@ def _check_options(
         (source is not None and not kind.reads_images, "--source is for formats that hold images, and {} names them"),
         (skip_missing and not kind.reads_images, "--skip-missing is for formats that hold images; {} reads none"),
         (encoding is not None and not holds, "--resize and --encode are for formats that hold images; {} holds none"),
-        (link != COPY and not kind.links, "--link is for formats whose images are files, and those of {} are not"),
+        (link != COPY and not kind.links, "--link is for formats whose images are files, and images of {} are not"),
         (per is not None and not kind.per, "--per is for formats with folders, and {} has none"),
         (shard is not None and not kind.shards, "--shard is for formats of shards, and {} has none"),
         (null and to != "paths", "--null is for paths, not for {}"),
@@ -357,7 +357,7 @@ def _refuse_gone(seen: Survey, plan: Plan) -> None:
         raise refused(plan.n_rows, seen.gone, *seen.first_gone)
 
 
-def _whole_already(
+def _existing_export(
     place: Path, kind: Format, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool
 ) -> dict[str, Any] | None:
     """Return what exists where it is this very export; refuse what may not be replaced."""

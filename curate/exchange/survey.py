@@ -17,8 +17,8 @@ from curate.columns import ERROR, KEY, OK, STATUS, URI
 from curate.exchange.contract import Format
 from curate.exchange.item import PREDICTED, PROBABILITY, Item
 from curate.exchange.names import SPLIT_WORDS, Claims, FileNames, folder_names
-from curate.exchange.pictures import NO_FILE
 from curate.exchange.plan import Plan
+from curate.exchange.row_images import NO_FILE
 from curate.exchange.rows import Source, is_plain
 from curate.exchange.shards import Shard
 from curate.exchange.sides import Sides, side_hashes
@@ -66,7 +66,7 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SurveyRequest:
     """What a survey looks for.
 
     Attributes:
@@ -80,7 +80,7 @@ class Asked:
         looks: whether local files are looked for.
         replaced: a folder that will be replaced, in which no image may lie.
         null: see ``Plan``.
-        classes: what lists the classes, whichever rows go out.
+        classes: what lists the classes, whichever rows are exported.
     """
 
     kind: Format
@@ -96,12 +96,12 @@ class Asked:
     classes: ClassList = NO_CLASSES
 
 
-def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
+def survey(source: Source, request: SurveyRequest, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
     """Look at all rows.
 
     Args:
         source: the table.
-        asked: what for.
+        request: what for.
         name: of what will be written.
 
     Returns:
@@ -112,67 +112,69 @@ def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.ui
             classes lacks, a probability outside [0, 1], more folders than any file system likes, or images that are in
             what is to be replaced.
     """
-    seen = Survey(claims=Claims(asked.names))
-    extra = [column for column in (asked.label, asked.per, PREDICTED, PROBABILITY) if column in source.schema.names]
-    sized = [asked.shard.column] if asked.shard.column in source.schema.names and asked.shard.n_bytes else []
+    seen = Survey(claims=Claims(request.names))
+    extra = [column for column in (request.label, request.per, PREDICTED, PROBABILITY) if column in source.schema.names]
+    sized = [request.shard.column] if request.shard.column in source.schema.names and request.shard.n_bytes else []
     measured = (
-        [f.name for f in source.schema if f.name in asked.columns and is_plain(f.type)] if asked.kind.measures else []
+        [f.name for f in source.schema if f.name in request.columns and is_plain(f.type)]
+        if request.kind.measures
+        else []
     )
-    wanted = [KEY, *(column for column in (URI, STATUS) if column in source.schema.names), *extra, *sized, *measured]
-    columns = list(dict.fromkeys(wanted))
-    top = os.path.realpath(os.fsencode(asked.replaced)) if asked.replaced is not None else None
+    read = [KEY, *(column for column in (URI, STATUS) if column in source.schema.names), *extra, *sized, *measured]
+    columns = list(dict.fromkeys(read))
+    top = os.path.realpath(os.fsencode(request.replaced)) if request.replaced is not None else None
     for batch in source.batches(columns, rows=STEP):
         ok = _ok(batch)
-        _cut(seen, asked.shard, batch, ok)
+        _cut(seen, request.shard, batch, ok)
         batch = batch.filter(pa.array(ok))
         if batch.num_rows:
-            _keys(seen, asked, batch, source.path)
-            _values(seen, asked, batch)
-            if asked.kind.measures:
-                _measure(seen, asked, batch)
-            _files(seen, asked, batch, top)
+            _keys(seen, request, batch, source.path)
+            _values(seen, request, batch)
+            if request.kind.measures:
+                _measure(seen, request, batch)
+            _files(seen, request, batch, top)
         seen.row += len(ok)
     if not seen.n_rows:
         got = f"{seen.row:,} whose image could not be scored" if seen.row else "none"
         raise InputError(f"expected rows with an image in {source.path}, got {got}; export another table")
     hashes = np.concatenate(seen.hashes)
     check_unique(source, hashes)  # type: ignore[arg-type]
-    return _plan(source, asked, name, seen), hashes, seen
+    return _plan(source, request, name, seen), hashes, seen
 
 
-def _plan(source: Source, asked: Asked, name: str, seen: Survey) -> Plan:
-    shown = [column for column in (KEY, URI) if column in source.schema.names] + list(asked.columns)
-    kind = source.schema.field(asked.label).type if asked.label is not None else pa.null()
-    classes = asked.classes.complete(seen.classes, kind)
+def _plan(source: Source, request: SurveyRequest, name: str, seen: Survey) -> Plan:
+    shown = [column for column in (KEY, URI) if column in source.schema.names] + list(request.columns)
+    kind = source.schema.field(request.label).type if request.label is not None else pa.null()
+    classes = request.classes.complete(seen.classes, kind)
     return Plan(
         name=name,
         schema=pa.schema([source.schema.field(column) for column in shown]),
         starts=tuple(seen.starts),
         n_rows=seen.n_rows,
         left_out=seen.row - seen.n_rows,
-        label=asked.label,
+        label=request.label,
         labelled=seen.labelled,
-        class_list=asked.classes,
+        class_list=request.classes,
         classes=classes,
         lacking=tuple(each for each in classes if each not in seen.classes) if seen.classes else (),
         predicted=tuple(sorted(seen.predicted)),
-        names=replace(asked.names, shared=seen.claims.shared()),
+        names=replace(request.names, shared=seen.claims.shared()),
         has_split_words=seen.claims.has_split_words or any(map(SPLIT_WORDS.search, classes)),
-        sides=_sides(asked, seen),
-        takes_uri=asked.takes_uri,
-        per=asked.per,
+        sides=_sides(request, seen),
+        takes_uri=request.takes_uri,
+        per=request.per,
         folders=folder_names(sorted(seen.values, key=lambda value: (value is not None, value or ""))),
         common=seen.common,
         longest=seen.longest,
         nullable=frozenset(seen.nullable),
-        null=asked.null,
+        null=request.null,
     )
 
 
-def _sides(asked: Asked, seen: Survey) -> Sides:
-    if asked.kind.sides and asked.per is not None:
-        return Sides.by_column(asked.per, seen.values)
-    if not asked.kind.splits:
+def _sides(request: SurveyRequest, seen: Survey) -> Sides:
+    if request.kind.sides and request.per is not None:
+        return Sides.by_column(request.per, seen.values)
+    if not request.kind.splits:
         return Sides()
     return Sides.held_out({name: np.concatenate(hashes) for name, hashes in seen.on_side.items()})
 
@@ -188,9 +190,9 @@ def columns_of(source: Source, columns: Sequence[str], label: str | None) -> tup
     names = source.schema.names
     chosen = dict.fromkeys([label] if label else [])
     for text in columns:
-        found = [name for name in names if fnmatchcase(name, text)] if "*" in text and text not in names else [text]
-        source.require(found or [text])
-        chosen |= dict.fromkeys(name for name in found if name == text or name not in SAID_OF_OK)
+        matching = [name for name in names if fnmatchcase(name, text)] if "*" in text and text not in names else [text]
+        source.require(matching or [text])
+        chosen |= dict.fromkeys(name for name in matching if name == text or name not in SAID_OF_OK)
     return tuple(name for name in names if name in chosen and name not in (KEY, URI))
 
 
@@ -216,16 +218,16 @@ def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_
     seen.n_rows += len(rows)
 
 
-def _keys(seen: Survey, asked: Asked, batch: pa.RecordBatch, where: object) -> None:
+def _keys(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch, where: object) -> None:
     encoded = key_bytes(batch[KEY], where, seen.row)
     check_text(plain(batch[KEY]).cast(pa.string()), seen.row, KEY, str(where))
     seen.hashes.append(tie_breaks(encoded))
-    if asked.kind.links:
+    if request.kind.links:
         seen.claims.add(key.decode() for key in encoded)
 
 
-def _measure(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
-    for column in (KEY, *asked.columns):
+def _measure(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch) -> None:
+    for column in (KEY, *request.columns):
         values = batch[column] if column in batch.schema.names else None
         if values is None or not is_plain(values.type):
             continue
@@ -236,18 +238,18 @@ def _measure(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
             seen.longest[column] = max(longest, seen.longest.get(column, 0))
 
 
-def _values(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
-    if asked.label is not None:
-        labels = asked.classes.texts(batch[asked.label])
+def _values(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch) -> None:
+    if request.label is not None:
+        labels = request.classes.texts(batch[request.label])
         seen.classes |= dict.fromkeys(labels.unique().drop_null().to_pylist())
         seen.labelled += len(labels) - labels.null_count
-        if asked.kind.splits and asked.per is None:
+        if request.kind.splits and request.per is None:
             _hold_out(seen, batch, labels)
-    if asked.per is not None:
-        seen.values |= dict.fromkeys(texts(batch[asked.per]).unique().to_pylist())
+    if request.per is not None:
+        seen.values |= dict.fromkeys(texts(batch[request.per]).unique().to_pylist())
         if len(seen.values) > MOST_FOLDERS:
             raise InputError(
-                f"expected at most {MOST_FOLDERS:,} values of {asked.per!r}, a folder each, got more; choose --per "
+                f"expected at most {MOST_FOLDERS:,} values of {request.per!r}, a folder each, got more; choose --per "
                 "another column"
             )
     if PREDICTED in batch.schema.names and is_plain(batch[PREDICTED].type):
@@ -271,7 +273,7 @@ def _check_probabilities(batch: pa.RecordBatch) -> None:
             raise InputError(f"expected probabilities in [0, 1], got {value!r} for {key!r}; mend the column")
 
 
-def _files(seen: Survey, asked: Asked, batch: pa.RecordBatch, top: bytes | None) -> None:
+def _files(seen: Survey, request: SurveyRequest, batch: pa.RecordBatch, top: bytes | None) -> None:
     """Look at where local images are: the folder over all, and whether they are there."""
     if URI not in batch.schema.names:
         return
@@ -279,14 +281,14 @@ def _files(seen: Survey, asked: Asked, batch: pa.RecordBatch, top: bytes | None)
     for key, uri, path in _paths(batch):
         if path is not None and b"\0" not in path:
             folders.add(os.path.dirname(path))
-        if asked.looks and (why := _absence(uri, path)):
+        if request.looks and (why := _absence(uri, path)):
             seen.first_gone = seen.first_gone if seen.gone else (key, why)
             seen.gone += 1
     for folder in folders - seen.folders:
         if top is not None and os.path.commonpath([top, os.path.realpath(folder)]) == top:
-            raise InputError(f"{asked.replaced} holds images of the batch, and is left alone; choose another name")
-        here = os.path.abspath(folder)
-        seen.common = here if seen.common is None else os.path.commonpath([seen.common, here])
+            raise InputError(f"{request.replaced} holds images of the batch, and is not replaced; choose another name")
+        absolute = os.path.abspath(folder)
+        seen.common = absolute if seen.common is None else os.path.commonpath([seen.common, absolute])
     seen.folders = folders
 
 

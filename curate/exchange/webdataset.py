@@ -23,19 +23,19 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     records: list[dict[str, Any]] = []
     first = 0
     with part.file(f"shard-{part.number:06d}.tar") as tar:
-        for picture in part.read(rows):
-            if picture.index >= first + len(records) or not records:
-                first = picture.index - picture.index % RECORD_STEP
+        for image in part.read(rows):
+            if image.index >= first + len(records) or not records:
+                first = image.index - image.index % RECORD_STEP
                 records = rows.records(first, min(first + RECORD_STEP, len(rows)))
-            record = records[picture.index - first]
-            record |= {name: value for name, value in picture.facts.items() if name in record}
-            record[KEY] = rows.keys[picture.index]
+            record = records[image.index - first]
+            record |= {name: value for name, value in image.facts.items() if name in record}
+            record[KEY] = rows.keys[image.index]
             if plan.label is not None:
-                record[LABEL] = rows.labels[picture.index]
+                record[LABEL] = rows.labels[image.index]
             if not plan.takes_uri:
                 record.pop(URI, None)
-            name = f"{rows.start + picture.index:09d}"
-            _add(tar, f"{name}.{picture.suffix}", picture.data)
+            name = f"{rows.start + image.index:09d}"
+            _add(tar, f"{name}.{image.suffix}", image.data)
             _add(tar, f"{name}.json", to_json(record, indent=None))
         tar.write(END)
 

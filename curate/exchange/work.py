@@ -14,7 +14,7 @@ from typing import Any
 
 from curate.engines.journal import append_line, journal_lines
 from curate.engines.settings import refuse_difference
-from curate.exchange.parts import Entry, HashedFile, Part, Whole
+from curate.exchange.parts import AllParts, Entry, HashedFile, Part
 from curate.manifest.text import to_json
 from scoring.atomic import AtomicFile, commit_together, place_errors, sync_folder
 from scoring.atomic_folder import replace_folder
@@ -117,7 +117,7 @@ class WorkFolder(HeldFolder):
         self.done[part.number] = line
 
     def remove(self) -> None:
-        """Remove the folder, renamed first, so that nobody meets one that is half gone; a later run sweeps the rest.
+        """Remove the folder, renamed first, so that no process meets a half removed one; a later run sweeps the rest.
 
         Raises:
             InputError: if the place refuses; in the folder of a round no rest may stay.
@@ -146,7 +146,7 @@ class WorkFolder(HeldFolder):
             if name in self.done[number].pieces:
                 yield self._piece(name, number)
 
-    def check(self, whole: Whole, n_rows: int) -> tuple[int, int, str]:
+    def check(self, parts: AllParts, n_rows: int) -> tuple[int, int, str]:
         """Compare what is on the disk with what was written: rows, files, sizes, digests.
 
         Returns:
@@ -161,13 +161,13 @@ class WorkFolder(HeldFolder):
         with ThreadPoolExecutor(self.workers) as pool:
             for number in sorted(self.done):
                 looked = self.entries(number)
-                if number not in self.resumed and not all(pool.map(self._is_whole, looked)):
+                if number not in self.resumed and not all(pool.map(self._is_intact, looked)):
                     raise self._damaged(looked)
-            if not all(map(self._is_whole, whole.entries)):
-                raise self._damaged(whole.entries)
+            if not all(map(self._is_intact, parts.entries)):
+                raise self._damaged(parts.entries)
         listed = (entry for number in self.done for entry in self.entries(number))
-        expected = account((entry.name, entry.n_bytes) for entry in (*listed, *whole.entries))
-        got = account(found(self.out))
+        expected = account((entry.name, entry.n_bytes) for entry in (*listed, *parts.entries))
+        got = account(files_in(self.out))
         if expected != got:
             raise InputError(
                 f"expected {expected[0]:,} files of {expected[1]:,} bytes in {self.out}, got {got[0]:,} of "
@@ -176,11 +176,11 @@ class WorkFolder(HeldFolder):
             )
         return expected
 
-    def publish(self, whole: Whole, manifest: dict[str, Any] | None, *, overwrite: bool) -> tuple[Path, ...]:
-        """Give what is whole its name, and remove the rest."""
-        if whole.files:
-            commit_together(whole.files)
-            paths = tuple(file.path for file in whole.files)
+    def publish(self, parts: AllParts, manifest: dict[str, Any] | None, *, overwrite: bool) -> tuple[Path, ...]:
+        """Give the finished export its name, and remove the rest."""
+        if parts.files:
+            commit_together(parts.files)
+            paths = tuple(file.path for file in parts.files)
         else:
             with place_errors(self.final):
                 if manifest is not None:
@@ -213,9 +213,9 @@ class WorkFolder(HeldFolder):
         if any(file_sha256(self._piece(name, line.part)) != digest for name, digest in line.pieces.items()):
             return False
         with ThreadPoolExecutor(self.workers) as pool:
-            return all(pool.map(self._is_whole, self.entries(line.part)))
+            return all(pool.map(self._is_intact, self.entries(line.part)))
 
-    def _is_whole(self, entry: Entry) -> bool:
+    def _is_intact(self, entry: Entry) -> bool:
         path = self.out / entry.name
         try:
             if path.stat().st_size != entry.n_bytes:
@@ -225,14 +225,14 @@ class WorkFolder(HeldFolder):
         return not entry.sha256 or file_sha256(path) == entry.sha256
 
     def _damaged(self, entries: list[Entry]) -> InputError:
-        name = next(entry.name for entry in entries if not self._is_whole(entry))
+        name = next(entry.name for entry in entries if not self._is_intact(entry))
         return InputError(f"{self.out / name} is not as it was written; check the disk, and run the command again")
 
     def _piece(self, name: str, number: int) -> Path:
         return self.folder / PIECES / name / f"{number:06d}"
 
 
-def found(folder: Path) -> Iterator[tuple[str, int]]:
+def files_in(folder: Path) -> Iterator[tuple[str, int]]:
     """Yield the path in the folder, and the size, of every file, links followed; the manifest is not among them."""
     waiting = [""]
     while waiting:
@@ -253,8 +253,8 @@ def account(files: Iterator[tuple[str, int]]) -> tuple[int, int, str]:
     """Return how many files, their bytes, and a digest of their names and sizes that is free of their order."""
     n = n_bytes = total = 0
     for name, size in files:
-        one = hashlib.sha256(f"{name}\0{size}".encode("utf-8", "surrogateescape")).digest()
-        n, n_bytes, total = n + 1, n_bytes + size, (total + int.from_bytes(one)) % (1 << 256)
+        digest = hashlib.sha256(f"{name}\0{size}".encode("utf-8", "surrogateescape")).digest()
+        n, n_bytes, total = n + 1, n_bytes + size, (total + int.from_bytes(digest)) % (1 << 256)
     return n, n_bytes, f"{total:064x}"
 
 
@@ -272,4 +272,4 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def is_untouched(folder: Path, manifest: dict[str, Any]) -> bool:
     """Return whether an exported folder holds the files that it was exported with, by name and size, and no others."""
-    return list(account(found(folder))) == [manifest.get(name) for name in ("files", "bytes", "names")]
+    return list(account(files_in(folder))) == [manifest.get(name) for name in ("files", "bytes", "names")]

@@ -2,7 +2,7 @@
 
 from curate.exchange.contract import Format
 from curate.exchange.imagefolder import class_folders, order_notes
-from curate.exchange.parts import Part, Whole
+from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
 from curate.exchange.sides import VAL
@@ -30,12 +30,12 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         pass
 
 
-def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write `data.yaml`: the sides that there are, and the classes in the order by which YOLO numbers them."""
-    class_folders(whole, plan)
+    class_folders(parts, plan)
     names = [f"  {number}: ".encode() + to_json(name, indent=None) for number, name in enumerate(plan.in_folder_order)]
     sides = "".join(f"{side}: {side}\n" for side in plan.sides.names)
-    whole.write(DATA, f"path: .\n{sides}names:\n".encode(), *names)
+    parts.write(DATA, f"path: .\n{sides}names:\n".encode(), *names)
     notes = order_notes(plan)
     if VAL not in plan.sides.names:
         notes += (f"no row of {plan.per} is val, which YOLO needs to train; export both sides together",)

@@ -38,7 +38,7 @@ SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic"}
 
 
 @dataclass(frozen=True)
-class Picture:
+class ExportedImage:
     """The image of a row.
 
     Attributes:
@@ -69,7 +69,7 @@ class Lost:
 
 
 @dataclass
-class Pictures:
+class RowImages:
     """Reads images.
 
     Attributes:
@@ -95,14 +95,14 @@ class Pictures:
         """Let the threads go."""
         self.pool.shutdown(cancel_futures=True)
 
-    def read(self, rows: Rows) -> Iterator[Picture | Lost]:
+    def read(self, rows: Rows) -> Iterator[ExportedImage | Lost]:
         """Yield the image of every row."""
         scored = self._scored(rows)
         sizes = _sizes(rows)
         work = ((index, reader, scored[index]) for index, reader in enumerate(self._readers(rows)))
-        return in_order(self.pool, self._read, work, AHEAD * self.workers, lambda one: sizes[one[0]])
+        return in_order(self.pool, self._read, work, AHEAD * self.workers, lambda job: sizes[job[0]])
 
-    def store(self, rows: Rows, folder: Path, name_of: Callable[[int, str], str]) -> Iterator[Picture | Lost]:
+    def store(self, rows: Rows, folder: Path, name_of: Callable[[int, str], str]) -> Iterator[ExportedImage | Lost]:
         """Write, or link, the image of every row as a file.
 
         Args:
@@ -131,7 +131,7 @@ class Pictures:
             yield from ahead(readers, CONNECTIONS)
 
     @BODIES.image()
-    def _read(self, work: tuple[int, Callable[[], bytes], str | None]) -> Picture | Lost:
+    def _read(self, work: tuple[int, Callable[[], bytes], str | None]) -> ExportedImage | Lost:
         index, reader, scored = work
         try:
             data = reader()
@@ -145,22 +145,24 @@ class Pictures:
                 facts = {**facts, "n_bytes": len(data), SHA256: digest} if facts else {}
         except (ReadError, DecodeError) as error:
             return Lost(index, str(error))
-        return Picture(index, data, digest, len(data), suffix_of_bytes(data), facts=facts)
+        return ExportedImage(index, data, digest, len(data), suffix_of_bytes(data), facts=facts)
 
-    def _store(self, work: tuple[Any, ...]) -> Picture | Lost:
+    def _store(self, work: tuple[Any, ...]) -> ExportedImage | Lost:
         index, reader, scored, path, folder, name_of = work
         if path is not None:
             return self._linked(index, path, folder, name_of)
-        found = self._read((index, reader, scored))
-        if isinstance(found, Lost):
-            return found
-        name = name_of(index, found.suffix)
+        image = self._read((index, reader, scored))
+        if isinstance(image, Lost):
+            return image
+        name = name_of(index, image.suffix)
         target = folder / name
         with place_errors(folder), fresh(target).open("xb") as file:
-            file.write(found.data)
-        return Picture(index, b"", found.sha256, found.n_bytes, found.suffix, name, found.facts)
+            file.write(image.data)
+        return ExportedImage(index, b"", image.sha256, image.n_bytes, image.suffix, name, image.facts)
 
-    def _linked(self, index: int, path: bytes, folder: Path, name_of: Callable[[int, str], str]) -> Picture | Lost:
+    def _linked(
+        self, index: int, path: bytes, folder: Path, name_of: Callable[[int, str], str]
+    ) -> ExportedImage | Lost:
         try:
             n_bytes = os.stat(path).st_size
             head = read_local(path, offset=0, size=min(HEAD, n_bytes))
@@ -177,7 +179,7 @@ class Pictures:
                 os.link(source, os.fsencode(target))
             else:
                 os.symlink(source, os.fsencode(target))
-        return Picture(index, b"", "", n_bytes, suffix, name)
+        return ExportedImage(index, b"", "", n_bytes, suffix, name)
 
 
 def _sizes(rows: Rows) -> list[int]:
