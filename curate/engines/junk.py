@@ -185,7 +185,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
             if len(batch) == size:
                 flush()
     flush()
-    scores = [one.result() for one in pending]
+    scores = [batch.result() for batch in pending]
     columns = {name: np.concatenate([each.columns[name] for each in scores]) for name in runner.columns if scores}
     if corrupter.settings.quality:
         for name in QUALITY_COLUMNS:

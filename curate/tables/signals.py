@@ -80,12 +80,14 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
             return name
     of_dataset = () if fitted else (FITTED, LOCAL)
     for kind in ("kappa", "unc"):
-        found = [name for name in table.schema.names if name.startswith(f"{kind}_")]
-        found = [name for name in found if name not in of_dataset]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise InputError(f"{table.path} has several {kind} columns; choose one with {flag}: {', '.join(found)}")
+        candidates = [name for name in table.schema.names if name.startswith(f"{kind}_")]
+        candidates = [name for name in candidates if name not in of_dataset]
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            raise InputError(
+                f"{table.path} has several {kind} columns; choose one with {flag}: {', '.join(candidates)}"
+            )
     numbers = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     first = "fit a score to it by curate fit" if EMBEDDING in table.schema.names else "score it first"
     raise InputError(
