@@ -144,12 +144,6 @@ def status_notes(found: "Status") -> list[str]:
     notes = []
     if not found.rounds:
         notes.append(f"no batch was made yet; make a batch with `curate round next {found.path}`")
-    if not found.blind:
-        notes.append(
-            "made by an earlier version, whose models knew the embeddings (no labels) of held-out images: what "
-            "is reported "
-            "of every look holds but for that"
-        )
     held_out, labelled = found.held_out
     if not held_out:
         notes.append("no rows are held out, so nothing can be said of accuracy")

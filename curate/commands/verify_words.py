@@ -42,10 +42,6 @@ FINDINGS = {
     "other model": "the input was scored by other weights: {0.now:.16}... now, {0.then:.16}... then",
     "other version": "it was written by curate {0.then}, this is {0.now}",
     "other package": "{0.what} was {0.then} then and is {0.now} now, which can move last digits",
-    "unsealed": (
-        "{0.what} was written by curate {0.then}, when receipts had no digest of themselves nor of the bytes read: "
-        "checked are the rows, the rules and what was written; not the receipt itself, nor columns that no rule read"
-    ),
     "forged": "{0.what}",
     "other figure": "{0.what} is {0.now}, and {0.then} as written then",
     "not again": "{0.what} of the receipt was not derived again: it takes the images",

@@ -23,7 +23,6 @@ DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     OTHER_MODEL,
     OTHER_VERSION,
     OTHER_PACKAGE,
-    UNSEALED,
     FORGED,
     OTHER_RULES,
     OTHER_CHANCES,
@@ -35,7 +34,6 @@ DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     "other model",
     "other version",
     "other package",
-    "unsealed",
     "forged",
     "other rules",
     "other probabilities",
@@ -85,7 +83,7 @@ class Finding:
             OTHER_BYTES, of an input whose rows say the same as far as they were read; OTHER_BESIDE, of a file that was
             read next to it; REWRITTEN, of an input that was named, or has another order; MOVED, of a file found
             elsewhere; OTHER_MODEL, of the weights that made the input; OTHER_VERSION, of this package; OTHER_PACKAGE,
-            or of Python; UNSEALED, of a receipt of format 1; FORGED, of a graph whose neighbours the embeddings do not
+            or of Python; FORGED, of a graph whose neighbours the embeddings do not
             give; OTHER_FIGURE, of the receipt; NOT_AGAIN, of a figure that takes the images; OTHER_RULES,
             where all that was read and written is as noted, and the rules give something else.
         what: the path, or ``the input``; the name of a figure; for OTHER_COLUMNS ``subset`` or ``batch``; the package;

@@ -2,15 +2,13 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from curate.manifest.store_path import AnyPath, StorePath
 from scoring.errors import InputError
 
-FORMAT = 2  # 1, of earlier versions, had neither a seal nor the digests of the files that were read
-SEALED_SINCE = (0, 1)  # the first version whose receipts have both
+FORMAT = 2
 DIGEST = "digest"
 MAX_BYTES = 16 << 20
 
@@ -55,8 +53,6 @@ def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
 def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
     """Refuse a receipt that is not, byte for byte, what was written.
 
-    One of format 1, which has neither ``format`` nor ``digest``, has no seal to break: of a version that wrote neither.
-
     Args:
         path: of the receipt, for messages.
         data: its bytes.
@@ -65,8 +61,6 @@ def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
     Raises:
         InputError: if it was changed, or a later version wrote it.
     """
-    if is_unsealed(receipt):
-        return
     found = receipt.get("format")
     if type(found) is int and found > FORMAT:
         raise InputError(
@@ -75,13 +69,3 @@ def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
         )
     if found != FORMAT or data != sealed(receipt):
         raise InputError(f"{path} was changed since it was written: its own digest is another; take it from a copy")
-
-
-def is_unsealed(receipt: Mapping[str, Any]) -> bool:
-    """Whether a receipt is of format 1: without a format and a digest, by a version that wrote neither."""
-    return "format" not in receipt and DIGEST not in receipt and _is_before_seals(receipt.get("curate"))
-
-
-def _is_before_seals(version: Any) -> bool:
-    found = re.match(r"(\d{1,9})\.(\d{1,9})(?:\.|$)", version) if isinstance(version, str) else None
-    return found is not None and tuple(map(int, found.groups())) < SEALED_SINCE

@@ -26,14 +26,12 @@ from curate.policies.findings import (
     OTHER_RULES,
     OTHER_VERSION,
     REWRITTEN,
-    UNSEALED,
     Finding,
 )
 from curate.policies.moved import Searched
 from curate.policies.outputs import bytes_read
 from curate.policies.receipts import DIGEST_OF, check_hash, digests_of, environment, read_receipt
 from curate.policies.result import Result
-from curate.policies.seal import is_unsealed
 from curate.tables.graph_file import KIND as GRAPH
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
@@ -145,8 +143,6 @@ def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPa
 def _compare_origin(receipt: AnyPath, noted: Mapping[str, Any], source: Table, result: Verification) -> None:
     """Say which version wrote the receipt, and whether the input is of the same weights, and where it was."""
     then = str(noted.get("curate", "an unknown version"))
-    if is_unsealed(noted):
-        result.notes.append(Finding(UNSEALED, str(receipt), then=then))
     if then != __version__:
         result.notes.append(Finding(OTHER_VERSION, "curate", __version__, then))
     was = str(noted["input"]["path"])

@@ -35,12 +35,11 @@ def worth_problems(
                 f"the model is right on {now.right:,} of {now.n:,} held-out images now, on {then.right:,} of "
                 f"{then.n:,} then"
             )
-        if said.model.anytime is not None:
-            try:
-                wanted = anytime_accuracy(then, said.look, said.model.anytime.confidence)
-            except ValueError:
-                wanted = None
-            problems += _interval("accuracy", wanted, said.model.anytime)
+        try:
+            wanted = anytime_accuracy(then, said.look, said.model.anytime.confidence)
+        except ValueError:
+            wanted = None
+        problems += _interval("accuracy", wanted, said.model.anytime)
     if said.lift is not None:
         problems += _lift_problems(before, round_, scored, standing)
     return problems

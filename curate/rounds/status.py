@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.prequential import prequential_in
 from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
-from curate.rounds.worth.anytime import PairLift, Prequential, anytime_accuracy
+from curate.rounds.worth.anytime import PairLift, Prequential
 from curate.rounds.worth.lift import ArmLift, arm_lift
 from curate.rounds.worth.measured import Measured
 from curate.rounds.worth.rules import LIFT, RuleCheck, check_rule, parse_rules
@@ -47,7 +47,6 @@ class Status:
             requested, or there are too few labels.
         prequential: images drawn at random, each predicted before its label came; None before there is one.
         rules: what each rule by which to stop says.
-        blind: whether nothing that picks and learns ever saw the rows held out.
         changed: files that are not as they were written.
     """
 
@@ -68,7 +67,6 @@ class Status:
     pair_lift: PairLift | None = None
     prequential: Prequential | None = None
     rules: list[RuleCheck] = field(default_factory=list)
-    blind: bool = True
     changed: list[str] = field(default_factory=list)
 
     @property
@@ -105,7 +103,7 @@ def status(
     scored = table_of(opened.settings, opened.path, table)
     standing = standing_of(opened, scored, progress)
     look, confidence = len(opened.label_files), opened.settings.confidence
-    models = {each.number - 1: _at_look(each.state.model, each.state.look, confidence) for each in opened.rounds}
+    models = {each.number - 1: each.state.model for each in opened.rounds}
     models[len(opened.rounds)] = _current(opened, scored, standing, look)
     known_models = {number: model for number, model in models.items() if model is not None}
     last = [*known_models.values()][-1].holdout if known_models else None
@@ -134,21 +132,12 @@ def status(
         pair_lift=pair_lift,
         prequential=prequential_in(opened, progress),
         rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
-        blind=opened.settings.blind,
         changed=changed,
     )
 
 
-def _at_look(model: Measured | None, look: int, confidence: float) -> Measured | None:
-    """Return a model with the interval that holds at every look, which earlier versions did not write."""
-    if model is None or model.anytime is not None:
-        return model
-    return replace(model, anytime=anytime_accuracy(model.holdout, look, confidence))
-
-
 def _point(number: int, model: Measured) -> dict[str, Any]:
-    anytime = asdict(model.anytime) if model.anytime else None
-    return {"round": number, "n_labels": model.n_labels, **asdict(model.holdout), "anytime": anytime}
+    return {"round": number, "n_labels": model.n_labels, **asdict(model.holdout), "anytime": asdict(model.anytime)}
 
 
 def _current(folder: Folder, scored: TableRows, standing: Standing, look: int) -> Measured | None:

@@ -15,7 +15,6 @@ from curate.rounds.files.folder import (
     BATCH,
     GRAPH,
     HOLDOUT,
-    RECEIPT,
     ROUNDS,
     STATE,
     Folder,
@@ -47,7 +46,7 @@ def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
     """Return the folder of rounds that a path means, and the number of the one round that it means.
 
     Args:
-        path: of a folder of rounds, of one round in it, or of the state or receipt of one.
+        path: of a folder of rounds, of one round in it, or of the state of one.
 
     Returns:
         the folder, and a number or None for all rounds; None where the path means something else.
@@ -55,7 +54,7 @@ def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
     path = Path(path)
     if (path / CONFIG).is_file():
         return path, None
-    place = (path.parent if path.name in (STATE, RECEIPT) else path).absolute()
+    place = (path.parent if path.name == STATE else path).absolute()
     folder = place.parent.parent
     if place.parent.name == ROUNDS and place.name in numbered_folders(folder) and (folder / CONFIG).is_file():
         return folder, int(place.name)

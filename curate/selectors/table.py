@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from scoring.errors import InputError
 from scoring.lookup import Lazy, lookup
 
 if TYPE_CHECKING:
@@ -32,22 +31,11 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
 }
 SELECTORS: "Mapping[str, type[Selector]]" = Lazy(WHERE)
 
-REMOVED = {  # strategy that receipts may name -> what to take, and why that is no loss
-    "jensen-shannon": ("bald", "which ranks alike"),
-    "power": ("margin", "which ranks by the same score"),
-    "determinantal": ("herding", "which covers as well and takes any number of rows"),
-    "mixed": ("badge", "which also picks uncertain rows that differ"),
-    "facility-location-stochastic": ("facility-location", "which is as fast beyond 5,000 rows and covers more"),
-}
-
 
 def selector_named(name: str) -> "type[Selector]":
     """Return the selector of a strategy.
 
     Raises:
-        InputError: if no such one exists, or there was one that has been removed.
+        InputError: for an unknown name; it suggests the nearest.
     """
-    if name in REMOVED:
-        instead, why = REMOVED[name]
-        raise InputError(f"the strategy {name!r} has been removed; take {instead!r}, {why}")
     return lookup(SELECTORS, name, kind="strategy")

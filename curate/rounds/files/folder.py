@@ -27,7 +27,6 @@ from scoring.lock import HeldFolder
 HOLDOUT = "holdout.parquet"
 ROUNDS = "rounds"
 STATE, BATCH, STOP = "state.json", "batch.parquet", "stop.parquet"
-RECEIPT = "receipt.json"  # of rounds that earlier versions made
 GRAPH = "graph.parquet"
 STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is in a batch
 _NUMBER = re.compile(r"\d{4,}")

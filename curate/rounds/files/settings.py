@@ -17,7 +17,6 @@ KIND = "rounds"
 CONFIG = "round.json"
 PROBES = ("linear", "knn")
 SKIP = "skip"  # a label that says: not this image
-EARLIER: dict[str, Any] = {"confidence": 0.95, "stop": [], "blind": False}  # of folders made before these were written
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,6 @@ class Settings:
         seed: of everything that is drawn.
         confidence: that the intervals of all rounds hold at once, in (0, 1).
         stop: rules by which to stop, as ``StopRule`` reads them.
-        blind: whether rows held out are kept from all that picks and learns, their embeddings too; folders of earlier
-            versions measured the spread of features with them.
     """
 
     table: str
@@ -97,7 +94,6 @@ class Settings:
     seed: int = 0
     confidence: float = 0.95
     stop: tuple[str, ...] = ()
-    blind: bool = True
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -145,7 +141,8 @@ class Settings:
             InputError: if a name is missing, unknown (the folder is of another version), or of another type.
         """
         given = {name: one for name, one in value.items() if name not in ("kind", "digest", "curate")}
-        given = {**EARLIER, **given}
+        if given.pop("blind", True) is not True:
+            raise InputError(f"{CONFIG} is of a version whose models knew rows held out; start anew with round init")
         given["digest"] = given.pop("rows_digest", None)  # a file's own digest has that name
         return from_json(cls, given, what=CONFIG, complete=True)
 

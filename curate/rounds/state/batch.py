@@ -128,8 +128,7 @@ def _by_strategy(
     excluded = np.zeros(len(scored.rows), bool)
     excluded[standing.holdout] = excluded[standing.asked] = True
     rows = scored.rows
-    if settings.blind:
-        rows = replace(rows, ok=rows.ok & ~np.isin(np.arange(len(rows)), standing.holdout))
+    rows = replace(rows, ok=rows.ok & ~np.isin(np.arange(len(rows)), standing.holdout))
     ready = prepare(
         rows,
         plan,

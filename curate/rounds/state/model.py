@@ -21,8 +21,7 @@ def pool_spread(scored: TableRows, settings: Settings, holdout: Places) -> Sprea
     if settings.probe != "linear":
         return None
     rows = scored.usable.copy()
-    if settings.blind:
-        rows[holdout] = False
+    rows[holdout] = False
     return spread_of(scored.vectors[rows])
 
 

@@ -21,7 +21,7 @@ class Measured:
         entropy: mean entropy on the sample, over an even guess', in [0, 1].
         coverage: of the sample by labelled rows; None without either.
         against_last: the sample's classes against the round before's; None without one.
-        anytime: interval of the accuracy that holds at every look; None in rounds of earlier versions.
+        anytime: interval of the accuracy that holds at every look.
     """
 
     probe: str
@@ -30,6 +30,6 @@ class Measured:
     temperature: float | None
     holdout: Accuracy
     entropy: float
+    anytime: Anytime
     coverage: Coverage | None = None
     against_last: Comparison | None = None
-    anytime: Anytime | None = None

@@ -13,7 +13,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.policies.seal import sealed
 from curate.selectors.table import WHERE
 
 ROOT = Path(__file__).parents[3]
@@ -78,24 +77,6 @@ def test_a_selector_from_outside_is_one_file_and_one_line(scores, monkeypatch):
     assert "every." in CliRunner().invoke(anew, ["--help"]).output
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
     assert "| `every` | Every `step`-th row, from the first |  | yes | O(N) time |" in tables["strategies"]()
-
-
-@pytest.mark.parametrize(
-    ("gone", "instead"), [("power", "margin"), ("facility-location-stochastic", "facility-location")]
-)
-def test_a_strategy_that_was_removed_is_one_line_that_names_what_to_take(scores, gone, instead):
-    done = run("s.parquet", "-b", 8, "--strategy", instead, *LABELLED, "-o", "b.parquet")
-    assert done.exit_code == 0, done.output
-    receipt = scores.parent / "b.receipt.json"
-    old = receipt.read_text().replace(f'"strategy": "{instead}"', f'"strategy": "{gone}"')
-    receipt.write_bytes(sealed(json.loads(old)))
-    for result in (
-        CliRunner().invoke(app, ["verify", "b.receipt.json"]),
-        run("s.parquet", "-b", 8, "--strategy", gone, "--dry-run"),
-    ):
-        assert result.exit_code == 1
-        assert f"{gone!r} has been removed; take {instead!r}" in result.stderr
-        assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", ["auto", *MORE])

@@ -90,22 +90,6 @@ def test_every_figure_of_a_receipt_that_is_another_is_found(folder, name):
     assert not unseen, unseen
 
 
-def test_a_receipt_without_digest_and_format_is_old_only_by_a_version_that_had_none(folder):
-    receipt = POLICIES["filter"](folder / "scores.parquet", folder / "bare.parquet").receipt
-    bare = json.loads(receipt.read_text())
-    del bare["digest"], bare["format"]
-    receipt.write_text(json.dumps(bare))
-    with pytest.raises(InputError, match="digest"):
-        curate.verify(receipt)
-    for version in (None, "x", "0.1.0.dev1", "1.0"):
-        receipt.write_text(json.dumps({**bare, "curate": version}))
-        with pytest.raises(InputError, match="digest"):
-            curate.verify(receipt)
-    bare["counts"]["kept"] += 1
-    receipt.write_text(json.dumps({**bare, "curate": "0.0.9"}))
-    assert is_found(receipt)
-
-
 @pytest.mark.parametrize("column", ["size", "kept_key", "labels", "conflict"])
 def test_a_table_of_groups_that_is_another_is_found(folder, column):
     result = POLICIES["dedup"](folder / "scores.parquet", folder / f"{column}.parquet")

@@ -10,7 +10,7 @@ import pytest
 from commandline import run
 from rounds_table import CLASSES, answer, sheet, table
 
-from curate.commands.round_words import rule_words, status_notes
+from curate.commands.round_words import rule_words
 from curate.probes.accuracy import Accuracy
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
@@ -137,31 +137,6 @@ def test_nothing_that_picks_or_learns_sees_the_rows_held_out(tmp_path):
             batches.append(pq.read_table(made.folder / "batch.parquet").drop_columns(["uri"]))
             import_labels(tmp_path / name, answer(made, truth, tmp_path / f"{name}{number}.csv"))
         assert batches[0].equals(batches[1])
-
-
-def test_a_folder_without_the_new_fields_opens_is_derived_alike_and_says_what_it_lacks(tmp_path):
-    truth = table(tmp_path / "t.parquet", n=150)
-    folder = tmp_path / "r"
-    start(folder, tmp_path / "t.parquet", classes=CLASSES, batch=20, holdout="50", control=0.5)
-
-    def older(value):
-        for name in ("confidence", "stop", "blind"):
-            del value[name]
-
-    def older_state(value):
-        value.pop("lift")
-        value["model"].pop("anytime", None)
-
-    reseal(folder / "round.json", older)
-    assert open_folder(folder).settings.blind is False
-    import_labels(folder, answer(next_round(folder), truth, tmp_path / "1.csv"))
-    next_round(folder)
-    reseal(folder / "rounds/0002/state.json", older_state)
-    assert verify_rounds(folder).identical
-    found = status(folder)
-    right = found.curve[-1]["right"]
-    assert found.curve[-1]["anytime"]["low"] == clopper_pearson(right, 50, level_of_look(1)).low
-    assert any("knew the embeddings" in note for note in status_notes(found))
 
 
 def test_verify_measures_again_and_names_what_is_not_so(made, tmp_path):

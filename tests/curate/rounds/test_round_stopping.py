@@ -7,16 +7,19 @@ import pytest
 
 from curate.commands.round_words import lift_words
 from curate.probes.accuracy import Accuracy, KnownClasses, entropy_share
+from curate.rounds.worth.anytime import anytime_accuracy
 from curate.rounds.worth.comparison import Comparison, cohen_kappa, compared
 from curate.rounds.worth.coverage import REACHED, Coverage, coverage, sample_of
 from curate.rounds.worth.lift import Arms, arm_lift
 from curate.rounds.worth.measured import Measured
 from curate.rounds.worth.stopping import advise
 
+ANYTIME = anytime_accuracy(Accuracy(9, 10, 0.9), 1, 0.95)
+
 
 def model(kappa=None, changed=0.1, mean=0.5, entropy=0.4):
     against = None if kappa is None else Comparison(10, kappa, changed)
-    return Measured("linear", 20, {"a": 20}, None, Accuracy(), entropy, Coverage(mean, 1.0, 0.5), against)
+    return Measured("linear", 20, {"a": 20}, None, Accuracy(), entropy, ANYTIME, Coverage(mean, 1.0, 0.5), against)
 
 
 def reached(*models, n_labels=100, budget=None, n_left=5):

@@ -239,7 +239,6 @@ def test_one_round_is_checked_by_itself(folder):
 def test_what_a_path_means(folder, monkeypatch):
     assert rounds_at(folder) == (folder, None)
     assert rounds_at(folder / "rounds" / "0002") == (folder, 2)
-    assert rounds_at(folder / "rounds" / "0002" / "receipt.json") == (folder, 2)
     assert rounds_at(folder / "rounds" / "0009") is None
     assert rounds_at(folder / "rounds" / "0001" / "state.json") == (folder, 1)
     assert rounds_at(folder / "rounds" / "0001" / "batch.parquet") is None

@@ -23,8 +23,6 @@ from scoring.lookup import closest
 from scoring.relative.columns import JUNK
 
 DEFAULT = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain"
-BEFORE = "labelled,largest,certain,least-compressed"  # the defaults in receipts of earlier versions
-LATER = "labelled,least-lost,least-lossy,least-compressed,certain"
 IS_JUNK = 0.5  # p_junk above which an image is junk
 MAX, MIN = "max:", "min:"
 
@@ -72,7 +70,7 @@ def parse_keep(text: str, table: Table, *, label: str | None) -> list[Criterion]
     Raises:
         InputError: for an unknown criterion, or a column that the table lacks.
     """
-    default = text in (DEFAULT, LATER, BEFORE)
+    default = text == DEFAULT
     criteria = []
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from made import write_table
 
-from curate.policies.dedup.grouping.keep import BEFORE, DEFAULT, keep_order, parse_keep, preferred_rows
+from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep, preferred_rows
 from curate.tables.digests import tie_breaks
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -81,12 +81,6 @@ def test_the_default_is_labels_then_what_was_lost_then_certainty(table):
     criteria = parse_keep(DEFAULT, table, label="label")
     assert [each.typed.split()[0] for each in criteria] == ["labelled", "least-lost", "least-compressed", "certain"]
     assert order_of(table, DEFAULT) == [2, 0, 4, 1, 5, 3]
-
-
-def test_the_default_of_earlier_receipts_means_what_it_meant(table):
-    criteria = parse_keep(BEFORE, table, label="label")
-    assert [each.typed.split()[0] for each in criteria] == ["labelled", "largest", "certain", "least-compressed"]
-    assert parse_keep(BEFORE, table, label=None)[0].typed == "largest"
 
 
 def test_the_default_takes_only_what_the_table_has_columns_for(tmp_path):
