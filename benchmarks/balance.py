@@ -23,7 +23,7 @@ from curate.policies.balance.amounts import amounts
 from curate.selectors.pool import Pool
 from curate.selectors.table import SELECTORS
 from curate.tables.table import embedding_matrix, open_table
-from scoring.metrics import fit_linear
+from scoring.metrics.classifier import fit_linear
 
 STRENGTH = 10.0  # inverse penalty of the probe, as in transfer.py
 STEPS = 100

@@ -28,9 +28,10 @@ from cifar10h_features import CLASSES, Features, Votes, entropies, open_features
 from cifar10h_numbers import Number, Replicate, retrieval_numbers, spearman_number
 from torch import Tensor, nn
 
-from scoring import metrics
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
+from scoring.metrics import classifier as classifier_metrics
+from scoring.metrics import neighbours, ranking
 from trainers.config import TrainConfig
 from trainers.methods.concentration import mu_and_kappa
 from trainers.methods.method import Task
@@ -185,15 +186,15 @@ def measure(runs: list[list[Reading]], features: Features, votes: Votes) -> Numb
     human, second = entropies(votes.test), entropies(votes.train[HELD_OUT])
     by_crop, by_votes = [], []
     for run in runs:
-        by_crop.append(run[best([metrics.spearman(one.crops[CHOOSE], features.shares[CHOOSE]) for one in run])])
-        by_votes.append(run[best([metrics.spearman(-one.test[CHOOSE], human[CHOOSE]) for one in run])])
+        by_crop.append(run[best([ranking.spearman(one.crops[CHOOSE], features.shares[CHOOSE]) for one in run])])
+        by_votes.append(run[best([ranking.spearman(-one.test[CHOOSE], human[CHOOSE]) for one in run])])
 
     def against(readings: list[Reading], part: slice) -> Number:
         rows = np.arange(10_000)[part]
         return spearman_number([Replicate(rows, -one.test[rows], human[rows]) for one in readings], 10_000)
 
     rest = np.arange(10_000)[REST]
-    right = [metrics.recall_at_1(one.mu, votes.test_labels) for one in by_crop]
+    right = [neighbours.recall_at_1(one.mu, votes.test_labels) for one in by_crop]
     recall, half, area = retrieval_numbers(
         [Replicate(rest, one.test[rest], good[rest]) for one, good in zip(by_crop, right, strict=True)], 10_000
     )
@@ -221,10 +222,10 @@ def measure_folds(runs: list[list[Reading]], features: Features, votes: Votes) -
     human = entropies(votes.test)
     chosen, parts = [], []
     for run, (_, choose, part) in zip(runs, split_folds(len(human)), strict=True):
-        chosen.append(run[best([metrics.spearman(one.crops[choose], features.shares[choose]) for one in run])])
+        chosen.append(run[best([ranking.spearman(one.crops[choose], features.shares[choose]) for one in run])])
         parts.append(part.numpy())
     pairs = list(zip(chosen, parts, strict=True))
-    right = [metrics.recall_at_1(one.mu[part], votes.test_labels[part]) for one, part in pairs]
+    right = [neighbours.recall_at_1(one.mu[part], votes.test_labels[part]) for one, part in pairs]
     recall, half, area = retrieval_numbers(
         [Replicate(part, one.test[part], good) for (one, part), good in zip(pairs, right, strict=True)], len(human)
     )
@@ -277,8 +278,8 @@ def baselines(features: Features, votes: Votes) -> Iterator[tuple[str, Numbers]]
     fits = {name: (clean, labels) for name, labels in hard.items()}
     fits["soft"] = (clean[who.repeat_interleave(count)], said.repeat_interleave(count))
     for name, (rows, labels) in fits.items():
-        classifier = metrics.fit_linear(rows, labels, CLASSES)
-        surety = [-metrics.entropy(classifier.logits(part).double().softmax(1).numpy()) for part in parts]
+        classifier = classifier_metrics.fit_linear(rows, labels, CLASSES)
+        surety = [-ranking.entropy(classifier.logits(part).double().softmax(1).numpy()) for part in parts]
         yield f"class entropy, {name} labels", measure([[Reading(mu, *surety)]], features, votes)
     lengths = [part.norm(dim=1).double().numpy() for part in parts]
     yield "length of the features", measure([[Reading(mu, *lengths)]], features, votes)
@@ -294,7 +295,7 @@ def regressions(features: Features, votes: Votes) -> Iterator[tuple[str, Numbers
     parts = [features.test, features.crops, features.train[0, HELD_OUT]]
 
     def fit(rows: Tensor, people: Tensor, penalty: float) -> list[Reading]:
-        weights = ridge(rows, torch.from_numpy(metrics.ranks(entropies(people)) / len(people)), penalty=penalty)
+        weights = ridge(rows, torch.from_numpy(ranking.ranks(entropies(people)) / len(people)), penalty=penalty)
         return [Reading(mu, *(-(part.double() @ weights[:-1] + weights[-1]).numpy() for part in parts))]
 
     for penalty in (0.1, 1.0):

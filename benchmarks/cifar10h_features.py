@@ -11,10 +11,10 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from scoring import metrics
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import decode_rgb
+from scoring.metrics import ranking
 from scoring.metrics.degradations import resize
 from scoring.model import ScoringModel
 from trainers.draw import Draw, random_resized_crop
@@ -193,4 +193,4 @@ def _features(model: ScoringModel, pixels: Tensor, *, draw: Draw | None = None) 
 
 def entropies(votes: Tensor) -> np.ndarray:
     """Return the entropy of each row's votes, nats, shape (N,), float64; equal ones tie whatever the order of votes."""
-    return metrics.entropy(votes.numpy())
+    return ranking.entropy(votes.numpy())

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scoring import metrics
-from scoring.metrics import RankOrder, weighted_spearman
+from scoring.metrics import resampling
+from scoring.metrics.weighted import RankOrder, weighted_spearman
 
 RESAMPLES = 300
 
@@ -68,6 +68,6 @@ def retrieval_numbers(replicates: list[Replicate], n: int) -> tuple[Number, Numb
 def _number(values: Callable[[np.ndarray], np.ndarray], n: int) -> Number:
     single = values(np.ones(n, np.int64))
     error = float(single.std(ddof=1) / math.sqrt(len(single))) if len(single) > 1 else math.nan
-    samples = metrics.resample(lambda counts: values(counts).mean(keepdims=True), n, repeats=RESAMPLES)
-    low, high = metrics.percentiles(samples)
+    samples = resampling.resample(lambda counts: values(counts).mean(keepdims=True), n, repeats=RESAMPLES)
+    low, high = resampling.percentiles(samples)
     return Number(float(single.mean()), error, float(low[0]), float(high[0]))

@@ -21,7 +21,7 @@ import torch
 import curate
 from curate.comparison.differences import SIGNIFICANT
 from curate.comparison.results import Comparison
-from scoring import metrics
+from scoring.metrics import classifier, proportions, ranking, resampling
 from scoring.metrics.two_sample import Counts, classifier_test, mmd_test
 
 SETS = ("pacs_160", "caltech_subset", "tinyimagenet_val")
@@ -67,9 +67,9 @@ def by_halves(rows: np.ndarray, is_b: np.ndarray, seed: int) -> float:
     """Return p of the usual classifier two-sample test: fitted on one half, tested on the other."""
     train = np.random.default_rng(seed).random(len(rows)) < 0.5
     x, y = torch.from_numpy(rows), torch.from_numpy(is_b.astype(np.int64))
-    fitted = metrics.fit_linear(x[train], y[train], 2).logits(x[~train])
-    score = metrics.ranks((fitted[:, 1] - fitted[:, 0]).numpy())
-    return float(metrics.permutation_test_linear(score, is_b[~train], repeats=199, seed=seed)[0])
+    fitted = classifier.fit_linear(x[train], y[train], 2).logits(x[~train])
+    score = ranking.ranks((fitted[:, 1] - fitted[:, 0]).numpy())
+    return float(resampling.permutation_test_linear(score, is_b[~train], repeats=199, seed=seed)[0])
 
 
 def alarms(rows: np.ndarray, trials: int) -> None:
@@ -89,7 +89,7 @@ def alarms(rows: np.ndarray, trials: int) -> None:
             found["classifier"].append(classifier_test(of, counts, repeats=99, seed=trial).p)
             found["MMD"].append(float(mmd_test(of, counts, repeats=99, seed=trial).p))
         for name, p in found.items():
-            share = metrics.proportions.wilson(int((np.array(p) <= SIGNIFICANT).sum()), trials)
+            share = proportions.wilson(int((np.array(p) <= SIGNIFICANT).sum()), trials)
             print(f"false alarms, {kind}: {name} {share.value:.3f} [{share.low:.3f}, {share.high:.3f}]", flush=True)
 
 
@@ -109,7 +109,7 @@ def power(photo: np.ndarray, other: np.ndarray, name: str, trials: int) -> None:
             found["by halves"].append(by_halves(rows, is_b, trial))
         cells = []
         for test, p in found.items():
-            seen = metrics.proportions.wilson(int((np.array(p) <= SIGNIFICANT).sum()), trials)
+            seen = proportions.wilson(int((np.array(p) <= SIGNIFICANT).sum()), trials)
             cells.append(f"{test} {seen.value:.2f} [{seen.low:.2f}, {seen.high:.2f}]")
         print(f"{share:.0%} {name} noticed: {', '.join(cells)}", flush=True)
 

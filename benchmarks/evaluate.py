@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from curate.evaluation import correctness
-from scoring import metrics
+from scoring.metrics import classifier, neighbours, ranking, resampling, weighted
 from scoring.metrics.neighbours import QUERIES, REFERENCES
 
 SLOW = 50  # resamples by sorting, from which the rest is projected
@@ -59,9 +59,9 @@ def main() -> None:
     (rows, labels), _ = timed(f"make {a.rows:,} x {a.width}", lambda: clusters(a.rows, a.width, a.classes))
     probe = a.rows if a.all else min(a.rows, PROBE * QUERIES)
     _, bare = timed(f"bare products of {probe:,} queries", lambda: products(rows, probe))
-    _, search = timed(f"20 neighbours of {probe:,} queries", lambda: metrics.nearest(rows[:probe], rows, 20))
+    _, search = timed(f"20 neighbours of {probe:,} queries", lambda: neighbours.nearest(rows[:probe], rows, 20))
     print(f"search / bare products: {search / bare:.2f}; every row: {search * a.rows / probe / 60:.1f} minutes")
-    linear, _ = timed("5 linear classifiers", lambda: metrics.cross_validate(rows, labels))
+    linear, _ = timed("5 linear classifiers", lambda: classifier.cross_validate(rows, labels))
     hits = (linear.label == labels).numpy()
     print(f"linear right: {hits.mean():.3f}")
     right = {correctness.NEAREST: np.random.default_rng(1).random(a.rows) < 0.5, correctness.LINEAR: hits}
@@ -73,15 +73,15 @@ def main() -> None:
         lambda: correctness.certainty_measures(columns, found, repeats=a.repeats, seed=0),
     )
     score = next(iter(columns.values()))
-    order = metrics.RankOrder(score)
+    order = weighted.RankOrder(score)
     target = order.sort(hits[:, None])
     timed(
         f"{SLOW} resamples of one AUROC, weighted",
-        lambda: metrics.resample(lambda counts: order.auroc(counts, target), a.rows, repeats=SLOW),
+        lambda: resampling.resample(lambda counts: order.auroc(counts, target), a.rows, repeats=SLOW),
     )
     timed(
         f"{SLOW} resamples of one AUROC, sorted again",
-        lambda: metrics.bootstrap(lambda drawn: metrics.auroc(score[drawn], hits[drawn]), a.rows, repeats=SLOW),
+        lambda: [ranking.auroc(score[drawn], hits[drawn]) for drawn in noise.integers(0, a.rows, (SLOW, a.rows))],
     )
 
 

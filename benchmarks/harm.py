@@ -31,8 +31,10 @@ from transfer_datasets import Images
 
 import curate
 from scoring.checkpoint import find_checkpoint, read_header
-from scoring.metrics import auroc, fit_linear, percentiles
+from scoring.metrics.classifier import fit_linear
 from scoring.metrics.proportions import wilson
+from scoring.metrics.ranking import auroc
+from scoring.metrics.resampling import percentiles
 from scoring.model_names import DEFAULT
 
 SHARES = (0.01, 0.1, 0.3)

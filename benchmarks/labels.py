@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 import curate
 from curate.probes.crossed import Evidence, crossed
 from curate.probes.linear import softmax
-from scoring.metrics import auroc, percentiles
+from scoring.metrics.ranking import auroc
+from scoring.metrics.resampling import percentiles
 from scoring.noise.joint import Mistakes, confident_joint
 from scoring.noise.quality import judge
 from scoring.noise.share import shares

@@ -8,7 +8,7 @@ from transfer_junk import CLEAN
 from transfer_numbers import REPEATS, Measured
 from transfer_scores import STRENGTH, centred
 
-from scoring.metrics import fit_linear
+from scoring.metrics.classifier import fit_linear
 from scoring.search import assign, spherical_kmeans
 
 KEEP = (0.7, 0.3, 0.1)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scoring.metrics import RankOrder, percentiles, ranks, resample, spearman
+from scoring.metrics.ranking import ranks, spearman
+from scoring.metrics.resampling import percentiles, resample
+from scoring.metrics.weighted import RankOrder
 
 REPEATS = 300
 SHUFFLES = 999

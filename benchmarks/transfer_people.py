@@ -8,7 +8,8 @@ from transfer_datasets import Dataset, Scored, images_of, stamp
 from transfer_numbers import Measured, share, spearmans
 from transfer_scores import centred
 
-from scoring.metrics import entropy, knn_predict
+from scoring.metrics.neighbours import knn_predict
+from scoring.metrics.ranking import entropy
 
 IN_DOMAIN = {"CIFAR-10 test": "cifar10_test", "tiny-imagenet val": "tinyimagenet_val"}
 VOTES = "cifar10h_test_0-1999"

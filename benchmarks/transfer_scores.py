@@ -6,7 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from transfer_datasets import Scores
 
-from scoring.metrics import cross_validate, entropy, fit_linear, nearest
+from scoring.metrics.classifier import cross_validate, fit_linear
+from scoring.metrics.neighbours import nearest
+from scoring.metrics.ranking import entropy
 from scoring.relative.learn import LEAST_LABELS
 from scoring.search import assign, spherical_kmeans
 

@@ -9,7 +9,7 @@ from transfer_fit import FITTED, fitted, fitted_with
 from transfer_numbers import Measured, aurocs, average, share
 from transfer_scores import centred, cross_entropy, dataset_scores, draw, probe_entropy
 
-from scoring.metrics import recall_at_1
+from scoring.metrics.neighbours import recall_at_1
 
 SHARES = (0.01, 0.05, 0.10)
 DRAWS = 3

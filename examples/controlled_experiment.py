@@ -23,7 +23,7 @@ from controlled_generator import LARGEST, Encoder, Generator, Pairs
 from controlled_results import HEADER, Result, cell, rows_of
 from torch import Tensor, nn
 
-from scoring.metrics import spearman
+from scoring.metrics.ranking import spearman
 from trainers.methods import contrastive_losses as losses
 from trainers.methods.contrast import of_pairs
 

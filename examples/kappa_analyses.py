@@ -37,8 +37,8 @@ from curate.tables.signals import default_column
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
-from scoring.metrics import auroc, r_auroc, spearman
 from scoring.metrics.degradations import resize
+from scoring.metrics.ranking import auroc, r_auroc, spearman
 from scoring.scorers import columns_of
 
 TWICE = 2  # images are held at so many times the model's side

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from curate.columns import is_less_certain
 from curate.probes.linear import fit_linear_probe
-from scoring.metrics import auroc, knn_predict, r_auroc
+from scoring.metrics.neighbours import knn_predict
+from scoring.metrics.ranking import auroc, r_auroc
 from scoring.model import ScoringModel
 from trainers.data import TrainingSet
 

@@ -11,7 +11,7 @@ from representation_measures import certainty, main_columns
 from representation_transfer import percentage
 from study_results import half_width, percent
 
-from scoring.metrics import spearman
+from scoring.metrics.ranking import spearman
 
 RANDOM = "random"
 

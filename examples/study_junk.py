@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from study_data import JUNK, Scored, junk_rows
 from study_results import curves_of, half_width, percent
 
-from scoring.metrics import auroc
+from scoring.metrics.ranking import auroc
 
 LEAST_LOSS = 0.005  # a plain loss below half a point is no whole to take a share of
 Results = Mapping[str, Sequence[Mapping[str, Any]]]

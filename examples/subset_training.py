@@ -41,7 +41,7 @@ from curate.selectors.chance import StratifiedRandom
 from curate.selectors.contract import Selector
 from curate.selectors.pool import Pool
 from curate.selectors.table import SELECTORS
-from scoring.metrics import fit_linear
+from scoring.metrics.classifier import fit_linear
 
 SHARES = (0.01, 0.05, 0.1, 0.3)
 POOL = {"cifar10n": 20_000, "tiny": 20_000}

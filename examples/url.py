@@ -43,7 +43,8 @@ from url_tables import Judge, few_sets, tables
 from url_trunks import OWN, Trunk, keys_of, some_of, trunk_of
 
 from scoring.errors import InputError
-from scoring.metrics import auroc, knn_predict
+from scoring.metrics.neighbours import knn_predict
+from scoring.metrics.ranking import auroc
 from scoring.model_names import DEFAULT
 from trainers.cache import PLAIN, CachedFeatures
 

@@ -14,8 +14,8 @@ from url_estimators import BLOCK
 from url_measures import Floats, Measured, Rows, crops_of
 
 from scoring.images import Preprocessing, decode, decode_rgb
-from scoring.metrics import nearest
 from scoring.metrics.degradations import laplacian_variance
+from scoring.metrics.neighbours import nearest
 from scoring.model import ScoringModel
 from scoring.relative.fit import fit_dataset
 

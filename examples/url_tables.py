@@ -28,7 +28,8 @@ from url_measures import (
     resampled,
 )
 
-from scoring.metrics import percentiles, spearman
+from scoring.metrics.ranking import spearman
+from scoring.metrics.resampling import percentiles
 
 BOTH = ("ResNet-50", "ViT-M")  # of the paper
 

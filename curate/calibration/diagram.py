@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from curate.calibration.result import CONSTANT, CalibrationResult
 from curate.plots.judged import Band
 from curate.plots.reliability import Reliability, draw
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

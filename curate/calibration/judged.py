@@ -198,7 +198,7 @@ def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) 
 def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
     import torch
 
-    from scoring.metrics import nearest
+    from scoring.metrics.neighbours import nearest
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
     dataset = read_dataset(table, names=names, numbers=(score.column,), once=False)

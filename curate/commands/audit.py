@@ -11,7 +11,7 @@ from curate.commands.printing import emit, print_lines, show, show_table
 
 if TYPE_CHECKING:
     from curate.policies.dedup.quality.precision import Precision, Share, Suggestion
-    from scoring.metrics import Interval
+    from scoring.metrics.resampling import Interval
 
 
 def run(

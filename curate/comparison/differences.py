@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from curate.tables.ranges import FittedRange, Outside
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 SIGNIFICANT = 0.05  # p values, adjusted for the number of tests, up to which a difference is called one
 NUMBERS, VALUES = "numbers", "values"

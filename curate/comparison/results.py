@@ -8,7 +8,7 @@ import numpy as np
 from curate.comparison import words
 from curate.comparison.differences import ClusterShare, ColumnShift, EmbeddingShift, LeftRange, Told
 from curate.counted import Grid, Printed
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 
 @dataclass

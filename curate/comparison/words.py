@@ -5,7 +5,7 @@ from pathlib import Path
 
 from curate.comparison.differences import SIGNIFICANT, ClusterShare, ColumnShift, EmbeddingShift, LeftRange, Told
 from curate.counted import Grid, counted
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 N_TOLD = 3
 N_CLUSTERS = 8

@@ -10,23 +10,14 @@ from torch import Tensor
 
 from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
 from curate.evaluation.ranked import SHAPES, ranked
-from scoring.metrics import (
-    Interval,
-    RankOrder,
-    cross_validate,
-    group_duplicates,
-    harmonic_sums,
-    knn_vote,
-    least_aurc,
-    logistic_regression,
-    nearest,
-    percentiles,
-    permutation_test_linear,
-    ranks,
-    resample,
-)
-from scoring.metrics.logistic import LogisticFit, one_step, one_step_terms
-from scoring.metrics.weighted import weighted_sums
+from scoring.metrics.classifier import cross_validate
+from scoring.metrics.duplicates import group_duplicates
+from scoring.metrics.logistic import LogisticFit, logistic_regression, one_step, one_step_terms
+from scoring.metrics.neighbours import knn_vote, nearest
+from scoring.metrics.ranking import ranks
+from scoring.metrics.resampling import Interval, percentiles, permutation_test_linear, resample
+from scoring.metrics.selective import least_aurc
+from scoring.metrics.weighted import RankOrder, harmonic_sums, weighted_sums
 
 VOTERS = 20
 MOST_CLASSES = 2000  # for the linear classifier, whose cost grows with them

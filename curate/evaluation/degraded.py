@@ -10,7 +10,6 @@ from torch import Tensor
 
 from curate.columns import is_less_certain
 from curate.evaluation.measures import Floats, Measure, Shape, measured
-from scoring.metrics import RankOrder, weighted_spearman
 from scoring.metrics.degradations import (
     AUGMENTATIONS,
     LADDERS,
@@ -20,6 +19,7 @@ from scoring.metrics.degradations import (
     laplacian_variance,
     resize,
 )
+from scoring.metrics.weighted import RankOrder, weighted_spearman
 from scoring.runner import Runner, Scores
 
 LAPLACIAN = "Laplacian"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.metrics import Interval, percentiles, resample
+from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
 EMBEDDING = "embedding"  # the column of measures that are of the embedding and not of a score

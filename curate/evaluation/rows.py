@@ -15,7 +15,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import MISSING, rows_of
 from scoring.errors import InputError
 from scoring.lookup import told
-from scoring.metrics import rank_average
+from scoring.metrics.ranking import rank_average
 
 FEWEST_ROWS = 20
 RANK_AVERAGE = "rank average"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from curate.counted import Grid
 from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Caveats, Measure
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 CHANCE_LEVEL = 0.5
 WORTH = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures that report how good a score is, best first

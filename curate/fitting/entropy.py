@@ -5,7 +5,8 @@ import torch
 from numpy.typing import NDArray
 
 from curate.tables.dataset import Dataset
-from scoring.metrics import cross_validate, fit_linear, group_duplicates
+from scoring.metrics.classifier import cross_validate, fit_linear
+from scoring.metrics.duplicates import group_duplicates
 from scoring.relative.propagated import Labels
 
 FOLDS = 5

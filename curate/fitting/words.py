@@ -6,7 +6,7 @@ from typing import Any
 from curate.counted import Grid, counted
 from curate.fitting.shares import KEPT, Share
 from curate.policies.uneven import uneven_words
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 from scoring.relative.fit import FEW_ROWS
 from scoring.relative.model import far_from
 

@@ -17,7 +17,8 @@ from curate.tables.digests import plain
 from curate.tables.needs import is_number
 from scoring.errors import InputError
 from scoring.lookup import closest
-from scoring.metrics import RankOrder, percentiles, resample
+from scoring.metrics.resampling import percentiles, resample
+from scoring.metrics.weighted import RankOrder
 
 Floats = NDArray[np.float64]
 PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another is requested

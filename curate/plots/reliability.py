@@ -13,8 +13,8 @@ from curate.display.style import WIDTH
 from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, Floats, Outcomes, outcomes
 from scoring.errors import InputError
-from scoring.metrics import Interval, percentiles, resample
 from scoring.metrics.calibration import BINS, EqualMass
+from scoring.metrics.resampling import Interval, percentiles, resample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from curate.display.style import WIDTH
 from curate.plots.abstained import AXIS
 from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, accuracy_bands, outcomes
-from scoring.metrics import aurc
+from scoring.metrics.selective import aurc
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
 from curate.probes.linear import coolest_fit
-from scoring.metrics import spread_folds
+from scoring.metrics.classifier import spread_folds
 from scoring.noise.chances import LEAST, Chances, trust
 from scoring.relative.neighbours import near_in
 from scoring.relative.space import centred, mean_of

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scoring import metrics
 from scoring.errors import InputError
+from scoring.metrics import classifier
 
 STRENGTH = 4.0  # mean length that features are given: with C = 1, how far a fit may go from few labels
 FOLDS = 5
@@ -121,17 +121,17 @@ def fit_linear_probe(
 
 def _fit(
     rows: torch.Tensor, labels: torch.Tensor, n_classes: int, tolerance: float = TOLERANCE
-) -> metrics.LinearClassifier:
+) -> classifier.LinearClassifier:
     """Minimise sum CE + |W|^2 / 2 over rows as they are: ``fit_linear`` scales them, and its penalty is scaled back."""
     length = float((rows - rows.mean(0)).square().sum(1).mean().sqrt()) or 1.0
-    return metrics.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=tolerance)
+    return classifier.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=tolerance)
 
 
 def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:
     """Return the temperature with the least loss on rows left out; 1 where too few can be, or all are alike."""
     if len(rows) < LEAST_ROWS or len(torch.unique(labels)) < 2:  # one class alone is certain at any temperature
         return 1.0
-    fold = metrics.spread_folds(labels, FOLDS, seed=seed)
+    fold = classifier.spread_folds(labels, FOLDS, seed=seed)
     logits, targets = [], []
     for number in range(FOLDS):
         train, held = fold != number, fold == number

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from curate.probes.linear import BLOCK_NUMBERS, LEAST_ROWS, check_labelled, softmax
-from scoring import metrics
+from scoring.metrics import neighbours
 
 NEIGHBOURS = 20
 USUAL = 0.07  # temperature where too few rows are labelled to choose one
@@ -39,7 +39,7 @@ class NeighbourProbe:
         references = torch.from_numpy(self.vectors)
         for start in range(0, len(vectors), size):
             queries = torch.from_numpy(_unit(vectors[start : start + size]))
-            cosine, index = metrics.nearest(queries, references, self.k)
+            cosine, index = neighbours.nearest(queries, references, self.k)
             found[start : start + size] = _votes(
                 cosine.numpy(), self.labels[index.numpy()], self.shares, self.temperature
             )
@@ -70,7 +70,7 @@ def fit_neighbour_probe(
     temperature = USUAL
     if calibrate and len(rows) >= LEAST_ROWS:
         tensor = torch.from_numpy(rows)
-        cosine, index = metrics.nearest(tensor, tensor, min(k, len(rows) - 1), same=True)
+        cosine, index = neighbours.nearest(tensor, tensor, min(k, len(rows) - 1), same=True)
         near, classes, own = cosine.numpy(), labels[index.numpy()], np.arange(len(rows))
         losses = [-np.log(_votes(near, classes, shares, t)[own, labels]).mean() for t in TEMPERATURES]
         temperature = TEMPERATURES[int(np.argmin(losses))]

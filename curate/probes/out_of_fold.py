@@ -13,7 +13,7 @@ from curate.probes.linear import fit_linear_probe, spread_of
 from curate.selectors.pool import Pool
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
-from scoring.metrics import spread_folds
+from scoring.metrics.classifier import spread_folds
 
 FOLDS = 5
 MOST_ROWS = 20_000  # rows that one model is fitted on: more change little

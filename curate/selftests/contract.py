@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 HOLDS, BROKEN, UNSURE, UNTRIED = "holds", "broken", "cannot be determined", "not tried"
 SAME, WORSE, COPIES, LABELS = "same", "worse", "copies", "labels"

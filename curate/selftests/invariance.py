@@ -19,8 +19,8 @@ from curate.selftests.contract import BROKEN, HOLDS, SAME, UNTRIED, Check
 from curate.selftests.sample import FEWEST, Sample
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.metrics import Interval
 from scoring.metrics.ranking import spearman
+from scoring.metrics.resampling import Interval
 from scoring.relative.columns import PER_IMAGE as OF_DATASET
 
 MOST = 200  # images that are scored again in every way

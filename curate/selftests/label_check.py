@@ -8,7 +8,7 @@ from curate.evaluation.run import evaluate
 from curate.evaluation.words import CHANCE_LEVEL, NO_SCORES, WORTH
 from curate.manifest.store_path import AnyPath
 from curate.selftests.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 WORTH_HAVING = 0.6  # an AUROC that may be as high as this is not called chance level
 

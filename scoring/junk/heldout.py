@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.metrics import Interval, auroc, percentiles
 from scoring.metrics.proportions import wilson
+from scoring.metrics.ranking import auroc
+from scoring.metrics.resampling import Interval, percentiles
 
 LEAST_AUROC = 0.98  # below either of the two, p_junk does not apply
 LEAST_FOUND = 0.8

@@ -8,7 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.metrics import Interval, auroc, percentiles, spread_folds
+from scoring.metrics.classifier import spread_folds
+from scoring.metrics.ranking import auroc
+from scoring.metrics.resampling import Interval, percentiles
 from scoring.relative.model import DatasetFit, Laid
 from scoring.relative.neighbours import near_in
 from scoring.relative.propagated import (

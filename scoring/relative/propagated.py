@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 from scoring.relative.neighbours import Near
 
 OTHER = "other_class"  # the signal: the probability that a row and its nearest are of two classes

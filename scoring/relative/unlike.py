@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.metrics import auroc
+from scoring.metrics.ranking import auroc
 
 Floats = NDArray[np.float64]
 

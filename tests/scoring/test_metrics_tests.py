@@ -11,8 +11,7 @@ import sklearn.linear_model
 import torch
 from PIL import Image
 
-from scoring import metrics
-from scoring.metrics import degradations
+from scoring.metrics import classifier, degradations, logistic, ranking, resampling
 from scoring.metrics.logistic import one_step, one_step_terms
 
 
@@ -24,35 +23,35 @@ def related(seed, n=300, slope=0.7):
 
 def test_permutation_p_is_the_share_of_all_orders_that_reach_the_score():
     x, y = np.array([5.0, 1.0, 4.0, 2.0, 3.0]), np.array([1.0, 0.0, 1.0, 0.0, 0.0])
-    every = [metrics.auroc(x, np.array(order) > 0) for order in itertools.permutations(y)]
-    exact = np.mean(np.array(every) >= metrics.auroc(x, y > 0))
-    p = metrics.permutation_test(lambda t: np.array([metrics.auroc(x, t > 0)]), y, repeats=4000)
+    every = [ranking.auroc(x, np.array(order) > 0) for order in itertools.permutations(y)]
+    exact = np.mean(np.array(every) >= ranking.auroc(x, y > 0))
+    p = resampling.permutation_test(lambda t: np.array([ranking.auroc(x, t > 0)]), y, repeats=4000)
     assert p[0] == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 4000))
-    fast = metrics.permutation_test_linear(metrics.ranks(x), y, repeats=4000)
+    fast = resampling.permutation_test_linear(ranking.ranks(x), y, repeats=4000)
     assert fast[0] == pytest.approx(p[0], abs=1e-12)
 
 
 def test_the_product_test_orders_shuffles_as_logistic_coefficients_do():
     x, y = related(0, n=40)
-    by_fit = metrics.permutation_test(
-        lambda t: np.array([metrics.logistic_regression(x, t).coefficient]), y, repeats=60
+    by_fit = resampling.permutation_test(
+        lambda t: np.array([logistic.logistic_regression(x, t).coefficient]), y, repeats=60
     )
-    assert metrics.permutation_test_linear(x, y, repeats=60)[0] == pytest.approx(by_fit[0], abs=1e-12)
+    assert resampling.permutation_test_linear(x, y, repeats=60)[0] == pytest.approx(by_fit[0], abs=1e-12)
 
 
 def test_unrelated_scores_have_even_p_values_and_related_ones_small():
     generator = np.random.default_rng(0)
     y = generator.random(200) < 0.4
-    p = metrics.permutation_test_linear(generator.normal(size=(300, 200)), y, repeats=200)
+    p = resampling.permutation_test_linear(generator.normal(size=(300, 200)), y, repeats=200)
     assert scipy.stats.kstest(p, "uniform").pvalue > 0.01
     x, y = related(1)
-    assert metrics.permutation_test_linear(x, y, repeats=200)[0] == pytest.approx(1 / 201)
-    assert np.isnan(metrics.permutation_test_linear(np.zeros(300), y, repeats=5)[0])
+    assert resampling.permutation_test_linear(x, y, repeats=200)[0] == pytest.approx(1 / 201)
+    assert np.isnan(resampling.permutation_test_linear(np.zeros(300), y, repeats=5)[0])
 
 
 def test_logistic_fit_is_the_maximum_likelihood_of_scikit_learn():
     x, y = related(2)
-    fit = metrics.logistic_regression(x, y)
+    fit = logistic.logistic_regression(x, y)
     other = sklearn.linear_model.LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(x[:, None], y)
     assert fit.coefficient == pytest.approx(other.coef_[0, 0], rel=1e-4)
     assert fit.intercept == pytest.approx(other.intercept_[0], rel=1e-4)
@@ -68,7 +67,7 @@ def test_a_score_with_heavy_tails_is_fitted_where_full_newton_steps_would_not_ar
     generator = np.random.default_rng(seed)
     x = np.exp(3 * generator.normal(size=200))
     y = (generator.random(200) < 0.97) ^ (x > np.quantile(x, 0.97))
-    fit = metrics.logistic_regression(x, y)
+    fit = logistic.logistic_regression(x, y)
     assert fit.converged
     rest = y - 1 / (1 + np.exp(-fit.intercept - fit.coefficient * x))
     assert rest.sum() == pytest.approx(0, abs=1e-6)  # the equations of the maximum
@@ -77,20 +76,20 @@ def test_a_score_with_heavy_tails_is_fitted_where_full_newton_steps_would_not_ar
 
 @pytest.mark.parametrize("y", [[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
 def test_a_fit_without_a_finite_answer_says_so(y):
-    fit = metrics.logistic_regression(np.array([1.0, 2, 3, 4]), np.array(y, bool))
+    fit = logistic.logistic_regression(np.array([1.0, 2, 3, 4]), np.array(y, bool))
     assert not fit.converged
     assert np.isnan(fit.coefficient)
 
 
 def test_one_newton_step_is_near_the_fit_of_a_resample():
     x, y = related(3, n=4000)
-    fit = metrics.logistic_regression(x, y)
+    fit = logistic.logistic_regression(x, y)
     terms = one_step_terms(x, y, fit)
     generator = np.random.default_rng(0)
     for _ in range(5):
         rows = generator.integers(0, 4000, 4000)
         step = one_step(fit, np.bincount(rows, minlength=4000) @ terms)
-        full = metrics.logistic_regression(x[rows], y[rows]).coefficient
+        full = logistic.logistic_regression(x[rows], y[rows]).coefficient
         assert abs(step - full) < 0.15 * fit.error
 
 
@@ -105,7 +104,7 @@ def clusters(n=400, d=12, classes=4, seed=0):
 @pytest.mark.parametrize("c", [0.1, 1.0, 20.0])
 def test_linear_classifier_agrees_with_scikit_learn(c):
     rows, labels = clusters()
-    fit = metrics.fit_linear(rows, labels, 4, c=c)
+    fit = classifier.fit_linear(rows, labels, 4, c=c)
     centred = (rows - rows.mean(0)).double()
     scaled = (centred / centred.square().sum(1).mean().sqrt()).numpy()
     other = sklearn.linear_model.LogisticRegression(C=c, tol=1e-9, max_iter=5000).fit(scaled, labels.numpy())
@@ -114,16 +113,16 @@ def test_linear_classifier_agrees_with_scikit_learn(c):
 
 def test_a_class_without_rows_is_never_predicted():
     rows, labels = clusters(classes=2)
-    assert set(metrics.fit_linear(rows, labels * 2, 4).logits(rows).argmax(1).tolist()) == {0, 2}
+    assert set(classifier.fit_linear(rows, labels * 2, 4).logits(rows).argmax(1).tolist()) == {0, 2}
 
 
 def test_cross_validation_predicts_each_row_from_the_other_folds():
     rows, labels = clusters()
-    found = metrics.cross_validate(rows, labels, folds=4, seed=3)
-    fold = metrics.spread_folds(labels, 4, seed=3)
+    found = classifier.cross_validate(rows, labels, folds=4, seed=3)
+    fold = classifier.spread_folds(labels, 4, seed=3)
     for number in range(4):
         inside = fold == number
-        fit = metrics.fit_linear(rows[~inside], labels[~inside], 4)
+        fit = classifier.fit_linear(rows[~inside], labels[~inside], 4)
         share = fit.logits(rows[inside]).double().softmax(1)
         assert torch.equal(found.label[inside], share.argmax(1))
         assert found.entropy[inside.numpy()] == pytest.approx(scipy.stats.entropy(share.numpy(), axis=1), abs=1e-9)
@@ -131,35 +130,35 @@ def test_cross_validation_predicts_each_row_from_the_other_folds():
 
 def test_folds_hold_every_class_evenly_and_duplicates_together():
     labels = torch.arange(103) % 5
-    fold = metrics.spread_folds(labels, 4, seed=0)
+    fold = classifier.spread_folds(labels, 4, seed=0)
     counts = torch.stack([torch.bincount(fold[labels == c], minlength=4) for c in range(5)])
     assert int((counts.amax(1) - counts.amin(1)).max()) <= 1
     groups = torch.arange(103) // 2
-    together = metrics.spread_folds(labels, 4, seed=0, groups=groups)
+    together = classifier.spread_folds(labels, 4, seed=0, groups=groups)
     assert torch.equal(together[0:102:2], together[1:103:2])
 
 
 def test_labels_of_noise_are_predicted_at_chance():
     rows, _ = clusters(n=1000)
     labels = torch.randint(4, (1000,), generator=torch.Generator().manual_seed(1))
-    assert abs((metrics.cross_validate(rows, labels).label == labels).double().mean() - 0.25) < 0.06
+    assert abs((classifier.cross_validate(rows, labels).label == labels).double().mean() - 0.25) < 0.06
 
 
 def test_more_folds_than_rows_is_refused():
     with pytest.raises(ValueError, match="between 2 and 3, got 4"):
-        metrics.cross_validate(torch.eye(3), torch.tensor([0, 1, 2]), folds=4)
+        classifier.cross_validate(torch.eye(3), torch.tensor([0, 1, 2]), folds=4)
 
 
 def test_entropy_is_that_of_scipy_and_nothing_for_no_votes():
     votes = np.random.default_rng(0).integers(0, 5, (50, 4)) + np.eye(50, 4)
-    assert metrics.entropy(votes) == pytest.approx(scipy.stats.entropy(votes, axis=1))
-    assert np.isnan(metrics.entropy(np.zeros((1, 3)))[0])
+    assert ranking.entropy(votes) == pytest.approx(scipy.stats.entropy(votes, axis=1))
+    assert np.isnan(ranking.entropy(np.zeros((1, 3)))[0])
 
 
 def test_rank_average_is_the_mean_of_ranks():
     a, b = np.array([3.0, 1.0, 2.0]), np.array([30.0, 10.0, 10.0])
     expected = (scipy.stats.rankdata(a) + scipy.stats.rankdata(b)) / 6
-    assert metrics.rank_average(np.stack([a, b])) == pytest.approx(expected)
+    assert ranking.rank_average(np.stack([a, b])) == pytest.approx(expected)
 
 
 IMAGES = 255 * torch.rand(6, 3, 40, 40, generator=torch.Generator().manual_seed(0))
@@ -248,20 +247,20 @@ def test_the_laplacian_variance_is_its_definition():
 def test_groups_are_dealt_over_the_folds_as_evenly_as_rows_and_none_is_cut():
     labels = torch.tensor([0, 0, 1, 1, 1, 0] * 20)
     groups = torch.arange(120) % 7 * 11  # seven points, many rows each
-    fold = metrics.spread_folds(labels, 5, seed=3, groups=groups)
+    fold = classifier.spread_folds(labels, 5, seed=3, groups=groups)
     assert all(len(fold[groups == one].unique()) == 1 for one in groups.unique())
     sizes = torch.bincount(torch.stack([fold[groups == one][0] for one in groups.unique()]), minlength=5)
     assert sorted(sizes.tolist()) == [1, 1, 1, 2, 2]
-    alone = metrics.spread_folds(labels, 5, seed=3, groups=torch.arange(120))
-    assert torch.equal(alone, metrics.spread_folds(labels, 5, seed=3))
+    alone = classifier.spread_folds(labels, 5, seed=3, groups=torch.arange(120))
+    assert torch.equal(alone, classifier.spread_folds(labels, 5, seed=3))
 
 
 def test_more_folds_than_groups_are_refused():
     rows, labels = torch.eye(4).repeat(5, 1), torch.arange(20) % 2
     with pytest.raises(ValueError, match="between 2 and 4, got 5"):
-        metrics.cross_validate(rows, labels, folds=5, groups=torch.arange(20) % 4)
+        classifier.cross_validate(rows, labels, folds=5, groups=torch.arange(20) % 4)
 
 
 def test_the_same_votes_for_other_classes_have_the_very_same_entropy():
     votes = np.random.default_rng(0).multinomial(51, [0.6, 0.2, 0.1, 0.05, 0.05], size=200)
-    assert np.array_equal(metrics.entropy(votes), metrics.entropy(votes[:, [3, 0, 4, 2, 1]]))
+    assert np.array_equal(ranking.entropy(votes), ranking.entropy(votes[:, [3, 0, 4, 2, 1]]))

@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from sklearn.metrics import normalized_mutual_info_score
 
-from scoring.metrics import average_precision_at_r, normalized_mutual_information, recall_at, recall_at_1, retrieval
+from scoring.metrics import retrieval
+from scoring.metrics.neighbours import recall_at_1
+from scoring.metrics.retrieval import average_precision_at_r, normalized_mutual_information, recall_at
 
 
 def rows(n, classes, seed=0, dim=6):

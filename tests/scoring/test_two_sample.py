@@ -9,7 +9,7 @@ from sklearn.covariance import shrunk_covariance
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
-from scoring import metrics
+from scoring.metrics import ranking
 from scoring.metrics.two_sample import (
     SHRUNK,
     Counts,
@@ -82,7 +82,7 @@ def test_pairs_are_won_as_auroc_says_with_ties_counting_half():
     score = generator.integers(0, 6, (4, 30)).astype(np.float32)
     is_b = generator.random((4, 30)) < 0.4
     won = _pairs_won(score, (~is_b).astype(int), is_b.astype(int))
-    slow = [metrics.auroc(s, b) * b.sum() * (~b).sum() for s, b in zip(score, is_b, strict=True)]
+    slow = [ranking.auroc(s, b) * b.sum() * (~b).sum() for s, b in zip(score, is_b, strict=True)]
     assert won == pytest.approx(slow)
 
 
@@ -100,7 +100,7 @@ def test_the_classifier_is_as_good_as_logistic_regression():
     rows[is_b, :3] += 0.5
     found = classifier_test(rows, counts(is_b), repeats=19, seed=0)
     logits = cross_val_predict(LogisticRegression(), rows, is_b, cv=5, method="decision_function")
-    assert found.auroc.value == pytest.approx(metrics.auroc(logits, is_b), abs=0.03)
+    assert found.auroc.value == pytest.approx(ranking.auroc(logits, is_b), abs=0.03)
     assert found.auroc.low < found.auroc.value < found.auroc.high
     assert found.p == 0.05
     assert found.scores[is_b].mean() > found.scores[~is_b].mean()

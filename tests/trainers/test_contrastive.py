@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from scoring.distributions import vmf
 from scoring.errors import InputError
-from scoring.metrics import spearman
+from scoring.metrics.ranking import spearman
 from trainers.methods.contrast import Contrast, of_labels, of_pairs, of_views, of_votes
 from trainers.methods.contrastive_losses import elk, hib, infonce, mcinfonce, mcinfonce_of_samples
 from trainers.methods.method import Batch, Task

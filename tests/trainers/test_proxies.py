@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from curate.training.recipe import recipe as recipe_of
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
-from scoring.metrics import recall_at_1
+from scoring.metrics.neighbours import recall_at_1
 from trainers.build import build, make_optimizer
 from trainers.data import TrainingSet
 from trainers.loop import train

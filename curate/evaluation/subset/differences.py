@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 LEVEL = 0.95
 MOST_DF = 1e4  # Student's t is the normal distribution by then

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from curate.tables.rows import Codes
 from scoring.errors import InputError
-from scoring.metrics import Interval
 from scoring.metrics.proportions import chance_of_at_least, wilson
+from scoring.metrics.resampling import Interval
 from scoring.metrics.two_sample import holm
 
 FOUR_FIFTHS = 0.8  # ratio of shares kept below which a choice has adverse impact, by the rule of that name

@@ -7,7 +7,7 @@ from curate.evaluation.subset.fairness import Fairness
 from curate.evaluation.subset.holdings import Coverage, Diversity
 from curate.evaluation.subset.trained import Trained
 from curate.evaluation.subset.verdict import Verdict, verdict_of
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from curate.evaluation.subset.pool import SubsetPool
 from curate.probes.crossed import crossed
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 from scoring.noise.chances import Chances
 from scoring.noise.joint import ConfidentJoint, Mistakes, confident_joint
 from scoring.noise.quality import judge

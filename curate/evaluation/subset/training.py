@@ -5,7 +5,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.metrics import fit_linear, group_duplicates, knn_predict, spread_folds
+from scoring.metrics.classifier import fit_linear, spread_folds
+from scoring.metrics.duplicates import group_duplicates
+from scoring.metrics.neighbours import knn_predict
 
 LINEAR, KNN, NETWORK = "linear", "kNN", "network"
 VOTERS = 20

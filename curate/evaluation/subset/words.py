@@ -18,7 +18,7 @@ from curate.evaluation.subset.verdict import (
     beside,
     verdict_of,
 )
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 N_NAMED = 10  # classes and groups
 NOISY = 0.02  # share of test labels that are wrong at least, from which on they are spoken of

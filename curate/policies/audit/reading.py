@@ -8,9 +8,9 @@ import numpy as np
 from curate.policies.audit.request import ANY, parse_share
 from curate.policies.audit.results import AuditReading
 from curate.policies.audit.verdicts import read_audit
-from scoring.metrics import Interval
 from scoring.metrics.guarantee import Sampled, guaranteed_cut
 from scoring.metrics.proportions import lower_bound, stratified_share
+from scoring.metrics.resampling import Interval
 
 RATES = (0.01, 0.02, 0.05, 0.1)
 

@@ -8,7 +8,7 @@ from curate.counted import Grid, Printed, counted
 from curate.policies.audit.request import AVERAGE
 
 if TYPE_CHECKING:
-    from scoring.metrics import Interval
+    from scoring.metrics.resampling import Interval
 
 
 @dataclass(frozen=True)

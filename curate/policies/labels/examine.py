@@ -16,7 +16,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
 from curate.tables.votes import read_votes
 from scoring.errors import InputError
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 from scoring.noise.annotators import majority, weigh
 from scoring.noise.joint import Mistakes, confident_joint
 from scoring.noise.quality import judge

@@ -12,7 +12,7 @@ from curate.policies.labels.columns import LabelColumns
 from curate.policies.labels.examine import WITNESSES
 from curate.policies.result import Result
 from curate.tables.keys import keys_at
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 
 REVIEW, PAGE = "review", "review_page"
 N_WORST = 50

@@ -10,8 +10,8 @@ from typing import Any
 from curate.manifest.text import read_text
 from curate.policies.labels.review import COLUMNS, SUSPECTED, TRUSTED
 from scoring.errors import InputError
-from scoring.metrics import Interval
 from scoring.metrics.proportions import Stratum, stratified_interval
+from scoring.metrics.resampling import Interval
 
 GIVEN, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
 KEYS = {"g": GIVEN, "s": SUGGESTED, "o": OTHER, "u": UNSURE}  # of the page

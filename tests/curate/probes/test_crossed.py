@@ -5,7 +5,7 @@ import pytest
 
 from curate.probes.crossed import ROUNDS, crossed
 from curate.probes.discriminant import Moments, discriminants
-from scoring.metrics import auroc
+from scoring.metrics.ranking import auroc
 from scoring.noise.joint import Mistakes, confident_joint
 from scoring.noise.quality import judge
 

@@ -19,7 +19,7 @@ from curate.selectors.pool import Pool
 from curate.selectors.table import SELECTORS
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
-from scoring.metrics import spread_folds
+from scoring.metrics.classifier import spread_folds
 
 
 def pool_of(n=90, classes=3, seed=0, d=6):

@@ -365,7 +365,7 @@ def test_a_small_fall_that_is_sure_does_not_hide_a_larger_one():
 
 def test_few_images_are_called_few_and_not_chance_level():
     from curate.selftests.label_check import _check
-    from scoring.metrics import Interval
+    from scoring.metrics.resampling import Interval
 
     assert _check("AUROC", "unc_x", Interval(0.54, 0.47, 0.62), 100).state == UNSURE
     assert _check("AUROC", "unc_x", Interval(0.52, 0.48, 0.56), 100).state == BROKEN

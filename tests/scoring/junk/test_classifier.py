@@ -9,7 +9,7 @@ from scoring.junk.features import Scale, Seen, columns_read, features_of
 from scoring.junk.heldout import held_out, tail_share
 from scoring.junk.stored import from_json, rounded, to_json
 from scoring.junk.threshold import flagged_most, tail_bound, threshold_of
-from scoring.metrics import auroc
+from scoring.metrics.ranking import auroc
 
 WIDTH = 16
 KINDS = ("dark", "noise", "flat")

@@ -3,7 +3,7 @@ import pytest
 from synthetic import kinds, slow_distance, unit
 
 from scoring.errors import InputError
-from scoring.metrics import auroc, ranks
+from scoring.metrics.ranking import auroc, ranks
 from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, PER_IMAGE, UNLIKE
 from scoring.relative.fit import LEAST_ROWS, fit_dataset, said_of
 from scoring.scorers import scored, scorers_named

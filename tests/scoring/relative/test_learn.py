@@ -3,7 +3,7 @@ import pytest
 from synthetic import kinds, unit
 
 from scoring.errors import InputError
-from scoring.metrics import auroc
+from scoring.metrics.ranking import auroc
 from scoring.relative.clusters import cluster_centres
 from scoring.relative.columns import AMBIGUOUS
 from scoring.relative.fit import fit_dataset

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from synthetic import kinds, unit
 
-from scoring.metrics import auroc
+from scoring.metrics.ranking import auroc
 from scoring.relative.clusters import fine_clusters, labels_of
 from scoring.relative.unlike import group_of_clusters, separation, unlike_groups
 

@@ -9,8 +9,8 @@ from curate.policies.dedup.quality.answers import DIFFERENT, SAME, Answers
 from curate.policies.dedup.quality.audit import DROPPED, NEAR
 from curate.policies.dedup.quality.counts import Counted, count_answers
 from scoring.errors import InputError
-from scoring.metrics import Interval
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval, stratified_share
+from scoring.metrics.resampling import Interval
 
 LEVEL = 0.95
 _MOST_DECIMALS = 9

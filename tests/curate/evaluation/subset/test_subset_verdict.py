@@ -19,7 +19,7 @@ from curate.evaluation.subset.training import right_by_linear, right_by_neighbou
 from curate.evaluation.subset.verdict import against, beside
 from curate.evaluation.subset.words import _of_classes_or_rows
 from scoring.errors import InputError
-from scoring.metrics import Interval
+from scoring.metrics.resampling import Interval
 from tests.curate.evaluation.subset.labelled_tables import keys, made, write
 
 
