@@ -23,7 +23,7 @@ def commands(group, before=()):
 
 def test_the_table_holds_every_command_that_writes():
     options = dict(commands(typer.main.get_command(curate.cli.app)))
-    inner = dict(re.findall(r'"(\w+)",[^"]*cls=with_subcommand\("(\w+)"', inspect.getsource(curate.cli)))
+    inner = dict(re.findall(r'"(\w+)",[^"]*with_subcommand\("(\w+)"', inspect.getsource(curate.cli)))
     assert inner == {"audit": "plan", "models": "convert"}  # which the tree of commands does not hold
     writing = {name for name, known in options.items() if "--out" in known} | WITHOUT_OUT
     writing |= {f"{name} {second}" for name, second in inner.items()}
