@@ -9,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -107,6 +108,17 @@ API: dict[str, tuple[str, ...]] = {  # page of the Python reference -> modules, 
     "rounds": ("curate.exchange.batches", "curate.exchange.plan"),
     "training": ("trainers.config", "trainers.loop"),
 }
+TABLES = {  # tables of generate.py on a page of their own -> title, and what it is
+    "strategies": (
+        "Strategies of select",
+        "N rows, D numbers an embedding, C classes, K picks, L labelled, M candidates. Prefix: the picks of a smaller "
+        "budget are the first of a larger one's.",
+    ),
+    "recipes": ("Recipes of papers", "Each is typed as `--recipe NAME`; `--recipe help` shows what it stands for."),
+    "compared": ("Training methods compared", "A step costs its views; low-resolution views count by their pixels."),
+    "settings": ("Settings of training methods", "Each is typed as `--set NAME=VALUE`."),
+    "rooms": ("Rooms of the code", "What each folder holds, by the first lines of its `__init__.py`."),
+}
 CONF = """
 project = "curate"
 extensions = ["myst_parser"]
@@ -148,11 +160,11 @@ def stage(source: Path) -> None:
         (commands / f"{name}.md").write_text(text)
     python = source / "docs" / "python"
     python.mkdir()
-    for name, text in (*api_pages(), ("settings", settings_page())):
+    for name, text in (*api_pages(), *table_pages()):
         (python / f"{name}.md").write_text(text)
     side = [tree(heading, [f"docs/{page}" for page in pages]) for heading, pages in PAGES.items()]
     side.append(tree("Commands", [f"docs/commands/{name}" for name in names]))
-    side.append(tree("Python", [f"docs/python/{name}" for name in (*API, "settings")]))
+    side.append(tree("Python", [f"docs/python/{name}" for name in (*API, *TABLES)]))
     others = tree("", ["examples/README", "examples/photos/README", "CHANGELOG"])
     (source / "index.md").write_text("\n".join([(ROOT / "README.md").read_text(), *side, others]))
 
@@ -207,10 +219,11 @@ def options(params: list[Any]) -> str:
     return "\n".join(rows)
 
 
-def settings_page() -> str:
-    """Return the page of all settings of the training methods."""
+def table_pages() -> Iterator[tuple[str, str]]:
+    """Yield the pages of the long tables that no other page has."""
     tables = runpy.run_path(str(ROOT / "docs" / "generate.py"))["TABLES"]
-    return f"# Settings of training methods\n\nEach is typed as `--set NAME=VALUE`.\n\n{tables['settings']()}"
+    for name, (title, about) in TABLES.items():
+        yield name, f"# {title}\n\n{about}\n\n{tables[name]()}"
 
 
 def api_pages() -> Iterator[tuple[str, str]]:
@@ -245,13 +258,31 @@ def described(name: str, value: Any, heading: str) -> str:
     except (TypeError, ValueError):
         signature = "(...)"
     short = name.rpartition(".")[2]
-    lines = signature if len(signature) < 90 else signature.replace(", ", ",\n    ").replace("(", "(\n    ", 1)
-    parts = [f"{heading} {short}", f"```python\n{short}{lines}\n```", documented(inspect.getdoc(value) or "")]
+    parts = [
+        f"{heading} {short}",
+        f"```python\n{short}{wrapped(signature)}\n```",
+        documented(inspect.getdoc(value) or ""),
+    ]
     if inspect.isclass(value):
         for member, method in vars(value).items():
             if inspect.isfunction(method) and not member.startswith("_") and inspect.getdoc(method):
                 parts.append(described(f"{name}.{member}", method, f"{heading}#"))
     return "\n\n".join(parts)
+
+
+def wrapped(signature: str) -> str:
+    """Return a signature with a parameter a line where it is long."""
+    if len(signature) < 80:
+        return signature
+    lines, depth, start = [], 0, 1
+    for place, letter in enumerate(signature):
+        depth += (letter in "([{") - (letter in ")]}")
+        if (letter == "," and depth == 1) or (letter == ")" and depth == 0):
+            lines.append(f"    {signature[start:place].strip()},")
+            start = place + 1
+        if depth == 0:
+            return "\n".join(["(", *lines, signature[place:]])
+    return signature
 
 
 def documented(text: str) -> str:
@@ -272,7 +303,7 @@ def documented(text: str) -> str:
 def entries(text: str) -> Iterator[str]:
     """Yield the entries of a section of a docstring as a list; a line indented further belongs to the entry before."""
     entry: list[str] = []
-    for line in inspect.cleandoc(text).splitlines():
+    for line in textwrap.dedent(text).splitlines():
         if entry and line.startswith(" "):
             entry.append(line.strip())
             continue

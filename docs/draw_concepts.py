@@ -1,6 +1,6 @@
 """The images of docs/concepts.md: contact sheets of the demonstration, and draws of von Mises-Fisher distributions.
 
-python docs/draw_concepts.py   needs `make demo`, whose table it draws; writes docs/pictures/concept-*
+python docs/draw_concepts.py   needs `make demo`, whose table it draws; writes docs/images/concept-*
 """
 
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "demo" / "scores.parquet"
-OUT = ROOT / "docs" / "pictures"
+OUT = ROOT / "docs" / "images"
 SHEETS = {"junk": "p_junk", "ambiguous": "unc_ambiguous", "kappa": "kappa_mcinfonce"}
 KAPPAS = (2, 20, 200)
 

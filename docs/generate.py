@@ -15,7 +15,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-ON_THE_SITE = ("settings",)  # long tables that only the site has, on pages of its reference (build_site.py)
+ON_THE_SITE = (
+    "compared",
+    "recipes",
+    "settings",
+    "strategies",
+    "rooms",
+)  # long tables that only the site has, on pages of its reference (build_site.py)
 BLOCK = re.compile(r"(<!-- table: (\w+), by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What a source is, and its rows; the suffixes come from the code.
@@ -114,8 +120,8 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines) + "\n"
+    lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in (header, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]]) + "\n"
 
 
 def commands() -> str:

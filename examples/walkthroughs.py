@@ -72,7 +72,7 @@ def splits(data: Path, here: Path) -> None:
 
 
 def votes(data: Path, here: Path) -> None:
-    """Make `pictures.parquet`: 10,000 CIFAR-10 images with the worst of three annotators' labels, and the true one."""
+    """Make `images.parquet`: 10,000 CIFAR-10 images with the worst of three annotators' labels, and the true one."""
     images = pq.read_table(data / "cifar10_train.parquet").slice(0, 10_000)
     people = pq.read_table(data / "cifar10n_train.parquet").slice(0, 10_000)
     if images["id"].to_pylist() != people["id"].to_pylist():
@@ -83,7 +83,7 @@ def votes(data: Path, here: Path) -> None:
         "label": classes(images, people["worse_label"].to_pylist()),
         "truth": classes(images, images["label"].to_pylist()),
     }
-    pq.write_table(pa.table(columns), here / "pictures.parquet")
+    pq.write_table(pa.table(columns), here / "images.parquet")
 
 
 def monkeys(data: Path, here: Path) -> None:

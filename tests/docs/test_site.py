@@ -48,7 +48,9 @@ def test_the_python_reference_has_every_function_of_the_package(site):
 
 
 def test_long_tables_are_on_the_site_alone(site):
-    assert "| `latent_dim` |" in site.settings_page()
+    pages = dict(site.table_pages())
+    assert "| `latent_dim` |" in pages["settings"]
+    assert "| `scoring/metrics/` |" in pages["rooms"]
 
 
 def test_a_docstring_is_text_lists_and_code(site):
