@@ -20,7 +20,8 @@ def run(
     table: options.Table,
     out: Annotated[Path | None, options.written_to("--out", ": the subset, such as balanced.parquet")] = None,
     per: Annotated[
-        str, options.shared("--per", " (cells), or clusters for those of k-means", metavar="COLUMN", show_default=True)
+        str,
+        options.shared("--per", " (cells), or clusters for clusters of k-means", metavar="COLUMN", show_default=True),
     ] = "label",
     to: Annotated[
         Texts,
@@ -81,10 +82,10 @@ def run(
     balanced.parquet, balanced.decisions.parquet (every row, and why) and balanced.receipt.json, which
     `curate verify` checks.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.policies.balance.policy import balance
 
-    result = balance(**options.given_to(balance, given))
+    result = balance(**options.given_to(balance, arguments))
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:
@@ -109,8 +110,8 @@ def _cells(result: "BalanceResult", line: Callable[[str], None], table: Callable
     largest = sorted(result.cells.items(), key=lambda item: -item[1][0])
     table(
         [
-            (name, n, f"{n / before:.2%}", kept, f"{kept / after:.2%}", f"{wanted / after:.2%}")
-            for name, (n, kept, wanted) in largest[:N_CELLS]
+            (name, n, f"{n / before:.2%}", kept, f"{kept / after:.2%}", f"{target / after:.2%}")
+            for name, (n, kept, target) in largest[:N_CELLS]
         ],
         header=("cell", "rows", "share", "kept", "share", "asked"),
     )

@@ -1,4 +1,4 @@
-"""``curate compare``: what differs between two tables, and whether that can be chance."""
+"""``curate compare``: what differs between two tables, and whether that is beyond chance."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,7 +71,7 @@ def run(
     Every p value is of a permutation test that knows which rows are in both tables, and is adjusted for the number of
     columns or clusters. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.comparison.run import compare
     from curate.display.picture import check_picture
     from scoring.atomic import require_folder
@@ -81,21 +81,23 @@ def run(
         check_picture(sheet, overwrite=overwrite)
         require_folder(sheet)
         _require_images(table, source, other, other_source)
-    found = compare(**options.given_to(compare, given), announce=(lambda text: None) if quiet or json_ else say)
+    comparison = compare(
+        **options.given_to(compare, arguments), announce=(lambda text: None) if quiet or json_ else say
+    )
     if out is not None:
-        write_json(found.to_json(), out, overwrite=overwrite)
+        write_json(comparison.to_json(), out, overwrite=overwrite)
     if sheet is not None:
         where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
-        _draw(found, sheet, (source, other_source), where, overwrite)
+        _draw(comparison, sheet, (source, other_source), where, overwrite)
     if json_:
-        emit(found.to_json())
+        emit(comparison.to_json())
     else:
-        print_lines(found.lines(), show, show_table)
+        print_lines(comparison.lines(), show, show_table)
     if not quiet:
         for name, path in (("report", out), ("sheet", sheet)):
             if path is not None:
                 say(f"{name}: {path}")
-    if found.failed:
+    if comparison.failed:
         raise typer.Exit(EXIT_FOUND)
 
 
@@ -108,7 +110,7 @@ def _require_images(table: Path, source: str | None, other: Path, other_source: 
 
 
 def _draw(
-    found: "Comparison",
+    comparison: "Comparison",
     sheet: Path,
     sources: tuple[str | None, str | None],
     where: dict[str, str | None],
@@ -119,6 +121,6 @@ def _draw(
     from curate.manifest import SourceOptions
     from curate.tables.table import open_table
 
-    tables = open_table(found.tables[0]), open_table(found.tables[1])
-    picture = comparison_sheet(found, tables, sources, SourceOptions(**where))  # type: ignore[arg-type]
+    tables = open_table(comparison.tables[0]), open_table(comparison.tables[1])
+    picture = comparison_sheet(comparison, tables, sources, SourceOptions(**where))  # type: ignore[arg-type]
     save_picture(picture, sheet, overwrite=overwrite)

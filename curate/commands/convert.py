@@ -23,7 +23,7 @@ def run(
     """Convert third-party weights into a checkpoint; no code in them is run.
 
     Reads the published pretrained visual uncertainties (.pth.tar), whose head becomes the column unc_losspred, and the
-    weights of any timm model, for --backbone of `curate train` and `curate cache`. Preprocessing is that of timm.
+    weights of any timm model, for --backbone of `curate train` and `curate cache`. Preprocessing is as in timm.
 
     Example:
 
@@ -31,10 +31,10 @@ def run(
         curate models convert vit_base_uncertainty.pth.tar -o uncertain.safetensors
         curate models convert weights.pth --backbone vit_small_patch16_224 -o small.safetensors
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.training.convert import models_convert
 
-    result = models_convert(**options.given_to(models_convert, given))
+    result = models_convert(**options.given_to(models_convert, arguments))
     if json_:
         emit(result.to_json())
     elif not quiet:

@@ -41,40 +41,42 @@ def run(
 
     Exit 0: the same rows in one order, with the same values; 1: something differs, or a mistake.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.lineage.diff import diff
 
-    found = diff(**options.given_to(diff, given))
+    difference = diff(**options.given_to(diff, arguments))
     if json_:
-        emit(found.to_json())
+        emit(difference.to_json())
     else:
-        _tell(found)
+        _show(difference)
     if out is not None and not quiet:
         say(f"rows: {out}")
-    if not found.identical:
+    if not difference.identical:
         raise typer.Exit(1)
 
 
-def _tell(found: "Diff") -> None:
-    sides = [(path, found.rows[n], ", ".join(found.steps[n]) or "-") for n, path in enumerate(found.tables)]
+def _show(difference: "Diff") -> None:
+    sides = [
+        (path, difference.rows[n], ", ".join(difference.steps[n]) or "-") for n, path in enumerate(difference.tables)
+    ]
     show_table([(mark, *side) for mark, side in zip("<>", sides, strict=True)], header=("", "table", "rows", "steps"))
-    show(f"in both: {found.in_both:,}")
-    for mark, missing, name in (("<", found.only_first, "second"), (">", found.only_second, "first")):
-        _tell_missing(mark, missing, name)
-    if not found.same_order:
+    show(f"in both: {difference.in_both:,}")
+    for mark, missing, name in (("<", difference.only_first, "second"), (">", difference.only_second, "first")):
+        _show_missing(mark, missing, name)
+    if not difference.same_order:
         show("the rows of both are in another order")
-    for name, (one, two) in found.columns.items():
-        show(f"column {name}: {one or 'not there'} | {two or 'not there'}")
-    _tell_values(found)
-    if found.settings:
-        rows = [(one.step, one.name, _value(one.first), _value(one.second)) for one in found.settings]
+    for name, (first, second) in difference.columns.items():
+        show(f"column {name}: {first or 'not there'} | {second or 'not there'}")
+    _show_values(difference)
+    if difference.settings:
+        rows = [(each.step, each.name, _value(each.first), _value(each.second)) for each in difference.settings]
         show_table(rows, header=("step", "setting", "<", ">"))
-    elif found.steps[0] or found.steps[1]:
+    elif difference.steps[0] or difference.steps[1]:
         show("the settings of all steps are the same")
-    show("identical: the same rows and values" if found.identical else "different")
+    show("identical: the same rows and values" if difference.identical else "different")
 
 
-def _tell_missing(mark: str, missing: "Missing", other: str) -> None:
+def _show_missing(mark: str, missing: "Missing", other: str) -> None:
     if not missing.rows:
         return
     show(f"{mark} only in this one: {missing.rows:,}; in the steps of the {other}:")
@@ -85,15 +87,15 @@ def _tell_missing(mark: str, missing: "Missing", other: str) -> None:
         show(f"   {mark} and {missing.rows - len(missing.named):,} more")
 
 
-def _tell_values(found: "Diff") -> None:
-    values = found.values
+def _show_values(difference: "Diff") -> None:
+    values = difference.values
     if not values.rows:
         return
     some = "" if values.looked_at == values.rows else f", of which {values.looked_at:,} were looked at"
     show(f"values: {counted(values.rows, 'row')} of both differ{some}")
     show_table([("  ", name, n) for name, n in values.columns.items()])
-    for key, name, one, two in values.named:
-        show(f"   {key}: {name} {_value(one)} | {_value(two)}")
+    for key, name, first, second in values.named:
+        show(f"   {key}: {name} {_value(first)} | {_value(second)}")
 
 
 def _value(value: Any) -> str:

@@ -73,5 +73,5 @@ def _verdict(findings: "list[Finding]") -> str:
     problems = [finding for finding in findings if finding.state == PROBLEM]
     notes = sum(finding.state == NOTE for finding in findings)
     if problems:
-        return f"{counted(len(problems), 'problem')}: {', '.join(one.name for one in problems)}"
+        return f"{counted(len(problems), 'problem')}: {', '.join(problem.name for problem in problems)}"
     return f"all works, and {counted(notes, 'thing')} could be better" if notes else "all works"

@@ -96,7 +96,7 @@ def run(
         curate evaluate scores.parquet --against other.parquet
         curate evaluate scores.parquet --subset kept.parquet --label label --group camera
     """
-    given = dict(locals())
+    arguments = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.evaluation.run import evaluate
     from scoring.errors import InputError
@@ -107,13 +107,13 @@ def run(
     reader = "degrade" if subset is None else "network"
     if unread and not (network if subset is not None else degrade):
         raise InputError(f"--{unread[0]} is for --{reader}, which is missing; give --{reader} N, or leave it out")
-    found = evaluate(**options.given_to(evaluate, given), announce=(lambda text: None) if quiet else say)
-    facts = {**found.to_json(), "notes": found.notes(), "verdict": found.verdict()}
+    evaluation = evaluate(**options.given_to(evaluate, arguments), announce=(lambda text: None) if quiet else say)
+    facts = {**evaluation.to_json(), "notes": evaluation.notes(), "verdict": evaluation.verdict()}
     if out is not None:
         write_json(facts, out, overwrite=overwrite)
     if json_:
         emit(facts)
     else:
-        print_lines(found.lines(), show, show_in_parts)
+        print_lines(evaluation.lines(), show, show_in_parts)
     if out is not None and not quiet:
         say(f"report: {out}")

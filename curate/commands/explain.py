@@ -42,26 +42,26 @@ def run(
     from curate.lineage.explain import explain
 
     stories = explain(table, keys, root=root)
-    others = sorted({one.in_its_place for one in stories if one.in_its_place} - set(keys))
-    places = {one.key: one for one in (*stories, *(explain(table, others, root=root) if others else ()))}
+    others = sorted({story.in_its_place for story in stories if story.in_its_place} - set(keys))
+    places = {story.key: story for story in (*stories, *(explain(table, others, root=root) if others else ()))}
     if json_:
-        emit([{**one.to_json(), "outcome": outcome(one)} for one in stories])
+        emit([{**story.to_json(), "outcome": outcome(story)} for story in stories])
         return
     for number, story in enumerate(stories):
         if number:
             show("")
-        _tell(story, places.get(story.in_its_place or ""))
+        _show_story(story, places.get(story.in_its_place or ""))
 
 
-def _tell(story: "Story", other: "Story | None") -> None:
+def _show_story(story: "Story", other: "Story | None") -> None:
     show(f"{story.key}: {outcome(story)}")
     if other is not None:
         show(f"{other.key}, instead: {outcome(other)}")
     show_table([(Path(story.table).name, _values(story.row))])
     if story.events:
         rows = [
-            (str(number), one.policy, Path(one.receipt).name.removesuffix(".receipt.json"), *_of(story, number - 1))
-            for number, one in enumerate(story.events, 1)
+            (str(number), event.policy, Path(event.receipt).name.removesuffix(".receipt.json"), *_of(story, number - 1))
+            for number, event in enumerate(story.events, 1)
         ]
         show_table(rows, header=("step", "", "wrote", "decision", "why"))
 

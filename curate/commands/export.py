@@ -29,7 +29,7 @@ Take = Annotated[
     str | None,
     typer.Option(
         "--take",
-        help="Columns that go along, a,b,c or 'kappa_*'; by default key and label where images go out, else all.",
+        help="Columns to export, a,b,c or 'kappa_*'; by default key and label where images are written, else all.",
         metavar="NAMES",
         show_default=False,
     ),
@@ -104,14 +104,14 @@ def run(
         curate export subset.parquet --to coco --label species -o subset.json
         curate export subset.parquet --to paths --null -o subset.txt
 
-    Any scored table will do. Every row goes out under its own key; rows whose image could not be scored stay behind.
+    Any scored table will do. Every row is written under its own key; rows whose image could not be scored are left out.
     What was interrupted goes on where it was: until all is written and checked, it is in OUT.part.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.exchange.subset import export
 
     with ExportBar("images", quiet=quiet or json_) as bar:
-        result = export(**options.given_to(export, {**given, "report": bar.update}))
+        result = export(**options.given_to(export, {**arguments, "report": bar.update}))
     if json_:
         emit({**result.to_json(), "notes": _notes(result)})
     if json_ or quiet:
@@ -130,7 +130,7 @@ def run(
 
 
 def _notes(result: "ExportResult") -> list[str]:
-    """Return what is to be said next to the counts: rows that are left out, and what the format says."""
+    """Return notes for the user: rows that are left out, and what the format says."""
     notes = []
     if result.left_out:
         notes.append(f"{counted(result.left_out, 'row')} left out, whose image could not be scored")

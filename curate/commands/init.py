@@ -79,7 +79,7 @@ def run(
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
         curate round init rounds scores.parquet --classes cat,dog --stop 'accuracy >= 90%'
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.simulation.functions import round_init
     from scoring.settings import parse_settings
 
@@ -88,7 +88,7 @@ def run(
         "format": format_,
         "set": parse_settings(settings or ()),
     }
-    opened = round_init(**options.given_to(round_init, {**given, **named}))
+    opened = round_init(**options.given_to(round_init, {**arguments, **named}))
     if json_:
         emit({"folder": str(folder), **opened.settings.to_json()})
     elif not quiet:
@@ -106,12 +106,12 @@ def _report_start(folder: Path, table: Path, opened: "Folder", holdout: str | No
     say(f"{folder}: rounds of {fixed.batch:,} of the {counted(fixed.n_rows, 'row')} of {table}, by {fixed.strategy}")
     held_out = counted(fixed.holdout, "image is held out", "images are held out")
     say(f"{held_out}, {counted(fixed.n_control, 'of each batch is', 'of each batch are')} drawn at random")
-    asked_too = opened.holdout["label"].null_count
-    if asked_too:
+    n_held_out = opened.holdout["label"].null_count
+    if n_held_out:
         first = min(fixed.batch, fixed.n_rows - fixed.holdout)
         say(
-            f"round 1 asks {counted(first + asked_too, 'image')}: {first:,} of the batch, and {asked_too:,} held out, "
-            f"on which every round is measured; later rounds ask {fixed.batch:,}"
+            f"round 1 asks {counted(first + n_held_out, 'image')}: {first:,} of the batch, and "
+            f"{n_held_out:,} held out, on which every round is measured; later rounds ask {fixed.batch:,}"
             f"{'; labels of held-out images count in --budget' if fixed.budget else ''}"
         )
     for rule in fixed.rules:

@@ -77,13 +77,13 @@ def run(
     from curate.policies.issues.policy import issues
     from scoring.settings import parse_settings
 
-    given = dict(locals())
+    arguments = dict(locals())
     if sheet is not None:
         from curate.display.picture import check_picture
 
         check_picture(sheet, overwrite=overwrite)
     settings = parse_settings(set_ or [], example="dark=0.2")
-    result = issues(**options.given_to(issues, given) | {"set": settings})
+    result = issues(**options.given_to(issues, arguments) | {"set": settings})
     if sheet is not None and not dry_run:
         from curate.manifest import SourceOptions
 
@@ -106,20 +106,20 @@ def _report(result: "IssuesResult", *, asked: bool) -> None:
 
     line, table = printers(asked=asked)
     n = max(1, result.n_rows - result.failed)
-    line(f"{counted(result.n_rows, 'row')}: {_found(result)}")
+    line(f"{counted(result.n_rows, 'row')}: {_coverage(result)}")
     rows = []
-    for name, found in result.kinds.items():
-        if found["n"] or "off" in found or name in result.dropped_by:
-            median = "" if found["median"] is None else f"{found['median']:.3g}"
-            rows.append((name, found["n"], f"{found['n'] / n:.1%}", f"{found['begins']:.3g}", median, _becomes(found)))
+    for name, about in result.kinds.items():
+        if about["n"] or "off" in about or name in result.dropped_by:
+            median = "" if about["median"] is None else f"{about['median']:.3g}"
+            rows.append((name, about["n"], f"{about['n'] / n:.1%}", f"{about['begins']:.3g}", median, _becomes(about)))
     if rows:
         table(rows, header=("kind", "rows", "share", "begins at", "median", ""), right=1)
-    none = [name for name, found in result.kinds.items() if not found["n"] and "off" not in found]
+    none = [name for name, about in result.kinds.items() if not about["n"] and "off" not in about]
     none = [name for name in none if name not in result.dropped_by and name not in result.not_looked]
     if none:
         line(f"none: {', '.join(none)}")
     off = [
-        f"{name} {found['off']:,} ({found['off'] / n:.0%})" for name, found in result.kinds.items() if "off" in found
+        f"{name} {about['off']:,} ({about['off'] / n:.0%})" for name, about in result.kinds.items() if "off" in about
     ]
     if off:
         line(f"off, for so many images show the style of this dataset: {', '.join(off)}; --force KIND flags them")
@@ -141,8 +141,8 @@ def _report(result: "IssuesResult", *, asked: bool) -> None:
     line(f"kept {result.kept:,}, dropped {result.dropped:,}{'' if result.dropped_by else '; --drop KIND drops'}")
 
 
-def _becomes(found: dict[str, object]) -> str:
-    return "off" if "off" in found else "dropped" if found["dropped"] else ""
+def _becomes(about: dict[str, object]) -> str:
+    return "off" if "off" in about else "dropped" if about["dropped"] else ""
 
 
 def _groups(result: "IssuesResult", n: int) -> list[str]:
@@ -163,7 +163,7 @@ def _groups(result: "IssuesResult", n: int) -> list[str]:
     return lines
 
 
-def _found(result: "IssuesResult") -> str:
+def _coverage(result: "IssuesResult") -> str:
     """Return how many rows have an issue, and of how many that could be looked at."""
     scored = result.n_rows - result.failed
     if not result.n_issues and not scored - result.undecided:
@@ -197,9 +197,9 @@ def _draw(
     opened = open_table(table, require=["key"])
     cells = []
     for title, name, rows in sections:
-        found = result.kinds[name]
+        about = result.kinds[name]
         pictures = tiles(opened, rows, KINDS[name].columns[0], source=source, options=where)
-        words = f"{title}: the worst {len(rows)} of {found['n']:,}; begins at {found['begins']:.3g}"
+        words = f"{title}: the worst {len(rows)} of {about['n']:,}; begins at {about['begins']:.3g}"
         if name == GROUPS:
             size = next(each["rows"] for each in result.groups if f"group {each['group']}" == title)
             words = f"unlike the rest, {title}: {len(rows)} of {size:,}"

@@ -29,7 +29,7 @@ def _asks_for_recipes(args: list[str]) -> bool:
 
 
 def recipes_help(name: str) -> str:
-    """Return the recipes of a method, as lines: where each comes from, and the options that it stands for."""
+    """Return the recipes of a method, as lines: where each comes from, and the options that it sets."""
     from trainers.named_recipes import recipes_of
 
     kind_of(name)
@@ -83,8 +83,8 @@ def method_help(command: str, name: str) -> str:
             "Its defaults of the options that all methods share:",
             f"  {_shared(name)}",
             *(
-                ["", f"Recipes, by --recipe (help shows them): {', '.join(found)}"]
-                if (found := recipes_of(name))
+                ["", f"Recipes, by --recipe (help shows them): {', '.join(recipes)}"]
+                if (recipes := recipes_of(name))
                 else []
             ),
             "",

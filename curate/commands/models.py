@@ -62,8 +62,8 @@ def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
 
     heads = {name: head_from_json(head) for name, head in card["heads"].items()}
     columns = ", ".join(main_column(name, head) for name, head in heads.items() if head.columns)
-    trunk, size = card["backbone"]["name"], card["preprocessing"]["size"]
-    about = f"{columns or 'embedding'} on {trunk}, {size} px, {card['data_licence']}"
+    backbone, size = card["backbone"]["name"], card["preprocessing"]["size"]
+    about = f"{columns or 'embedding'} on {backbone}, {size} px, {card['data_licence']}"
     return f"{stem}{' (default)' if is_default else ''}: {about}"
 
 
@@ -81,10 +81,10 @@ def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
         package = part.packaged.package
         try:
             part.packaged.read()
-            there = "installed, the very file"
+            state = "installed, the very file"
         except InputError as error:
-            there = f"not usable: {error}"
-        lines.append(f"backbone {part.name} at {part.size} px: in the package {package}, {there}")
+            state = f"not usable: {error}"
+        lines.append(f"backbone {part.name} at {part.size} px: in the package {package}, {state}")
     return lines
 
 

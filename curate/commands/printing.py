@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BRIEF = "progress without results"  # what the context of a step holds whose command is to print no more
 DRY_RUN = "dry run: nothing was written"
-EXIT_FOUND = 3  # what a gate was to look for is there; everything that was requested is written all the same
+EXIT_FOUND = 3  # a gate triggered; everything that was requested is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
 UNSAID = 80  # columns of a terminal that says it has none, as one of a container or a script may
 
@@ -60,7 +60,7 @@ def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
 
 
 def say_files(result: "Result", *, dry_run: bool) -> None:
-    """Print where the files of a policy lie, or, on stderr, that there are none."""
+    """Print the paths of the files of a policy, or, on stderr, that none was written."""
     if dry_run:
         say(DRY_RUN)
     for name, path in result.paths().items():
@@ -152,7 +152,7 @@ def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Seque
 
 
 def _width(stream: TextIO) -> int:
-    """The columns of a terminal; what goes to a file or another program is not broken, unless COLUMNS says so."""
+    """The columns of a terminal; lines to a file or another program are not broken, unless COLUMNS says so."""
     if os.environ.get("COLUMNS", "0").isdecimal() and int(os.environ.get("COLUMNS", "0")):
         return int(os.environ["COLUMNS"])
     return os.get_terminal_size(stream.fileno()).columns or UNSAID if stream.isatty() else UNBROKEN

@@ -73,13 +73,13 @@ def run(
     Of several policies the last is enough: those between it and the table are found by their receipts. With --json
     the facts are printed, without thumbnails.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.facts.write import report
     from scoring.errors import InputError
 
     if out is None and not json_:
         raise InputError("expected a name for the page (-o report.html), got none; or print the facts with --json")
-    made = report(**options.given_to(report, given))
+    made = report(**options.given_to(report, arguments))
     if json_:
         typer.echo(json.dumps(made.facts(), ensure_ascii=True, allow_nan=False))
     if quiet:

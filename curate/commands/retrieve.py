@@ -36,8 +36,7 @@ def run(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Classes on which these regions are calibrated: the probability is that of a row of the query's "
-            "class.",
+            help="Classes on which these regions are calibrated: the probability holds for a row of the query's class.",
             show_default=False,
             autocompletion=columns,
         ),
@@ -91,7 +90,7 @@ def run(
     A row of the table is not its own answer. Every query and every row is accounted for: answered, rejected, cleaned
     away, or why not.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.retrieval.run import retrieve
 
     if sheet is not None:
@@ -103,22 +102,22 @@ def run(
         check_picture(sheet, overwrite=overwrite)
         require_folder(sheet)
         require_images(open_table(table, require=["key"]), source)
-    found = retrieve(**options.given_to(retrieve, given), announce=(lambda text: None) if quiet or json_ else say)
+    answers = retrieve(**options.given_to(retrieve, arguments), announce=(lambda text: None) if quiet or json_ else say)
     if sheet is not None:
         from curate.display.answers import answer_sheet
         from curate.display.picture import save_picture
         from curate.manifest import SourceOptions
         from scoring.errors import InputError
 
-        if sheet.resolve() in {Path(name).resolve() for name in found.queries.names}:
+        if sheet.resolve() in {Path(name).resolve() for name in answers.queries.names}:
             raise InputError(f"{sheet} is a query, and would be written over; choose another name for --sheet")
         where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-        save_picture(answer_sheet(found, source, where), sheet, overwrite=overwrite)
+        save_picture(answer_sheet(answers, source, where), sheet, overwrite=overwrite)
     if json_:
-        emit(found.to_json())
+        emit(answers.to_json())
         return
-    print_lines(found.lines(), show, show_table)
-    for note in found.notes if not quiet else ():
+    print_lines(answers.lines(), show, show_table)
+    for note in answers.notes if not quiet else ():
         say(f"note: {note}")
     for name, path in (("answers", out), ("rows", table_rows), ("sheet", sheet)):
         if path is not None and not quiet:

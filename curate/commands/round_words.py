@@ -19,23 +19,23 @@ N_CLASSES = 5  # without a label, on a line
 N_KEYS = 5  # of answers that were replaced
 
 
-def headline(found: "Status") -> str:
+def headline(status: "Status") -> str:
     """Return in one sentence whether to go on, how good the model is and how many labels are left."""
-    seen: dict[str, dict[str, Any]] = {one.name: dict(one.seen) for one in found.advice}
+    seen: dict[str, dict[str, Any]] = {advice.name: dict(advice.seen) for advice in status.advice}
     left = seen["pool"]["left"] if "pool" in seen else 0
-    reached = [rule.rule for rule in found.rules if rule.reached]
+    reached = [rule.rule for rule in status.rules if rule.reached]
     if reached:
         verdict = f"Stop: {' and '.join(reached)} is reached"
     elif not left:
         verdict = "Stop: no image is left to label"
     elif "budget" in seen and seen["budget"]["labels"] >= seen["budget"]["planned"]:
         verdict = "Stop: all planned labels are there"
-    elif found.rules:
-        verdict = f"Go on: {' and '.join(rule.rule for rule in found.rules)} is not reached yet"
+    elif status.rules:
+        verdict = f"Go on: {' and '.join(rule.rule for rule in status.rules)} is not reached yet"
     else:
         verdict = "Go on until the accuracy is enough (--stop 'accuracy >= 90%' decides it)"
     parts = [verdict]
-    if measured := [point for point in found.curve if point["n"]]:
+    if measured := [point for point in status.curve if point["n"]]:
         ends = measured[-1]["anytime"]
         parts.append(
             f"accuracy {measured[-1]['accuracy']:.1%} ({ends['low']:.1%} to {ends['high']:.1%} at every look) with "
@@ -81,11 +81,11 @@ def pair_lift_words(lift: "PairLift") -> str:
     )
 
 
-def prequential_words(found: "Prequential") -> str:
+def prequential_words(check: "Prequential") -> str:
     """Return how often models were right on random images before they knew their labels."""
     return (
-        f"{counted(found.n, 'image')} drawn at random, predicted before the label came: {found.right / found.n:.1%} "
-        f"right ({found.low:.1%} to {found.high:.1%}, {100 * found.confidence:.10g} % at every look), the mean of the "
+        f"{counted(check.n, 'image')} drawn at random, predicted before the label came: {check.right / check.n:.1%} "
+        f"right ({check.low:.1%} to {check.high:.1%}, {100 * check.confidence:.10g} % at every look), the mean of the "
         "models so far"
     )
 
@@ -139,20 +139,20 @@ def advice_words(advice: "Advice") -> str:
     return f"needs {advice.seen['needed']} models, there are {advice.seen['models']}"
 
 
-def status_notes(found: "Status") -> list[str]:
+def status_notes(status: "Status") -> list[str]:
     """Return what cannot be determined yet, and why."""
     notes = []
-    if not found.rounds:
-        notes.append(f"no batch was made yet; make a batch with `curate round next {found.path}`")
-    held_out, labelled = found.held_out
+    if not status.rounds:
+        notes.append(f"no batch was made yet; make a batch with `curate round next {status.path}`")
+    held_out, labelled = status.held_out
     if not held_out:
         notes.append("no rows are held out, so nothing can be said of accuracy")
     elif not labelled:
         notes.append(
             f"none of the {counted(held_out, 'held-out image')} has a label yet, so nothing can be said of accuracy"
         )
-    without = [name for name, count in found.classes.items() if not count]
-    if without and any(found.classes.values()):
+    without = [name for name, count in status.classes.items() if not count]
+    if without and any(status.classes.values()):
         more = ", ..." if len(without) > N_CLASSES else ""
         notes.append(
             f"no label of {counted(len(without), 'class', 'classes')} yet: {', '.join(without[:N_CLASSES])}{more}"
@@ -160,23 +160,23 @@ def status_notes(found: "Status") -> list[str]:
     return notes
 
 
-def import_notes(found: "ImportResult") -> list[str]:
+def import_notes(imported: "ImportResult") -> list[str]:
     """Return what an import did not count, and what it replaced."""
     from curate.exchange.labels import shown
 
     notes = []
-    if found.earlier is not None:
-        rest = "nothing was counted twice" if found.written is None else "only images requested since then count"
-        notes.append(f"this file was imported already, as {found.earlier}: {rest}")
-    if found.rest_skipped is not None:
-        one, many = (f"{words} without a label" for words in ("image", "images"))
-        rest = counted(found.rest_skipped, f"{one} counts", f"{many} count")
-        notes.append(f"{rest} as skipped in round {found.round}")
-    if found.written is None and found.earlier is None:
+    if imported.earlier is not None:
+        rest = "nothing was counted twice" if imported.written is None else "only images requested since then count"
+        notes.append(f"this file was imported already, as {imported.earlier}: {rest}")
+    if imported.rest_skipped is not None:
+        single, several = (f"{words} without a label" for words in ("image", "images"))
+        rest = counted(imported.rest_skipped, f"{single} counts", f"{several} count")
+        notes.append(f"{rest} as skipped in round {imported.round}")
+    if imported.written is None and imported.earlier is None:
         notes.append("every label in the file was there already: nothing was counted twice")
-    if found.news.changed:
-        some = ", ".join(shown(key) for key in found.news.changed[:N_KEYS])
-        answers = counted(len(found.news.changed), "earlier answer was", "earlier answers were")
+    if imported.news.changed:
+        some = ", ".join(shown(key) for key in imported.news.changed[:N_KEYS])
+        answers = counted(len(imported.news.changed), "earlier answer was", "earlier answers were")
         notes.append(f"{answers} replaced by what the same annotator says now ({some})")
     return notes
 

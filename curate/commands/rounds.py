@@ -28,8 +28,8 @@ Example:
 
 init holds out random images, on which every round is measured, and fixes the strategy. next fits a linear
 probe on the labels so far, picks the next batch and writes it for the annotators: the first one
-holds the held-out images too. A share of each batch is drawn at random, so that status can report what
-the strategy is worth on your own images. simulate replays strategies on a table whose labels are all
+holds the held-out images too. A share of each batch is drawn at random, so that status can report how
+well the strategy does on your images. simulate replays strategies on a table whose labels are all
 known; plot draws either. One small folder a round; nothing in it is ever replaced.
 """
 
@@ -56,10 +56,10 @@ def next_(
         curate round next rounds
         curate round next rounds --source images.parquet --key file
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.simulation.functions import round_next
 
-    made = round_next(**options.given_to(round_next, given))
+    made = round_next(**options.given_to(round_next, arguments))
     if json_:
         emit({"round": made.number, "export": str(made.export), "state": made.state})
     if json_ or quiet:
@@ -71,16 +71,16 @@ def next_(
     by_strategy = counted(picked["strategy"], "image")
     say(f"round {made.number}: {by_strategy} by strategy, {picked['control']:,} at random{held_out}")
     if model and model["holdout"]["n"]:
-        found, ends = model["holdout"], model["anytime"]
+        holdout, ends = model["holdout"], model["anytime"]
         interval = f"{ends['low']:.1%} to {ends['high']:.1%} at every look"
-        say(f"probe of {counted(model['n_labels'], 'label')}: {found['accuracy']:.1%} right ({interval})")
+        say(f"probe of {counted(model['n_labels'], 'label')}: {holdout['accuracy']:.1%} right ({interval})")
     say(f"to annotate: {made.export}")
 
 
 def import_(
     folder: options.RoundsFolder,
     file: Annotated[Path, typer.Argument(help="What the annotation tool exported: a file or a folder.")],
-    format_: Annotated[str | None, options.shared("--format", ", of the file. [default: that of init]")] = None,
+    format_: Annotated[str | None, options.shared("--format", ", of the file. [default: as in init]")] = None,
     name: Annotated[
         str | None, typer.Option(help="Column or field of the labels, where there are several.", show_default=False)
     ] = None,
@@ -103,25 +103,25 @@ def import_(
     """
     from curate.simulation.functions import round_import
 
-    found = round_import(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
+    imported = round_import(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
     if json_:
-        emit({**found.to_json(), "notes": import_notes(found)})
+        emit({**imported.to_json(), "notes": import_notes(imported)})
     elif not quiet:
-        _report_import(found)
+        _report_import(imported)
 
 
-def _report_import(found: "ImportResult") -> None:
-    for problem in found.problems:
+def _report_import(imported: "ImportResult") -> None:
+    for problem in imported.problems:
         say(str(problem))
-    for note in import_notes(found):
+    for note in import_notes(imported):
         say(note)
-    news = found.news
+    news = imported.news
     say(
-        f"{counted(found.labels, 'label')}, {found.skipped:,} skipped: {counted(len(news.new), 'image')} new, "
+        f"{counted(imported.labels, 'label')}, {imported.skipped:,} skipped: {counted(len(news.new), 'image')} new, "
         f"{len(news.changed):,} changed, {len(news.repeated):,} known already"
     )
-    if found.written is not None:
-        say(f"labels: {found.written}")
+    if imported.written is not None:
+        say(f"labels: {imported.written}")
 
 
 def labels_(

@@ -153,7 +153,7 @@ def run(
         curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
         curate score /nfs/photos -o /nfs/scores --engine ray --address auto --num-gpus 1
     """
-    given = dict(locals())
+    arguments = dict(locals())
     # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
     # on two cores. Read once, when torch loads its OpenMP.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -163,7 +163,7 @@ def run(
     from scoring.model_names import DEFAULT, with_weights
 
     line = (lambda text: None) if quiet else say
-    keywords = _keywords(given, options.typed(ctx, given) if add else None)
+    keywords = _keywords(arguments, options.typed(ctx, arguments) if add else None)
     with ScoreBar("images", quiet=quiet) as bar:
         result = score(
             source[0] if len(source) == 1 else source,
@@ -194,24 +194,24 @@ def run(
         )
 
 
-def _keywords(given: dict[str, Any], typed: set[str] | None) -> dict[str, Any]:
+def _keywords(arguments: dict[str, Any], typed: set[str] | None) -> dict[str, Any]:
     """Return the options of the source and of the scoring: all, or those that were typed."""
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
 
     named = {"shard_rows": "shard_size", "scorers": "scorer"}
     values = {
-        **given,
-        "dtype": given["dtype"] if given["embedding"] else None,
-        "white": options.given_white(given["white"]),
-        "scorers": tuple(dict.fromkeys(given["scorer"] or [])),
-        "shard_rows": given["shard_size"],
+        **arguments,
+        "dtype": arguments["dtype"] if arguments["embedding"] else None,
+        "white": options.given_white(arguments["white"]),
+        "scorers": tuple(dict.fromkeys(arguments["scorer"] or [])),
+        "shard_rows": arguments["shard_size"],
     }
-    found = {**options.given_to(SourceOptions, values), **options.given_to(ScoreSettings, values)}
+    keywords = {**options.given_to(SourceOptions, values), **options.given_to(ScoreSettings, values)}
     if typed is None:
-        return found
+        return keywords
     typed = {*typed, *(["dtype"] if "embedding" in typed else [])}
-    return {name: value for name, value in found.items() if named.get(name, name) in typed}
+    return {name: value for name, value in keywords.items() if named.get(name, name) in typed}
 
 
 def _report(result: Any) -> None:

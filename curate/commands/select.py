@@ -112,7 +112,7 @@ def run(
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.policies.select.policy import select
     from scoring.settings import parse_settings
 
@@ -121,7 +121,7 @@ def run(
     silent = json_ or quiet
     with Bar("picks", quiet=silent) as bar:
         result = select(
-            **options.given_to(select, given),
+            **options.given_to(select, arguments),
             set=parse_settings(set_ or []),
             picked=lambda done, total: bar.show(done, total, 0, ""),
             announce=(lambda text: None) if silent else say,

@@ -67,7 +67,7 @@ def run(
         curate selftest photos/ --label-from-folder
         curate selftest scores.parquet --column unc_fitted --change blur --change darkness
     """
-    given = dict(locals())
+    arguments = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.display.style import check_chart, save_chart
     from curate.selftests.run import selftest
@@ -75,7 +75,7 @@ def run(
     check_report(out, overwrite=overwrite)
     if plot is not None:
         check_chart(plot, overwrite=overwrite)
-    result = selftest(**options.given_to(selftest, given), announce=(lambda text: None) if quiet else say)
+    result = selftest(**options.given_to(selftest, arguments), announce=(lambda text: None) if quiet else say)
     if plot is not None:
         save_chart(result.figure(), plot, overwrite=overwrite)
     if out is not None:

@@ -23,7 +23,7 @@ def run(
     image_column: options.SourceImageColumn = None,
     column: Annotated[
         str | None,
-        options.shared("--column", " to sort by; by default unc_fitted, else that of the model's own method"),
+        options.shared("--column", " to sort by; by default unc_fitted, else the column of the model's method"),
     ] = None,
     top: Annotated[int, options.shared("--top", ": images", min=0, show_default=True)] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Images with the lowest values.")] = 30,
@@ -50,10 +50,10 @@ def run(
 
     A table with ranks and no score, such as the batch of a round, is drawn in the order of its ranks.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.display.contact import sheet
 
-    drawn = sheet(**options.given_to(sheet, given))
+    drawn = sheet(**options.given_to(sheet, arguments))
     if json_:
         emit(drawn.to_json())
     elif not quiet:

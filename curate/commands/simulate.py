@@ -58,7 +58,7 @@ def run(
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625). Then what rounds
     would have shown with so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.display.style import check_chart
     from curate.rounds.init import other_holdout
     from curate.simulation.functions import round_simulate
@@ -72,45 +72,48 @@ def run(
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
-    found = round_simulate(**options.given_to(round_simulate, {**given, "report": observe}))
-    other = other_holdout(holdout, found.facts["holdout"], sum(found.facts["rows"].values()))
+    simulation = round_simulate(**options.given_to(round_simulate, {**arguments, "report": observe}))
+    other = other_holdout(holdout, simulation.facts["holdout"], sum(simulation.facts["rows"].values()))
     if other is not None:
         line(other)
     if json_:
-        emit(found.to_json())
+        emit(simulation.to_json())
     else:
-        _report(found)
+        _report(simulation)
     if out is not None:
         for path in (out, out.with_suffix(".csv")):
             line(f"results: {path}")
     if plot is not None:
         from curate.simulation.plot import plot_simulation
 
-        plot_simulation(found, plot, overwrite=overwrite)
+        plot_simulation(simulation, plot, overwrite=overwrite)
         line(f"image: {plot}")
 
 
-def _report(found: "Simulation") -> None:
-    _report_curves(found)
-    _report_looks(found)
+def _report(simulation: "Simulation") -> None:
+    _report_curves(simulation)
+    _report_looks(simulation)
 
 
-def _report_looks(found: "Simulation") -> None:
+def _report_looks(simulation: "Simulation") -> None:
     """Say whether intervals held in all rounds of a run, and where rules would have stopped."""
-    if not found.watched:
+    if not simulation.watched:
         return
-    share = f"{100 * found.facts['confidence']:.10g} %"
-    runs = len(next(iter(found.curves.values())).seeds)
+    share = f"{100 * simulation.facts['confidence']:.10g} %"
+    runs = len(next(iter(simulation.curves.values())).seeds)
     show(
-        f"each run holds out {found.facts['holdout']:,} of the images measured on; of {runs:,} runs those in which the "
-        f"interval held the truth in every round: every look's, and the exact one of each round alone ({share})"
+        f"each run holds out {simulation.facts['holdout']:,} of the images measured on; of {runs:,} runs those in "
+        f"which the interval held the truth in every round: every look's, and the exact one of each round alone "
+        f"({share})"
     )
     rows = []
-    for name, one in found.watched.items():
-        of_lift = ("", "") if one.lift is None else (int(one.lift.held.sum()), int(one.lift.alone_held.sum()))
-        rows.append((name, int(one.accuracy.held.sum()), int(one.accuracy.alone_held.sum()), *of_lift))
+    for name, watched in simulation.watched.items():
+        of_lift = (
+            ("", "") if watched.lift is None else (int(watched.lift.held.sum()), int(watched.lift.alone_held.sum()))
+        )
+        rows.append((name, int(watched.accuracy.held.sum()), int(watched.accuracy.alone_held.sum()), *of_lift))
     show_table(rows, header=("strategy", "accuracy, every look", "alone", "lift, every look", "alone"))
-    rules = [(name, one) for name, watched in found.watched.items() for one in watched.stops]
+    rules = [(name, stop) for name, watched in simulation.watched.items() for stop in watched.stops]
     if not rules:
         return
     show("rounds until the rule was true, until every look showed it, and until one alone did: median, and runs")
@@ -124,26 +127,26 @@ def _report_looks(found: "Simulation") -> None:
 
 def _rounds(rounds: Any) -> str:
     """Return the median round of the runs that got there, and how many did."""
-    there = sorted(float(each) for each in rounds if each == each)
-    return f"{there[(len(there) - 1) // 2]:.0f} ({len(there):,})" if there else "never"
+    reached = sorted(float(each) for each in rounds if each == each)
+    return f"{reached[(len(reached) - 1) // 2]:.0f} ({len(reached):,})" if reached else "never"
 
 
-def _report_curves(found: "Simulation") -> None:
-    budgets = next(iter(found.curves.values())).budgets.tolist()
+def _report_curves(simulation: "Simulation") -> None:
+    budgets = next(iter(simulation.curves.values())).budgets.tolist()
     rows = []
-    for name, curve in found.curves.items():
+    for name, curve in simulation.curves.items():
         cells = [
             f"{100 * mean:.1f}" + (f"±{100 * error:.1f}" if error == error else "")
             for mean, error in zip(curve.mean.tolist(), curve.error.tolist(), strict=True)
         ]
         rows.append((name, *cells, f"{100 * float(curve.area.mean()):.1f}"))
     show_table(rows, header=("accuracy, %", *(f"{budget:,}" for budget in budgets), "area"))
-    if not found.lifts:
+    if not simulation.lifts:
         return
     rows = []
-    for name, one in found.lifts.items():
-        error = f"±{100 * one.area_error:.1f}" if one.area_error == one.area_error else ""
-        saved = ["-" if share != share else f"{share:.0%}" for share in one.saved.tolist()]
-        rows.append((name, f"{100 * one.area:+.1f}{error}", f"{one.p:.3g}", *saved))
+    for name, lift in simulation.lifts.items():
+        error = f"±{100 * lift.area_error:.1f}" if lift.area_error == lift.area_error else ""
+        saved = ["-" if share != share else f"{share:.0%}" for share in lift.saved.tolist()]
+        rows.append((name, f"{100 * lift.area:+.1f}{error}", f"{lift.p:.3g}", *saved))
     show("over random: area in points, p of the paired test, and the share of labels saved at each budget")
     show_table(rows, header=("strategy", "area", "p", *(f"{budget:,}" for budget in budgets)))

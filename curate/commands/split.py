@@ -68,9 +68,9 @@ def run(
     from curate.policies.dedup.request import finders_in_order
     from curate.policies.split.policy import split
 
-    given = dict(locals())
+    arguments = dict(locals())
     finders = finders_in_order(typed(ctx))
-    result = split(**{**options.given_to(split, given), "finder": finders})
+    result = split(**{**options.given_to(split, arguments), "finder": finders})
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:

@@ -46,80 +46,80 @@ def run(
     """
     from curate.simulation.functions import round_status
 
-    found = round_status(folder, table=table, no_lift=no_lift, stop=stop)
-    if fail_unless_stop and found.stop is None:
+    status = round_status(folder, table=table, no_lift=no_lift, stop=stop)
+    if fail_unless_stop and status.stop is None:
         raise InputError("--fail-unless-stop uses --stop rules, and none is given; add --stop 'accuracy >= 90%'")
     if json_:
-        emit(_status_json(found))
+        emit(_status_json(status))
     else:
-        _show_status(found, details=all_)
-    if fail_unless_stop and not found.stop:
+        _show_status(status, details=all_)
+    if fail_unless_stop and not status.stop:
         raise typer.Exit(EXIT_FOUND)
 
 
-def _status_json(found: "Status") -> dict[str, Any]:
+def _status_json(status: "Status") -> dict[str, Any]:
     """Facts, each with its explanation."""
-    facts = found.to_json()
-    for facts_of, advice in zip(facts["advice"], found.advice, strict=True):
+    facts = status.to_json()
+    for facts_of, advice in zip(facts["advice"], status.advice, strict=True):
         facts_of["text"] = advice_words(advice)
-    if found.lift is not None:
-        facts["lift"]["text"] = lift_words(found.lift)
-    if found.pair_lift is not None:
-        facts["pair_lift"]["text"] = pair_lift_words(found.pair_lift)
-    if found.prequential is not None:
-        facts["prequential"]["text"] = prequential_words(found.prequential)
-    for facts_of, rule in zip(facts["rules"], found.rules, strict=True):
+    if status.lift is not None:
+        facts["lift"]["text"] = lift_words(status.lift)
+    if status.pair_lift is not None:
+        facts["pair_lift"]["text"] = pair_lift_words(status.pair_lift)
+    if status.prequential is not None:
+        facts["prequential"]["text"] = prequential_words(status.prequential)
+    for facts_of, rule in zip(facts["rules"], status.rules, strict=True):
         facts_of["text"] = rule_words(rule)
-    return {**facts, "notes": status_notes(found)}
+    return {**facts, "notes": status_notes(status)}
 
 
-def _show_status(found: "Status", *, details: bool) -> None:
-    for line in found.changed:
+def _show_status(status: "Status", *, details: bool) -> None:
+    for line in status.changed:
         show(f"CHANGED: {line}")
-    show(headline(found))
+    show(headline(status))
     if details:
-        _show_details(found)
-    for rule in found.rules:
+        _show_details(status)
+    for rule in status.rules:
         mark = "cannot determine" if rule.reached is None else "STOP" if rule.reached else "go on"
         show(f"{rule.rule}: {mark} ({rule_words(rule)})")
-    for note in status_notes(found):
+    for note in status_notes(status):
         show(note)
 
 
-def _show_details(found: "Status") -> None:
+def _show_details(status: "Status") -> None:
     """Counts, classes, agreement, the curve, and what each criterion says."""
-    counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
-    show(f"{found.path}: {counted(found.rounds, 'round')}, {counted(found.asked, 'image')} requested: {counts}")
-    show(f"with a class: {found.held_out[1]:,} of {counted(found.held_out[0], 'held-out image')}")
-    if found.classes:
-        most_first = sorted(found.classes.items(), key=lambda one: one[1], reverse=True)
+    counts = ", ".join(f"{count:,} {name}" for name, count in status.counts.items())
+    show(f"{status.path}: {counted(status.rounds, 'round')}, {counted(status.asked, 'image')} requested: {counts}")
+    show(f"with a class: {status.held_out[1]:,} of {counted(status.held_out[0], 'held-out image')}")
+    if status.classes:
+        most_first = sorted(status.classes.items(), key=lambda item: item[1], reverse=True)
         show_table(most_first, header=("class", "labels to learn from"), right=1)
-    if found.agreement["n_keys"]:
-        alpha = found.agreement["alpha"]
+    if status.agreement["n_keys"]:
+        alpha = status.agreement["alpha"]
         said = "not defined" if alpha is None else f"{alpha:.3f}"
-        people = f" ({', '.join(found.annotators)})" if found.annotators else ""
+        people = f" ({', '.join(status.annotators)})" if status.annotators else ""
         show(
-            f"annotators{people} agree on {found.agreement['pairs']:.1%} of pairs in "
-            f"{counted(int(found.agreement['n_keys']), 'image')}, alpha {said}"
+            f"annotators{people} agree on {status.agreement['pairs']:.1%} of pairs in "
+            f"{counted(int(status.agreement['n_keys']), 'image')}, alpha {said}"
         )
-    if found.tied:
-        more = ", ..." if len(found.tied) < found.counts["tied"] else ""
-        show(f"tied, and without a class: {', '.join(found.tied)}{more}")
-    _show_curve(found)
-    if found.prequential is not None:
-        show(prequential_words(found.prequential))
-    if found.pair_lift is not None:
-        show(pair_lift_words(found.pair_lift))
-    if found.lift is not None:
-        show(lift_words(found.lift))
-    for one in found.advice:
-        mark = "cannot determine" if one.reached is None else "STOP" if one.reached else "go on"
-        show(f"{one.name}: {mark} ({advice_words(one)})")
+    if status.tied:
+        more = ", ..." if len(status.tied) < status.counts["tied"] else ""
+        show(f"tied, and without a class: {', '.join(status.tied)}{more}")
+    _show_curve(status)
+    if status.prequential is not None:
+        show(prequential_words(status.prequential))
+    if status.pair_lift is not None:
+        show(pair_lift_words(status.pair_lift))
+    if status.lift is not None:
+        show(lift_words(status.lift))
+    for advice in status.advice:
+        mark = "cannot determine" if advice.reached is None else "STOP" if advice.reached else "go on"
+        show(f"{advice.name}: {mark} ({advice_words(advice)})")
 
 
-def _show_curve(found: "Status") -> None:
+def _show_curve(status: "Status") -> None:
     """Accuracy by labels, with both intervals, and which is which."""
-    share = f"{100 * found.confidence:.10g} %"
+    share = f"{100 * status.confidence:.10g} %"
     rows = [
         (
             point["n_labels"],
@@ -128,7 +128,7 @@ def _show_curve(found: "Status") -> None:
             f"{point['low']:.1%} to {point['high']:.1%}",
             point["n"],
         )
-        for point in found.curve
+        for point in status.curve
         if point["n"]
     ]
     if not rows:

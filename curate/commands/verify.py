@@ -59,7 +59,7 @@ def run(
 
     Exit 0: all is as the receipt says; 1: something differs, or a mistake.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.calibration.verify import of_calibration
     from curate.manifest.store_path import path_here
     from curate.pipeline.receipt import is_pipeline_receipt
@@ -68,35 +68,35 @@ def run(
     line = (lambda text: None) if json_ else show
     rounds = rounds_at(receipt) if isinstance(receipt, Path) else None
     if of_calibration(receipt) is not None:
-        _refuse(given, "a calibration", ("root", "chain", "pixels", "source"))
+        _refuse(arguments, "a calibration", ("root", "chain", "pixels", "source"))
         identical = _calibration(receipt, table, json_, line)
     elif isinstance(receipt, Path) and is_pipeline_receipt(receipt):
-        _refuse(given, "a pipeline", ("table", "root", "chain", "pixels", "source"))
+        _refuse(arguments, "a pipeline", ("table", "root", "chain", "pixels", "source"))
         identical = _pipeline(receipt, json_)
     elif receipt.suffix == ".safetensors":
-        _refuse(given, "a fitted model", ("root", "chain", "pixels", "source"))
+        _refuse(arguments, "a fitted model", ("root", "chain", "pixels", "source"))
         identical = _fit(path_here(receipt, "a fitted model"), table, json_, line)
     elif rounds is not None:
-        _refuse(given, "rounds", ("root", "chain", "pixels", "source"))
+        _refuse(arguments, "rounds", ("root", "chain", "pixels", "source"))
         moved = None if table is None else path_here(table, "--table of rounds")
         identical = _rounds(*rounds, moved, json_, line)
     else:
-        identical = _subset(given, json_, line)
+        identical = _subset(arguments, json_, line)
     if not identical:
         raise typer.Exit(1)
 
 
-def _refuse(given: dict[str, Any], what: str, names: tuple[str, ...]) -> None:
+def _refuse(arguments: dict[str, Any], what: str, names: tuple[str, ...]) -> None:
     """Refuse options that say nothing about what is verified."""
     for name in names:
-        if given[name]:
+        if arguments[name]:
             raise InputError(f"expected no --{name.replace('_', '-')} with {what}; it is for the receipt of a subset")
 
 
-def _subset(given: dict[str, Any], json_: bool, line: Callable[[str], None]) -> bool:
+def _subset(arguments: dict[str, Any], json_: bool, line: Callable[[str], None]) -> bool:
     from curate.lineage.verify import verify
 
-    result = verify(**options.given_to(verify, given))
+    result = verify(**options.given_to(verify, arguments))
     if json_:
         emit({**result.to_json(), **lines_of(result)})
     for text in proof_lines(result):

@@ -47,8 +47,8 @@ FINDINGS = {
     "not again": "{0.what} of the receipt was not derived again: it takes the images",
     "other probabilities": "{0.what}",
     "other rules": (
-        "all that was read and written is as the receipt says, and its rules decide otherwise: they are not those of "
-        "then, or another version or processor decides by them"
+        "all that was read and written is as the receipt says, and its rules decide otherwise: they are not the rules "
+        "of then, or another version or processor decides by them"
     ),
 }
 OTHER_COLUMNS = {  # by what has them
@@ -98,8 +98,8 @@ ORIGIN = {"kind": ("kind", ""), "model": ("by", ""), "model_digest": ("weights",
 
 def _sum(result: "Verification") -> str:
     """Say whether one step is the same."""
-    own = not result.n_different and not result.problems
-    if own:
+    is_same = not result.n_different and not result.problems
+    if is_same:
         return f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same"
     if result.n_different:
         return f"different: {counted(result.n_different, 'difference')} in {counted(result.n_rows, 'row')}"
@@ -112,5 +112,5 @@ def _pixel_lines(check: "PixelCheck") -> list[str]:
     if check.identical:
         return [*lines, f"pixels: {of} read again, and every one has the bytes that were scored"]
     parts = [(check.n_changed, "changed"), (check.n_lost, "cannot be read")]
-    told = ", ".join(f"{n:,} {what}" for n, what in parts if n)
-    return [*lines, f"pixels: different: {told}, of {of} read again"]
+    problems = ", ".join(f"{n:,} {what}" for n, what in parts if n)
+    return [*lines, f"pixels: different: {problems}, of {of} read again"]
