@@ -35,9 +35,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def whole(folder, tiny_checkpoint, tmp_path_factory):
+def full_table(folder, tiny_checkpoint, tmp_path_factory):
     """The table of an undisturbed run."""
-    out = tmp_path_factory.mktemp("whole") / "scores.parquet"
+    out = tmp_path_factory.mktemp("scored") / "scores.parquet"
     score(folder, out, model=tiny_checkpoint, settings=SMALL)
     return out
 

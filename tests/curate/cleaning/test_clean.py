@@ -56,7 +56,7 @@ def cleaned_once(source, tiny_checkpoint, tmp_path_factory):
 
 
 @pytest.fixture
-def here(cleaned_once, monkeypatch):
+def workdir(cleaned_once, monkeypatch):
     """That work folder in its place, as it was then."""
     work = cleaned_once[0]
     shutil.rmtree(work)
@@ -139,18 +139,18 @@ def test_findings_are_of_kept_rows_with_a_sheet_of_each_kind(cleaned_once):
     ]
 
 
-def test_a_second_run_with_nothing_new_changes_no_file_and_says_so(here):
-    before = snapshot(here)
+def test_a_second_run_with_nothing_new_changes_no_file_and_says_so(workdir):
+    before = snapshot(workdir)
     result = clean()
     assert result.exit_code == 0, result.output
     assert "up to date" in result.stdout
-    assert {path: time for path, time in snapshot(here).items() if path.name != "lock"} == {
+    assert {path: time for path, time in snapshot(workdir).items() if path.name != "lock"} == {
         path: time for path, time in before.items() if path.name != "lock"
     }
 
 
-def test_the_file_of_the_pipeline_is_run_as_it_is_and_edited(here):
-    file = here / "out/curate.toml"
+def test_the_file_of_the_pipeline_is_run_as_it_is_and_edited(workdir):
+    file = workdir / "out/curate.toml"
     assert "up to date" in run("run", file).stdout
     file.write_text(
         file.read_text().replace('drop = "unusable"', 'drop = ["unusable", "dark", "grey"]\nforce = ["grey"]')
@@ -161,12 +161,12 @@ def test_the_file_of_the_pipeline_is_run_as_it_is_and_edited(here):
     assert counts(clean("--overwrite", "--json", "-q"))["kept"] == 12
 
 
-def test_another_option_does_what_it_changes_alone(here):
+def test_another_option_does_what_it_changes_alone(workdir):
     assert states(clean("--json", "-q", "--export", "csv")) == ["up to date"] * 4 + ["done"]
     assert len(pl.read_csv("out/export.csv")) == 12
 
 
-def test_new_files_alone_are_scored_and_all_of_them_on_request(here):
+def test_new_files_alone_are_scored_and_all_of_them_on_request(workdir):
     known = {row["key"]: row for row in pl.read_parquet("out/steps/score.parquet").to_dicts()}
     shutil.copy("photos/coins.jpg", "photos/new.jpg")
     for again in ([], ["--overwrite"]):
@@ -178,7 +178,7 @@ def test_new_files_alone_are_scored_and_all_of_them_on_request(here):
             assert all(grown[key]["embedding"] == known[key]["embedding"] for key in known)
 
 
-def test_a_run_killed_between_two_steps_goes_on(here, monkeypatch):
+def test_a_run_killed_between_two_steps_goes_on(workdir, monkeypatch):
     shutil.rmtree("out")
     done = []
 
@@ -194,11 +194,11 @@ def test_a_run_killed_between_two_steps_goes_on(here, monkeypatch):
     assert states(clean("--json", "-q")) == ["up to date", "up to date", "done", "done"]
 
 
-def test_a_dry_run_writes_nothing(here):
-    before = snapshot(here)
+def test_a_dry_run_writes_nothing(workdir):
+    before = snapshot(workdir)
     found = counts(clean("--dry-run", "--json", "--export", "csv"))
     assert (found["kept"], found["to_review"], found["dry_run"]) == (12, None, True)
-    assert snapshot(here) == before
+    assert snapshot(workdir) == before
     shutil.rmtree("out")
     found = counts(clean("--dry-run", "--json"))
     assert (found["images"], found["kept"]) == (21, None)
@@ -206,14 +206,14 @@ def test_a_dry_run_writes_nothing(here):
     assert not Path("out").exists()
 
 
-def test_leaks_are_kept_and_come_first_in_the_review(here):
+def test_leaks_are_kept_and_come_first_in_the_review(workdir):
     Path("test").mkdir()
     for name in ("rocket", "flower"):
         shutil.copy(f"photos/{name}.jpg", f"test/{name}_test.jpg")
     found = counts(clean("--against", "test", "--json", "-q"))
     assert (found["kept"], found["review_by"]["leak"]) == (12, 2)
-    assert [line["key"] for line in findings(here / "out")[:2]] == ["flower.jpg", "rocket.jpg"]
-    assert (here / "out/review/01-leak.png").is_file()
+    assert [line["key"] for line in findings(workdir / "out")[:2]] == ["flower.jpg", "rocket.jpg"]
+    assert (workdir / "out/review/01-leak.png").is_file()
     scored = counts(clean("--against", "out/steps/against.parquet", "--json", "-q"))
     assert scored["review_by"]["leak"] == 2
 
@@ -273,24 +273,24 @@ def test_images_inside_a_table_are_cleaned_and_drawn(source, tiny_checkpoint, tm
         (["", "-o", "new"], ["empty text"]),
     ],
 )
-def test_what_cannot_be_is_one_line_and_nothing_is_lost(here, arguments, words):
+def test_what_cannot_be_is_one_line_and_nothing_is_lost(workdir, arguments, words):
     Path("empty").mkdir()
     Path("texts").mkdir()
     Path("texts/labels.txt").write_text("cat")
     Path("full/inside").mkdir(parents=True)
     Path("full/notes.txt").write_text("mine")
-    before = snapshot(here)
+    before = snapshot(workdir)
     refused(run("clean", *arguments), *words)
-    assert snapshot(here) == before
+    assert snapshot(workdir) == before
     assert not Path("new").exists()
 
 
-def test_a_folder_that_cannot_be_written_to_is_one_line(here, monkeypatch):
+def test_a_folder_that_cannot_be_written_to_is_one_line(workdir, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
     refused(clean(), "permission")
 
 
-def test_a_file_of_the_users_among_the_findings_is_never_lost(here):
+def test_a_file_of_the_users_among_the_findings_is_never_lost(workdir):
     Path("out/review/mine.txt").write_text("seen")
     result = clean("--export", "csv", "-q")
     assert result.exit_code == 1
@@ -298,7 +298,7 @@ def test_a_file_of_the_users_among_the_findings_is_never_lost(here):
     assert Path("out/review/mine.txt").read_text() == "seen"
 
 
-def test_a_folder_is_cleaned_from_python(here):
+def test_a_folder_is_cleaned_from_python(workdir):
     result = curate.clean("photos", "out", model="m.safetensors")
     assert not result.changed
     assert result.images == result.unreadable + result.unusable + result.copies + result.kept == 21

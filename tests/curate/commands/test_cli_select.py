@@ -208,9 +208,9 @@ def test_no_budget_is_bad_usage(scores):
     assert "--budget" in result.stderr
 
 
-def test_a_table_that_was_really_scored_can_be_chosen_from(whole, tmp_path, monkeypatch):
+def test_a_table_that_was_really_scored_can_be_chosen_from(full_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = run(whole, "-b", 6, "--noise-guard", "-o", "b.parquet")
+    result = run(full_table, "-b", 6, "--noise-guard", "-o", "b.parquet")
     assert result.exit_code == 0, result.output
     found = {row["key"]: row for row in pq.read_table("b.decisions.parquet").to_pylist()}
     assert found["broken.jpg"]["decision"] == found["text.png"]["decision"] == "failed"

@@ -38,10 +38,10 @@ def said(*arguments):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_table_of_a_store_is_read_as_one_of_this_machine(command, whole, s3, tmp_path, monkeypatch):
+def test_a_table_of_a_store_is_read_as_one_of_this_machine(command, full_table, s3, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    s3.put("run/s.parquet", whole.read_bytes())
-    (tmp_path / "s.parquet").write_bytes(whole.read_bytes())
+    s3.put("run/s.parquet", full_table.read_bytes())
+    (tmp_path / "s.parquet").write_bytes(full_table.read_bytes())
     arguments, written = COMMANDS[command]
     here = said(command, "s.parquet", *arguments)
     rows = pq.read_table(written) if written else None
@@ -57,8 +57,8 @@ def test_a_table_of_a_store_is_read_as_one_of_this_machine(command, whole, s3, t
     assert not list(tmp_path.glob("s3*"))
 
 
-def test_a_folder_of_parts_of_a_store_that_is_not_whole_is_refused(whole, s3):
-    s3.put("run/t/part-000000.parquet", whole.read_bytes())
+def test_a_folder_of_parts_of_a_store_that_is_not_whole_is_refused(full_table, s3):
+    s3.put("run/t/part-000000.parquet", full_table.read_bytes())
     assert json.loads(said("info", f"{s3}/run/t", "--json"))["facts"]["rows"] == 30
     s3.put("run/t/_unfinished", b"")
     for place, reason in (("t", "is being written, or that was cut off"), ("none.parquet", "does not exist")):
@@ -129,12 +129,12 @@ def test_the_walk_meets_all_that_a_command_reads_and_writes():
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_url_is_taken_or_refused_in_one_line_and_never_a_folder_of_this_machine(
-    name, whole, s3, tmp_path, monkeypatch
+    name, full_table, s3, tmp_path, monkeypatch
 ):
     """Of each option that takes a path: as it is typed, whatever else the command needs."""
     monkeypatch.chdir(tmp_path)
     for _, each, in_store in (one for one in OF_PATHS if one[0] == name):
-        line = [str(whole) if word == "TABLE" else word for word in words_with(ALL[name], each)]
+        line = [str(full_table) if word == "TABLE" else word for word in words_with(ALL[name], each)]
         found = run(*name.split(), *line)
         text = " ".join(found.stderr.split())
         assert found.exit_code in (1, 2), (line, found.exception)
@@ -161,10 +161,10 @@ def test_what_is_written_is_parsed_as_such_and_what_is_read_is_not():
 
 @pytest.mark.parametrize(("name", "each"), WRITTEN)
 @pytest.mark.parametrize("url", ["hf://datasets/owner/name/k.parquet", "http://host/k.parquet"])
-def test_what_cannot_be_written_to_is_refused_before_any_work(name, each, url, whole, tmp_path, monkeypatch):
+def test_what_cannot_be_written_to_is_refused_before_any_work(name, each, url, full_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     line = line_with(ALL[name], {each: url})
-    found = run(*name.split(), *(str(whole) if word == "TABLE" else word for word in line))
+    found = run(*name.split(), *(str(full_table) if word == "TABLE" else word for word in line))
     text = " ".join(found.stderr.replace("│", " ").split())
     assert found.exit_code == 2, (line, found.exception)
     assert "write to a folder of this machine" in text
@@ -184,16 +184,16 @@ def test_a_url_of_a_store_that_names_nothing_there_can_be_is_one_line(parse):
     assert parse("S3://Bkt/K.parquet") == StorePath("s3://Bkt/K.parquet")
 
 
-def test_an_empty_first_part_leaves_nothing_in_the_bucket(whole, s3):
-    found = run("filter", str(whole), "--keep-top", "50%", "-o", f"s3://{s3.name}//k.parquet")
+def test_an_empty_first_part_leaves_nothing_in_the_bucket(full_table, s3):
+    found = run("filter", str(full_table), "--keep-top", "50%", "-o", f"s3://{s3.name}//k.parquet")
     assert found.exit_code == 2
     assert s3.names() == []
 
 
 @pytest.mark.parametrize("line", [["TABLE", "-o", "s3:/bucket/k.parquet"], ["s3:/bucket/k.parquet", "-o", "k.parquet"]])
-def test_a_url_with_one_slash_is_one_line_that_says_so(line, whole, tmp_path, monkeypatch):
+def test_a_url_with_one_slash_is_one_line_that_says_so(line, full_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = run("filter", "--keep-top", "50%", *(str(whole) if word == "TABLE" else word for word in line))
+    found = run("filter", "--keep-top", "50%", *(str(full_table) if word == "TABLE" else word for word in line))
     assert found.exit_code == 2
     text = " ".join(found.stderr.replace("│", " ").split())
     assert "a URL has two slashes: expected s3://bucket/k.parquet, got s3:/bucket/k.parquet" in text
@@ -212,8 +212,8 @@ def test_a_place_of_the_hub_is_refused_by_the_library_too():
         (["balance", "TABLE", "--to", "s3://bucket/shares.csv"], "--to"),
     ],
 )
-def test_a_url_in_an_option_of_texts_is_refused_too(line, place, whole):
-    found = run(*(str(whole) if word == "TABLE" else word for word in line))
+def test_a_url_in_an_option_of_texts_is_refused_too(line, place, full_table):
+    found = run(*(str(full_table) if word == "TABLE" else word for word in line))
     assert found.exit_code == 1
     assert f"{TAKES_NONE} for {place}" in " ".join(found.stderr.split())
 

@@ -298,14 +298,14 @@ def test_the_gate_passes_what_is_above_by_chance(pair):
     assert "passed" in result.stdout
 
 
-def test_a_sheet_shows_both_sides(tmp_path, folder, whole):
-    rows = pq.read_table(whole)
+def test_a_sheet_shows_both_sides(tmp_path, folder, full_table):
+    rows = pq.read_table(full_table)
     other = tmp_path / "other.parquet"
     keep = np.array(rows["status"]) == "ok"
     pq.write_table(rows.filter(pa.array(keep)).slice(0, 25), other)
     sheet = tmp_path / "sheet.png"
-    result = run("compare", whole, other, "--repeats", 19, "--sheet", sheet)
+    result = run("compare", full_table, other, "--repeats", 19, "--sheet", sheet)
     assert result.exit_code == 0, result.output
     with Image.open(sheet) as picture:
         assert picture.width > 1000
-    assert run("compare", whole, other, "--sheet", sheet).exit_code == 1
+    assert run("compare", full_table, other, "--sheet", sheet).exit_code == 1

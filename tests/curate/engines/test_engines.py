@@ -81,16 +81,16 @@ def job_of(folder, checkpoint, work):
     return Job(folder, SourceOptions(), checkpoint, SMALL, 1, work, wanted, {"kind": "scores"}, 1 << 30, opened)
 
 
-def test_an_engine_in_another_process_writes_the_same_bytes(folder, whole, tiny_checkpoint, tmp_path, outside):
+def test_an_engine_in_another_process_writes_the_same_bytes(folder, full_table, tiny_checkpoint, tmp_path, outside):
     seen = []
     result = run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, engine="elsewhere", report=seen.append)
     assert result.rows == 30
-    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+    assert (tmp_path / "s.parquet").read_bytes() == full_table.read_bytes()
     assert [(step.done, step.failed) for step in seen][-1] == (30, 2)
     assert [step.done for step in seen] == sorted(step.done for step in seen)
 
 
-def test_what_one_engine_began_another_ends(folder, whole, tiny_checkpoint, tmp_path, monkeypatch, outside):
+def test_what_one_engine_began_another_ends(folder, full_table, tiny_checkpoint, tmp_path, monkeypatch, outside):
     real, lines = WorkFolder.commit, []
 
     def two_and_no_more(self, part):
@@ -105,7 +105,7 @@ def test_what_one_engine_began_another_ends(folder, whole, tiny_checkpoint, tmp_
     monkeypatch.setattr(WorkFolder, "commit", real)
     assert lines == [3, 2]  # as they came in
     assert run_again(folder, tmp_path / "s.parquet", tiny_checkpoint).resumed == 6 + 8
-    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+    assert (tmp_path / "s.parquet").read_bytes() == full_table.read_bytes()
 
 
 def test_an_engine_that_leaves_a_shard_out_is_a_bug_and_no_table(folder, tiny_checkpoint, tmp_path, outside):
@@ -114,12 +114,12 @@ def test_an_engine_that_leaves_a_shard_out_is_a_bug_and_no_table(folder, tiny_ch
     assert not (tmp_path / "s.parquet").exists()
 
 
-def test_an_engine_from_outside_is_in_the_command_and_its_help(folder, whole, tiny_checkpoint, tmp_path, outside):
+def test_an_engine_from_outside_is_in_the_command_and_its_help(folder, full_table, tiny_checkpoint, tmp_path, outside):
     args = ["score", str(folder), "-o", str(tmp_path / "s.parquet"), "--model", str(tiny_checkpoint), "--quiet"]
     sizes = ["--batch-size", "4", "--shard-size", "8", "--device", "cpu"]
     done = CliRunner().invoke(app, [*args, *sizes, "--engine", "crossed"])
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+    assert (tmp_path / "s.parquet").read_bytes() == full_table.read_bytes()
     anew = typer.Typer(rich_markup_mode=None)
     anew.command()(runpy.run_path(str(ROOT / "curate/commands/score.py"))["run"])
     assert "local, ray, elsewhere, crossed, forgetful" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
@@ -168,7 +168,7 @@ def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_com
 
 
 def test_a_run_goes_on_with_the_threads_that_it_began_with(
-    folder, whole, tiny_checkpoint, tmp_path, monkeypatch, outside
+    folder, full_table, tiny_checkpoint, tmp_path, monkeypatch, outside
 ):
     import torch
 

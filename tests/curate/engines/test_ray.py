@@ -51,7 +51,7 @@ def stop_after(monkeypatch, n):
 
 
 def test_a_run_passes_from_this_machine_to_a_cluster_and_back_with_the_same_bytes(
-    folder, whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+    folder, full_table, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
     out = tmp_path / "s.parquet"
     with monkeypatch.context() as patch:
@@ -68,12 +68,12 @@ def test_a_run_passes_from_this_machine_to_a_cluster_and_back_with_the_same_byte
     assert not ray.is_initialized()
     result = run_again(folder, out, tiny_checkpoint)
     assert 22 <= result.resumed <= 24  # three of four shards, one of which has six rows
-    assert out.read_bytes() == whole.read_bytes()
+    assert out.read_bytes() == full_table.read_bytes()
 
 
 @pytest.mark.slow
 def test_a_cluster_writes_the_same_bytes_though_an_actor_is_killed(
-    folder, whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+    folder, full_table, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
     out, seen, said, killed = tmp_path / "s.parquet", [], [], []
     checked = Crew._check
@@ -86,7 +86,7 @@ def test_a_cluster_writes_the_same_bytes_though_an_actor_is_killed(
 
     monkeypatch.setattr(Crew, "_check", kill_the_first)
     result = on_cluster(folder, out, tiny_checkpoint, cluster, report=seen.append, announce=said.append)
-    assert out.read_bytes() == whole.read_bytes()
+    assert out.read_bytes() == full_table.read_bytes()
     assert (result.rows, result.statuses["ok"], result.device) == (30, 28, "cpu")
     assert [step.done for step in seen] == sorted(step.done for step in seen)
     assert (seen[-1].done, seen[-1].failed) == (30, 2)
@@ -291,7 +291,7 @@ class TwoHands:
         pass
 
 
-def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder, whole, tiny_checkpoint, tmp_path):
+def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder, full_table, tiny_checkpoint, tmp_path):
     opened = open_all(folder, SourceOptions(), tiny_checkpoint, SMALL)
     with WorkFolder(tmp_path / "work") as work:
         wanted = opened.fingerprint(SMALL)
@@ -326,7 +326,9 @@ def addresses(pids):
 
 
 @pytest.mark.slow
-def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(folder, whole, tiny_checkpoint, tmp_path):
+def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(
+    folder, full_table, tiny_checkpoint, tmp_path
+):
     command = [sys.executable, "-m", "curate", "score", str(folder), "-o", str(tmp_path / "s.parquet"), "--quiet"]
     sizes = ["--model", str(tiny_checkpoint), "--batch-size", "4", "--shard-size", "8", "--actors", "1"]
     with subprocess.Popen([*command, *sizes, "--engine", "ray"], start_new_session=True) as run:
@@ -337,7 +339,7 @@ def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(folder
     assert run.returncode == 0
     assert listens == {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as itself and as IPv6
     assert processes(run.pid) == []
-    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+    assert (tmp_path / "s.parquet").read_bytes() == full_table.read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -352,8 +354,8 @@ def large(folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def large_whole(large, tiny_checkpoint, tmp_path_factory):
-    out = tmp_path_factory.mktemp("large_whole") / "scores.parquet"
+def large_bytes(large, tiny_checkpoint, tmp_path_factory):
+    out = tmp_path_factory.mktemp("large_bytes") / "scores.parquet"
     run_again(large, out, tiny_checkpoint)
     return out.read_bytes()
 
@@ -361,7 +363,7 @@ def large_whole(large, tiny_checkpoint, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", range(12))
 def test_what_dies_in_a_run_costs_nothing_but_time(
-    turn, large, large_whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+    turn, large, large_bytes, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
     """A process is killed, an actor ended by Ray, or a node removed, at another shard in each turn."""
     kill, at, killed, lines = turn % 3, 2 + 2 * turn, [], []
@@ -398,14 +400,14 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
     assert killed == [kill]
     assert sorted(lines) == list(range(38))  # nothing lost, nothing twice
     assert result.rows == 300
-    assert out.read_bytes() == large_whole
+    assert out.read_bytes() == large_bytes
     if kill < 2:  # an actor outlives its node by a second or two, and a run may end by then
         assert [text for text in said if text.startswith("lost an actor")]
 
 
 @pytest.mark.slow
 def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
-    large, large_whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+    large, large_bytes, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
     handed = Crew._hand_out
 
@@ -421,4 +423,4 @@ def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
         on_cluster(large, out, tiny_checkpoint, cluster)
     monkeypatch.undo()
     assert run_again(large, out, tiny_checkpoint).resumed > 0
-    assert out.read_bytes() == large_whole
+    assert out.read_bytes() == large_bytes

@@ -22,8 +22,8 @@ from scoring.images import decode
 from scoring.images.quality import MEASURES
 
 
-def test_every_file_is_a_row_and_failures_say_why(folder, whole):
-    table = open_table(whole).read()
+def test_every_file_is_a_row_and_failures_say_why(folder, full_table):
+    table = open_table(full_table).read()
     assert table.column("key").to_pylist() == sorted(p.name for p in folder.iterdir())
     status = dict(zip(table.column("key").to_pylist(), table.column("status").to_pylist(), strict=True))
     assert status.pop("broken.jpg") in ("truncated", "corrupt")
@@ -37,18 +37,18 @@ def test_every_file_is_a_row_and_failures_say_why(folder, whole):
         assert row["uri"] == str(folder / row["key"])
 
 
-def test_without_quality_the_table_has_the_other_columns_alone(folder, whole, tiny_checkpoint, tmp_path):
+def test_without_quality_the_table_has_the_other_columns_alone(folder, full_table, tiny_checkpoint, tmp_path):
     settings = replace(SMALL, quality=False)
     score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
-    names, plain = open_table(whole).schema.names, open_table(tmp_path / "s.parquet").schema.names
+    names, plain = open_table(full_table).schema.names, open_table(tmp_path / "s.parquet").schema.names
     assert plain == [name for name in names if not name.startswith("quality_")]
     assert len(names) - len(plain) == len(MEASURES)
 
 
 @torch.inference_mode()
-def test_scores_are_those_of_the_model_on_the_decoded_image(folder, whole, tiny_checkpoint):
+def test_scores_are_those_of_the_model_on_the_decoded_image(folder, full_table, tiny_checkpoint):
     model, card = load_model(tiny_checkpoint)
-    table = open_table(whole)
+    table = open_table(full_table)
     rows = [row for row in table.read().to_pylist() if row["status"] == "ok"]
     for row in rows[::5]:
         image = decode((folder / row["key"]).read_bytes(), model.spec.preprocessing, with_quality=True)
@@ -79,9 +79,9 @@ def test_the_same_bytes_are_decoded_once_a_shard_and_score_alike(folder, tiny_ch
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_number_of_workers_changes_no_byte(folder, whole, tiny_checkpoint, tmp_path, workers):
+def test_the_number_of_workers_changes_no_byte(folder, full_table, tiny_checkpoint, tmp_path, workers):
     run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, workers=workers)
-    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+    assert (tmp_path / "s.parquet").read_bytes() == full_table.read_bytes()
 
 
 @pytest.mark.parametrize("out", [".", "/", ".."])
@@ -113,7 +113,7 @@ def test_no_embedding_leaves_the_column_out(folder, tiny_checkpoint, tmp_path):
 
 
 def test_the_batch_shrinks_when_memory_runs_out_and_the_run_says_so(
-    folder, whole, tiny_checkpoint, tmp_path, monkeypatch
+    folder, full_table, tiny_checkpoint, tmp_path, monkeypatch
 ):
     from scoring.model import ScoringModel
 
@@ -128,7 +128,7 @@ def test_the_batch_shrinks_when_memory_runs_out_and_the_run_says_so(
     result = run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
     assert any("2 images at a time" in note for note in result.notes)
     ours, theirs = (
-        np.array(open_table(p).read(["kappa_visimsiam"]).column(0)) for p in (tmp_path / "s.parquet", whole)
+        np.array(open_table(p).read(["kappa_visimsiam"]).column(0)) for p in (tmp_path / "s.parquet", full_table)
     )
     assert np.allclose(ours, theirs, rtol=1e-4, equal_nan=True)
 

@@ -22,7 +22,7 @@ SETTINGS = replace(SMALL, backend="openvino")
 
 
 def test_a_run_that_was_cut_off_ends_with_the_same_bytes_and_no_other_backend_goes_on_with_it(
-    folder, whole, tiny_checkpoint, tmp_path, monkeypatch
+    folder, full_table, tiny_checkpoint, tmp_path, monkeypatch
 ):
     done, cut = tmp_path / "done.parquet", tmp_path / "cut.parquet"
     score(folder, done, model=tiny_checkpoint, settings=SETTINGS)
@@ -45,7 +45,7 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bytes_and_no_other_backend_go
     settings = open_table(done).metadata["settings"]
     assert settings["backend"] == "openvino"
     assert settings["openvino"].startswith("20")
-    assert open_table(whole).metadata["settings"]["backend"] == "torch"
+    assert open_table(full_table).metadata["settings"]["backend"] == "torch"
 
 
 def test_the_command_says_which_backend_runs_and_refuses_another_device(folder, tiny_checkpoint, tmp_path):

@@ -50,11 +50,11 @@ def nothing_is_left(s3, tmp_path, table="run/s.parquet"):
 
 
 def test_a_table_in_a_bucket_has_the_bytes_of_a_local_one(
-    folder, whole, tiny_checkpoint, s3, out, tmp_path, monkeypatch
+    folder, full_table, tiny_checkpoint, s3, out, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     result = run_again(folder, out, tiny_checkpoint)
-    assert s3.get("run/s.parquet") == whole.read_bytes()
+    assert s3.get("run/s.parquet") == full_table.read_bytes()
     assert str(result.path) == out
     assert result.rows == 30
     nothing_is_left(s3, tmp_path)
@@ -86,7 +86,7 @@ def test_a_folder_of_parts_in_a_bucket_has_the_bytes_of_a_local_one(folder, tiny
 @pytest.mark.parametrize("after", [0, 2, 4])
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_run_cut_off_goes_on_here_and_on_another_machine(
-    folder, whole, tiny_checkpoint, s3, out, tmp_path, monkeypatch, after, elsewhere
+    folder, full_table, tiny_checkpoint, s3, out, tmp_path, monkeypatch, after, elsewhere
 ):
     commits, real = 0, WorkStore.commit
 
@@ -108,7 +108,7 @@ def test_a_run_cut_off_goes_on_here_and_on_another_machine(
     monkeypatch.setattr(tempfile, "tempdir", str(there))
     result = run_again(folder, out, tiny_checkpoint)
     assert result.resumed == min(30, 8 * after)
-    assert s3.get("run/s.parquet") == whole.read_bytes()
+    assert s3.get("run/s.parquet") == full_table.read_bytes()
     assert s3.names() == ["run/s.parquet"]
 
 
@@ -128,7 +128,7 @@ def waits_for(s3, text, times, process=None):
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_is_followed_at_once_and_ends_with_the_same_bytes(
-    folder, whole, tiny_checkpoint, s3, out, tmp_path
+    folder, full_table, tiny_checkpoint, s3, out, tmp_path
 ):
     s3.faults.add("done-000002", "hang", times=1, method="PUT")
     process = started(folder, out, tiny_checkpoint, {"TMPDIR": str(tmp_path / "tmp")})
@@ -143,13 +143,13 @@ def test_a_process_that_is_killed_is_followed_at_once_and_ends_with_the_same_byt
     s3.client.upload_part(Bucket=s3.name, Key="run/s.parquet", UploadId=upload["UploadId"], PartNumber=1, Body=b"x")
     other = s3.client.create_multipart_upload(Bucket=s3.name, Key="run/s.parquet.other")
     assert run_again(folder, out, tiny_checkpoint).resumed >= 16
-    assert s3.get("run/s.parquet") == whole.read_bytes()
+    assert s3.get("run/s.parquet") == full_table.read_bytes()
     left = s3.client.list_multipart_uploads(Bucket=s3.name)["Uploads"]
     assert [each["UploadId"] for each in left] == [other["UploadId"]]
 
 
 @pytest.mark.slow
-def test_of_two_processes_on_one_output_one_is_refused(folder, whole, tiny_checkpoint, s3, out, tmp_path):
+def test_of_two_processes_on_one_output_one_is_refused(folder, full_table, tiny_checkpoint, s3, out, tmp_path):
     """They share nothing but the bucket, as on two machines, and begin at the same time."""
     places = [tmp_path / name for name in ("one", "two")]
     for place in places:
@@ -161,7 +161,7 @@ def test_of_two_processes_on_one_output_one_is_refused(folder, whole, tiny_check
     if codes != [0, 0]:  # else the second came when the first was done, and found the table complete
         assert sorted(codes) == [0, 1]
         assert "is being written by process" in said[codes.index(1)]
-    assert s3.get("run/s.parquet") == whole.read_bytes()
+    assert s3.get("run/s.parquet") == full_table.read_bytes()
     assert s3.names() == ["run/s.parquet"]
 
 
@@ -226,7 +226,7 @@ def test_a_store_without_conditional_writes_is_refused(folder, tiny_checkpoint, 
         run_again(folder, out, tiny_checkpoint)
 
 
-def test_a_damaged_part_or_note_is_scored_again(folder, whole, tiny_checkpoint, s3, out, tmp_path, monkeypatch):
+def test_a_damaged_part_or_note_is_scored_again(folder, full_table, tiny_checkpoint, s3, out, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(output, "write_joined", cut)
         with pytest.raises(Cut):
@@ -242,7 +242,7 @@ def test_a_damaged_part_or_note_is_scored_again(folder, whole, tiny_checkpoint, 
         run_again(folder, out, tiny_checkpoint)
     result = run_again(folder, out, tiny_checkpoint)
     assert result.resumed == 22
-    assert s3.get("run/s.parquet") == whole.read_bytes()
+    assert s3.get("run/s.parquet") == full_table.read_bytes()
 
 
 def test_credentials_that_expire_in_the_middle_stop_the_run_and_it_goes_on(folder, tiny_checkpoint, s3, out):
@@ -285,11 +285,11 @@ def test_a_store_that_denies_writing_is_one_line_before_any_image_is_read(folder
         run_again(folder, out, tiny_checkpoint)
 
 
-def test_throttling_passes_and_a_source_is_not_overwritten(folder, whole, tiny_checkpoint, s3, out):
+def test_throttling_passes_and_a_source_is_not_overwritten(folder, full_table, tiny_checkpoint, s3, out):
     for method in ("PUT", "GET", "HEAD"):
         s3.faults.add("s.parquet", 503, times=2, method=method)
     run_again(folder, out, tiny_checkpoint)
-    assert s3.get("run/s.parquet") == whole.read_bytes()
+    assert s3.get("run/s.parquet") == full_table.read_bytes()
     for path in list(folder.iterdir())[:3]:
         s3.put(f"heap/{path.name}", path.read_bytes())
         s3.put(f"deep/er/{path.name}", path.read_bytes())

@@ -19,13 +19,13 @@ SETTINGS = replace(SMALL, backend="compile")
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CXX", "g++")) is None, reason="there is no C++ compiler")
 @pytest.mark.slow
-def test_the_table_names_the_compiler_and_has_the_scores_of_the_default(folder, whole, tiny_checkpoint, tmp_path):
+def test_the_table_names_the_compiler_and_has_the_scores_of_the_default(folder, full_table, tiny_checkpoint, tmp_path):
     out = tmp_path / "compiled.parquet"
     score(folder, out, model=tiny_checkpoint, settings=SETTINGS)
     settings = open_table(out).metadata["settings"]
     assert settings["backend"] == "compile"
     assert "." in settings["compiler"]
-    before, after = (open_table(path).read().to_pydict() for path in (whole, out))
+    before, after = (open_table(path).read().to_pydict() for path in (full_table, out))
     assert before["status"] == after["status"]
     kappa = next(name for name in before if name.startswith("kappa_"))
     pairs = [pair for pair in zip(before[kappa], after[kappa], strict=True) if pair[0] is not None]

@@ -41,9 +41,11 @@ def out(gs, tmp_path, monkeypatch):
     return f"{gs}/run/s.parquet"
 
 
-def test_a_table_and_a_folder_of_parts_have_the_bytes_of_local_ones(folder, whole, tiny_checkpoint, gs, out, tmp_path):
+def test_a_table_and_a_folder_of_parts_have_the_bytes_of_local_ones(
+    folder, full_table, tiny_checkpoint, gs, out, tmp_path
+):
     result = run_again(folder, out, tiny_checkpoint)
-    assert gs.get("run/s.parquet") == whole.read_bytes()
+    assert gs.get("run/s.parquet") == full_table.read_bytes()
     assert (str(result.path), gs.names()) == (out, ["run/s.parquet"])
     assert [path for path in (tmp_path / "tmp").rglob("*") if path.is_file()] == []
     said = []
@@ -66,7 +68,7 @@ def test_a_table_and_a_folder_of_parts_have_the_bytes_of_local_ones(folder, whol
 
 @pytest.mark.parametrize("elsewhere", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_run_cut_off_goes_on_here_and_on_another_machine(
-    folder, whole, tiny_checkpoint, gs, out, tmp_path, monkeypatch, elsewhere
+    folder, full_table, tiny_checkpoint, gs, out, tmp_path, monkeypatch, elsewhere
 ):
     commits, real = [], WorkStore.commit
 
@@ -88,7 +90,7 @@ def test_a_run_cut_off_goes_on_here_and_on_another_machine(
     there.mkdir(exist_ok=True, mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(there))
     assert run_again(folder, out, tiny_checkpoint).resumed == 16
-    assert (gs.get("run/s.parquet"), gs.names()) == (whole.read_bytes(), ["run/s.parquet"])
+    assert (gs.get("run/s.parquet"), gs.names()) == (full_table.read_bytes(), ["run/s.parquet"])
 
 
 @pytest.fixture
@@ -157,12 +159,12 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize("fault", [503, "cut", pytest.param(429, marks=SLOW), pytest.param("reset", marks=SLOW)])
-def test_a_fault_that_passes_is_not_seen_in_the_table(folder, whole, tiny_checkpoint, gs, out, fault):
+def test_a_fault_that_passes_is_not_seen_in_the_table(folder, full_table, tiny_checkpoint, gs, out, fault):
     for method in ("POST", "GET", "DELETE"):
         for part in ("part-000001", "upload/", "s.parquet"):
             gs.faults.add(part, fault, times=2, method=method)
     run_again(folder, out, tiny_checkpoint)
-    assert (gs.get("run/s.parquet"), gs.names()) == (whole.read_bytes(), ["run/s.parquet"])
+    assert (gs.get("run/s.parquet"), gs.names()) == (full_table.read_bytes(), ["run/s.parquet"])
     assert gs.faults.count("part-000001", "GET") >= 3  # two that failed
 
 
@@ -207,7 +209,7 @@ def test_credentials_that_expire_in_the_middle_stop_the_run_and_it_goes_on(folde
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_is_followed_at_once_and_ends_with_the_same_bytes(
-    folder, whole, tiny_checkpoint, gs, out, tmp_path
+    folder, full_table, tiny_checkpoint, gs, out, tmp_path
 ):
     command = [sys.executable, "-m", "curate", "score", str(folder), "-o", out, "--model", str(tiny_checkpoint)]
     command += ["--batch-size", "4", "--shard-size", "8", "--device", "cpu"]
@@ -232,11 +234,11 @@ def test_a_process_that_is_killed_is_followed_at_once_and_ends_with_the_same_byt
     assert process.returncode == -signal.SIGKILL
     gs.faults.clear()
     assert run_again(folder, out, tiny_checkpoint).resumed >= 16
-    assert gs.get("run/s.parquet") == whole.read_bytes()
+    assert gs.get("run/s.parquet") == full_table.read_bytes()
     assert gs.names() == ["run/s.parquet"]
 
 
-def test_a_part_that_is_not_what_was_noted_is_scored_again(folder, whole, tiny_checkpoint, gs, out, monkeypatch):
+def test_a_part_that_is_not_what_was_noted_is_scored_again(folder, full_table, tiny_checkpoint, gs, out, monkeypatch):
     def cut(*_, **__):
         raise KeyError
 
@@ -246,4 +248,4 @@ def test_a_part_that_is_not_what_was_noted_is_scored_again(folder, whole, tiny_c
             run_again(folder, out, tiny_checkpoint)
     gs.put("run/.s.parquet.work/part-000001.parquet", gs.get("run/.s.parquet.work/part-000001.parquet"))  # a generation
     assert run_again(folder, out, tiny_checkpoint).resumed == 22
-    assert gs.get("run/s.parquet") == whole.read_bytes()
+    assert gs.get("run/s.parquet") == full_table.read_bytes()

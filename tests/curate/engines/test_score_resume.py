@@ -24,7 +24,7 @@ class Cut(Exception):
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 def test_a_run_cut_off_after_any_shard_ends_with_the_same_bytes(
-    folder, whole, tiny_checkpoint, tmp_path, monkeypatch, after
+    folder, full_table, tiny_checkpoint, tmp_path, monkeypatch, after
 ):
     out = tmp_path / "s.parquet"
     commits = 0
@@ -45,7 +45,7 @@ def test_a_run_cut_off_after_any_shard_ends_with_the_same_bytes(
     result = run_again(folder, out, tiny_checkpoint)
     assert result.resumed == 8 * after
     assert result.rows == 30
-    assert out.read_bytes() == whole.read_bytes()
+    assert out.read_bytes() == full_table.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
 
 
@@ -65,7 +65,7 @@ def started(source, out, checkpoint, until):
     return process
 
 
-def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, whole, tiny_checkpoint, tmp_path):
+def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, full_table, tiny_checkpoint, tmp_path):
     out = tmp_path / "s.parquet"
     kills = 0
     for until in (1, 2):
@@ -78,11 +78,11 @@ def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, who
             break
     assert kills
     assert run_again(folder, out, tiny_checkpoint).resumed >= 8
-    assert out.read_bytes() == whole.read_bytes()
+    assert out.read_bytes() == full_table.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
 
 
-def test_a_damaged_shard_or_journal_line_is_computed_again(folder, whole, tiny_checkpoint, tmp_path, monkeypatch):
+def test_a_damaged_shard_or_journal_line_is_computed_again(folder, full_table, tiny_checkpoint, tmp_path, monkeypatch):
     out = tmp_path / "s.parquet"
     monkeypatch.setattr(output, "write_joined", lambda *a, **k: (_ for _ in ()).throw(Cut))
     with pytest.raises(Cut):
@@ -98,14 +98,14 @@ def test_a_damaged_shard_or_journal_line_is_computed_again(folder, whole, tiny_c
     (work / ".part-000003.parquet.tmp.1.ab").write_bytes(b"left by a dead process")
     result = run_again(folder, out, tiny_checkpoint)
     assert result.resumed == 8  # shard 0; shard 1 has a flipped bit, 2 a changed line, 3 a torn one
-    assert out.read_bytes() == whole.read_bytes()
+    assert out.read_bytes() == full_table.read_bytes()
 
 
-def test_a_finished_run_is_not_repeated(folder, whole, tiny_checkpoint):
-    before = whole.stat().st_mtime_ns
+def test_a_finished_run_is_not_repeated(folder, full_table, tiny_checkpoint):
+    before = full_table.stat().st_mtime_ns
     said = []
-    result = score(folder, whole, model=tiny_checkpoint, settings=SMALL, announce=said.append)
-    assert whole.stat().st_mtime_ns == before
+    result = score(folder, full_table, model=tiny_checkpoint, settings=SMALL, announce=said.append)
+    assert full_table.stat().st_mtime_ns == before
     assert result.resumed == result.rows == 30
     assert result.failed == 2
     assert any("complete already" in text for text in said)
@@ -122,11 +122,11 @@ def test_a_finished_run_is_not_repeated(folder, whole, tiny_checkpoint):
         ({"quality": False}, "quality: 128 px there, none here"),
     ],
 )
-def test_other_settings_on_the_same_output_are_refused_by_name(folder, whole, tiny_checkpoint, changes, name):
+def test_other_settings_on_the_same_output_are_refused_by_name(folder, full_table, tiny_checkpoint, changes, name):
     from dataclasses import replace
 
     with pytest.raises(InputError, match=name):
-        score(folder, whole, model=tiny_checkpoint, settings=replace(SMALL, **changes))
+        score(folder, full_table, model=tiny_checkpoint, settings=replace(SMALL, **changes))
 
 
 def test_a_changed_input_is_refused_on_resume_and_overwrite_starts_anew(folder, tiny_checkpoint, tmp_path):
@@ -148,11 +148,11 @@ def test_a_second_process_on_the_same_output_is_refused(folder, tiny_checkpoint,
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
 
 
-def test_a_folder_of_parts_holds_the_same_rows(folder, whole, tiny_checkpoint, tmp_path):
+def test_a_folder_of_parts_holds_the_same_rows(folder, full_table, tiny_checkpoint, tmp_path):
     result = run_again(folder, tmp_path / "scores", tiny_checkpoint)
     parts = open_table(tmp_path / "scores")
     assert len(parts.files) == 4
-    assert parts.read().equals(open_table(whole).read())
+    assert parts.read().equals(open_table(full_table).read())
     assert result.rows == 30
     assert run_again(folder, tmp_path / "scores", tiny_checkpoint).resumed == 30
 
@@ -179,9 +179,9 @@ def test_what_is_scored_is_never_taken_for_the_output(folder, tiny_checkpoint, t
     assert sorted(p.name for p in folder.iterdir()) == before
 
 
-def test_overwrite_replaces_scores_and_nothing_else(folder, whole, tiny_checkpoint, tmp_path):
+def test_overwrite_replaces_scores_and_nothing_else(folder, full_table, tiny_checkpoint, tmp_path):
     mine = tmp_path / "mine.parquet"
-    pq.write_table(pq.read_table(whole, columns=["key"]).replace_schema_metadata({}), mine)
+    pq.write_table(pq.read_table(full_table, columns=["key"]).replace_schema_metadata({}), mine)
     with pytest.raises(InputError, match="is not a table of scores, and is left alone"):
         run_again(folder, mine, tiny_checkpoint, overwrite=True)
     run_again(folder, tmp_path / "scores", tiny_checkpoint)
@@ -263,7 +263,7 @@ def test_a_run_that_committed_nothing_binds_no_later_one(folder, tiny_checkpoint
     assert score(folder, out, model=tiny_checkpoint, settings=replace(SMALL, batch_size=2)).rows == 30
 
 
-def test_what_a_dead_merge_left_is_swept(folder, whole, tiny_checkpoint, tmp_path):
+def test_what_a_dead_merge_left_is_swept(folder, full_table, tiny_checkpoint, tmp_path):
     (tmp_path / ".s.parquet.tmp.123.abcd").write_bytes(b"half a table")
     run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
     assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]

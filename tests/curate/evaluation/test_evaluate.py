@@ -307,10 +307,10 @@ def test_the_same_seed_gives_the_same_numbers(table):
 
 
 @pytest.mark.parametrize("by", ["uri", "source"])
-def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_checkpoint, by):
+def test_worse_images_are_scored_by_the_model_and_counted(full_table, folder, tiny_checkpoint, by):
     source = str(folder) if by == "source" else None
     settings = {"repeats": 20, "degrade": 20, "device": "cpu"}
-    found = evaluate(whole, source=source, model=tiny_checkpoint, **settings)
+    found = evaluate(full_table, source=source, model=tiny_checkpoint, **settings)
     names = {one.name for one in found.measures}
     kinds = ("crop", "blur", "noise", "grey box", "centre crop")
     assert {f"less certain: {kind}" for kind in kinds} <= names
@@ -319,9 +319,9 @@ def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_ch
     assert measure(found, "less certain: noise").n == 20
 
 
-def test_strengths_are_ranks_among_the_images_as_they_are_and_change_nothing_else(whole, tiny_checkpoint):
+def test_strengths_are_ranks_among_the_images_as_they_are_and_change_nothing_else(full_table, tiny_checkpoint):
     settings = {"repeats": 20, "degrade": 20, "device": "cpu", "model": tiny_checkpoint}
-    found, without = evaluate(whole, strengths=True, **settings), evaluate(whole, **settings)
+    found, without = evaluate(full_table, strengths=True, **settings), evaluate(full_table, **settings)
     assert [one.to_json() for one in found.measures] == [one.to_json() for one in without.measures]
     assert without.strengths == {}
     assert list(found.strengths) == ["zoom", "blur", "noise", "grey box", "recompression", "darkness"]
@@ -352,10 +352,10 @@ def test_ranks_by_strength_are_their_definition():
     assert found["kappa_b"]["value"][1] == pytest.approx(1 - more)
 
 
-def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):
+def test_worse_images_scored_by_another_model_than_the_table_are_noted(full_table, tiny_checkpoint):
     settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
     note = "corrupted images were scored by trio, and the table by another model"
-    same, other = (evaluate(whole, model=model, **settings) for model in (tiny_checkpoint, "trio"))
+    same, other = (evaluate(full_table, model=model, **settings) for model in (tiny_checkpoint, "trio"))
     assert same.caveats.other_model is None
     assert any(note in text for text in other.notes())
 
@@ -378,15 +378,15 @@ def test_nothing_is_printed_as_minus_nothing(tmp_path):
     assert "-0.000" not in result.stdout
 
 
-def test_worse_images_need_their_source(whole, tmp_path, tiny_checkpoint):
+def test_worse_images_need_their_source(full_table, tmp_path, tiny_checkpoint):
     settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
     (tmp_path / "other").mkdir()
     from PIL import Image
 
     Image.new("RGB", (40, 40)).save(tmp_path / "other" / "x.png")
     with pytest.raises(InputError, match="has no image with the key"):
-        evaluate(whole, source=str(tmp_path / "other"), model=tiny_checkpoint, **settings)
-    data = pq.read_table(whole).drop_columns(["uri"])
+        evaluate(full_table, source=str(tmp_path / "other"), model=tiny_checkpoint, **settings)
+    data = pq.read_table(full_table).drop_columns(["uri"])
     pq.write_table(data, tmp_path / "s.parquet")
     with pytest.raises(InputError, match=r"holds no path to .* images; name what was scored with --source"):
         evaluate(tmp_path / "s.parquet", model=tiny_checkpoint, **settings)

@@ -26,7 +26,7 @@ N = 24
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """A table whose keys have the folders of classes, and a subset of it without bees."""
     monkeypatch.chdir(tmp_path)
     labels = [CLASSES[row % 4] for row in range(N)]
@@ -48,11 +48,11 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def hub(here, monkeypatch):
+def hub(workdir, monkeypatch):
     """`datasets`, offline, with its cache in the folder of the test."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", here / "cache")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", workdir / "cache")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     return datasets
 
@@ -73,7 +73,7 @@ def numbers(subset, **options):
     return found
 
 
-def test_a_class_has_the_same_number_in_every_subset_and_the_subset_says_what_it_lacks(here):
+def test_a_class_has_the_same_number_in_every_subset_and_the_subset_says_what_it_lacks(workdir):
     expected = {name: number for number, name in enumerate(CLASSES)}
     assert numbers("val.parquet") == numbers("s.parquet") == {"coco": expected, "torch": expected}
     data = SubsetDataset("val.parquet")
@@ -85,14 +85,14 @@ def test_a_class_has_the_same_number_in_every_subset_and_the_subset_says_what_it
     assert curate.export("s.parquet", to="coco", dry_run=True).lacking == ()
 
 
-def test_the_list_of_the_table_outlives_several_policies(here):
+def test_the_list_of_the_table_outlives_several_policies(workdir):
     curate.filter("val.parquet", where="label != 'dog'", out="less.parquet")
     curate.select("less.parquet", "few.parquet", budget=4, strategy="random")
     assert SubsetDataset("few.parquet").classes == CLASSES
 
 
 @pytest.mark.parametrize("how", ["typed", "sequence", "file", "table"])
-def test_classes_are_numbered_by_a_list_that_is_given(here, how):
+def test_classes_are_numbered_by_a_list_that_is_given(workdir, how):
     Path("names.txt").write_text("\ufeffdog\r\n\r\ncat\r\nbee\r\nant\r\neel\r\n", "utf-8")
     given = {"typed": "dog, cat,bee,ant,eel", "sequence": ["dog", "cat", "bee", "ant", "eel"], "file": "names.txt"}
     if how == "table":
@@ -114,7 +114,7 @@ def test_classes_are_numbered_by_a_list_that_is_given(here, how):
         ([], "none"),
     ],
 )
-def test_a_list_that_cannot_number_the_rows_is_refused(here, classes, word):
+def test_a_list_that_cannot_number_the_rows_is_refused(workdir, classes, word):
     for call in (lambda: curate.export("val.parquet", "c.json", to="coco", classes=classes),
                  lambda: SubsetDataset("val.parquet", classes=classes)):  # fmt: skip
         with pytest.raises(InputError, match=word):
@@ -122,7 +122,7 @@ def test_a_list_that_cannot_number_the_rows_is_refused(here, classes, word):
     assert not Path("c.json").exists()
 
 
-def test_names_that_are_given_for_numbers_are_those_of_the_numbers(here):
+def test_names_that_are_given_for_numbers_are_those_of_the_numbers(workdir):
     curate.export("val.parquet", "out", to="imagefolder", label="number", classes="ANT,BEE,CAT,DOG")
     assert sorted(path.name for path in Path("out").iterdir() if path.is_dir()) == ["ANT", "BEE", "CAT", "DOG"]
     assert {path.parent.name for path in Path("out").glob("*/*.png")} == {"ANT", "CAT", "DOG"}
@@ -132,7 +132,7 @@ def test_names_that_are_given_for_numbers_are_those_of_the_numbers(here):
         SubsetDataset("val.parquet", label="number", classes="ANT,BEE")
 
 
-def test_whole_numbers_are_classes_in_the_order_of_numbers(here):
+def test_whole_numbers_are_classes_in_the_order_of_numbers(workdir):
     labels = pa.array([[10, 2, 9, 1][row % 4] for row in range(N)])
     table = pq.read_table("s.parquet").drop_columns(["label"]).append_column("label", labels)
     pq.write_table(table, "n.parquet")
@@ -140,12 +140,12 @@ def test_whole_numbers_are_classes_in_the_order_of_numbers(here):
     assert curate.export("n.parquet", to="coco", dry_run=True).classes == ("1", "2", "9", "10")
 
 
-def test_rows_that_nothing_lists_the_classes_of_are_numbered_with_a_caution(here):
+def test_rows_that_nothing_lists_the_classes_of_are_numbered_with_a_caution(workdir):
     assert any("--classes" in note for note in curate.export("s.parquet", to="coco", dry_run=True).notes)
     assert not any("--classes" in note for note in curate.export("val.parquet", to="coco", dry_run=True).notes)
 
 
-def test_names_of_hugging_face_come_along_and_are_written_again(here, hub):
+def test_names_of_hugging_face_come_along_and_are_written_again(workdir, hub):
     from curate.manifest import open_manifest
 
     result = curate.export("val.parquet", "hf", to="hf")
@@ -162,7 +162,7 @@ def test_names_of_hugging_face_come_along_and_are_written_again(here, hub):
     } == {True}
 
 
-def test_torchvision_and_datasets_load_real_folders_with_real_names(here, hub):
+def test_torchvision_and_datasets_load_real_folders_with_real_names(workdir, hub):
     for name, lacking in (("s", 0), ("val", 1)):
         result = curate.export(f"{name}.parquet", name, to="pytorch")
         assert len(result.lacking) == lacking
@@ -183,7 +183,7 @@ def test_torchvision_and_datasets_load_real_folders_with_real_names(here, hub):
     assert found == ["ant/0.png", "bee/1.png", "cat/2.png", "dog/3.png"]
 
 
-def test_a_column_of_sides_becomes_folders_of_sides(here, hub):
+def test_a_column_of_sides_becomes_folders_of_sides(workdir, hub):
     sides = pa.array([("train", "validation", "test")[row // 4 % 3] for row in range(N)])
     pq.write_table(pq.read_table("s.parquet").append_column("split", sides), "sides.parquet")
     result = curate.export("sides.parquet", "out", to="imagefolder")
@@ -202,7 +202,7 @@ def test_a_column_of_sides_becomes_folders_of_sides(here, hub):
     assert len(loaded(curate.export("sides.parquet", "csv", to="hf", shard="10"), "import datasets")) == 8
 
 
-def test_names_that_datasets_takes_for_splits_lose_no_row(here, hub):
+def test_names_that_datasets_takes_for_splits_lose_no_row(workdir, hub):
     table = pq.read_table("s.parquet").slice(0, 4)
     table = table.set_column(0, "key", [["a/test_1.png", "b/train.png", "c/val/2.png", "d.png"]])
     pq.write_table(table.set_column(2, "label", [["test", "dev", "cat", "cat"]]), "odd.parquet")
@@ -211,7 +211,7 @@ def test_names_that_datasets_takes_for_splits_lose_no_row(here, hub):
     assert any("load_dataset" in note for note in result.notes)
 
 
-def test_an_image_that_was_moved_to_another_folder_has_the_class_of_that(here):
+def test_an_image_that_was_moved_to_another_folder_has_the_class_of_that(workdir):
     curate.export("s.parquet", "out", to="imagefolder")
     keys = pq.read_table("s.parquet")["key"].to_pylist()
     line = json.loads(Path("out/metadata.jsonl").read_text().splitlines()[3])
@@ -220,7 +220,7 @@ def test_an_image_that_was_moved_to_another_folder_has_the_class_of_that(here):
     assert labels == {key: "cat" if key == line["curate_key"] else key.split("/")[0] for key in keys}
 
 
-def test_yolo_without_sides_holds_out_a_fifth_of_each_class(here):
+def test_yolo_without_sides_holds_out_a_fifth_of_each_class(workdir):
     yaml = pytest.importorskip("yaml")
     result = curate.export("s.parquet", "out", to="ultralytics")
     assert result.to == "yolo"
@@ -238,7 +238,7 @@ def test_yolo_without_sides_holds_out_a_fifth_of_each_class(here):
     assert {name.split("~")[0] for name in names} <= {path.name.split("~")[0] for path in Path("out/val").glob("*/*")}
 
 
-def test_yolo_trains_on_what_its_line_names(here):
+def test_yolo_trains_on_what_its_line_names(workdir):
     python = os.environ.get("INTERCHANGE_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import ultralytics"], capture_output=True, check=False).returncode:
         pytest.skip("ultralytics is not installed; name an interpreter that has it with INTERCHANGE_PYTHON")
@@ -253,7 +253,7 @@ def test_yolo_trains_on_what_its_line_names(here):
     assert tuple(json.loads(done.stdout.splitlines()[-1])) == CLASSES
 
 
-def test_key_and_label_go_along_and_others_where_they_are_asked_for(here):
+def test_key_and_label_go_along_and_others_where_they_are_asked_for(workdir):
     result = curate.export("s.parquet", "few", to="huggingface")
     assert pq.read_schema(next(Path("few/data").iterdir())).names == ["image", "key", "label"]
     assert any("--take" in note for note in result.notes)
@@ -266,7 +266,7 @@ def test_key_and_label_go_along_and_others_where_they_are_asked_for(here):
         curate.export("s.parquet", "none", to="huggingface", take="zzz*")
 
 
-def test_an_image_that_changed_is_found_though_its_digest_does_not_go_along(here):
+def test_an_image_that_changed_is_found_though_its_digest_does_not_go_along(workdir):
     digests = pa.array(["0" * 64] * N)
     pq.write_table(pq.read_table("s.parquet").append_column("sha256", digests), "old.parquet")
     with pytest.raises(InputError, match="not the one that was scored"):
@@ -289,5 +289,5 @@ def test_the_printed_line_loads_what_was_written(hub, to):
 
 
 @pytest.mark.parametrize("other", ALIASES)
-def test_a_format_goes_by_the_name_of_its_package_too(here, other):
+def test_a_format_goes_by_the_name_of_its_package_too(workdir, other):
     assert curate.export("s.parquet", to=other, dry_run=True).to == ALIASES[other]

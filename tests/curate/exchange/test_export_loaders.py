@@ -31,7 +31,7 @@ def label(row):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """A scored table over files with their own names, the second row of which could not be scored."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "i").mkdir()
@@ -68,7 +68,7 @@ def offline(code, *arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_webdataset_reads_every_sample_in_order_whatever_dots_its_key_has(here):
+def test_webdataset_reads_every_sample_in_order_whatever_dots_its_key_has(workdir):
     webdataset = pytest.importorskip("webdataset")
     result = curate.export("t.parquet", "out", to="webdataset", shard="10", take="*")
     shards = sorted(str(path) for path in Path("out").glob("*.tar"))
@@ -86,7 +86,7 @@ def test_webdataset_reads_every_sample_in_order_whatever_dots_its_key_has(here):
     assert first["png"].size == (8, 8)
 
 
-def test_a_shard_has_at_most_the_bytes_asked_for(here):
+def test_a_shard_has_at_most_the_bytes_asked_for(workdir):
     sizes = [len(picture(row)) for row in ROWS]
     curate.export("t.parquet", "out", to="webdataset", shard="1KB")
     rows = []
@@ -100,7 +100,7 @@ def test_a_shard_has_at_most_the_bytes_asked_for(here):
     assert all(size + more > 1000 for size, more in zip(held, following, strict=False))  # none is smaller than need be
 
 
-def test_datasets_loads_parquet_with_the_pictures_and_every_column_in_order(here):
+def test_datasets_loads_parquet_with_the_pictures_and_every_column_in_order(workdir):
     curate.export("t.parquet", "out", to="parquet", shard="10", take="*")
     names = sorted(path.name for path in Path("out/data").iterdir())
     assert names == [f"train-{n:05d}-of-00003.parquet" for n in range(3)]
@@ -113,13 +113,13 @@ names = [None if n is None else loaded.features["label"].int2str(n) for n in loa
 rows = [[r["key"], name, r["image"].size[0], r["embedding"]] for r, name in zip(loaded, names)]
 print(json.dumps([str(loaded.features["image"]), rows, [hashlib.sha256(r["image"]["bytes"]).hexdigest() for r in raw]]))
 """
-    kind, rows, digests = offline(code, here / "out", here / "cache")
+    kind, rows, digests = offline(code, workdir / "out", workdir / "cache")
     assert kind.startswith("Image(")
     assert rows == [[KEYS[row], label(row) or None, 8 + row, [2.0 * row, 2.0 * row + 1]] for row in ROWS]
     assert digests == [hashlib.sha256(picture(row)).hexdigest() for row in ROWS]
 
 
-def test_lance_reads_every_column_in_order_also_of_an_export_that_went_on(here):
+def test_lance_reads_every_column_in_order_also_of_an_export_that_went_on(workdir):
     lance = pytest.importorskip("lance")
     Path("i/012.png").rename("away")
     with pytest.raises(InputError, match="no such file"):
@@ -134,14 +134,14 @@ def test_lance_reads_every_column_in_order_also_of_an_export_that_went_on(here):
     assert [row["embedding"] for row in rows] == [[2.0 * row, 2.0 * row + 1] for row in ROWS]
 
 
-def test_lance_without_its_package_says_what_to_install(here, monkeypatch):
+def test_lance_without_its_package_says_what_to_install(workdir, monkeypatch):
     monkeypatch.setitem(sys.modules, "lance", None)
     with pytest.raises(InputError, match=r"lance needs the package pylance: pip install 'kappa-curate\[lance\]'"):
         curate.export("t.parquet", "out", to="lance")
     assert not Path("out.part").exists()
 
 
-def test_torchvision_reads_folders_of_classes_and_datasets_their_metadata(here):
+def test_torchvision_reads_folders_of_classes_and_datasets_their_metadata(workdir):
     torchvision = pytest.importorskip("torchvision")
     curate.export("t.parquet", "out", to="folder", per="label")
     lines = [json.loads(line) for line in Path("out/metadata.jsonl").read_text("utf-8").split("\n") if line]
@@ -156,7 +156,7 @@ def test_torchvision_reads_folders_of_classes_and_datasets_their_metadata(here):
     assert {path.parent for path in Path("out").rglob("*.png")} == {Path("out") / name for name in folder.values()}
 
 
-def test_yolo_has_a_folder_a_side_and_a_class(here):
+def test_yolo_has_a_folder_a_side_and_a_class(workdir):
     yaml = pytest.importorskip("yaml")
     rows = pq.read_table("t.parquet").filter(pa.array([label(row) not in (None, "") for row in range(N)]))
     sides = pa.array([("train", "valid", "test")[row % 3] for row in range(rows.num_rows)])
@@ -174,7 +174,7 @@ def test_yolo_has_a_folder_a_side_and_a_class(here):
         curate.export("s.parquet", "other", to="yolo", per="sha256")
 
 
-def test_json_lines_arrays_paths_and_xml_say_the_same(here):
+def test_json_lines_arrays_paths_and_xml_say_the_same(workdir):
     for to in ("jsonl", "npy", "paths", "cvat", "labelme"):
         curate.export("t.parquet", f"out{FORMATS[to].suffix}", to=to, null=to == "paths")
         if to in ("npy", "labelme"):
@@ -202,8 +202,8 @@ def test_json_lines_arrays_paths_and_xml_say_the_same(here):
         assert content["flags"] == ({label(row): True} if label(row) else {})
 
 
-def test_a_path_that_would_be_two_lines_is_refused_unless_each_ends_in_a_nul(here):
-    odd = here / "two\nlines.png"
+def test_a_path_that_would_be_two_lines_is_refused_unless_each_ends_in_a_nul(workdir):
+    odd = workdir / "two\nlines.png"
     odd.write_bytes(picture(1))
     pq.write_table(pa.table({"key": ["a"], "uri": [str(odd)]}), "odd.parquet")
     with pytest.raises(InputError, match=r"holds what ends an entry; end each with a NUL by --null"):
@@ -214,11 +214,11 @@ def test_a_path_that_would_be_two_lines_is_refused_unless_each_ends_in_a_nul(her
 
 
 @pytest.mark.parametrize("to", ["folder", "imagefolder", "webdataset", "parquet"])
-def test_images_are_made_smaller_and_encoded_anew_only_where_that_is_needed(here, to):
+def test_images_are_made_smaller_and_encoded_anew_only_where_that_is_needed(workdir, to):
     big = io.BytesIO()
     Image.new("RGB", (300, 100), "red").save(big, "PNG")
     Path("i/big.png").write_bytes(big.getvalue())
-    uris = [str(here / "i/big.png"), str(here / "i/000.png")]
+    uris = [str(workdir / "i/big.png"), str(workdir / "i/000.png")]
     columns = {"key": ["big.png", "small.png"], "uri": uris, "width": [300, 8], "height": [100, 8]}
     pq.write_table(pa.table(columns), "two.parquet")
     found = {}
@@ -259,7 +259,7 @@ def images_in(folder, to):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_images_inside_a_table_are_found_by_key_in_whatever_order(here, order):
+def test_images_inside_a_table_are_found_by_key_in_whatever_order(workdir, order):
     pictures = {"name": KEYS[::order], "image": [picture(row) for row in range(N)][::order]}
     pq.write_table(pa.table(pictures), "photos.parquet", row_group_size=5)
     pq.write_table(pq.read_table("t.parquet").drop_columns(["uri"]), "no.parquet")
@@ -274,7 +274,7 @@ def test_images_inside_a_table_are_found_by_key_in_whatever_order(here, order):
 
 
 @pytest.mark.parametrize("link", ["hard", "symbolic"])
-def test_links_are_links_and_the_names_of_both_are_the_same(here, link):
+def test_links_are_links_and_the_names_of_both_are_the_same(workdir, link):
     curate.export("t.parquet", "copied", to="folder")
     curate.export("t.parquet", "linked", to="folder", link=link)
     for path in (path for path in Path("copied").rglob("*.*") if path.is_file()):
@@ -289,7 +289,7 @@ def test_links_are_links_and_the_names_of_both_are_the_same(here, link):
         assert {path.stat().st_ino for path in links} == {Path(f"i/{row:03}.png").stat().st_ino for row in ROWS}
 
 
-def test_a_few_columns_go_along_where_they_are_named(here):
+def test_a_few_columns_go_along_where_they_are_named(workdir):
     curate.export("t.parquet", "out.jsonl", to="jsonl", take="kappa_x, votes")
     assert set(json.loads(Path("out.jsonl").read_text().split("\n")[0])) == {"key", "uri", "kappa_x", "votes", "label"}
     with pytest.raises(InputError, match="has no column 'vote'; did you mean 'votes'"):
@@ -316,15 +316,15 @@ def test_a_few_columns_go_along_where_they_are_named(here):
         ("csv", {"skip_missing": True}, "--skip-missing is for formats that hold images; csv reads none"),
     ],
 )
-def test_what_a_format_cannot_do_is_refused_before_anything_is_written(here, to, options, said):
-    before = sorted(here.rglob("*"))
+def test_what_a_format_cannot_do_is_refused_before_anything_is_written(workdir, to, options, said):
+    before = sorted(workdir.rglob("*"))
     with pytest.raises(InputError) as caught:
         curate.export("t.parquet", f"out{FORMATS[to].suffix}", to=to, **options)
     assert said in str(caught.value)
-    assert sorted(here.rglob("*")) == before
+    assert sorted(workdir.rglob("*")) == before
 
 
-def test_a_hundred_thousand_classes_go_out_each_under_its_own_name(here):
+def test_a_hundred_thousand_classes_go_out_each_under_its_own_name(workdir):
     n = 100_000
     columns = {"key": [str(row) for row in range(n)], "label": [f"class {row}" for row in range(n)]}
     pq.write_table(pa.table(columns), "many.parquet")
@@ -335,7 +335,7 @@ def test_a_hundred_thousand_classes_go_out_each_under_its_own_name(here):
     assert all(name[one["category_id"]] == f"class {one['image_id'] - 1}" for one in whole["annotations"])
 
 
-def test_progress_is_told_part_by_part(here, monkeypatch):
+def test_progress_is_told_part_by_part(workdir, monkeypatch):
     monkeypatch.setattr(Shard.__init__, "__defaults__", (10, 0, "n_bytes"))
     told = []
     curate.export("t.parquet", "out", to="folder", report=told.append)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curate
-from curate.exchange import parts, pictures, run, work
+from curate.exchange import parts, row_images, run, work
 from curate.exchange.names import _folded, folder_names
 from curate.exchange.shards import Shard
 from curate.exchange.table import FORMATS
@@ -26,7 +26,7 @@ FORMATS_TRIED = ["folder", "webdataset", "csv"]
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """Two tables over files, and parts of five rows."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Shard.__init__, "__defaults__", (5, 0, "n_bytes"))
@@ -94,7 +94,7 @@ def removed(place, *, file_only=False):
 
 
 PLACES = {
-    "as a file is written": (pictures, "fresh"),
+    "as a file is written": (row_images, "fresh"),
     "as the pieces of a part are written": (parts.HashedFile, "entry"),
     "before a part has its line": (work, "append_line"),
     "after all parts": (run, "_finish"),
@@ -105,7 +105,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("to", FORMATS_TRIED)
-def test_what_was_killed_never_looks_whole_and_the_same_command_ends_with_the_same_bytes(here, to):
+def test_what_was_killed_never_looks_whole_and_the_same_command_ends_with_the_same_bytes(workdir, to):
     curate.export("t.parquet", out(to, "undisturbed"), to=to)
     expected = contents(out(to, "undisturbed"))
     sources = contents("i")
@@ -126,7 +126,7 @@ def test_what_was_killed_never_looks_whole_and_the_same_command_ends_with_the_sa
     assert contents("i") == sources
 
 
-def test_what_is_done_is_not_done_again(here):
+def test_what_is_done_is_not_done_again(workdir):
     assert killed_at((work, "append_line"), 4, lambda: curate.export("t.parquet", "out", to="webdataset"))
     first = Path("out.part/out/shard-000000.tar").stat().st_mtime_ns
     result = curate.export("t.parquet", "out", to="webdataset")
@@ -138,7 +138,7 @@ def test_what_is_done_is_not_done_again(here):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "gone", "journal"])
-def test_parts_that_are_not_as_they_were_written_are_written_again(here, damage):
+def test_parts_that_are_not_as_they_were_written_are_written_again(workdir, damage):
     curate.export("t.parquet", "undisturbed", to="webdataset")
     assert killed_at((work, "append_line"), 4, lambda: curate.export("t.parquet", "out", to="webdataset"))
     shard = Path("out.part/out/shard-000001.tar")
@@ -155,7 +155,7 @@ def test_parts_that_are_not_as_they_were_written_are_written_again(here, damage)
     assert contents("out") == contents("undisturbed")
 
 
-def test_what_changes_while_it_is_written_is_found_at_the_end(here, monkeypatch):
+def test_what_changes_while_it_is_written_is_found_at_the_end(workdir, monkeypatch):
     def change(whole, plan):
         path = whole.folder / "003.png"
         path.write_bytes(path.read_bytes()[::-1])
@@ -169,7 +169,7 @@ def test_what_changes_while_it_is_written_is_found_at_the_end(here, monkeypatch)
     assert not Path("out").exists()
 
 
-def test_a_file_of_a_stranger_among_ours_is_found_at_the_end(here):
+def test_a_file_of_a_stranger_among_ours_is_found_at_the_end(workdir):
     assert killed_at((work.WorkFolder, "publish"), 1, lambda: curate.export("t.parquet", "out", to="folder"))
     Path("out.part/out/stranger.txt").write_text("x")
     with pytest.raises(InputError, match=r"expected 24 files of .* bytes in out.part/out, got 25"):
@@ -185,7 +185,7 @@ def test_a_file_of_a_stranger_among_ours_is_found_at_the_end(here):
         ("t.parquet", {"to": "imagefolder"}, "another format: folder there, imagefolder here"),
     ],
 )
-def test_another_export_onto_a_half_done_one_is_refused_by_the_difference(here, table, options, said):
+def test_another_export_onto_a_half_done_one_is_refused_by_the_difference(workdir, table, options, said):
     assert killed_at((work, "append_line"), 2, lambda: curate.export("t.parquet", "out", to="folder"))
     Path("out.part/lock").unlink()
     before = contents("out.part")
@@ -196,10 +196,10 @@ def test_another_export_onto_a_half_done_one_is_refused_by_the_difference(here, 
     assert contents("out.part") == before
     result = curate.export(table, "out", **options, overwrite=True)
     assert result.resumed == 0
-    assert sorted(path.name for path in here.iterdir() if path.is_dir()) == ["i", "out"]
+    assert sorted(path.name for path in workdir.iterdir() if path.is_dir()) == ["i", "out"]
 
 
-def test_a_folder_of_that_name_that_is_no_export_is_left_alone(here):
+def test_a_folder_of_that_name_that_is_no_export_is_left_alone(workdir):
     Path("out.part").mkdir()
     Path("out.part/mine.txt").write_text("important")
     for overwrite in (False, True):
@@ -208,13 +208,13 @@ def test_a_folder_of_that_name_that_is_no_export_is_left_alone(here):
     assert Path("out.part/mine.txt").read_text() == "important"
 
 
-def test_two_processes_cannot_write_one_export(here):
+def test_two_processes_cannot_write_one_export(workdir):
     with work.WorkFolder(Path("out"), 1), pytest.raises(InputError, match=r"out.part is being written by process \d+"):
         curate.export("t.parquet", "out", to="folder")
 
 
 @pytest.mark.parametrize("to", ["folder", "webdataset", "csv"])
-def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_room(here, to, monkeypatch):
+def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_room(workdir, to, monkeypatch):
     curate.export("t.parquet", out(to, "undisturbed"), to=to)
     count = iter(range(1000))
 
@@ -228,7 +228,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_r
         return Full(path)
 
     with monkeypatch.context() as patch:
-        for module in (pictures, parts):
+        for module in (row_images, parts):
             patch.setattr(module, "fresh", fresh)
         with pytest.raises(InputError, match="the disk is full; free some space"):
             curate.export("t.parquet", out(to), to=to)
@@ -239,12 +239,12 @@ def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_r
 
 
 @pytest.mark.parametrize("to", ["folder", "imagefolder", "webdataset", "parquet", "labelme"])
-def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out_with_a_list(here, to):
+def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out_with_a_list(workdir, to):
     for number in (3, 4, 17):
         Path(f"i/{number:03}.png").unlink()
     with pytest.raises(InputError, match=r"image of '003.png', and 2 more of 23: no such file; put it back, or leave"):
         curate.export("t.parquet", "out", to=to)
-    assert sorted(path.name for path in here.iterdir()) == ["i", "t.parquet", "u.parquet"]
+    assert sorted(path.name for path in workdir.iterdir()) == ["i", "t.parquet", "u.parquet"]
     result = curate.export("t.parquet", "out", to=to, skip_missing=True)
     assert (result.rows, result.missing) == (20, 3)
     with pytest.raises(InputError, match=r"and 2 more of 23"):
@@ -255,7 +255,7 @@ def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out
     assert result.paths == (Path("out"), Path("out.missing.csv"))
 
 
-def test_an_image_that_is_another_one_now_cannot_be_had_and_what_is_done_waits(here):
+def test_an_image_that_is_another_one_now_cannot_be_had_and_what_is_done_waits(workdir):
     Path("i/012.png").write_bytes(picture(1))
     with pytest.raises(InputError, match=r"image of '012.png': the image is not the one that was scored; put it back"):
         curate.export("t.parquet", "out", to="webdataset")
@@ -264,16 +264,16 @@ def test_an_image_that_is_another_one_now_cannot_be_had_and_what_is_done_waits(h
     assert curate.export("t.parquet", "out", to="webdataset").resumed == 18
 
 
-def test_an_image_that_cannot_be_decoded_is_named_where_it_is_to_be_encoded(here):
+def test_an_image_that_cannot_be_decoded_is_named_where_it_is_to_be_encoded(workdir):
     Path("i/002.png").write_bytes(b"\x89PNG\r\n\x1a\n junk")
-    table(here / "t.parquet", N, sha256=[None] * N)
+    table(workdir / "t.parquet", N, sha256=[None] * N)
     curate.export("t.parquet", "as-it-is", to="folder")
     with pytest.raises(InputError, match=r"image of '002.png': png: broken"):
         curate.export("t.parquet", "out", to="folder", resize=4)
     assert curate.export("t.parquet", "out", to="folder", resize=4, skip_missing=True).missing == 1
 
 
-def test_hard_links_that_a_killed_run_left_do_not_lead_to_the_images(here):
+def test_hard_links_that_a_killed_run_left_do_not_lead_to_the_images(workdir):
     sources = contents("i")
     assert killed_at((work, "append_line"), 2, lambda: curate.export("t.parquet", "out", to="folder", link="hard"))
     curate.export("t.parquet", "out", to="folder", overwrite=True)

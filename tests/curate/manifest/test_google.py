@@ -132,9 +132,9 @@ def test_as_many_connections_as_asked_for_are_open_and_bad_credentials_are_one_l
     assert "\n" not in str(caught.value)
 
 
-def test_a_scored_table_is_read_where_it_lies(gs, whole):
-    gs.put("run/s.parquet", whole.read_bytes())
-    assert open_table(f"{gs}/run/s.parquet").read().equals(open_table(whole).read())
+def test_a_scored_table_is_read_where_it_lies(gs, full_table):
+    gs.put("run/s.parquet", full_table.read_bytes())
+    assert open_table(f"{gs}/run/s.parquet").read().equals(open_table(full_table).read())
     for place, reason in (("run/none.parquet", "does not exist"), ("no.parquet", "does not exist")):
         with pytest.raises(InputError, match=reason):
             open_table(f"{gs}/{place}")

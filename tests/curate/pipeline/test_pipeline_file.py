@@ -28,7 +28,7 @@ keep_top = "50%"
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("s", "t"):
         table(tmp_path / f"{name}.parquet", sha256=[f"{name}{i:063x}" for i in range(60)])
@@ -40,7 +40,7 @@ def write(text):
     return "curate.toml"
 
 
-def test_steps_are_read_in_the_order_of_the_file_with_their_options(here):
+def test_steps_are_read_in_the_order_of_the_file_with_their_options(workdir):
     pipeline = read_pipeline(write(GOOD))
     assert (pipeline.folder, [(step.name, step.command) for step in pipeline.steps]) == (
         "out",
@@ -50,7 +50,7 @@ def test_steps_are_read_in_the_order_of_the_file_with_their_options(here):
     assert list(pipeline.steps[1].options.items()) == list(expected.items())
 
 
-def test_a_dry_run_says_each_step_as_one_would_type_it(here):
+def test_a_dry_run_says_each_step_as_one_would_type_it(workdir):
     result = run("run", write(GOOD), "--dry-run")
     assert result.exit_code == 0, result.stderr
     lines = [line for line in result.stdout.splitlines() if line.startswith("to do: ")]
@@ -59,7 +59,7 @@ def test_a_dry_run_says_each_step_as_one_would_type_it(here):
         "--out=out/scores.parquet",
         "to do: curate filter out/scores.parquet --column=unc_losspred --keep-top=50% --out=out/best.parquet",
     ]
-    assert not (here / "out").exists()
+    assert not (workdir / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -90,31 +90,31 @@ def test_a_dry_run_says_each_step_as_one_would_type_it(here):
         ("[best]", "[[best]]", 1, "stands outside of any step"),
     ],
 )
-def test_a_mistake_is_one_line_that_names_the_place(here, old, new, line, said):
+def test_a_mistake_is_one_line_that_names_the_place(workdir, old, new, line, said):
     assert GOOD.count(old) == 1
     result = run("run", write(GOOD.replace(old, new)))
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
     assert f"line {line}" in result.stderr
     assert said in result.stderr
-    assert not (here / "out").exists()
+    assert not (workdir / "out").exists()
 
 
-def test_a_value_that_the_command_cannot_read_is_said_before_anything_runs(here):
+def test_a_value_that_the_command_cannot_read_is_said_before_anything_runs(workdir):
     text = '[first]\nrun = "dedup"\ntable = "s.parquet"\n[last]\nrun = "sheet"\ntop = "many"\n'
     result = run("run", write(text))
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "line 4" in result.stderr
     assert "--top" in result.stderr
-    assert not (here / "curated").exists()
+    assert not (workdir / "curated").exists()
 
 
-def test_an_option_with_which_a_command_writes_no_table_is_no_steps(here):
+def test_an_option_with_which_a_command_writes_no_table_is_no_steps(workdir):
     result = run("run", write('[judge]\nrun = "labels"\ntable = "s.parquet"\nverdicts = "answers.csv"\n'))
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "line 4" in result.stderr
     assert "writes no table" in result.stderr
-    assert not (here / "curated").exists()
+    assert not (workdir / "curated").exists()
 
 
 @pytest.mark.parametrize(
@@ -126,18 +126,18 @@ def test_an_option_with_which_a_command_writes_no_table_is_no_steps(here):
         (b"a = " + b"[" * 100_000, "not TOML"),
     ],
 )
-def test_a_file_that_is_no_pipeline_is_refused(here, content, said):
-    (here / "p.toml").write_bytes(content)
+def test_a_file_that_is_no_pipeline_is_refused(workdir, content, said):
+    (workdir / "p.toml").write_bytes(content)
     with pytest.raises(InputError, match=said):
         read_pipeline("p.toml")
 
 
-def test_values_of_a_hostile_file_are_values_and_never_options(here):
+def test_values_of_a_hostile_file_are_values_and_never_options(workdir):
     text = '[first]\nrun = "filter"\ntable = "s.parquet"\ncolumn = "--overwrite"\nkeep-top = "50%"\n'
     result = run("run", write(text))
     assert result.exit_code == 1
     assert "'--overwrite'" in result.stderr
-    assert list((here / "curated").glob("*.parquet")) == []
+    assert list((workdir / "curated").glob("*.parquet")) == []
 
 
 def test_lines_are_found_where_names_stand_in_quotes_or_in_tables_of_their_own():
@@ -156,8 +156,8 @@ def test_lines_are_found_where_names_stand_in_quotes_or_in_tables_of_their_own()
         ("report-only = true", 'report-only = true\ngraph = "s3://bucket/graph"', 9),
     ],
 )
-def test_an_output_outside_of_the_folder_of_the_file_takes_an_option(here, old, new, line):
-    (here / "link").symlink_to(here.parent)
+def test_an_output_outside_of_the_folder_of_the_file_takes_an_option(workdir, old, new, line):
+    (workdir / "link").symlink_to(workdir.parent)
     result = run("run", write(GOOD.replace(old, new)), "--dry-run")
     assert result.exit_code == 1
     assert f"line {line}:" in result.stderr

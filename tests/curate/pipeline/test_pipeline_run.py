@@ -37,7 +37,7 @@ to = "csv"
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table(tmp_path / "s.parquet", sha256=[f"{i // 2:064x}" for i in range(60)])
     return write(tmp_path)
@@ -53,7 +53,7 @@ def states(result):
     return [line.split()[-1] for line in result.stdout.splitlines() if line[:1].isalpha() and ":" not in line][1:]
 
 
-def test_every_step_writes_what_its_command_writes_by_hand(here):
+def test_every_step_writes_what_its_command_writes_by_hand(workdir):
     assert states(run("run", "curate.toml")) == ["done"] * 4
     for line in (
         "dedup s.parquet --finder bytes -o once.parquet",
@@ -64,10 +64,10 @@ def test_every_step_writes_what_its_command_writes_by_hand(here):
         assert run(*line.split()).exit_code == 0
     for name in ("once", "best", "few"):
         assert pq.read_table(f"curated/{name}.parquet").equals(pq.read_table(f"{name}.parquet"))
-    assert (here / "curated/list.csv").read_bytes() == (here / "list.csv").read_bytes()
+    assert (workdir / "curated/list.csv").read_bytes() == (workdir / "list.csv").read_bytes()
 
 
-def test_the_funnel_adds_up_from_step_to_step(here):
+def test_the_funnel_adds_up_from_step_to_step(workdir):
     result = json.loads(run("run", "curate.toml", "--json", "-q").stdout)
     stages = [step["stage"] for step in result["steps"]]
     assert [(stage["rows_in"], stage["rows_out"]) for stage in stages] == [(60, 30), (30, 15), (15, 5), (5, 5)]
@@ -77,18 +77,20 @@ def test_the_funnel_adds_up_from_step_to_step(here):
         assert picture.size[0] == 1051
 
 
-def test_what_is_up_to_date_is_not_done_again(here):
+def test_what_is_up_to_date_is_not_done_again(workdir):
     run("run", "curate.toml")
     before = {
-        path: path.stat().st_mtime_ns for path in (here / "curated").glob("*.*") if not path.name.startswith("pipeline")
+        path: path.stat().st_mtime_ns
+        for path in (workdir / "curated").glob("*.*")
+        if not path.name.startswith("pipeline")
     }
     assert states(run("run", "curate.toml")) == ["date"] * 4
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_another_option_does_its_step_again_and_what_follows(here):
+def test_another_option_does_its_step_again_and_what_follows(workdir):
     run("run", "curate.toml")
-    write(here, "20%")
+    write(workdir, "20%")
     assert states(run("run", "curate.toml")) == ["date", "done", "done", "done"]
     assert pq.read_metadata("curated/best.parquet").num_rows == 6
 
@@ -102,49 +104,49 @@ def test_another_option_does_its_step_again_and_what_follows(here):
         (lambda: Path("unrelated").touch(), ["date"] * 4),
     ],
 )
-def test_a_file_that_changed_does_its_step_again(here, change, expected):
+def test_a_file_that_changed_does_its_step_again(workdir, change, expected):
     run("run", "curate.toml")
     change()
     assert states(run("run", "curate.toml")) == expected
 
 
-def test_a_step_can_be_done_anew_and_the_run_can_end_early(here):
+def test_a_step_can_be_done_anew_and_the_run_can_end_early(workdir):
     assert states(run("run", "curate.toml", "--until", "best")) == ["done", "done"]
-    assert not (here / "curated/few.parquet").exists()
+    assert not (workdir / "curated/few.parquet").exists()
     assert states(run("run", "curate.toml", "--again", "best")) == ["date", "done", "done", "done"]
     wrong = run("run", "curate.toml", "--again", "bset")
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (1, 1)
     assert "did you mean 'best'" in wrong.stderr
 
 
-def test_a_dry_run_counts_what_a_run_would_do_and_writes_nothing(here):
+def test_a_dry_run_counts_what_a_run_would_do_and_writes_nothing(workdir):
     dry = json.loads(run("run", "curate.toml", "--dry-run", "--json").stdout)
-    assert sorted(path.name for path in here.iterdir()) == ["curate.toml", "s.parquet"]
+    assert sorted(path.name for path in workdir.iterdir()) == ["curate.toml", "s.parquet"]
     real = json.loads(run("run", "curate.toml", "--json", "-q").stdout)
     for a, b in zip(dry["steps"][:3], real["steps"][:3], strict=True):
         assert (a["stage"], a["state"], b["state"]) == (b["stage"], "to do", "done")
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
-    write(here, "20%")
+    before = {path: path.stat().st_mtime_ns for path in workdir.rglob("*")}
+    write(workdir, "20%")
     again = json.loads(run("run", "curate.toml", "--dry-run", "--json").stdout)
     assert [step["state"] for step in again["steps"]] == ["up to date", "to do", "to do", "to do"]
     assert again["steps"][1]["stage"]["rows_out"] == 6
-    changed = {path for path in here.rglob("*") if before.get(path) != path.stat().st_mtime_ns}
-    assert changed <= {here / "curate.toml", here / "curated"}
+    changed = {path for path in workdir.rglob("*") if before.get(path) != path.stat().st_mtime_ns}
+    assert changed <= {workdir / "curate.toml", workdir / "curated"}
 
 
-def test_a_dry_run_draws_and_computes_no_file_that_a_step_names(here):
-    (here / "curate.toml").write_text(
+def test_a_dry_run_draws_and_computes_no_file_that_a_step_names(workdir):
+    (workdir / "curate.toml").write_text(
         '[few]\nrun = "select"\ntable = "s.parquet"\nbudget = 5\nstrategy = "typiclust"\n'
         'plot = "gains.png"\ngraph = "near.parquet"\n'
     )
     assert run("run", "curate.toml", "--dry-run").exit_code == 0
-    assert sorted(path.name for path in here.iterdir()) == ["curate.toml", "s.parquet"]
+    assert sorted(path.name for path in workdir.iterdir()) == ["curate.toml", "s.parquet"]
     assert states(run("run", "curate.toml")) == ["done"]
-    assert (here / "gains.png").exists()
+    assert (workdir / "gains.png").exists()
     assert states(run("run", "curate.toml")) == ["date"]
 
 
-def test_a_run_killed_while_a_step_gets_its_names_goes_on_and_ends_the_same(here, monkeypatch):
+def test_a_run_killed_while_a_step_gets_its_names_goes_on_and_ends_the_same(workdir, monkeypatch):
     def cut(files):
         files[0].publish()
         raise KeyboardInterrupt
@@ -155,36 +157,38 @@ def test_a_run_killed_while_a_step_gets_its_names_goes_on_and_ends_the_same(here
         killed = run("run", "curate.toml")
     assert killed.exit_code == 130
     assert killed.stderr.endswith("interrupted; repeat the command to go on\n")
-    assert (here / "curated/best.parquet").exists()
-    assert not (here / "curated/best.receipt.json").exists()
+    assert (workdir / "curated/best.parquet").exists()
+    assert not (workdir / "curated/best.receipt.json").exists()
     assert states(run("run", "curate.toml")) == ["date", "done", "done", "done"]
-    receipt = (here / "curated/pipeline.receipt.json").read_bytes()
+    receipt = (workdir / "curated/pipeline.receipt.json").read_bytes()
     shutil.rmtree("curated")
     run("run", "curate.toml")
-    assert (here / "curated/pipeline.receipt.json").read_bytes() == receipt
+    assert (workdir / "curated/pipeline.receipt.json").read_bytes() == receipt
 
 
-def test_a_step_that_fails_stops_the_run_with_its_code_and_what_was_done_stays(here):
-    (here / "curate.toml").write_text(STEPS.format(share="50%") + '\n[last]\nrun = "filter"\nwhere = "nonsense > 1"\n')
+def test_a_step_that_fails_stops_the_run_with_its_code_and_what_was_done_stays(workdir):
+    (workdir / "curate.toml").write_text(
+        STEPS.format(share="50%") + '\n[last]\nrun = "filter"\nwhere = "nonsense > 1"\n'
+    )
     result = run("run", "curate.toml")
     assert result.exit_code == 1
     assert "nonsense" in result.stderr
     assert result.stderr.endswith(
         "stopped at step last; mend it and repeat the command, or do it again with --again last\n"
     )
-    assert not (here / "curated/pipeline.receipt.json").exists()
-    write(here)
+    assert not (workdir / "curated/pipeline.receipt.json").exists()
+    write(workdir)
     assert states(run("run", "curate.toml")) == ["date"] * 4
 
 
-def test_a_file_that_the_pipeline_did_not_write_is_not_replaced_unless_asked(here):
-    (here / "curated").mkdir()
-    (here / "curated/once.parquet").write_text("mine")
+def test_a_file_that_the_pipeline_did_not_write_is_not_replaced_unless_asked(workdir):
+    (workdir / "curated").mkdir()
+    (workdir / "curated/once.parquet").write_text("mine")
     assert run("run", "curate.toml").exit_code == 1
-    assert (here / "curated/once.parquet").read_text() == "mine"
+    assert (workdir / "curated/once.parquet").read_text() == "mine"
 
 
-def test_the_receipt_verifies_where_it_lies_and_where_it_was_moved(here):
+def test_the_receipt_verifies_where_it_lies_and_where_it_was_moved(workdir):
     run("run", "curate.toml")
     assert run("verify", "curated/pipeline.receipt.json").exit_code == 0
     shutil.move("curated", "moved")
@@ -198,7 +202,7 @@ def test_the_receipt_verifies_where_it_lies_and_where_it_was_moved(here):
     ("name", "said"),
     [("list.csv", "list: different"), ("best.parquet", "best: different"), ("few.decisions.parquet", "few: different")],
 )
-def test_verify_finds_a_file_that_changed(here, name, said):
+def test_verify_finds_a_file_that_changed(workdir, name, said):
     run("run", "curate.toml")
     with Path(f"curated/{name}").open("ab") as file:
         file.write(b"x")
@@ -209,17 +213,17 @@ def test_verify_finds_a_file_that_changed(here, name, said):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"kind": "receipt"}', '{"kind": "pipeline receipt", "steps": [1]}'])
-def test_a_receipt_or_state_that_is_not_as_it_was_written_is_one_line(here, text):
+def test_a_receipt_or_state_that_is_not_as_it_was_written_is_one_line(workdir, text):
     run("run", "curate.toml")
     for name, words in (("receipt", ("verify", "curated")), ("state", ("run", "curate.toml"))):
-        (here / f"curated/pipeline.{name}.json").write_text(text)
+        (workdir / f"curated/pipeline.{name}.json").write_text(text)
         result = run(*words)
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
 
 
-def test_verify_reads_nothing_outside_of_the_receipts_folder(here):
+def test_verify_reads_nothing_outside_of_the_receipts_folder(workdir):
     run("run", "curate.toml")
-    path = here / "curated/pipeline.receipt.json"
+    path = workdir / "curated/pipeline.receipt.json"
     receipt = json.loads(path.read_text())
     receipt["steps"][0]["outputs"] = {"../s.parquet": "0" * 64}
     path.write_bytes(sealed(receipt))
@@ -230,18 +234,18 @@ def test_verify_reads_nothing_outside_of_the_receipts_folder(here):
 
 
 @pytest.mark.parametrize(("to", "name"), [("jsonl", "list.jsonl"), ("npy", "list"), ("coco", "list.json")])
-def test_an_export_in_any_format_is_up_to_date_until_its_rows_change(here, to, name):
+def test_an_export_in_any_format_is_up_to_date_until_its_rows_change(workdir, to, name):
     def write_steps(share):
-        (here / "curate.toml").write_text(STEPS.format(share=share).replace('"csv"', f'"{to}"'))
+        (workdir / "curate.toml").write_text(STEPS.format(share=share).replace('"csv"', f'"{to}"'))
 
     write_steps("50%")
     assert states(run("run", "curate.toml")) == ["done"] * 4
-    assert (here / "curated" / name).exists()
+    assert (workdir / "curated" / name).exists()
     assert states(run("run", "curate.toml")) == ["date"] * 4
     write_steps("40%")
     assert states(run("run", "curate.toml")) == ["date", *["done"] * 3]
     assert run("verify", "curated").exit_code == 0
-    assert not list((here / "curated").glob("*.part"))
+    assert not list((workdir / "curated").glob("*.part"))
 
 
 def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
@@ -267,9 +271,9 @@ def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
     assert run("verify", "work/curated").exit_code == 0
 
 
-def test_labels_balance_and_split_are_steps_and_what_is_drawn_twice_is_drawn_by_chance_twice(here):
-    table(here / "s.parquet", n=400)
-    (here / "curate.toml").write_text(
+def test_labels_balance_and_split_are_steps_and_what_is_drawn_twice_is_drawn_by_chance_twice(workdir):
+    table(workdir / "s.parquet", n=400)
+    (workdir / "curate.toml").write_text(
         '[labels]\ntable = "s.parquet"\nlabel = "label"\ndrop_suspected = true\n[balance]\nrows = 150\n'
         '[split]\ntrain = "50%"\ntest = "50%"\nduplicates = false\n'
     )
@@ -283,10 +287,10 @@ def test_labels_balance_and_split_are_steps_and_what_is_drawn_twice_is_drawn_by_
     assert run("verify", "curated").exit_code == 0
 
 
-def test_two_runs_at_once_are_refused_by_the_lock(here):
+def test_two_runs_at_once_are_refused_by_the_lock(workdir):
     from scoring.lock import HeldFolder
 
-    with HeldFolder(here / "curated"):
+    with HeldFolder(workdir / "curated"):
         result = run("run", "curate.toml")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "is being written by" in result.stderr

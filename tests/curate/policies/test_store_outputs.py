@@ -41,9 +41,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="session")
-def labelled(whole, tmp_path_factory):
+def labelled(full_table, tmp_path_factory):
     """The rows of a small run three times over, with two classes."""
-    one = open_table(whole)
+    one = open_table(full_table)
     rows = one.read()
     schema = pa.schema([*one.schema, pa.field("label", pa.string())], one.file_metadata)
     path = tmp_path_factory.mktemp("labelled") / "s.parquet"
@@ -95,8 +95,10 @@ def one_line(*arguments):
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in COMMANDS])
-def test_what_is_written_to_a_store_has_the_bytes_of_what_is_written_here(name, whole, labelled, s3, out, tmp_path):
-    s3.put("tables/other.parquet", whole.read_bytes())
+def test_what_is_written_to_a_store_has_the_bytes_of_what_is_written_here(
+    name, full_table, labelled, s3, out, tmp_path
+):
+    s3.put("tables/other.parquet", full_table.read_bytes())
     s3.put("tables/keys.csv", b"key,label\n0/03.png,a\n0/04.png,b\n")
     words = {"TABLE": str(labelled), "OTHER": f"{s3}/tables/other.parquet", "KEYS": f"{s3}/tables/keys.csv"}
     line, option = COMMANDS[name]
@@ -159,10 +161,10 @@ def every_kill(monkeypatch, work, first, step, check):
     ("first", "step"), [(17, 4), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
 )
 def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
-    whole, s3, out, tmp_path, monkeypatch, first, step
+    full_table, s3, out, tmp_path, monkeypatch, first, step
 ):
     (tmp_path / "here").mkdir()
-    filter_rows(whole, tmp_path / "here/k.parquet", keep_top="50%")
+    filter_rows(full_table, tmp_path / "here/k.parquet", keep_top="50%")
     expected, seen = local(tmp_path / "here"), set()
 
     def check(calls):
@@ -173,14 +175,14 @@ def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
         assert all(there[name] == expected[name] for name in whole_set)
         if "k.receipt.json" in there:
             with pytest.raises(InputError, match="exists already"):
-                filter_rows(whole, out, keep_top="50%")
+                filter_rows(full_table, out, keep_top="50%")
         else:
-            filter_rows(whole, out, keep_top="50%")
+            filter_rows(full_table, out, keep_top="50%")
         assert objects(s3) == expected, calls
         nothing_is_left(s3, tmp_path)
         s3.client.delete_objects(Bucket=s3.name, Delete={"Objects": [{"Key": name} for name in s3.names()]})
 
-    calls = every_kill(monkeypatch, lambda: filter_rows(whole, out, keep_top="50%"), first, step, check)
+    calls = every_kill(monkeypatch, lambda: filter_rows(full_table, out, keep_top="50%"), first, step, check)
     assert calls > 20
     assert len(seen) > 1
 
@@ -189,30 +191,30 @@ def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
     ("first", "step"), [(12, 5), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
 )
 def test_wherever_a_replacement_is_killed_no_receipt_is_beside_files_of_another_run(
-    whole, s3, out, tmp_path, monkeypatch, first, step
+    full_table, s3, out, tmp_path, monkeypatch, first, step
 ):
     for place, share in (("old", "30%"), ("new", "50%")):
         (tmp_path / place).mkdir()
-        filter_rows(whole, tmp_path / place / "k.parquet", keep_top=share)
+        filter_rows(full_table, tmp_path / place / "k.parquet", keep_top=share)
     old, new = local(tmp_path / "old"), local(tmp_path / "new")
 
     def start():
-        filter_rows(whole, out, keep_top="30%", overwrite=True)
+        filter_rows(full_table, out, keep_top="30%", overwrite=True)
 
     def check(calls):
         there = {name: data for name, data in objects(s3).items() if not name.startswith(".")}
         assert "k.receipt.json" not in there or there in (old, new), calls
-        filter_rows(whole, out, keep_top="50%", overwrite=True)
+        filter_rows(full_table, out, keep_top="50%", overwrite=True)
         assert objects(s3) == new
         nothing_is_left(s3, tmp_path)
         start()
 
     start()
-    every_kill(monkeypatch, lambda: filter_rows(whole, out, keep_top="50%", overwrite=True), first, step, check)
+    every_kill(monkeypatch, lambda: filter_rows(full_table, out, keep_top="50%", overwrite=True), first, step, check)
     assert objects(s3) == new
 
 
-def test_of_two_that_write_one_output_one_is_refused(whole, s3, out, tmp_path, monkeypatch):
+def test_of_two_that_write_one_output_one_is_refused(full_table, s3, out, tmp_path, monkeypatch):
     with store_set.StoreSet([StorePath(out)], overwrite=False):
         (tmp_path / "other").mkdir(mode=0o700)
         with monkeypatch.context() as patch:
@@ -220,15 +222,15 @@ def test_of_two_that_write_one_output_one_is_refused(whole, s3, out, tmp_path, m
                 tempfile, "tempdir", str(tmp_path / "other")
             )  # another machine, as far as a lock can determine
             assert "k.parquet.work is being written by process" in one_line(
-                "filter", whole, "--keep-top", "50%", "-o", out
+                "filter", full_table, "--keep-top", "50%", "-o", out
             )
-        assert f"{out} is being written by process" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+        assert f"{out} is being written by process" in one_line("filter", full_table, "--keep-top", "50%", "-o", out)
     assert s3.names() == []
-    filter_rows(whole, out, keep_top="50%")
+    filter_rows(full_table, out, keep_top="50%")
     nothing_is_left(s3, tmp_path)
 
 
-def test_whoever_was_taken_over_puts_nothing_more_and_takes_nothing_back(whole, s3, out, tmp_path, monkeypatch):
+def test_whoever_was_taken_over_puts_nothing_more_and_takes_nothing_back(full_table, s3, out, tmp_path, monkeypatch):
     slow = store_set.StoreSet([StorePath(out)], overwrite=False)
     slow.__enter__()
     s3.put("run/.k.parquet.work/lock-000002.json", b"{}")  # of another process, which found this one silent
@@ -242,34 +244,34 @@ def test_whoever_was_taken_over_puts_nothing_more_and_takes_nothing_back(whole, 
 
 
 @pytest.mark.parametrize("name", ["k.parquet", "k.decisions.parquet", "k.receipt.json", "lock-000001.json"])
-def test_a_store_that_denies_is_one_line_and_nothing_is_half_there(whole, s3, out, tmp_path, name):
+def test_a_store_that_denies_is_one_line_and_nothing_is_half_there(full_table, s3, out, tmp_path, name):
     s3.faults.add(f"/{name}" if "lock" in name else f"run/{name}", 403, method="PUT")
-    said = one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    said = one_line("filter", full_table, "--keep-top", "50%", "-o", out)
     assert f"{name}: the other end denies access" in said
     assert "check what the credentials may do" in said
     assert s3.names() == []
     s3.faults.clear()
-    filter_rows(whole, out, keep_top="50%")
+    filter_rows(full_table, out, keep_top="50%")
     nothing_is_left(s3, tmp_path)
 
 
-def test_credentials_that_expire_leave_what_the_next_run_takes_back(whole, s3, out, tmp_path):
+def test_credentials_that_expire_leave_what_the_next_run_takes_back(full_table, s3, out, tmp_path):
     s3.faults.add("run/k.decisions", "expired", method="PUT")
     s3.faults.add("run/", "expired", method="DELETE")
-    said = one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    said = one_line("filter", full_table, "--keep-top", "50%", "-o", out)
     assert "cannot write" in said
     assert "no longer valid (ExpiredToken); renew them and repeat" in said
     assert "run/k.parquet" in s3.names()
     assert "run/k.receipt.json" not in s3.names()
     s3.faults.clear()
-    filter_rows(whole, out, keep_top="50%")
+    filter_rows(full_table, out, keep_top="50%")
     assert set(objects(s3)) == {"k.parquet", "k.decisions.parquet", "k.receipt.json"}
     nothing_is_left(s3, tmp_path)
 
 
-def test_throttling_passes_and_an_answer_that_is_lost_is_no_stranger(whole, s3, out, tmp_path):
+def test_throttling_passes_and_an_answer_that_is_lost_is_no_stranger(full_table, s3, out, tmp_path):
     (tmp_path / "here").mkdir()
-    filter_rows(whole, tmp_path / "here/k.parquet", keep_top="50%")
+    filter_rows(full_table, tmp_path / "here/k.parquet", keep_top="50%")
     for method in ("PUT", "GET", "HEAD"):
         s3.faults.add("k.parquet", 503, times=1, method=method)
     lost = []
@@ -280,32 +282,32 @@ def test_throttling_passes_and_an_answer_that_is_lost_is_no_stranger(whole, s3, 
         handler.fail(503, "SlowDown")
 
     s3.faults.add("run/k.decisions.parquet", put_and_reset, times=1, method="PUT")
-    filter_rows(whole, out, keep_top="50%")
+    filter_rows(full_table, out, keep_top="50%")
     assert lost
     assert objects(s3) == local(tmp_path / "here")
     nothing_is_left(s3, tmp_path)
 
 
-def test_what_appears_meanwhile_is_not_replaced_and_stays_alone(whole, s3, out, tmp_path):
+def test_what_appears_meanwhile_is_not_replaced_and_stays_alone(full_table, s3, out, tmp_path):
     def appear(handler):
         s3.put("run/k.decisions.parquet", b"somebody's")
         handler.fail(412, "PreconditionFailed")
 
     s3.faults.add("run/k.decisions.parquet", appear, times=1, method="PUT")
-    assert "appeared while it was being written" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    assert "appeared while it was being written" in one_line("filter", full_table, "--keep-top", "50%", "-o", out)
     assert objects(s3) == {"k.decisions.parquet": b"somebody's"}
     before = len(s3.faults.requests)
-    assert "k.decisions.parquet exists already" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    assert "k.decisions.parquet exists already" in one_line("filter", full_table, "--keep-top", "50%", "-o", out)
     assert not any(request.startswith("PUT") for request in s3.faults.requests[before:])
 
 
-def test_a_receipt_of_somebody_else_keeps_nothing_of_ours(whole, s3, out, tmp_path):
+def test_a_receipt_of_somebody_else_keeps_nothing_of_ours(full_table, s3, out, tmp_path):
     def appear(handler):
         s3.put("run/k.receipt.json", b"somebody's")
         handler.fail(412, "PreconditionFailed")
 
     s3.faults.add("run/k.receipt.json", appear, times=1, method="PUT")
-    assert "appeared while it was being written" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    assert "appeared while it was being written" in one_line("filter", full_table, "--keep-top", "50%", "-o", out)
     assert objects(s3) == {"k.receipt.json": b"somebody's"}
     nothing_is_left(s3, tmp_path)
 
@@ -319,12 +321,12 @@ def cut_off(whole, s3, out):
     assert {"run/k.parquet", "run/.k.parquet.work/files.json"} <= set(s3.names())
 
 
-def test_a_replacement_that_fails_before_it_puts_anything_hides_no_remains(whole, s3, out, tmp_path):
-    cut_off(whole, s3, out)
+def test_a_replacement_that_fails_before_it_puts_anything_hides_no_remains(full_table, s3, out, tmp_path):
+    cut_off(full_table, s3, out)
     with pytest.raises(KeyError), store_set.StoreSet([StorePath(out)], overwrite=True):
         raise KeyError("of the work")
     assert s3.names() == []
-    filter_rows(whole, out, keep_top="50%")
+    filter_rows(full_table, out, keep_top="50%")
     nothing_is_left(s3, tmp_path)
 
 
@@ -339,18 +341,18 @@ def test_a_replacement_that_fails_before_it_puts_anything_hides_no_remains(whole
         b'{"files":{"../k.parquet":[1,"a"]},"last":"../k.parquet"}',
     ],
 )
-def test_a_damaged_note_is_one_line_that_names_it_and_nothing_is_removed(text, whole, s3, out):
-    cut_off(whole, s3, out)
+def test_a_damaged_note_is_one_line_that_names_it_and_nothing_is_removed(text, full_table, s3, out):
+    cut_off(full_table, s3, out)
     s3.put("run/.k.parquet.work/files.json", text)
     for more in ([], ["--overwrite"]):
-        said = one_line("filter", whole, "--keep-top", "50%", "-o", out, *more)
+        said = one_line("filter", full_table, "--keep-top", "50%", "-o", out, *more)
         assert f"{s3}/run/.k.parquet.work/files.json is damaged" in said
         assert "remove it" in said
         assert {"run/k.parquet", "run/.k.parquet.work/files.json"} <= set(s3.names())
 
 
-def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
-    line = ["filter", whole, "--keep-top", "50%", "-o"]
+def test_what_a_store_lacks_is_one_line(full_table, s3, out, monkeypatch):
+    line = ["filter", full_table, "--keep-top", "50%", "-o"]
     for lacking in ([*line, "s3://no-such-bucket-here/k.parquet"], ["info", "s3://no-such-bucket-here/k.parquet"]):
         said = one_line(*lacking)
         assert "there is no bucket 'no-such-bucket-here'; check the name, or create it" in said
@@ -359,7 +361,7 @@ def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
     s3.put("run/.k.parquet.work/run.json", b"{}")
     assert "is of a scoring run towards" in one_line(*line, out)
     assert s3.names() == ["run/.k.parquet.work/run.json"]
-    assert "keeps arrays next to what is written" in one_line("dedup", str(whole), "--engine", "ray", "-o", out)
+    assert "keeps arrays next to what is written" in one_line("dedup", str(full_table), "--engine", "ray", "-o", out)
 
     def create(self, data):
         self.put(data)
@@ -389,29 +391,29 @@ def test_what_is_fitted_here_and_its_table_in_a_store_are_refused_together_and_m
     nothing_is_left(s3, tmp_path)
 
 
-def test_an_input_is_not_written_over_under_another_name_of_its_scheme(whole, s3, out):
-    s3.put("run/k.parquet", whole.read_bytes())
+def test_an_input_is_not_written_over_under_another_name_of_its_scheme(full_table, s3, out):
+    s3.put("run/k.parquet", full_table.read_bytes())
     said = one_line("filter", out.replace("s3://", "s3a://"), "--keep-top", "50%", "-o", out, "--overwrite")
     assert "which is never changed" in said
-    assert objects(s3) == {"k.parquet": whole.read_bytes()}
+    assert objects(s3) == {"k.parquet": full_table.read_bytes()}
 
 
-def test_unfinished_uploads_of_these_names_are_aborted_and_no_others(whole, s3, out):
+def test_unfinished_uploads_of_these_names_are_aborted_and_no_others(full_table, s3, out):
     for key in ("run/k.decisions.parquet", "run/k.other"):
         s3.client.create_multipart_upload(Bucket=s3.name, Key=key)
-    filter_rows(whole, out, keep_top="50%")
+    filter_rows(full_table, out, keep_top="50%")
     left = s3.client.list_multipart_uploads(Bucket=s3.name)["Uploads"]
     assert [each["Key"] for each in left] == ["run/k.other"]
 
 
 @pytest.mark.slow
-def test_receipts_of_a_store_are_verified_chained_explained_and_compared(whole, s3, out, tmp_path):
-    s3.put("run/s.parquet", whole.read_bytes())
+def test_receipts_of_a_store_are_verified_chained_explained_and_compared(full_table, s3, out, tmp_path):
+    s3.put("run/s.parquet", full_table.read_bytes())
     ended("filter", f"{s3}/run/s.parquet", "--keep-top", "50%", "-o", out)
     ended("dedup", out, "-o", f"{s3}/run/u.parquet")
     ended("filter", f"{s3}/run/s.parquet", "--keep-top", "40%", "-o", f"{s3}/run/l.parquet")
     assert "different" not in ended("verify", f"{s3}/run/u.parquet", "--chain")
-    key = filter_rows(whole, keep_top="50%", dry_run=True).examples[0]["key"]
+    key = filter_rows(full_table, keep_top="50%", dry_run=True).examples[0]["key"]
     assert f"{key}: dropped by step 1, filter" in ended("explain", f"{s3}/run/u.receipt.json", key)
     assert "step wrote" in ended("explain", f"{s3}/run/s.parquet", key)
     found = run("diff", out, f"{s3}/run/l.parquet")
@@ -427,9 +429,9 @@ def test_receipts_of_a_store_are_verified_chained_explained_and_compared(whole, 
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_while_it_sends_is_followed_at_once(whole, s3, out, tmp_path):
+def test_a_process_that_is_killed_while_it_sends_is_followed_at_once(full_table, s3, out, tmp_path):
     s3.faults.add("run/k.decisions.parquet", "hang", times=1, method="PUT")
-    line = [sys.executable, "-m", "curate", "filter", str(whole), "--keep-top", "50%", "-o", out]
+    line = [sys.executable, "-m", "curate", "filter", str(full_table), "--keep-top", "50%", "-o", out]
     process = subprocess.Popen(line, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")})
     deadline = time.monotonic() + 60
     while "run/k.parquet" not in s3.names():
@@ -441,6 +443,6 @@ def test_a_process_that_is_killed_while_it_sends_is_followed_at_once(whole, s3, 
     assert process.returncode == -signal.SIGKILL
     s3.faults.clear()
     assert ended("verify", out, code=1).startswith("error: s3://")
-    filter_rows(whole, out, keep_top="50%")
+    filter_rows(full_table, out, keep_top="50%")
     assert ended("verify", out).startswith("identical")
     nothing_is_left(s3, tmp_path)

@@ -205,7 +205,7 @@ def test_what_became_of_every_row_is_a_file_of_its_own(table, tmp_path):
     assert len((tmp_path / "r.csv").read_text().splitlines()) == N + 1
 
 
-def test_nothing_that_is_read_is_written_over(table, tmp_path, whole, folder, tiny_checkpoint):
+def test_nothing_that_is_read_is_written_over(table, tmp_path, full_table, folder, tiny_checkpoint):
     other = write(tmp_path / "o.parquet", n=20, seed=1)
     before = table.read_bytes(), other.read_bytes()
     for path in (table, other):
@@ -216,7 +216,7 @@ def test_nothing_that_is_read_is_written_over(table, tmp_path, whole, folder, ti
     assert (table.read_bytes(), other.read_bytes()) == before
     image = tmp_path / "query.png"
     image.write_bytes((folder / "03.png").read_bytes())
-    asked = ["retrieve", whole, image, "--model", tiny_checkpoint, "--sheet", image, "--overwrite", "-q"]
+    asked = ["retrieve", full_table, image, "--model", tiny_checkpoint, "--sheet", image, "--overwrite", "-q"]
     assert "would be written over" in run(*asked).stderr
     assert image.read_bytes() == (folder / "03.png").read_bytes()
 
@@ -335,9 +335,9 @@ def test_a_table_without_certainty_is_searched_all_the_same(tmp_path):
         curate.retrieve(table, "0-000", clean="10%")
 
 
-def test_images_and_folders_are_scored_by_the_tables_model(whole, folder, tiny_checkpoint, tmp_path):
+def test_images_and_folders_are_scored_by_the_tables_model(full_table, folder, tiny_checkpoint, tmp_path):
     sheet, out = tmp_path / "s.png", tmp_path / "a.jsonl"
-    asked = ["retrieve", whole, folder / "03.png", folder, "--model", tiny_checkpoint, "--top", 2]
+    asked = ["retrieve", full_table, folder / "03.png", folder, "--model", tiny_checkpoint, "--top", 2]
     result = run(*asked, "--sheet", sheet, "-o", out)
     assert result.exit_code == 0, result.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
@@ -350,27 +350,29 @@ def test_images_and_folders_are_scored_by_the_tables_model(whole, folder, tiny_c
     }
     with Image.open(sheet) as picture:
         assert picture.width > 600
-    table = pl.read_parquet(whole).filter(pl.col("key") == "03.png")
+    table = pl.read_parquet(full_table).filter(pl.col("key") == "03.png")
     assert of_three[0]["query_certainty"] == pytest.approx(table["kappa_visimsiam"][0], rel=1e-3)
 
 
-def test_images_that_cannot_be_asked_with_are_one_line(whole, folder, tiny_checkpoint, tmp_path):
+def test_images_that_cannot_be_asked_with_are_one_line(full_table, folder, tiny_checkpoint, tmp_path):
     (tmp_path / "nothing").mkdir()
     for query, words in (
         (folder / "text.png", "no image that can be read"),
         (tmp_path / "nothing", "got no files"),
     ):
-        result = run("retrieve", whole, query, "--model", tiny_checkpoint, "-q")
+        result = run("retrieve", full_table, query, "--model", tiny_checkpoint, "-q")
         assert result.exit_code == 1
         assert words in result.stderr
         assert result.stderr.count("\n") == 1
-    result = run("retrieve", whole, folder / "03.png", "--model", tiny_checkpoint, "--certainty", "min:width", "-q")
+    result = run(
+        "retrieve", full_table, folder / "03.png", "--model", tiny_checkpoint, "--certainty", "min:width", "-q"
+    )
     assert "is of rows of the table" in result.stderr
 
 
-def test_a_model_fitted_to_the_table_tells_the_fitted_score_of_images(whole, folder, tiny_checkpoint, tmp_path):
+def test_a_model_fitted_to_the_table_tells_the_fitted_score_of_images(full_table, folder, tiny_checkpoint, tmp_path):
     fitted, scored = tmp_path / "fitted.safetensors", tmp_path / "t.parquet"
-    curate.fit(whole, fitted, apply=scored, model=tiny_checkpoint)
+    curate.fit(full_table, fitted, apply=scored, model=tiny_checkpoint)
     found = curate.retrieve(scored, str(folder / "07.png"), model=fitted, top=1)
     table = pl.read_parquet(scored).filter(pl.col("key") == "07.png")
     assert found.column == "unc_fitted"

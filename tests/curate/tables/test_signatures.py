@@ -27,8 +27,8 @@ def some(n, seed=0):
     return np.random.default_rng(seed).integers(-127, 128, (n, 255)).astype(np.int8)
 
 
-def test_scoring_writes_each_images_signature_after_its_hash_and_null_for_a_failure(folder, whole):
-    table = open_table(whole)
+def test_scoring_writes_each_images_signature_after_its_hash_and_null_for_a_failure(folder, full_table):
+    table = open_table(full_table)
     names = table.schema.names
     assert names[names.index("phash") + 1] == "signature"
     assert table.schema.field("signature").type == pa.binary(255)
@@ -61,17 +61,17 @@ def test_a_picture_of_one_colour_scores_and_has_a_signature_of_zeros(tiny_checkp
     assert (row["status"], row["signature"]) == ("ok", bytes(255))
 
 
-def test_info_says_what_the_column_is(whole):
-    done = CliRunner().invoke(app, ["info", str(whole)])
+def test_info_says_what_the_column_is(full_table):
+    done = CliRunner().invoke(app, ["info", str(full_table)])
     assert done.exit_code == 0
     (line,) = [line for line in done.output.splitlines() if line.strip().startswith("signature")]
     assert "fixed_size_binary[255]" in line
     assert "255 numbers whose cosine says how alike two" in " ".join(done.output.split())
 
 
-def test_a_condition_on_the_column_and_its_receipt_work(whole, tmp_path):
-    result = curate.filter(whole, tmp_path / "kept.parquet", where="signature is not null")
-    table = open_table(whole).read(["status"])
+def test_a_condition_on_the_column_and_its_receipt_work(full_table, tmp_path):
+    result = curate.filter(full_table, tmp_path / "kept.parquet", where="signature is not null")
+    table = open_table(full_table).read(["status"])
     assert result.kept == table.column(0).to_pylist().count("ok")
     assert CliRunner().invoke(app, ["verify", str(result.receipt)]).exit_code == 0
 

@@ -108,25 +108,25 @@ def test_the_overall_interval_covers_where_copies_of_an_image_are_found_together
 # -- drawing and reading
 
 
-def test_the_same_keys_are_drawn_whatever_the_order_of_the_rows(whole, tmp_path):
-    table = pq.read_table(whole)
+def test_the_same_keys_are_drawn_whatever_the_order_of_the_rows(full_table, tmp_path):
+    table = pq.read_table(full_table)
     pq.write_table(table.take(np.random.default_rng(0).permutation(len(table))), tmp_path / "other.parquet")
-    first, second = open_table(whole), open_table(tmp_path / "other.parquet")
+    first, second = open_table(full_table), open_table(tmp_path / "other.parquet")
     keys = [table.read(["key"]).column(0).take(drawn_rows(table, 7, seed=3)).to_pylist() for table in (first, second)]
     assert keys[0] == keys[1]
     assert drawn_rows(first, 4, seed=3).tolist() == drawn_rows(first, 7, seed=3).tolist()[:4]
     assert drawn_rows(first, 7, seed=4).tolist() != drawn_rows(first, 7, seed=3).tolist()
 
 
-def test_rows_that_failed_are_never_drawn(whole):
-    table = open_table(whole)
+def test_rows_that_failed_are_never_drawn(full_table):
+    table = open_table(full_table)
     drawn = drawn_rows(table, 100, seed=0)
     ok = np.array(table.read(["status"]).column(0).to_pylist()) == "ok"
     assert sorted(drawn.tolist()) == np.flatnonzero(ok).tolist()
 
 
-def test_images_are_read_from_their_paths_or_from_the_source(whole, folder):
-    table = open_table(whole)
+def test_images_are_read_from_their_paths_or_from_the_source(full_table, folder):
+    table = open_table(full_table)
     rows = drawn_rows(table, 5, seed=0).tolist()
     keys = table.read(["key"]).column(0).to_pylist()
     expected = {row: (folder / keys[row]).read_bytes() for row in rows}
@@ -134,15 +134,15 @@ def test_images_are_read_from_their_paths_or_from_the_source(whole, folder):
     assert {one.row: one.data for one in Images.of(table, rows, source=str(folder)).read(rows)} == expected
 
 
-def test_a_source_without_the_key_is_named(whole, tmp_path, folder):
+def test_a_source_without_the_key_is_named(full_table, tmp_path, folder):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "00.png").write_bytes((folder / "00.png").read_bytes())
     with pytest.raises(InputError, match=r"--source: .*some has no image with the key '01.png' \(1 of 2"):
-        Images.of(open_table(whole), [0, 1], source=str(tmp_path / "some"))
+        Images.of(open_table(full_table), [0, 1], source=str(tmp_path / "some"))
 
 
-def test_a_table_without_paths_asks_for_the_source(whole, tmp_path):
-    table = pq.read_table(whole)
+def test_a_table_without_paths_asks_for_the_source(full_table, tmp_path):
+    table = pq.read_table(full_table)
     at = table.column_names.index("uri")
     pq.write_table(table.set_column(at, "uri", pa.nulls(len(table), pa.string())), tmp_path / "t.parquet")
     with pytest.raises(InputError, match="holds no path to 2 of 2 images; name what was scored with --source"):
@@ -150,11 +150,11 @@ def test_a_table_without_paths_asks_for_the_source(whole, tmp_path):
 
 
 @pytest.fixture
-def moved(whole, folder, tmp_path):
+def moved(full_table, folder, tmp_path):
     """A table whose first image is gone, whose second changed."""
     photos = tmp_path / "photos"
     photos.mkdir()
-    table = pq.read_table(whole)
+    table = pq.read_table(full_table)
     keys = table.column("key").to_pylist()
     for key in keys:
         (photos / key).write_bytes((folder / key).read_bytes())
@@ -182,8 +182,8 @@ def test_nothing_that_can_be_read_is_an_error_that_says_why(moved, tiny_checkpoi
 # -- scoring
 
 
-def test_a_lossless_copy_has_the_scores_of_its_original(whole, tiny_checkpoint):
-    table = open_table(whole)
+def test_a_lossless_copy_has_the_scores_of_its_original(full_table, tiny_checkpoint):
+    table = open_table(full_table)
     runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
     rows = drawn_rows(table, 6, seed=0).tolist()
     made = plant(Images.of(table, rows), rows, runner, settings, n=6, kinds=["png", "jpeg-20"], seed=0)
@@ -198,8 +198,8 @@ def test_a_lossless_copy_has_the_scores_of_its_original(whole, tiny_checkpoint):
     assert names == table.schema.names
 
 
-def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(whole, tiny_checkpoint):
-    table = open_table(whole)
+def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(full_table, tiny_checkpoint):
+    table = open_table(full_table)
     runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
     rows = drawn_rows(table, 4, seed=0).tolist()
     kinds = ["crop-60", "noise"]
@@ -213,8 +213,8 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(wh
     assert not digests(rows, kinds, 1).items() & everything.items()
 
 
-def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(whole, tiny_checkpoint):
-    table = open_table(whole)
+def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(full_table, tiny_checkpoint):
+    table = open_table(full_table)
     runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
     rows = drawn_rows(table, 2, seed=0).tolist()
 
@@ -227,18 +227,18 @@ def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(whole,
     assert made.copies.column("pixels").to_pylist()[1::2] == expected
 
 
-def test_a_table_of_a_model_that_does_not_ship_asks_for_it(whole):
+def test_a_table_of_a_model_that_does_not_ship_asks_for_it(full_table):
     with pytest.raises(InputError, match=r"scored by a model that does not ship .* name its checkpoint with --model"):
-        scorer_of(open_table(whole))
+        scorer_of(open_table(full_table))
 
 
-def test_another_model_than_the_tables_is_refused(whole):
+def test_another_model_than_the_tables_is_refused(full_table):
     with pytest.raises(InputError, match=r"expected the model that scored .* edited copies must be scored"):
-        scorer_of(open_table(whole), model="trio")
+        scorer_of(open_table(full_table), model="trio")
 
 
-def test_settings_are_those_of_the_table_and_odd_metadata_does_no_harm(whole, tiny_checkpoint):
-    table = open_table(whole)
+def test_settings_are_those_of_the_table_and_odd_metadata_does_no_harm(full_table, tiny_checkpoint):
+    table = open_table(full_table)
     table.metadata["settings"] = {**table.metadata["settings"], "max-pixels": 12345, "precision": 7}
     settings = scorer_of(table, model=tiny_checkpoint, device="cpu")[1]
     assert (settings.max_pixels, settings.precision, settings.dtype) == (12345, "auto", "float16")
@@ -265,8 +265,8 @@ def brute_force(table, threshold):
     return search
 
 
-def test_recall_is_estimated_on_the_users_own_images(whole, tiny_checkpoint):
-    table = open_table(whole)
+def test_recall_is_estimated_on_the_users_own_images(full_table, tiny_checkpoint):
+    table = open_table(full_table)
     seen = []
     report = estimate_recall(
         table,
@@ -284,7 +284,7 @@ def test_recall_is_estimated_on_the_users_own_images(whole, tiny_checkpoint):
     assert seen == [(8, 10), (10, 10)]
 
 
-def test_the_report_is_json_and_lines_that_name_every_number(whole, tiny_checkpoint, moved):
+def test_the_report_is_json_and_lines_that_name_every_number(full_table, tiny_checkpoint, moved):
     report = estimate_recall(
         moved,
         brute_force(moved, 0.97),
@@ -303,8 +303,8 @@ def test_the_report_is_json_and_lines_that_name_every_number(whole, tiny_checkpo
     assert all(len(row) == len(recall_header(report)) for row in recall_table(report))
 
 
-def test_every_edit_can_be_planted(whole, tiny_checkpoint):
-    table = open_table(whole)
+def test_every_edit_can_be_planted(full_table, tiny_checkpoint):
+    table = open_table(full_table)
     settings = RecallSettings(n=2, device="cpu")
     report = estimate_recall(table, brute_force(table, 0.97), model=tiny_checkpoint, settings=settings)
     assert [one.name for one in report.kinds] == list(EDITS)

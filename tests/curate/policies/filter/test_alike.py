@@ -110,11 +110,13 @@ def test_a_table_without_embeddings_is_one_line(tmp_path):
         curate.filter(tmp_path / "t.parquet", like="a", dry_run=True)
 
 
-def test_an_image_is_embedded_by_the_tables_model_and_kept_in_the_receipt(whole, folder, tiny_checkpoint, tmp_path):
+def test_an_image_is_embedded_by_the_tables_model_and_kept_in_the_receipt(
+    full_table, folder, tiny_checkpoint, tmp_path
+):
     image = tmp_path / "example.png"
     image.write_bytes((folder / "03.png").read_bytes())
     out = tmp_path / "out.parquet"
-    curate.filter(whole, out, unlike=f"{image}=0.999", model=tiny_checkpoint)
+    curate.filter(full_table, out, unlike=f"{image}=0.999", model=tiny_checkpoint)
     gone = decided(out).filter(pl.col("decision") == "drop")
     assert {"03.png", "05.png"} <= set(gone["key"])  # the row of that image, and its copy
     assert gone["reason"].str.contains("example.png").all()
@@ -123,9 +125,9 @@ def test_an_image_is_embedded_by_the_tables_model_and_kept_in_the_receipt(whole,
     text = tmp_path / "no.png"
     text.write_text("no image")
     with pytest.raises(InputError, match="no image that can be read"):
-        curate.filter(whole, like=str(text), model=tiny_checkpoint, dry_run=True)
+        curate.filter(full_table, like=str(text), model=tiny_checkpoint, dry_run=True)
     with pytest.raises(InputError, match="--model"):
-        curate.filter(whole, like=str(folder / "04.png"), dry_run=True)
+        curate.filter(full_table, like=str(folder / "04.png"), dry_run=True)
 
 
 def test_a_receipt_with_a_damaged_example_is_refused(dataset):
