@@ -31,11 +31,11 @@ from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, published_preprocessing
 from scoring.checkpoint import load_model
-from scoring.compiled_trunk import with_compiled
+from scoring.compiled_backbone import with_compiled
 from scoring.folded import for_inference, has_bfloat16
 from scoring.model import ModelSpec, ScoringModel
-from scoring.openvino_trunk import import_openvino, with_openvino
-from scoring.quick import STEP, QuickTrunks, with_quick
+from scoring.openvino_backbone import import_openvino, with_openvino
+from scoring.quick import STEP, QuickBackbones, with_quick
 
 CPU = torch.device("cpu")
 
@@ -127,7 +127,7 @@ class Exported(nn.Module):
 
 def inputs_of(given: Subject, at: int, group: int) -> list[np.ndarray]:
     """Return what a backbone reads of the images for calibration, in groups."""
-    inputs = QuickTrunks(given.model, [one.trunk for one in given.model.trunks()]).inputs
+    inputs = QuickBackbones(given.model, [one.backbone for one in given.model.backbone_parts()]).inputs
     return [inputs(part)[at].contiguous().numpy() for part in given.calibration.split(group) if len(part) == group]
 
 
@@ -138,9 +138,9 @@ def openvino_int8(given: Subject, group: int = 16) -> Features:
 
     nncf.set_log_level(logging.ERROR)
     trunks = []
-    for at, one in enumerate(given.model.trunks()):
+    for at, one in enumerate(given.model.backbone_parts()):
         side = given.size // one.pool
-        graph = openvino.convert_model(one.trunk, example_input=torch.zeros(1, 3, side, side))
+        graph = openvino.convert_model(one.backbone, example_input=torch.zeros(1, 3, side, side))
         graph.reshape({0: [group, 3, side, side]})
         seen = nncf.Dataset(inputs_of(given, at, group))
         more = {"model_type": nncf.ModelType.TRANSFORMER} if "vit" in given.name else {"fast_bias_correction": False}
@@ -149,7 +149,7 @@ def openvino_int8(given: Subject, group: int = 16) -> Features:
         settings = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
         request = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
         trunks.append(Exported(lambda x, request=request: request.infer({0: x}, share_inputs=True)[0], group))
-    return with_quick(given.model, QuickTrunks(given.model, trunks)).features
+    return with_quick(given.model, QuickBackbones(given.model, trunks)).features
 
 
 def onnxruntimes(given: Subject, *, low: bool, group: int = 16) -> Features:
@@ -171,16 +171,16 @@ def onnxruntimes(given: Subject, *, low: bool, group: int = 16) -> Features:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     trunks = []
     with tempfile.TemporaryDirectory() as folder:
-        for at, one in enumerate(given.model.trunks()):
+        for at, one in enumerate(given.model.backbone_parts()):
             side, path = given.size // one.pool, Path(folder) / f"{at}.onnx"
             example = torch.zeros(group, 3, side, side)
-            torch.onnx.export(one.trunk, (example,), path, input_names=["x"], output_names=["y"], dynamo=False)
+            torch.onnx.export(one.backbone, (example,), path, input_names=["x"], output_names=["y"], dynamo=False)
             if low:
                 path, plain = path.with_suffix(".int8.onnx"), path
                 quantize_static(plain, path, Reader(inputs_of(given, at, group)[:8]), per_channel=True)
             session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             trunks.append(Exported(lambda x, session=session: session.run(["y"], {"x": x})[0], group))
-    return with_quick(given.model, QuickTrunks(given.model, trunks)).features
+    return with_quick(given.model, QuickBackbones(given.model, trunks)).features
 
 
 def need(*packages: str) -> None:

@@ -18,7 +18,7 @@ from scoring.metrics import ranking
 from scoring.metrics.degradations import resize
 from scoring.model import ScoringModel
 from trainers.draw import Draw, random_resized_crop
-from trainers.start import trunk_digest
+from trainers.start import backbone_digest
 
 CLASSES = 10
 LEAST_CROP = 0.25  # share of width and height that a test crop keeps at least; of the area, in training views
@@ -132,7 +132,7 @@ def open_features(data: Path, cache: Path, trunk: str, *, n_crops: int) -> Featu
         torch.manual_seed(0)
         model = ScoringModel(model.spec)
     model.eval()
-    about = {"format": FORMAT, "trunk": trunk_digest(model), "crops": str(n_crops)}
+    about = {"format": FORMAT, "trunk": backbone_digest(model), "crops": str(n_crops)}
     path = cache / f"{trunk}.safetensors"
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)

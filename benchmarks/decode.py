@@ -25,7 +25,7 @@ from PIL import Image
 
 from scoring.images import Preprocessing, decode, decode_rgb
 from scoring.images.geometry import centre_crop
-from scoring.images.raster import Bounds, OpenedHere
+from scoring.images.raster import Bounds, LocalImage
 from scoring.images.reading import opened
 
 SMALL, LARGE = (500, 375), (4000, 3000)
@@ -145,7 +145,7 @@ def supervision(repeats: int) -> None:
             files.append(stream.getvalue())
 
         def unlooked(data: bytes, side: int, name: str = name) -> object:
-            return OpenedHere(data, name, Bounds()).raster(side, allow_truncated=False)
+            return LocalImage(data, name, Bounds()).raster(side, allow_truncated=False)
 
         def looked(data: bytes, side: int) -> object:
             with opened(data, Bounds()) as image:

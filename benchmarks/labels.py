@@ -135,11 +135,11 @@ def people(table: pa.Table, vectors: NDArray, columns: dict[str, NDArray], data:
 
 def whole(evidence: Evidence, given: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Return probabilities of all classes: what is kept of each row; the rest of 1 spread over the others."""
-    kept = evidence.chances
+    kept = evidence.probabilities
     n, k = kept.index.shape
     found = np.full((n, n_classes), -1.0)
-    found[np.arange(n)[:, None], kept.index] = kept.chance
-    found[np.arange(n), given] = np.nan_to_num(kept.own, nan=0.0)
+    found[np.arange(n)[:, None], kept.index] = kept.probability
+    found[np.arange(n), given] = np.nan_to_num(kept.of_label, nan=0.0)
     rest = np.clip(1 - np.where(found < 0, 0, found).sum(1), 0, 1) / max(n_classes - k, 1)
     found = np.where(found < 0, rest[:, None], found)
     return found / found.sum(1, keepdims=True)
@@ -197,10 +197,10 @@ def run(case: Case, cleanlab: Any) -> dict[str, Any]:
     wrong, n_classes = case.given != case.right, int(max(case.given.max(), case.right.max())) + 1
     start = time.perf_counter()
     evidence = crossed(case.vectors, case.given, n_classes)
-    joint = confident_joint(evidence.chances, case.given, n_classes)
-    judged = judge(evidence.chances, case.given, Mistakes.of(joint))
+    joint = confident_joint(evidence.probabilities, case.given, n_classes)
+    judged = judge(evidence.probabilities, case.given, Mistakes.of(joint))
     suspected = judged.quality < 0.5
-    share = shares(evidence.chances, case.given, joint, suspected, judged.suggested)
+    share = shares(evidence.probabilities, case.given, joint, suspected, judged.suggested)
     seconds = time.perf_counter() - start
     of_class = [
         each.low <= float(wrong[case.given == label].mean()) <= each.high

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import curate
 from curate.evaluation.subset.pool import SubsetPool, read_pool
 from curate.evaluation.subset.request import parse_test
-from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Sides, draw_sides
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, Sides, draw_sides
 from curate.evaluation.subset.trained import HeldOut, Train, compared, train_on_sides
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
 from curate.evaluation.subset.verdict import verdict_of
@@ -59,7 +59,7 @@ def null(arguments: argparse.Namespace) -> None:
             for trial in range(BANK):
                 one = compared(name, dealt(right, arguments.seeds, bank, trial), held_out(part, sides))
                 verdict = verdict_of(one)
-                for side_of, says in ((RANDOM, verdict.says), (WHOLE, verdict.of_size)):
+                for side_of, says in ((RANDOM, verdict.says), (ALL_ROWS, verdict.of_size)):
                     said.setdefault(f"{name} - {side_of}", Counter())[says] += 1
                 moved = any(each.adjusted_p[RANDOM] <= 0.05 for each in one.classes)
                 said.setdefault(f"{name}, some class", Counter())["moves" if moved else "none"] += 1
@@ -76,7 +76,7 @@ def dealt(right: dict[str, NDArray[np.bool_]], seeds: int, bank: int, trial: int
     by_class = generator.permutation(len(right[BY_CLASS]))[:seeds]
     return {
         SUBSET: right[RANDOM][trial : trial + 1],
-        WHOLE: right[WHOLE],
+        ALL_ROWS: right[ALL_ROWS],
         RANDOM: right[RANDOM][others],
         BY_CLASS: right[BY_CLASS][by_class],
     }
@@ -86,7 +86,7 @@ def drawn(pool: SubsetPool, arguments: argparse.Namespace, trial: int) -> Subset
     """Return some rows of either side, of which a random share is the subset."""
     generator = np.random.default_rng([trial, 99])
     stays = np.zeros(len(pool.row), bool)
-    for rows in (pool.whole, pool.tests):
+    for rows in (pool.trainable, pool.tests):
         stays[generator.permutation(rows)[: arguments.of_each]] = True
     part = pool.part(stays)
     return replace(part, kept=(generator.random(len(part.row)) < arguments.share) & ~part.tested)
@@ -108,7 +108,7 @@ def models(pool: SubsetPool, seed: int) -> dict[str, Train]:
 
 def held_out(pool: SubsetPool, sides: Sides) -> HeldOut:
     """Return the rows that are tested on, all with labels that are believed."""
-    counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.whole)]
+    counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.all_rows)]
     everything = np.ones(len(pool.tests), bool)
     return HeldOut(pool.label[pool.tests], pool.classes, ~everything, everything, *counts)
 

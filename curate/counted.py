@@ -29,7 +29,7 @@ def repeated(names: Iterable[str]) -> list[str]:
     return sorted(name for name, n in Counter(names).items() if n > 1)
 
 
-def one_line(text: object) -> str:
+def single_line(text: object) -> str:
     """Return text that cannot break a line or command the terminal: control characters are spelled out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in str(text))
 
@@ -46,7 +46,7 @@ def aligned(rows: Iterable[Sequence[object]], *, right: Container[int] | None = 
     dropped      3  --max 0.5
     """
     rows = list(rows)
-    lines = [[f"{value:,}" if isinstance(value, int) else one_line(value) for value in row] for row in rows]
+    lines = [[f"{value:,}" if isinstance(value, int) else single_line(value) for value in row] for row in rows]
     if right is None:
         right = {
             number
@@ -92,7 +92,7 @@ class Printed:
 
     def __str__(self) -> str:
         """Return the lines as text that holds no control character but the ends of lines."""
-        return "\n".join(str(line) if isinstance(line, Grid) else one_line(line) for line in self.lines())
+        return "\n".join(str(line) if isinstance(line, Grid) else single_line(line) for line in self.lines())
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""

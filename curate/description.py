@@ -13,7 +13,7 @@ from curate.tables.classes import CLASSES, class_list, lists_of
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.lookup import told
+from scoring.lookup import name_list
 
 DECISION = "decision"
 NOT_SETTINGS = ("kind", "curate", "columns", "model", "policy", CLASSES)
@@ -69,8 +69,8 @@ def _classes(table: Table) -> dict[str, str]:
     said = {}
     for name, names in lists.items():
         lacking = [each for each in names if each not in found[name]]
-        none = f"; no row of {told(lacking)}" if lacking else ""
-        said[name] = f"{len(names):,}: {told(names)}{none}"
+        none = f"; no row of {name_list(lacking)}" if lacking else ""
+        said[name] = f"{len(names):,}: {name_list(names)}{none}"
     return said
 
 

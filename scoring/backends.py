@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 TORCH = "torch"
 WHERE: dict[str, str] = {  # to add a backend, add a line: (model, device, precision) -> the same model, run by it
     TORCH: "scoring.folded:for_inference",
-    "openvino": "scoring.openvino_trunk:with_openvino",
-    "compile": "scoring.compiled_trunk:with_compiled",
+    "openvino": "scoring.openvino_backbone:with_openvino",
+    "compile": "scoring.compiled_backbone:with_compiled",
 }
 BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
 
@@ -30,7 +30,7 @@ def backend_versions(name: str, device: str) -> dict[str, str]:
         device: the type of the device, ``cpu`` or ``cuda``.
     """
     if name == "compile" and device == "cpu":
-        from scoring.compiled_trunk import cpp_compiler
+        from scoring.compiled_backbone import cpp_compiler
 
         return {"compiler": cpp_compiler()}
     return {name: importlib.metadata.version(name)} if name == "openvino" else {}

@@ -17,13 +17,13 @@ from scoring.backbones import require_options, timm_hint
 from scoring.errors import InputError
 from scoring.heads import head_from_json, head_to_json
 from scoring.images import Preprocessing
+from scoring.joined_backbone import MOST_PARTS, PartSpec, part_from_json, require_parts
 from scoring.lookup import closest, lookup
 from scoring.model import ModelSpec, ScoringModel, side_by_side
 from scoring.model_names import DEFAULT, is_published
 from scoring.packaged import hash_tensors
 from scoring.published import load_published
 from scoring.stored import packaged_tensors, stored_names, stored_tensors
-from scoring.trunks import MOST_PARTS, PartSpec, part_from_json, require_parts
 
 FORMAT = 1
 OF_PARTS = 2  # the format of a model of several backbones
@@ -114,7 +114,7 @@ def write_checkpoint(
     tensors: dict[str, Tensor],
     card: Mapping[str, Any],
     *,
-    beside: Sequence[AtomicFile] = (),
+    companions: Sequence[AtomicFile] = (),
     commit: Callable[[Sequence[AtomicFile]], None] = commit_together,
     foretell: Callable[[str], None] = lambda digest: None,
     overwrite: bool,
@@ -125,7 +125,7 @@ def write_checkpoint(
         path: where.
         tensors: by name.
         card: as of ``save_checkpoint``.
-        beside: files that are written, and get their names with the checkpoint: all of them or none.
+        companions: written files that get their names with the checkpoint: all of them or none.
         commit: gives all of them their names, the checkpoint's last.
         foretell: called with the digest when the checkpoint is whole, before it has its name.
         overwrite: replace what is there.
@@ -137,7 +137,7 @@ def write_checkpoint(
         file.write(save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
         file.seal()
         foretell(str(header["digest"]))
-        commit([*beside, file])
+        commit([*companions, file])
     finally:
         file.discard()
     return str(header["digest"])
@@ -224,9 +224,9 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     with torch.device("meta"):  # a card that names a giant costs no memory before its weights are seen to fit
         empty = ScoringModel(spec)
     expected = {key: value.shape for key, value in stored_names(empty).items()}
-    found = {key: value.shape for key, value in tensors.items()}
-    if expected != found:
-        wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    shapes = {key: value.shape for key, value in tensors.items()}
+    if expected != shapes:
+        wrong = sorted(key for key in expected.keys() | shapes.keys() if expected.get(key) != shapes.get(key))
         raise InputError(f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})")
     for key, value in tensors.items():
         if value.is_floating_point() and not value.float().isfinite().all():

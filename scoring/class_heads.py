@@ -51,11 +51,11 @@ class ClassifierHeadSpec:
 
         return nn.Linear(width, self.classes)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+    def score(self, logits: "Tensor") -> "dict[str, Tensor]":
         """Return the entropy of the classes by their logits, shape (N, C), in nats."""
         from scoring.class_modules import entropy_and_spread
 
-        return named(self.columns, entropy_and_spread(given[:, None])[:, :1])
+        return named(self.columns, entropy_and_spread(logits[:, None])[:, :1])
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class EnsembleHeadSpec:
 
         return EnsembleHead(width, self.classes, self.members)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 2)."""
-        return named(self.columns, given)
+    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N, 2)."""
+        return named(self.columns, outputs)
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class DropoutHeadSpec:
 
         return DropoutHead(width, self.classes, self.rate, self.samples)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 2)."""
-        return named(self.columns, given)
+    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N, 2)."""
+        return named(self.columns, outputs)
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ class HetXLHeadSpec:
 
         return HetXLHead(width, self.classes, self.dim, self.rank, self.samples)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 3)."""
-        return named(self.columns, given)
+    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N, 3)."""
+        return named(self.columns, outputs)
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,9 @@ class SNGPHeadSpec:
             width, self.classes, self.features, length=self.length, ridge=self.ridge, mean_field=self.mean_field
         )
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 2)."""
-        return named(self.columns, given)
+    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N, 2)."""
+        return named(self.columns, outputs)
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ class DropoutScorer:
     columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD
     passes: int = 10
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+    def score(self, logits: "Tensor") -> "dict[str, Tensor]":
         """Return the columns for logits of the passes, shape (P, N, C)."""
         from scoring.class_modules import entropy_and_spread
 
-        return named(self.columns, entropy_and_spread(given.transpose(0, 1)))
+        return named(self.columns, entropy_and_spread(logits.transpose(0, 1)))

@@ -148,7 +148,7 @@ class HetXLHead(nn.Module):
         return factor, F.softplus(self.diagonal(features)) + LEAST_VARIANCE
 
     def logits(self, features: Tensor) -> Tensor:
-        """Return those of S draws, shape (N, S, C), float32; the draws are fresh for each image while it learns."""
+        """Return the logits of S draws, shape (N, S, C), float32; new draws for each image in training."""
         factor, diagonal = self.covariance(features)
         if self.training:
             n, samples = len(features), len(self.of_rank)

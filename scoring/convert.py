@@ -33,7 +33,7 @@ MOST_PICKLE = 64 << 20  # bytes of a file's pickle; a model's with thousands of 
 def convert(
     path: str | Path, backbone: str | None = None, *, option: str = "--backbone"
 ) -> tuple[ScoringModel, dict[str, Any]]:
-    """Return a model of ours from a file of other annotators', and what its card can say of it.
+    """Return a model of ours from a file of another project, and what its card can say of it.
 
     Args:
         path: a ``.pth.tar`` of the pretrained visual uncertainties, or the weights of a timm model as ``.pth``
@@ -50,8 +50,8 @@ def convert(
     path = Path(path)
     if not path.is_file():
         raise InputError(f"expected a file of weights, found none at {path}")
-    found = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
-    weights, arch, facts = _weights(path, found)
+    contents = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    weights, arch, facts = _weights(path, contents)
     name = backbone or arch
     if name is None:
         raise InputError(f"{path} does not say which model it holds; name it with {option}, as timm does")
@@ -89,17 +89,17 @@ def _read_torch(path: Path) -> dict[str, Any]:
     _check_archive(path)
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # of any kind: the bytes are a stranger's
+            contents = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # of any kind: the bytes are untrusted
         text = str(error).replace("\n", " ")
         wants = re.search(r"(?:Unsupported global: GLOBAL|Unsupported class|GLOBAL) ([\w.]+)", text)
         reason = f"it wants to call {wants[1]}" if wants else (text.split(". ")[0][:200] or type(error).__name__)
         raise InputError(
             f"{path} cannot be read safely ({reason}); expected tensors and plain values: save its 'state_dict' alone"
         ) from None
-    if not isinstance(found, dict):
-        raise InputError(f"{path} holds a {type(found).__name__}; expected a dictionary of weights")
-    return found
+    if not isinstance(contents, dict):
+        raise InputError(f"{path} holds a {type(contents).__name__}; expected a dictionary of weights")
+    return contents
 
 
 def _check_archive(path: Path) -> None:
@@ -119,9 +119,11 @@ def _check_archive(path: Path) -> None:
         raise InputError(f"{path} is not what torch.save writes: it would unfold to more than it is; it is left alone")
 
 
-def _weights(path: Path, found: dict[str, Any]) -> tuple[dict[str, Tensor], str | None, dict[str, Any]]:
+def _weights(path: Path, contents: dict[str, Any]) -> tuple[dict[str, Tensor], str | None, dict[str, Any]]:
     """Return the tensors by name, the architecture if the file says it, and facts for the card."""
-    inner = next((found[k] for k in ("state_dict_ema", "state_dict", "model") if isinstance(found.get(k), dict)), found)
+    inner = next(
+        (contents[k] for k in ("state_dict_ema", "state_dict", "model") if isinstance(contents.get(k), dict)), contents
+    )
     weights = {str(name).removeprefix("module."): value for name, value in inner.items() if isinstance(value, Tensor)}
     if not weights:
         raise InputError(f"{path} holds no weights; expected tensors by name, or a 'state_dict' of them")
@@ -130,8 +132,8 @@ def _weights(path: Path, found: dict[str, Any]) -> tuple[dict[str, Tensor], str 
         raise InputError(
             f"{path} holds tensors of a kind that is no plain weight, such as {(strange or ['meta'])[0]!r}"
         )
-    arch = found.get("arch")
-    numbers = {name: found[name] for name in ("epoch", "metric") if isinstance(found.get(name), (int, float))}
+    arch = contents.get("arch")
+    numbers = {name: contents[name] for name in ("epoch", "metric") if isinstance(contents.get(name), (int, float))}
     facts = {name: value for name, value in numbers.items() if -LARGEST < value < LARGEST}
     return weights, arch if isinstance(arch, str) and len(arch) <= LONGEST_NAME else None, facts
 
@@ -174,7 +176,7 @@ def _fit(
             ours[f"heads.{HEAD}.layers.{module[1]}.{module[2]}"] = value
         elif key.startswith(prefix) and f"backbone.{key.removeprefix(prefix)}" in expected:
             ours[f"backbone.{key.removeprefix(prefix)}"] = value
-        elif not key.removeprefix(prefix).startswith(tuple(f"{one}." for one in classifiers)):
+        elif not key.removeprefix(prefix).startswith(tuple(f"{classifier}." for classifier in classifiers)):
             extra.append(key)
     missing = [key.removeprefix("backbone.") for key in expected if key not in ours]
     if missing or extra:

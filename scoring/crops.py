@@ -28,9 +28,9 @@ def ten_crops(pixels: "Tensor") -> "Tensor":
     size = pixels.shape[-1]
     side = max(1, round(SHARE * size))
     far, middle = size - side, (size - side) // 2
-    whole, seen = pixels.float(), []
+    full, seen = pixels.float(), []
     for top, left in ((0, 0), (0, far), (far, 0), (far, far), (middle, middle)):
-        crop = whole[..., top : top + side, left : left + side]
+        crop = full[..., top : top + side, left : left + side]
         seen.append(F.interpolate(crop, size=(size, size), mode="bilinear", align_corners=False))
     return torch.stack([*seen, *(crop.flip(-1) for crop in seen)])
 
@@ -45,6 +45,6 @@ class CropsScorer:
         "unc_crops": Column("spread of the embeddings of ten crops: 1 - length of their mean", "1", "less certain")
     }
 
-    def score(self, given: "Tensor") -> "Mapping[str, Tensor]":
+    def score(self, embeddings: "Tensor") -> "Mapping[str, Tensor]":
         """Return the column for embeddings of the crops, shape (10, N, E), rows of unit length; in [0, 1]."""
-        return {"unc_crops": 1 - given.mean(0).norm(dim=1).clamp(max=1)}
+        return {"unc_crops": 1 - embeddings.mean(0).norm(dim=1).clamp(max=1)}

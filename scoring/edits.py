@@ -45,12 +45,12 @@ class Edit:
     quality: int = SAVED_QUALITY
 
 
-def edited(name: str, picture: Picture, seed: int) -> bytes:
+def edited(name: str, image: Picture, seed: int) -> bytes:
     """Return the encoded bytes of an edited copy.
 
     Args:
         name: of the edit, in ``EDITS``.
-        picture: RGB, of any size; see ``shrunk``.
+        image: RGB, of any size; see ``shrunk``.
         seed: of whatever is random in the edit; the same seed gives the same bytes.
 
     Raises:
@@ -58,11 +58,11 @@ def edited(name: str, picture: Picture, seed: int) -> bytes:
         ValueError: if the image is not RGB or has no pixel.
     """
     edit = lookup(EDITS, name, kind="edit")
-    if picture.mode != "RGB" or not all(picture.size):
-        raise ValueError(f"expected an RGB image with pixels, got {picture.mode} of {picture.size}")
+    if image.mode != "RGB" or not all(image.size):
+        raise ValueError(f"expected an RGB image with pixels, got {image.mode} of {image.size}")
     # edits of one image must not share their random numbers, or every crop would take the same corner
     generator = np.random.default_rng([seed, *name.encode()])
-    out = edit.change(picture, generator)
+    out = edit.change(image, generator)
     buffer = io.BytesIO()
     options = {} if edit.format == "PNG" else {"quality": edit.quality}
     out.save(buffer, edit.format, **options)
@@ -71,61 +71,60 @@ def edited(name: str, picture: Picture, seed: int) -> bytes:
 
 def shrunk(pixels: NDArray[np.uint8]) -> tuple[Picture, bool]:
     """Return RGB pixels (H, W, 3) as an image of at most 2 megapixels and 8192 a side, and whether it was smaller."""
-    picture = Image.fromarray(pixels)
-    width, height = picture.size
+    image = Image.fromarray(pixels)
+    width, height = image.size
     scale = min(1.0, (MOST_PIXELS / (width * height)) ** 0.5, MOST_SIDE / max(width, height))
     if scale == 1.0:
-        return picture, False
+        return image, False
     size = (max(1, int(width * scale)), max(1, int(height * scale)))
-    return picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0), True
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0), True
 
 
-def _as_it_is(picture: Picture, generator: np.random.Generator) -> Picture:
-    return picture
+def _as_it_is(image: Picture, generator: np.random.Generator) -> Picture:
+    return image
 
 
 def _crop(share: float) -> Change:
     """A window of ``share`` of each side, anywhere."""
 
-    def change(picture: Picture, generator: np.random.Generator) -> Picture:
-        width, height = (max(1, round(share * side)) for side in picture.size)
+    def change(image: Picture, generator: np.random.Generator) -> Picture:
+        width, height = (max(1, round(share * side)) for side in image.size)
         left, top = (
-            int(generator.integers(0, side - kept + 1))
-            for side, kept in zip(picture.size, (width, height), strict=True)
+            int(generator.integers(0, side - kept + 1)) for side, kept in zip(image.size, (width, height), strict=True)
         )
-        return picture.crop((left, top, left + width, top + height))
+        return image.crop((left, top, left + width, top + height))
 
     return change
 
 
 def _scale(factor: float) -> Change:
-    def change(picture: Picture, generator: np.random.Generator) -> Picture:
-        width, height = (max(1, round(factor * side)) for side in picture.size)
-        return picture.resize((width, height), Image.Resampling.BICUBIC)
+    def change(image: Picture, generator: np.random.Generator) -> Picture:
+        width, height = (max(1, round(factor * side)) for side in image.size)
+        return image.resize((width, height), Image.Resampling.BICUBIC)
 
     return change
 
 
 def _turn(method: Image.Transpose) -> Change:
-    return lambda picture, generator: picture.transpose(method)
+    return lambda image, generator: image.transpose(method)
 
 
 def _tilt(degrees: float) -> Change:
     """Either way, at the same size; the corners that come into view are black."""
 
-    def change(picture: Picture, generator: np.random.Generator) -> Picture:
+    def change(image: Picture, generator: np.random.Generator) -> Picture:
         sign = 1 if generator.integers(2) else -1
-        return picture.rotate(sign * degrees, Image.Resampling.BICUBIC)
+        return image.rotate(sign * degrees, Image.Resampling.BICUBIC)
 
     return change
 
 
 def _blur(percent: float) -> Change:
-    return lambda picture, generator: picture.filter(ImageFilter.GaussianBlur(percent / 100 * picture.width))
+    return lambda image, generator: image.filter(ImageFilter.GaussianBlur(percent / 100 * image.width))
 
 
 def _enhance(kind: "type[ImageEnhance.Brightness | ImageEnhance.Contrast | ImageEnhance.Color]", by: float) -> Change:
-    return lambda picture, generator: kind(picture).enhance(by)
+    return lambda image, generator: kind(image).enhance(by)
 
 
 def _hue(degrees: float) -> Change:
@@ -134,16 +133,16 @@ def _hue(degrees: float) -> Change:
     turn = np.array([[1, 0, 0], [0, cos(at), -sin(at)], [0, sin(at), cos(at)]])
     matrix = np.linalg.inv(_YIQ) @ turn @ _YIQ
     flat = tuple(float(value) for row in matrix for value in (*row, 0.0))
-    return lambda picture, generator: picture.convert("RGB", flat)
+    return lambda image, generator: image.convert("RGB", flat)
 
 
-def _grey(picture: Picture, generator: np.random.Generator) -> Picture:
-    return picture.convert("L").convert("RGB")
+def _grey(image: Picture, generator: np.random.Generator) -> Picture:
+    return image.convert("L").convert("RGB")
 
 
-def _text(picture: Picture, generator: np.random.Generator) -> Picture:
+def _text(image: Picture, generator: np.random.Generator) -> Picture:
     """White words with a black outline, somewhere in the lower two thirds, 8 % of the height each line."""
-    out = picture.copy()
+    out = image.copy()
     size = max(6, round(0.08 * out.height))
     font = ImageFont.load_default(size)
     words = "  ".join(_WORDS[int(generator.integers(len(_WORDS)))] for _ in range(8))
@@ -153,31 +152,31 @@ def _text(picture: Picture, generator: np.random.Generator) -> Picture:
     return out
 
 
-def _watermark(picture: Picture, generator: np.random.Generator) -> Picture:
+def _watermark(image: Picture, generator: np.random.Generator) -> Picture:
     """A half-transparent white box of 30 % of the width and 15 % of the height, in one of the corners."""
-    width, height = max(1, round(0.30 * picture.width)), max(1, round(0.15 * picture.height))
-    left = (picture.width - width) * int(generator.integers(2))
-    top = (picture.height - height) * int(generator.integers(2))
-    out = picture.copy()
+    width, height = max(1, round(0.30 * image.width)), max(1, round(0.15 * image.height))
+    left = (image.width - width) * int(generator.integers(2))
+    top = (image.height - height) * int(generator.integers(2))
+    out = image.copy()
     box = (left, top, left + width, top + height)
-    out.paste(Image.blend(picture.crop(box), Image.new("RGB", (width, height), "white"), 0.5), box)
+    out.paste(Image.blend(image.crop(box), Image.new("RGB", (width, height), "white"), 0.5), box)
     return out
 
 
 def _border(share: float) -> Change:
     """A white frame, ``share`` of the shorter side wide."""
-    return lambda picture, generator: ImageOps.expand(picture, max(1, round(share * min(picture.size))), "white")
+    return lambda image, generator: ImageOps.expand(image, max(1, round(share * min(image.size))), "white")
 
 
-def _letterbox(picture: Picture, generator: np.random.Generator) -> Picture:
+def _letterbox(image: Picture, generator: np.random.Generator) -> Picture:
     """Black bars above and below, each 15 % of the height."""
-    bar = max(1, round(0.15 * picture.height))
-    return ImageOps.expand(picture, (0, bar, 0, bar), "black")
+    bar = max(1, round(0.15 * image.height))
+    return ImageOps.expand(image, (0, bar, 0, bar), "black")
 
 
 def _noise(sigma: float) -> Change:
-    def change(picture: Picture, generator: np.random.Generator) -> Picture:
-        pixels = np.asarray(picture, np.float32)
+    def change(image: Picture, generator: np.random.Generator) -> Picture:
+        pixels = np.asarray(image, np.float32)
         noisy = pixels + sigma * generator.standard_normal(pixels.shape, np.float32)
         return Image.fromarray(np.clip(np.rint(noisy), 0, 255).astype(np.uint8))
 

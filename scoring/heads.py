@@ -69,9 +69,9 @@ class KappaHeadSpec:
 
         return KappaHead(width, self.hidden, self.scale)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N,)."""
-        return columns_of_kappa(given)
+    def score(self, kappa: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N,)."""
+        return columns_of_kappa(kappa)
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class NormHeadSpec:
 
         return NormHead(width, self.dim, self.scale)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N,)."""
-        return columns_of_kappa(given)
+    def score(self, kappa: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N,)."""
+        return columns_of_kappa(kappa)
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class UncertaintyHeadSpec:
 
         return UncertaintyHead(width, self.hidden, self.depth, self.scale)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N,)."""
-        return {"unc_<method>": given}
+    def score(self, uncertainty: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N,)."""
+        return {"unc_<method>": uncertainty}
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class JunkHeadSpec(UncertaintyHeadSpec):
     kind: ClassVar[str] = "junk"
     columns: ClassVar[Mapping[str, Column]] = JUNK
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the probability of junk, shape (N,), in [0, 1], from what the head says, shape (N,), in nats."""
-        return {"unc_junk": -(-given).expm1()}
+    def score(self, minus_log_clean: "Tensor") -> "dict[str, Tensor]":
+        """Return the probability of junk, shape (N,), in [0, 1], from the head's -log(1 - p), shape (N,), in nats."""
+        return {"unc_junk": -(-minus_log_clean).expm1()}
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,9 @@ class GaussiansHeadSpec:
 
         return GaussiansHead(width, self.dim, self.branches)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 2, C, M): unit vectors mu, and log variances."""
-        mean, log_variance = given.unbind(1)
+    def score(self, gaussians: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N, 2, C, M): unit vectors mu, and log variances."""
+        mean, log_variance = gaussians.unbind(1)
         apart = (mean - mean.mean(1, keepdim=True)).square().sum(-1)
         values = (log_variance.exp().sum(-1), log_variance.sum(-1), apart)  # each of shape (N, C)
         said = dict(zip(GAUSSIANS, (value.mean(1) for value in values), strict=True))
@@ -210,9 +210,9 @@ class PrototypeHeadSpec:
 
         return PrototypeHead(width, self.prototypes, self.hidden, self.bottleneck, self.temperature)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+    def score(self, logits: "Tensor") -> "dict[str, Tensor]":
         """Return the entropy, shape (N,), in [0, ln K], of logits, shape (N, K)."""
-        log_p = given.log_softmax(1)
+        log_p = logits.log_softmax(1)
         return {"unc_dino": -(log_p.exp() * log_p).sum(1)}
 
 
@@ -245,9 +245,9 @@ class PosteriorHeadSpec:
 
         return PosteriorHead(width, self.dim, self.size, self.channels)
 
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 2): mean log-variance, and error of the image."""
-        return {"unc_<method>": given[:, 0], "unc_<method>_error": given[:, 1]}
+    def score(self, outputs: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for the head's outputs, shape (N, 2): mean log-variance, and error of the image."""
+        return {"unc_<method>": outputs[:, 0], "unc_<method>_error": outputs[:, 1]}
 
 
 HeadSpec = (

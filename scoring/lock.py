@@ -58,7 +58,7 @@ def hold_folder(folder: Path, *, known_as: object = None) -> int:
                     f"expected a file at {folder / LOCK}, got something else; it is left alone: choose another --out"
                 )
             _take(handle, folder, folder if known_as is None else known_as)
-            if _is_there(handle, folder / LOCK):
+            if _is_at(handle, folder / LOCK):
                 return handle
         except BaseException:
             os.close(handle)
@@ -116,7 +116,7 @@ def _make(folder: Path) -> None:
         ) from None
 
 
-def _is_there(handle: int, path: Path) -> bool:
+def _is_at(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except (FileNotFoundError, NotADirectoryError):

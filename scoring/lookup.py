@@ -8,7 +8,7 @@ from typing import TypeVar
 from scoring.errors import InputError
 
 T = TypeVar("T")
-MOST_TOLD = 12  # names in a message
+MOST_LISTED = 12  # names in a message
 
 
 def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
@@ -63,16 +63,16 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def told(known: Iterable[str], near: str = "") -> str:
+def name_list(known: Iterable[str], near: str = "") -> str:
     """Return names for a message: all in their order where they are few, else the nearest first and how many more.
 
-    >>> told(["key", "label"], "labl")
+    >>> name_list(["key", "label"], "labl")
     'key, label'
-    >>> told([f"c{number}" for number in range(100)], "c42").split(", ")[0]
+    >>> name_list([f"c{number}" for number in range(100)], "c42").split(", ")[0]
     'c42'
     """
     names = list(known)
-    if len(names) <= MOST_TOLD:
+    if len(names) <= MOST_LISTED:
         return ", ".join(names)
     matcher = SequenceMatcher(b=near)
 
@@ -80,5 +80,5 @@ def told(known: Iterable[str], near: str = "") -> str:
         matcher.set_seq1(name)
         return matcher.ratio()
 
-    some = sorted(names, key=likeness, reverse=True)[:MOST_TOLD] if near else names[:MOST_TOLD]
+    some = sorted(names, key=likeness, reverse=True)[:MOST_LISTED] if near else names[:MOST_LISTED]
     return f"{', '.join(some)} and {len(names) - len(some):,} more"

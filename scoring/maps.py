@@ -18,7 +18,7 @@ def map_of_decoder(size: int) -> tuple[int, int]:
     side, rest = divmod(size, 1 << doublings)
     if rest or doublings < 1 or size > LARGEST:
         able = [side << n for n in range(1, 15) for side in range(4, 8)]
-        near = sorted(sorted(able, key=lambda one: abs(one - size))[:2])
+        near = sorted(sorted(able, key=lambda able_size: abs(able_size - size))[:2])
         raise InputError(
             f"a decoder doubles a map of 4 to 7 pixels until it is an image: expected a size such as {near[0]} or "
             f"{near[1]}, got {size}"

@@ -16,7 +16,7 @@ def decoding_path(folder: Path, number: int) -> Path:
 class Marks:
     """Files in the folder of a run, one for each group of images that is being decoded: a context manager.
 
-    Whoever leaves the block in order takes its marks away; one that is there before its group has begun is of a process
+    Leaving the block in order removes its marks; one that is there before its group has begun is of a process
     that died, perhaps of an image in the group.
 
     Args:
@@ -47,7 +47,7 @@ class Marks:
             del self._there[number]
 
     def close(self) -> None:
-        """Take all marks away: nobody died."""
+        """Remove all marks: no process died."""
         for number in self._there:
             decoding_path(self.folder, number).unlink(missing_ok=True)
         self._there.clear()

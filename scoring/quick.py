@@ -1,7 +1,7 @@
 """The backbones of a model in one module that goes from bytes to features, instead of what is written for any device.
 
 What it replaces normalises an image three channels at a time, four passes over all of it: a fifth of the time of a
-small model on a CPU. Here it is one pass. Images go through in steps that the processor's cache holds.
+small model on a CPU. Here it is one pass. Images are run in steps that fit the processor's cache.
 """
 
 import copy
@@ -11,53 +11,53 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scoring.joined_backbone import JoinedBackbone
 from scoring.model import ScoringModel
-from scoring.trunks import Trunks
 
 STEP = 32  # images; of 8 to 64 the fastest for small backbones, and level for large ones
 
 
 def with_quick(model: ScoringModel, quick: nn.Module) -> ScoringModel:
-    """Return a model with the same heads whose features come of ``quick``; the model itself is not changed.
+    """Return a model with the same heads whose features come from ``quick``; the model itself is not changed.
 
     Args:
         model: in evaluation mode.
         quick: pixel values (N, 3, S, S) -> features (N, D), float32.
     """
-    found = copy.copy(model)
-    found._modules = {**model._modules, "quick": quick, "backbone": _without_trunks(model.backbone)}
-    return found
+    faster = copy.copy(model)
+    faster._modules = {**model._modules, "quick": quick, "backbone": _without_weights(model.backbone)}
+    return faster
 
 
-def _without_trunks(backbone: nn.Module) -> nn.Module:
+def _without_weights(backbone: nn.Module) -> nn.Module:
     """Return what makes embeddings of features; the backbones' weights need not be held twice."""
-    if not isinstance(backbone, Trunks):
+    if not isinstance(backbone, JoinedBackbone):
         return nn.Identity()
     light = copy.copy(backbone)
     light._modules = {**backbone._modules, "parts": nn.ModuleList()}
     return light
 
 
-class TrunkInputs(nn.Module):
+class BackboneInputs(nn.Module):
     """What each backbone reads, (N, 3, S/k, S/k), float32, of pixel values in [0, 255], (N, 3, S, S)."""
 
     def __init__(self, model: ScoringModel) -> None:
         super().__init__()
         self.pools, self.affine = [], []
         device = model.mean.device
-        for one in model.trunks():
-            side = model.spec.preprocessing.size // one.pool
-            self.pools.append(one.pool)
-            self.affine.append((_spread(one.scale.to(device), side), _spread(one.shift.to(device), side)))
+        for part in model.backbone_parts():
+            side = model.spec.preprocessing.size // part.pool
+            self.pools.append(part.pool)
+            self.affine.append((_spread(part.scale.to(device), side), _spread(part.shift.to(device), side)))
 
     def forward(self, pixels: Tensor) -> list[Tensor]:
         """Return a tensor a backbone, channels last."""
-        whole = pixels.to(torch.float32, memory_format=torch.channels_last)
-        found = []
+        values = pixels.to(torch.float32, memory_format=torch.channels_last)
+        inputs = []
         for pool, (scale, shift) in zip(self.pools, self.affine, strict=True):
-            seen = F.avg_pool2d(whole, pool) if pool > 1 else whole
-            found.append(torch.addcmul(shift, seen, scale))
-        return found
+            seen = F.avg_pool2d(values, pool) if pool > 1 else values
+            inputs.append(torch.addcmul(shift, seen, scale))
+        return inputs
 
 
 def _spread(channels: Tensor, side: int) -> Tensor:
@@ -65,29 +65,31 @@ def _spread(channels: Tensor, side: int) -> Tensor:
     return channels.view(1, 3, 1, 1).expand(1, 3, side, side).contiguous(memory_format=torch.channels_last)
 
 
-class QuickTrunks(nn.Module):
+class QuickBackbones(nn.Module):
     """Backbones that any library runs: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
 
     Args:
         model: what they belong to.
-        trunks: one for each of the model's, (N, 3, S/k, S/k) -> pooled features.
-        step: images that go through at once.
+        backbones: one for each of the model's, (N, 3, S/k, S/k) -> pooled features.
+        step: images run at once.
         padded: what the backbones fill fewer up to, so that fewer need no less memory.
     """
 
-    def __init__(self, model: ScoringModel, trunks: Sequence[nn.Module], *, step: int = STEP, padded: int = 1) -> None:
+    def __init__(
+        self, model: ScoringModel, backbones: Sequence[nn.Module], *, step: int = STEP, padded: int = 1
+    ) -> None:
         super().__init__()
         self.step, self.padded = step, padded
-        self.inputs = TrunkInputs(model)
-        self.trunks = nn.ModuleList(trunks)
-        self.all = _without_trunks(model.backbone)
+        self.inputs = BackboneInputs(model)
+        self.backbones = nn.ModuleList(backbones)
+        self.all = _without_weights(model.backbone)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the features."""
         pooled = torch.cat([self._pooled(part) for part in pixels.split(self.step)])
-        return self.all.standardize(pooled) if isinstance(self.all, Trunks) else pooled
+        return self.all.standardize(pooled) if isinstance(self.all, JoinedBackbone) else pooled
 
     def _pooled(self, pixels: Tensor) -> Tensor:
         return torch.cat(
-            [trunk(seen).float() for trunk, seen in zip(self.trunks, self.inputs(pixels), strict=True)], dim=1
+            [backbone(seen).float() for backbone, seen in zip(self.backbones, self.inputs(pixels), strict=True)], dim=1
         )

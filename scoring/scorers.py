@@ -1,7 +1,7 @@
 """What scores images, by name: what each needs of the model, and the columns that it gives.
 
-Importing a scorer costs nothing: its module loads no torch, which is for the functions that use it. So whoever
-describes a column can ask the table.
+Importing a scorer costs nothing: its module loads no torch, which is for the functions that use it. A column
+can be described from the table alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ class Scorer(Protocol):
     Attributes:
         needs: what it is given: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``CROPS``, ``LOGITS`` or ``TABLE``;
             tensors, float32, but for the last.
-        columns: name -> what it means; ``<method>`` in a name represents that of the head's method. Names that start
+        columns: name -> what it means; ``<method>`` in a name represents the head's method. Names that start
             with ``unc_`` are higher where an image is less certain.
         passes: how often the network is run again, with dropout on, for what it is given, which then has an axis
             more, (P, N, D) or (P, N, C); 0 for the one pass without dropout that gives the embedding.
@@ -39,7 +39,7 @@ class Scorer(Protocol):
     def passes(self) -> int:
         """How often the network is run again."""
 
-    def score(self, given: Any) -> Mapping[str, Any]:
+    def score(self, inputs: Any, /) -> Mapping[str, Any]:
         """Return its columns, each of shape (N,), by their names in ``columns``; a pure function."""
 
 
@@ -81,23 +81,25 @@ def scorers_named(names: Iterable[str]) -> dict[str, Scorer]:
 def columns_of(scorers: Mapping[str, Scorer]) -> dict[str, Column]:
     """Return the columns of named scorers, in their order."""
     return {
-        column.replace(METHOD, name): about for name, one in scorers.items() for column, about in one.columns.items()
+        column.replace(METHOD, name): about
+        for name, scorer in scorers.items()
+        for column, about in scorer.columns.items()
     }
 
 
-def scored(name: str, scorer: Scorer, given: Any, n: int) -> dict[str, Any]:
+def scored(name: str, scorer: Scorer, inputs: Any, n: int) -> dict[str, Any]:
     """Return the columns of a scorer by their full names.
 
     Args:
         name: of the scorer, or of the head's method.
         scorer: what scores.
-        given: what it needs, of n rows.
+        inputs: what it needs, of n rows.
         n: how many.
 
     Raises:
         ValueError: if it gives other columns than it declares, or not one number a row.
     """
-    said = scorer.score(given)
+    said = scorer.score(inputs)
     if list(said) != list(scorer.columns) or any(tuple(values.shape) != (n,) for values in said.values()):
         shapes = {column: tuple(values.shape) for column, values in said.items()}
         raise ValueError(f"the scorer {name} declares {list(scorer.columns)}, each of shape ({n},), and gave {shapes}")
@@ -110,5 +112,5 @@ def main_column(name: str, scorer: Scorer) -> str:
 
 
 def score_columns() -> dict[str, Column]:
-    """Return every column that a scorer can give; ``<method>`` in its name represents that of a head's method."""
+    """Return every column that a scorer can give; ``<method>`` in its name represents a head's method."""
     return {name: about for kind in SCORERS.values() for name, about in kind.columns.items()}

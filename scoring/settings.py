@@ -11,7 +11,7 @@ from scoring.lookup import closest
 
 T = TypeVar("T")
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none", str: "text"}
 
@@ -76,7 +76,7 @@ def _typed(what: str, value: object, hint: Any) -> object:
         return text.lower() == "true"
     if str in kinds and value is not None:
         return text
-    for kind, pattern in ((int, _WHOLE), (float, _NUMBER)):
+    for kind, pattern in ((int, _INTEGER), (float, _NUMBER)):
         if kind in kinds and pattern.fullmatch(text):
             return kind(text)
     raise InputError(f"{what} takes {' or '.join(_KINDS[kind] for kind in kinds)}, got {value!r}")

@@ -94,8 +94,8 @@ class InvertedBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, C', H / stride, W / stride) of (N, C, H, W)."""
-        found = self.bn3(self.conv_pwl(self.bn2(self.conv_dw(self.bn1(self.conv_pw(x))))))
-        return found + x if self.adds else found
+        projected = self.bn3(self.conv_pwl(self.bn2(self.conv_dw(self.bn1(self.conv_pw(x))))))
+        return projected + x if self.adds else projected
 
 
 class Backbone(nn.Module):
@@ -182,9 +182,9 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, C', H / stride, W / stride) of (N, C, H, W)."""
-        found = self.bn2(self.conv2(self.act1(self.bn1(self.conv1(x)))))
-        found += x if self.downsample is None else self.downsample(x)
-        activated: Tensor = self.act2(found)
+        features = self.bn2(self.conv2(self.act1(self.bn1(self.conv1(x)))))
+        features += x if self.downsample is None else self.downsample(x)
+        activated: Tensor = self.act2(features)
         return activated
 
 

@@ -10,7 +10,7 @@ from scoring.packaged import COUNTER
 
 
 def stored_names(model: ScoringModel) -> dict[str, Tensor]:
-    """Return the tensors that a checkpoint of a model holds: all but those of backbones that a package holds."""
+    """Return the tensors that a checkpoint of a model holds: all but the backbones that a package holds."""
     elsewhere = tuple(f"backbone.parts.{at}." for at, part in enumerate(model.spec.parts) if part.packaged)
     return {name: value for name, value in model.state_dict().items() if not name.startswith(elsewhere or "\0")}
 
@@ -21,9 +21,9 @@ def stored_tensors(model: ScoringModel) -> dict[str, Tensor]:
     Raises:
         ValueError: if the others are not what their package holds, so that another model would be read back.
     """
-    own = model.state_dict()
+    tensors = model.state_dict()
     for name, value in packaged_tensors(model.spec, model).items():
-        if not name.endswith(COUNTER) and not torch.equal(own[name].cpu(), value):
+        if not name.endswith(COUNTER) and not torch.equal(tensors[name].cpu(), value):
             raise ValueError(f"{name} is not what its package holds; leave `packaged` out of a backbone that has moved")
     return stored_names(model)
 
@@ -38,7 +38,7 @@ def packaged_tensors(spec: ModelSpec, model: ScoringModel) -> dict[str, Tensor]:
     Raises:
         InputError: if a package is missing, or holds another file, or one that does not fit.
     """
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for at, part in enumerate(spec.parts):
         if part.packaged is None:
             continue
@@ -47,5 +47,5 @@ def packaged_tensors(spec: ModelSpec, model: ScoringModel) -> dict[str, Tensor]:
             if not name.endswith(COUNTER) and (name not in weights or weights[name].shape != like.shape):
                 raise InputError(f"{part.packaged.package} does not hold the weights of {part.name!r}: {name} differs")
             counter = torch.zeros(like.shape, dtype=like.dtype)
-            found[f"backbone.parts.{at}.{name}"] = counter if name.endswith(COUNTER) else weights[name]
-    return found
+            tensors[f"backbone.parts.{at}.{name}"] = counter if name.endswith(COUNTER) else weights[name]
+    return tensors

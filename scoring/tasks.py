@@ -1,4 +1,4 @@
-"""How the tasks of a search are run: one after another where it is, or by whoever was requested to run them elsewhere.
+"""How the tasks of a search are run: one after another in this process, or by a caller's runner elsewhere.
 
 A search that is large says its work as tasks: a function of a module, and arguments that are small and can be pickled.
 What is large and the same for many tasks is shared once. Tasks are cut where a search cuts its blocks, so that who runs
@@ -60,12 +60,12 @@ class Tasks(Protocol):
 
 @dataclass(frozen=True)
 class Held(Generic[V_co]):
-    """What is shared with nobody but this process."""
+    """A value that stays in this process."""
 
     value: V_co
 
 
-class Here:
+class InProcess:
     """Runs tasks in this process, each when its result is requested."""
 
     least = 0.0
@@ -89,8 +89,8 @@ def as_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(array).view(dtype)
 
 
-HERE = Here()
-_RUNNING: ContextVar[Tasks] = ContextVar("tasks", default=HERE)
+IN_PROCESS = InProcess()
+_RUNNING: ContextVar[Tasks] = ContextVar("tasks", default=IN_PROCESS)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def tasks_run_by(tasks: Tasks) -> Iterator[None]:
 def tasks_for(products: float) -> Tasks:
     """Return who runs the tasks of a search that takes so many products of two numbers."""
     tasks = _RUNNING.get()
-    return tasks if products >= tasks.least else HERE
+    return tasks if products >= tasks.least else IN_PROCESS
 
 
 def cuts(n: int, block: int, products: float, grain: float) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Temporary files and folders: a living process holds its own by a lock, and whatever nobody holds is swept."""
+"""Temporary files and folders: a living process locks its own, and those without a lock are deleted."""
 
 import errno
 import glob
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from scoring.system import HAS_FLOCK, open_folder, try_flock
 
-SETTLED = 2.0  # seconds after which whoever made a temporary holds its lock, where the folder cannot determine
-PATIENCE = 1.0  # seconds that a folder is waited for; a stranger may hold it for as long as it likes
+SETTLED = 2.0  # seconds after which the maker of a temporary holds its lock, where the folder cannot show it
+PATIENCE = 1.0  # seconds that a folder is waited for; another process may hold it for as long as it likes
 
 
 def temporary_stem(path: Path) -> str:

@@ -9,10 +9,10 @@ from torch import Tensor
 from scoring.backbones import published_shapes
 from scoring.errors import InputError
 from scoring.images import Preprocessing
+from scoring.joined_backbone import JoinedBackbone, PartSpec
 from scoring.model import ScoringModel, side_by_side
 from scoring.packaged import PackagedWeights, packaged_weights
 from scoring.stored import packaged_tensors
-from scoring.trunks import PartSpec, Trunks
 
 FEWEST = 2  # images that a spread can be measured on
 WHITENED = 0.25  # 1 would give all directions of a projection the same second moment, 0 leaves them as they are
@@ -32,7 +32,7 @@ def in_package(name: str, package: str, file: str) -> PackagedWeights:
     return packaged_weights(package, file, published_shapes(name))
 
 
-def join_trunks(
+def join_backbones(
     parts: Sequence[PartSpec],
     weights: Mapping[int, Mapping[str, Tensor]],
     batches: Iterable[Tensor],
@@ -61,7 +61,7 @@ def join_trunks(
     spec = side_by_side(parts, Preprocessing(size=size, resize=size), projection)
     model = ScoringModel(spec).eval()
     trunks = model.backbone
-    if not isinstance(trunks, Trunks):
+    if not isinstance(trunks, JoinedBackbone):
         raise ValueError("parts side by side are backbones")
     state = {**model.state_dict(), **packaged_tensors(spec, model)}
     for at, tensors in weights.items():
@@ -92,7 +92,7 @@ def projected(model: ScoringModel, features: Tensor, width: int) -> ScoringModel
     Raises:
         InputError: for a model of one backbone, or too few images.
     """
-    if not isinstance(model.backbone, Trunks):
+    if not isinstance(model.backbone, JoinedBackbone):
         raise InputError(f"expected a model of several backbones, got {model.spec.backbone}")
     _require(features, width)
     other = ScoringModel(replace(model.spec, projection=width)).eval()
@@ -102,7 +102,7 @@ def projected(model: ScoringModel, features: Tensor, width: int) -> ScoringModel
 
 
 @torch.inference_mode()
-def projection_of(trunks: Trunks, features: Tensor, width: int) -> Tensor:
+def projection_of(trunks: JoinedBackbone, features: Tensor, width: int) -> Tensor:
     """Return a projection, shape (E, D), in what float16 can hold: the directions of the greatest second moment.
 
     So cosines change least; each direction is divided by the eighth root of its moment in addition (a quarter of the

@@ -66,10 +66,10 @@ class Start:
                 f"expected a checkpoint, a shipped model or timm:NAME, got {self.backbone!r} with random weights; name "
                 "one that has learned"
             )
-        return trunk_digest(self.model)
+        return backbone_digest(self.model)
 
 
-def trunk_digest(model: ScoringModel) -> str:
+def backbone_digest(model: ScoringModel) -> str:
     """Return sha256 over what decides a model's features: architecture, preprocessing and the backbone's weights."""
     spec = model.spec
     facts: list[Any] = [spec.backbone, spec.backbone_options, spec.preprocessing.to_json()]

@@ -73,15 +73,15 @@ def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> Answers:
     their ends.
     """
     ends = np.array([zone.among for zone in verdicts.zones], np.int64)
-    ranks = np.array([one.rank for one in verdicts.judged], np.int64)
+    ranks = np.array([verdict.rank for verdict in verdicts.judged], np.int64)
     stratum = np.searchsorted(ends, ranks)
     sizes = np.diff(ends, prepend=0)
     judged = np.bincount(stratum, minlength=len(ends))
     return Answers(
-        [one.key for one in verdicts.judged],
+        [verdict.key for verdict in verdicts.judged],
         verdicts.badness(),
         (sizes / np.maximum(judged, 1))[stratum],
-        np.array([one.value for one in verdicts.judged], np.float64),
+        np.array([verdict.value for verdict in verdicts.judged], np.float64),
         verdicts.column,
         read,
     )

@@ -50,17 +50,17 @@ def apply_calibration(
     calibration: Calibration,
     files: FileSet,
     *,
-    beside: Sequence[AtomicFile] = (),
+    companions: Sequence[AtomicFile] = (),
     overwrite: bool,
 ) -> Applied:
-    """Write a table with its columns of probabilities instead of those of their names, or after all others.
+    """Write a table with columns of probabilities, which replace columns of the same names or follow all others.
 
     Args:
         out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
         table: scored by the calibration's model.
         calibration: to apply.
         files: table, what is next to it, and receipt, by which they get their names.
-        beside: files that are written, and get their names with these.
+        companions: written files that get their names with these.
         overwrite: replace what is there.
 
     Raises:
@@ -81,18 +81,18 @@ def apply_calibration(
     try:
         receipt = AtomicFile(files.draft(receipt_path), overwrite=overwrite)
         for batch in table.batches(rows=STREAM_ROWS):
-            values, found = chances(batch, calibration)
+            values, by_map = probabilities(batch, calibration)
             outside += calibration.fitted.outside(values)
             without += int((~np.isfinite(values)).sum())
             digest.update(key_array(batch.column(KEY), table.path, digest.n_rows), batch)
-            arrays = [*(batch.column(name) for name in kept), *found.values()]
+            arrays = [*(batch.column(name) for name in kept), *by_map.values()]
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
         if state_of(table) != before:
             raise InputError(f"{table.path} changed while it was being read; run the command again")
         writer.seal()
         done = Applied(out, writer.n_rows, without, outside, receipt_path)
         receipt.write(_receipt(done, table, calibration, digest.hexdigest(), writer.file.sha256))
-        files.commit([writer.file, *beside, receipt])
+        files.commit([writer.file, *companions, receipt])
     finally:
         writer.discard()
         if receipt is not None:
@@ -105,22 +105,22 @@ def digest_of(table: Table, calibration: Calibration) -> RowDigest:
     return RowDigest(pa.schema([table.schema.field(name) for name in (KEY, calibration.score.column)]))
 
 
-def chances(batch: pa.RecordBatch, calibration: Calibration) -> tuple[np.ndarray, dict[str, pa.Array]]:
+def probabilities(batch: pa.RecordBatch, calibration: Calibration) -> tuple[np.ndarray, dict[str, pa.Array]]:
     """Return the scores of N rows as float64, and the probabilities by name; null without a score."""
     column = batch.column(calibration.score.column)
     values = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
-    there = np.isfinite(values)
-    doubt = calibration.score.doubt(np.where(there, values, 0.0))
-    found = {
-        P_ERROR + name: pa.array(one.predict(doubt).astype(np.float32), mask=~there)
-        for name, one in calibration.maps.items()
+    has_score = np.isfinite(values)
+    doubt = calibration.score.doubt(np.where(has_score, values, 0.0))
+    by_map = {
+        P_ERROR + name: pa.array(fitted_map.predict(doubt).astype(np.float32), mask=~has_score)
+        for name, fitted_map in calibration.maps.items()
     }
-    return values, found
+    return values, by_map
 
 
 def _metadata(table: Table, calibration: Calibration, names: list[str]) -> dict[str, Any]:
-    told = table.metadata.get("columns")
-    described = {**describe_all(names), **(told if isinstance(told, dict) else {})}
+    recorded = table.metadata.get("columns")
+    described = {**describe_all(names), **(recorded if isinstance(recorded, dict) else {})}
     described |= describe_all(name for name in names if name.startswith(P_ERROR))
     about = {
         "digest": calibration.digest,

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def diagram(result: CalibrationResult) -> "Figure":
     """Return the share of good rows over the probability of being good, in tenths of the rows, the worst first."""
-    one = result.calibration
-    numbers = Reliability("share of good rows", one.fitted.rows, {}, {}, {})
-    for name, measured in result.worth.items():
+    calibration = result.calibration
+    numbers = Reliability("share of good rows", calibration.fitted.rows, {}, {}, {})
+    for name, measured in result.measured.items():
         if name == CONSTANT:
             continue
         seen = measured["seen"][::-1]  # the highest probability of being bad first

@@ -86,7 +86,7 @@ def calibrate(
     if not 1 <= repeats <= MOST_REPEATS:
         raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {repeats:,}; 1,000 is usual")
     if fitted is not None:
-        given = {
+        options = {
             "--column": column,
             "--bad": bad,
             "--audit": audit,
@@ -94,7 +94,7 @@ def calibrate(
             "--labelled": labelled,
             "-o": out,
         }
-        named = [flag for flag, value in given.items() if value is not None]
+        named = [flag for flag, value in options.items() if value is not None]
         if named:
             raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out {named[0]}")
         if places[1] is None:
@@ -120,7 +120,7 @@ def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed:
     held_out = {name: cross_fitted(kind, x, judged.bad, judged.weights, fold) for name, kind in CALIBRATORS.items()}
     rates = np.array([_rate(judged, fold != number) for number in range(FOLDS)])
     held_out[CONSTANT] = rates[fold]
-    worth = calibrated(held_out, CONSTANT, judged.bad, judged.weights, repeats=repeats, seed=seed)
+    measured = calibrated(held_out, CONSTANT, judged.bad, judged.weights, repeats=repeats, seed=seed)
     low, high = float(judged.values.min()), float(judged.values.max())
     about: dict[str, Any] = {
         "curate": __version__,
@@ -134,7 +134,7 @@ def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed:
         "folds": FOLDS,
         "repeats": repeats,
         "seed": seed,
-        "worth": {name: _plain(asdict(one)) for name, one in worth.items()},
+        "worth": {name: _plain(asdict(accuracy)) for name, accuracy in measured.items()},
     }
     return Calibration(
         target,
@@ -155,8 +155,8 @@ def _rate(judged: Judged, rows: np.ndarray) -> float:
 def _plain(value: Any) -> Any:
     """Return lists instead of tuples, as JSON gives them back."""
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -> tuple[Path | None, AnyPath | None]:
@@ -192,7 +192,7 @@ def _written(
     beside = [] if places[0] is None else [write_calibration(places[0], calibration, overwrite=overwrite)]
     try:
         if places[1] is not None:
-            applied = apply_calibration(places[1], table, calibration, files, beside=beside, overwrite=overwrite)
+            applied = apply_calibration(places[1], table, calibration, files, companions=beside, overwrite=overwrite)
         elif beside:
             files.commit(beside)
     finally:

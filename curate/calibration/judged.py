@@ -68,9 +68,9 @@ class Truth:
             "--audit": bool(self.audit),
             "--label": self.label is not None or self.labelled is not None,
         }
-        given = [name for name, there in ways.items() if there]
-        if len(given) != 1:
-            got = " and ".join(given) or "none"
+        chosen = [name for name, is_set in ways.items() if is_set]
+        if len(chosen) != 1:
+            got = " and ".join(chosen) or "none"
             raise InputError(
                 f"expected one of --bad CONDITION, --audit FILE and --label COLUMN, which say what is bad, got {got}"
             )
@@ -226,8 +226,8 @@ def _judged(
 ) -> Judged:
     """Return rows ``at``, ascending, but for those without a score."""
     values = rows.numbers[score.column]
-    there = rows.ok & np.isfinite(values)
-    kept = at[there[at]]
+    has_score = rows.ok & np.isfinite(values)
+    kept = at[has_score[at]]
     of = np.ones(len(kept)) if weights is None else weights[kept]
     missing = {**left_out, f"without a finite {score.column}": len(at) - len(kept)}
     return Judged(

@@ -33,10 +33,10 @@ class CalibrationResult(Printed):
     note: str = ""
 
     @property
-    def worth(self) -> Mapping[str, Measured]:
+    def measured(self) -> Mapping[str, Measured]:
         """Map, or ``constant``, -> the fields of ``scoring.metrics.calibration.Calibrated``, as plain JSON."""
-        found: Mapping[str, Measured] = self.calibration.about.get("worth", {})
-        return found
+        measured: Mapping[str, Measured] = self.calibration.about.get("worth", {})
+        return measured
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
@@ -53,15 +53,20 @@ class CalibrationResult(Printed):
 
     def lines(self) -> list[str | Grid]:
         """Return what the command prints: what was judged, how good the maps are, and where the files lie."""
-        one, fitted = self.calibration, self.calibration.fitted
+        calibration, fitted = self.calibration, self.calibration.fitted
         lines: list[str | Grid] = []
         if not self.fitted_before:
             lines += self._about_rows()
-            lines += [Grid([_line(name, each) for name, each in self.worth.items()], header=HEADER), *self._verdict()]
+            lines += [
+                Grid([_line(name, each) for name, each in self.measured.items()], header=HEADER),
+                *self._verdict(),
+            ]
         if self.note:
             lines.append(f"note: {self.note}")
         if self.path is not None:
-            lines.append(f"calibration: {self.path} ({one.score.column} from {fitted.low:.4g} to {fitted.high:.4g})")
+            lines.append(
+                f"calibration: {self.path} ({calibration.score.column} from {fitted.low:.4g} to {fitted.high:.4g})"
+            )
         if self.applied is not None:
             without = f"; {counted(self.applied.without, 'row')} without a score" if self.applied.without else ""
             lines.append(f"{self.applied.outside.words(fitted)}{without}")
@@ -69,18 +74,18 @@ class CalibrationResult(Printed):
         return lines
 
     def _about_rows(self) -> list[str | Grid]:
-        one = self.calibration
-        side = "high" if one.score.sign > 0 else "low"
-        left_out = one.about.get("left_out", {})
+        calibration = self.calibration
+        side = "high" if calibration.score.sign > 0 else "low"
+        left_out = calibration.about.get("left_out", {})
         return [
-            f"{one.fitted.rows:,} judged rows, {one.rate:.1%} bad ({TARGETS[one.target]}); {one.score.column}, where "
-            f"{side} is doubtful",
+            f"{calibration.fitted.rows:,} judged rows, {calibration.rate:.1%} bad ({TARGETS[calibration.target]}); "
+            f"{calibration.score.column}, where {side} is doubtful",
             *(f"left out: {counted(n, 'row')} {why}" for why, n in left_out.items()),
-            "held out, with 95 % intervals; by chance: what probabilities that are right would show",
+            "held out, with 95 % intervals; by chance: what right probabilities would show",
         ]
 
     def _verdict(self) -> list[str]:
-        gains = {name: each["gain"] for name, each in self.worth.items() if name != CONSTANT}
+        gains = {name: each["gain"] for name, each in self.measured.items() if name != CONSTANT}
         if all(gain[1] <= 0 for gain in gains.values()):
             return [f"no map is shown to be better than a constant: {self.calibration.score.column} shows nothing here"]
         return []

@@ -57,7 +57,7 @@ class Calibration:
             "heap": self.dataset,
             "range": self.fitted.to_json(),
             "rate": self.rate,
-            "maps": {name: one.to_json() for name, one in self.maps.items()},
+            "maps": {name: fitted_map.to_json() for name, fitted_map in self.maps.items()},
             "about": dict(self.about),
         }
         return {**record, "digest": _digest(record)}
@@ -76,7 +76,10 @@ class Calibration:
         table.require([self.score.column])
         model = model_of(table.stored)
         if model != self.model:
-            names = [f"the model {one[:12]}..." if one else "a model that is not named" for one in (self.model, model)]
+            names = [
+                f"the model {digest[:12]}..." if digest else "a model that is not named"
+                for digest in (self.model, model)
+            ]
             raise InputError(
                 f"expected a table that {names[0]} scored, as the calibration was fitted to, got {table.path}, scored "
                 f"by {names[1]}; score the images with that one, or calibrate this table"

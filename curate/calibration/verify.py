@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.calibration.apply import STREAM_ROWS, chances, digest_of
+from curate.calibration.apply import STREAM_ROWS, digest_of, probabilities
 from curate.calibration.fit import fit_judged
 from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
 from curate.calibration.stored import P_ERROR, Calibration, calibration_from, is_calibration, read_calibration
@@ -75,7 +75,7 @@ def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) 
     if is_calibration(record) and isinstance(path, Path):
         return _fitted_again(path, table)
     noted = read_step(path)
-    opened = open_table(table if table is not None else _found(noted["input"]["path"], path))
+    opened = open_table(table if table is not None else _located(noted["input"]["path"], path))
     return _applied_again(opened, noted, path)
 
 
@@ -84,34 +84,34 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
     about = then.about
     try:
         source, seed, repeats = about["truth"], int(about["seed"]), int(about["repeats"])
-        audits = tuple(str(_found(name, path)) for name in source.get("audit", {}))
+        audits = tuple(str(_located(name, path)) for name in source.get("audit", {}))
         digests = [str(digest) for digest in source.get("audit", {}).values()]
         labelled = source.get("path")
         label = source.get("column") if then.target == NEIGHBOUR else None
-        place, digest, own = about["table"]["path"], about["table"]["digest"], about["table"].get("embedding")
+        place, digest, embedding = about["table"]["path"], about["table"]["digest"], about["table"].get("embedding")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} does not say what it was fitted to ({error}); calibrate again") from None
-    opened = open_table(table if table is not None else _found(place, path), require=[KEY], embedding=own)
+    opened = open_table(table if table is not None else _located(place, path), require=[KEY], embedding=embedding)
     truth = Truth(
         source.get("bad"),
         audits,
         label,
-        None if labelled is None else str(_found(labelled, path)),
+        None if labelled is None else str(_located(labelled, path)),
         source.get("judges", "any"),
     )
     column = (MIN if then.score.sign > 0 else MAX) + then.score.column
     judged = judged_rows(opened, column, truth)
-    found = CalibrationVerification(len(judged.values))
+    verification = CalibrationVerification(len(judged.values))
     if judged.digest != digest:
-        found.problems.append("the table does not hold the rows that it was fitted to")
+        verification.problems.append("the table does not hold the rows that it was fitted to")
     if [file_sha256(Path(name)) for name in audits] != digests or judged.source.get("digest") != source.get("digest"):
-        found.problems.append("the labels are not those that it was fitted to")
+        verification.problems.append("the labels are not those that it was fitted to")
     now = fit_judged(opened, judged, then.target, repeats=repeats, seed=seed)
     if now.to_json()["maps"] != then.to_json()["maps"]:
-        found.problems.append("what is fitted again is not what the file holds: its maps differ")
-    elif not found.problems and {**now.about, **_places(then)} != then.about:
-        found.problems.append("the maps are the same, and not what is stated about how good they are")
-    return found
+        verification.problems.append("what is fitted again is not what the file holds: its maps differ")
+    elif not verification.problems and {**now.about, **_places(then)} != then.about:
+        verification.problems.append("the maps are the same, but their stated accuracy differs")
+    return verification
 
 
 def _places(then: Calibration) -> dict[str, Any]:
@@ -124,27 +124,29 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
     calibration.refuse_another(table)
     source, output = noted["input"], noted["outputs"]["table"]
     written = path.with_name(output["file"])
-    found = CalibrationVerification(table.n_rows)
+    verification = CalibrationVerification(table.n_rows)
     if not written.is_file():
-        found.problems.append(f"{written} is no longer there")
-        return found
+        verification.problems.append(f"{written} is no longer there")
+        return verification
     if sha256_of(written) != output["sha256"]:
-        found.problems.append(f"{written} is not the file that was written: its bytes differ from the receipt")
-    there = open_table(written, require=[KEY])
+        verification.problems.append(f"{written} is not the file that was written: its bytes differ from the receipt")
+    written_table = open_table(written, require=[KEY])
     column = calibration.score.column
     total, outside, without = digest_of(table, calibration), Outside(), 0
-    again = there.batches([P_ERROR + name for name in calibration.maps], rows=STREAM_ROWS)
-    differ = there.n_rows != table.n_rows
-    for one, other in zip(table.batches([KEY, column], rows=STREAM_ROWS), again, strict=False):
-        total.update(key_array(one.column(KEY), table.path, total.n_rows), one)
-        values, columns = chances(one, calibration)
+    again = written_table.batches([P_ERROR + name for name in calibration.maps], rows=STREAM_ROWS)
+    differ = written_table.n_rows != table.n_rows
+    for batch, written_batch in zip(table.batches([KEY, column], rows=STREAM_ROWS), again, strict=False):
+        total.update(key_array(batch.column(KEY), table.path, total.n_rows), batch)
+        values, columns = probabilities(batch, calibration)
         outside += calibration.fitted.outside(values)
         without += int((~np.isfinite(values)).sum())
-        differ |= any(not other.column(name).equals(values) for name, values in columns.items())
+        differ |= any(not written_batch.column(name).equals(values) for name, values in columns.items())
     if total.hexdigest() != source["digest"]:
-        found.problems.append(f"{table.path} does not hold the rows that the calibration was applied to")
+        verification.problems.append(f"{table.path} does not hold the rows that the calibration was applied to")
     elif None not in source["sha256"] and digests_of(table) != source["sha256"]:
-        found.problems.append(f"{table.path} holds the same keys and scores, and other bytes than were read then")
+        verification.problems.append(
+            f"{table.path} holds the same keys and scores, and other bytes than were read then"
+        )
     counts = {"n_rows": table.n_rows, "without_score": without, "outside": asdict(outside)}
     now = {"model": table.metadata.get("model"), "counts": counts, "input": table.n_rows, "table": table.n_rows}
     then = {
@@ -153,16 +155,16 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
         "input": source.get("n_rows", table.n_rows),
         "table": output.get("n_rows", table.n_rows),
     }
-    found.problems += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]
+    verification.problems += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]
     if differ:
-        found.problems.append(f"the probabilities in {written} are not those that the calibration gives")
-    return found
+        verification.problems.append(f"the probabilities in {written} are not those that the calibration gives")
+    return verification
 
 
-def _found(place: str, beside: AnyPath) -> AnyPath:
-    """Where a file is: where it was, or else next to the other."""
+def _located(place: str, beside: AnyPath) -> AnyPath:
+    """Return where a file is: at its path, or else next to the other file."""
     path = path_to_read(place)
     for each in (path, beside.parent / path.name):
         if each.exists():
             return each
-    raise InputError(f"{path}, of which {beside} shows, is no longer there; name where the table is now with --table")
+    raise InputError(f"{path}, which {beside} names, no longer exists; name where the table is now with --table")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from curate.counted import Grid, one_line
+from curate.counted import Grid, single_line
 
 if TYPE_CHECKING:
     from curate.policies.result import Result
@@ -25,12 +25,12 @@ UNSAID = 80  # columns of a terminal that says it has none, as one of a containe
 
 def say(text: str) -> None:
     """Print a note for display, on stderr."""
-    typer.echo(one_line(text), err=True)
+    typer.echo(single_line(text), err=True)
 
 
 def show(text: str) -> None:
     """Print a line of what was requested, on stdout."""
-    typer.echo(one_line(text))
+    typer.echo(single_line(text))
 
 
 def emit(value: Any) -> None:
@@ -102,7 +102,7 @@ def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right
         header: titles of the columns.
         right: the column that is set to the right, of each part.
     """
-    titles, *columns = ([one_line(text) for text in column] for column in zip(header, *rows, strict=True))
+    titles, *columns = ([single_line(text) for text in column] for column in zip(header, *rows, strict=True))
     for number, chosen in enumerate(columns_that_fit(titles, columns)):
         if number:
             show("")
@@ -138,7 +138,7 @@ def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Seque
     table = Table(box=None, show_header=bool(header), pad_edge=False, header_style="bold")
     lines = [[Text(_value(value)) for value in row] for row in rows]
     for index in range(max((len(line) for line in lines), default=len(header))):
-        title = Text(one_line(header[index]) if index < len(header) else "")
+        title = Text(single_line(header[index]) if index < len(header) else "")
         table.add_column(title, justify="right" if index == right else "left", overflow="fold")
     for line in lines:
         table.add_row(*line)
@@ -181,4 +181,4 @@ def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) ->
 
 
 def _value(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else one_line(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else single_line(value)

@@ -7,12 +7,12 @@ from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
+    from curate.rounds.measures.anytime import PairLift, Prequential
+    from curate.rounds.measures.lift import ArmLift
+    from curate.rounds.measures.rules import RuleCheck
+    from curate.rounds.measures.stopping import Advice
     from curate.rounds.status import Status
     from curate.rounds.verify import RoundCheck
-    from curate.rounds.worth.anytime import PairLift, Prequential
-    from curate.rounds.worth.lift import ArmLift
-    from curate.rounds.worth.rules import RuleCheck
-    from curate.rounds.worth.stopping import Advice
 
 N_SHOWN = 3  # rows that differ, on a line
 N_CLASSES = 5  # without a label, on a line
@@ -50,7 +50,7 @@ def headline(status: "Status") -> str:
 
 def lift_words(lift: "ArmLift") -> str:
     """Return the lift of the strategy over random labels, or what is missing to decide."""
-    from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT
+    from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT
 
     if lift.strategy is None or lift.control is None or lift.low is None or lift.high is None:
         return (

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.comparison.differences import SIGNIFICANT, ClusterShare, Told
+from curate.comparison.differences import SIGNIFICANT, ClusterShare, DistinctiveRow
 from curate.comparison.sample import Items, Sample
 from curate.tables.keys import named
 from scoring.metrics.proportions import wilson
@@ -41,7 +41,7 @@ def cluster_shares(
     starts = np.flatnonzero(np.append(True, np.diff(nearest[order]) > 0))
     of = Units(counts.part(order), starts, nearest[order][starts].astype(np.float64))
     adjusted = share_gaps(of, repeats=repeats, seed=seed).p
-    found = []
+    clusters = []
     for number, p in zip(of.values.astype(int).tolist(), adjusted.tolist(), strict=True):
         inside = nearest == number
         n = int(counts.a[inside].sum()), int(counts.b[inside].sum())
@@ -49,12 +49,17 @@ def cluster_shares(
         small = int(shares[1].value < shares[0].value)
         lacks = p <= SIGNIFICANT and shares[small].value <= LACKING * shares[1 - small].value
         score = np.where(inside, cosine, -np.inf)
-        examples = told(samples, items, score, 0, N_EXAMPLES), told(samples, items, score, 1, N_EXAMPLES)
-        found.append(ClusterShare(number, n, *shares, p, SIDES[small] if lacks else "", examples))
-    return sorted(found, key=lambda each: (not each.lacking, -abs(each.first.value - each.second.value)))
+        examples = (
+            distinctive_rows(samples, items, score, 0, N_EXAMPLES),
+            distinctive_rows(samples, items, score, 1, N_EXAMPLES),
+        )
+        clusters.append(ClusterShare(number, n, *shares, p, SIDES[small] if lacks else "", examples))
+    return sorted(clusters, key=lambda each: (not each.lacking, -abs(each.first.value - each.second.value)))
 
 
-def told(samples: tuple[Sample, Sample], items: Items, score: NDArray, side: int, n: int) -> tuple[Told, ...]:
+def distinctive_rows(
+    samples: tuple[Sample, Sample], items: Items, score: NDArray, side: int, n: int
+) -> tuple[DistinctiveRow, ...]:
     """Return the rows of one side with the highest finite scores of their items, highest first; each item once.
 
     Args:
@@ -74,4 +79,6 @@ def told(samples: tuple[Sample, Sample], items: Items, score: NDArray, side: int
     best = np.argsort(-value, kind="stable")[:n]
     index = sample.index[rows[best]]
     keys = named(sample.table, index) if KEY in sample.table.schema.names else [str(row) for row in index.tolist()]
-    return tuple(Told(int(row), key, float(one)) for row, key, one in zip(index, keys, value[best], strict=True))
+    return tuple(
+        DistinctiveRow(int(row), key, float(shown)) for row, key, shown in zip(index, keys, value[best], strict=True)
+    )

@@ -22,10 +22,10 @@ from scoring.metrics.two_sample import (
     units,
 )
 
-OF_ONE_ROW = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or image a row
+ROW_NAMING = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or image a row
 MOST_VALUES = 10_000
 N_MOVED = 3
-PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be separated from chance
+PERMUTATIONS_A_COLUMN = 40  # at least, so that one column of many can be significant
 ENOUGH = 50  # permutations that reach a distance, after which its p is known well enough
 NO_VALUE = "no value"
 
@@ -76,7 +76,7 @@ def shifts(
     """
     is_b = np.repeat([False, True], [len(each) for each in samples])
     repeats = max(repeats, PERMUTATIONS_A_COLUMN * len(names))
-    found, left_out = [], {}
+    compared, left_out = [], {}
     for name in names:
         parts = [plain(each.columns[name].combine_chunks()) for each in samples]
         why = unlike(parts[0].type, parts[1].type, classes=name == label)
@@ -93,31 +93,31 @@ def shifts(
         if isinstance(shift, str):
             left_out[name] = shift
         else:
-            found.append(shift)
-    adjusted = holm(np.array([each.p for each in found]))
-    found = [replace(each, adjusted_p=float(p)) for each, p in zip(found, adjusted, strict=True)]
-    return sorted(found, key=lambda each: (each.adjusted_p, -each.distance, each.name)), left_out
+            compared.append(shift)
+    adjusted = holm(np.array([each.p for each in compared]))
+    compared = [replace(each, adjusted_p=float(p)) for each, p in zip(compared, adjusted, strict=True)]
+    return sorted(compared, key=lambda each: (each.adjusted_p, -each.distance, each.name)), left_out
 
 
 def _numbers(
     name: str, parts: list[pa.Array], content: NDArray[np.int64], is_b: NDArray[np.bool_], *, repeats: int, seed: int
 ) -> ColumnShift | str:
     values = np.concatenate([_floats(part) for part in parts])
-    there = ~np.isnan(values)
-    if not there[is_b].any() or not there[~is_b].any():
-        return "has no value in one of the tables" if there.any() else "has no value in either table"
-    of = units(values[there], content[there], is_b[there])
+    is_known = ~np.isnan(values)
+    if not is_known[is_b].any() or not is_known[~is_b].any():
+        return "has no value in one of the tables" if is_known.any() else "has no value in either table"
+    of = units(values[is_known], content[is_known], is_b[is_known])
     tested = kolmogorov_smirnov(of, repeats=repeats, seed=seed, enough=ENOUGH)
     p = float(tested.p)
-    if not there.all():  # whether there is a value may differ as well as the values
-        known = total_variation(units(there, content, is_b), repeats=repeats, seed=seed, enough=ENOUGH)
+    if not is_known.all():  # whether there is a value may differ as well as the values
+        known = total_variation(units(is_known, content, is_b), repeats=repeats, seed=seed, enough=ENOUGH)
         p = min(1.0, 2 * min(p, float(known.p)))
-    first, second = values[there & ~is_b], values[there & is_b]
+    first, second = values[is_known & ~is_b], values[is_known & is_b]
     with np.errstate(invalid="ignore", over="ignore"):
         means = float(first.mean()), float(second.mean())
-    standardised = standardised_difference(values[there], is_b[there])
+    standardised = standardised_difference(values[is_known], is_b[is_known])
     return ColumnShift(
-        name, NUMBERS, float(tested.value), p, p, _missing(there, is_b), means=means, standardised=standardised
+        name, NUMBERS, float(tested.value), p, p, _missing(is_known, is_b), means=means, standardised=standardised
     )
 
 
@@ -134,10 +134,10 @@ def _values(
     codes = places[encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)]
     of = units(codes, content, is_b)
     tested = total_variation(of, repeats=repeats, seed=seed, enough=ENOUGH)
-    there = codes < len(values)
+    is_known = codes < len(values)
     p = float(tested.p)
     return ColumnShift(
-        name, VALUES, float(tested.value), p, p, _missing(there, is_b), moved=_moved(of, [*place, NO_VALUE])
+        name, VALUES, float(tested.value), p, p, _missing(is_known, is_b), moved=_moved(of, [*place, NO_VALUE])
     )
 
 
@@ -147,9 +147,9 @@ def _moved(of: Units, names: list[str]) -> tuple[Share, ...]:
     most = np.argsort(-np.abs(second - first), kind="stable")[:N_MOVED]
     at = of.values.astype(np.int64)
     return tuple(
-        Share(names[at[one]], float(first[one]), float(second[one]))
-        for one in most.tolist()
-        if first[one] != second[one]
+        Share(names[at[place]], float(first[place]), float(second[place]))
+        for place in most.tolist()
+        if first[place] != second[place]
     )
 
 
@@ -161,5 +161,5 @@ def _floats(part: pa.Array) -> NDArray[np.float64]:
     return np.asarray(pc.cast(part, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
-def _missing(there: NDArray[np.bool_], is_b: NDArray[np.bool_]) -> tuple[float, float]:
-    return float(1 - there[~is_b].mean()), float(1 - there[is_b].mean())
+def _missing(is_known: NDArray[np.bool_], is_b: NDArray[np.bool_]) -> tuple[float, float]:
+    return float(1 - is_known[~is_b].mean()), float(1 - is_known[is_b].mean())

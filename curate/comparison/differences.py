@@ -84,8 +84,8 @@ class EmbeddingShift:
 
 
 @dataclass(frozen=True)
-class Told:
-    """A row that separates its table from the other.
+class DistinctiveRow:
+    """A row that is distinctive of its table.
 
     Attributes:
         row: its number in its table.
@@ -118,4 +118,4 @@ class ClusterShare:
     second: Interval
     adjusted_p: float
     lacking: str
-    examples: tuple[tuple[Told, ...], tuple[Told, ...]]
+    examples: tuple[tuple[DistinctiveRow, ...], tuple[DistinctiveRow, ...]]

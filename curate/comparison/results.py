@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from curate.comparison import words
-from curate.comparison.differences import ClusterShare, ColumnShift, EmbeddingShift, LeftRange, Told
+from curate.comparison.differences import ClusterShare, ColumnShift, DistinctiveRow, EmbeddingShift, LeftRange
 from curate.counted import Grid, Printed
 from scoring.metrics.resampling import Interval
 
@@ -41,7 +41,7 @@ class Comparison(Printed):
     left_out: dict[str, str] = field(default_factory=dict)
     embedding: EmbeddingShift | None = None
     without_embedding: str = ""
-    tell: tuple[tuple[Told, ...], tuple[Told, ...]] = ((), ())
+    tell: tuple[tuple[DistinctiveRow, ...], tuple[DistinctiveRow, ...]] = ((), ())
     clusters: list[ClusterShare] = field(default_factory=list)
     failed: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
@@ -80,9 +80,9 @@ class Comparison(Printed):
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, Interval):
         return _plain(value._asdict())
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(each) for each in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value

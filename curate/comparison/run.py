@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
-from curate.comparison.clusters import cluster_shares, told
-from curate.comparison.columns import OF_ONE_ROW, shifts
+from curate.comparison.clusters import cluster_shares, distinctive_rows
+from curate.comparison.columns import ROW_NAMING, shifts
 from curate.comparison.differences import SIGNIFICANT, EmbeddingShift, LeftRange
 from curate.comparison.results import Comparison
 from curate.comparison.sample import Items, Sample, contents, items, key_notes, sampled
@@ -35,7 +35,7 @@ class CompareSettings:
         sample: rows of each table that are compared, chosen by a hash of their keys.
         repeats: permutations of each permutation test.
         clusters: that the rows of both are put into; 0 for none.
-        top: rows of each table that are named for telling it from the other.
+        top: rows of each table to name as its most distinctive.
         fail_above: AUROC from which the tables count as different; None for never.
         seed: of samples, folds, clusters and permutations.
     """
@@ -94,8 +94,8 @@ def compare(
         sample: rows of each table that are compared.
         repeats: permutations of each permutation test; where columns are many, 40 for each of them.
         clusters: that the rows of both are put into; 0 for none.
-        top: rows of each table that are named for telling it from the other.
-        fail_above: AUROC of the embeddings above which, if it is more than chance, ``failed`` is true.
+        top: rows of each table to name as its most distinctive.
+        fail_above: AUROC of the embeddings above which, if it is significant, ``failed`` is true.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of samples, folds, clusters and permutations.
         announce: called with a line on what is about to happen.
@@ -107,24 +107,24 @@ def compare(
     tables = open_table(table, embedding=embedding), open_table(other, embedding=embedding)
     if tables[0].path.resolve() == tables[1].path.resolve():
         raise InputError(f"expected two tables, got {tables[0].path} twice; name another one")
-    wanted = [column] if isinstance(column, str) else column or ()
-    if embedding is not None and wanted and EMBEDDING not in wanted:
+    chosen = [column] if isinstance(column, str) else column or ()
+    if embedding is not None and chosen and EMBEDDING not in chosen:
         raise InputError(f"--embedding {embedding} is not read without --column {EMBEDDING}; add that, or leave it out")
-    common, only_in = _columns(tables, wanted)
+    common, only_in = _columns(tables, chosen)
     for each in tables:
         each.require([label] if label else [])
     has_embedding = all(EMBEDDING in each.schema.names for each in tables)
-    if has_embedding and (not wanted or EMBEDDING in wanted):
+    if has_embedding and (not chosen or EMBEDDING in chosen):
         same_model(*tables, instead="name columns to compare, such as --column width")
     names = [[*common, *_beside(each, common)] for each in tables]
-    first, second = (sampled(each, one, sample, seed=seed) for each, one in zip(tables, names, strict=True))
+    first, second = (sampled(each, columns, sample, seed=seed) for each, columns in zip(tables, names, strict=True))
     samples = first, second
     content = contents(samples)
     announce(
         f"{counted(len(common), 'column')} of {len(first):,} and {len(second):,} rows, {repeats:,} permutations each"
     )
     columns, left_out = shifts(samples, common, content, label or LABEL, repeats=repeats, seed=seed)
-    found = Comparison(
+    comparison = Comparison(
         tables=(str(tables[0].path), str(tables[1].path)),
         rows=(tables[0].n_rows, tables[1].n_rows),
         sampled=(len(first), len(second)),
@@ -134,28 +134,28 @@ def compare(
         settings=asdict(settings),
         notes=[note for each in samples for note in key_notes(each)],
     )
-    found.left_range = _left_range(tables, samples)
-    unasked = bool(wanted) and EMBEDDING not in wanted
+    comparison.left_range = _left_range(tables, samples)
+    unasked = bool(chosen) and EMBEDDING not in chosen
     of = "--column does not name embedding" if unasked else items(samples, content, seed=seed)
-    _compare_embeddings(found, samples, of, settings, announce)
-    return found
+    _compare_embeddings(comparison, samples, of, settings, announce)
+    return comparison
 
 
 def _left_range(tables: tuple[Table, Table], samples: tuple[Sample, Sample]) -> list[LeftRange]:
     """Return the rows of both samples outside of the ranges that either table's probabilities were fitted on."""
     fitted = {each for each in map(fitted_range, tables) if each is not None}
-    found = []
-    for one in sorted(fitted, key=lambda each: (each.column, each.low)):
+    left = []
+    for fit in sorted(fitted, key=lambda each: (each.column, each.low)):
         for number, sample in enumerate(samples):
-            if one.column in sample.columns.schema.names:
-                values = pc.cast(sample.columns[one.column].combine_chunks(), pa.float64(), safe=False)
-                outside = one.outside(values.to_numpy(zero_copy_only=False))
-                found.append(LeftRange(number, one, outside, outside.probability(one)))
-    return found
+            if fit.column in sample.columns.schema.names:
+                values = pc.cast(sample.columns[fit.column].combine_chunks(), pa.float64(), safe=False)
+                outside = fit.outside(values.to_numpy(zero_copy_only=False))
+                left.append(LeftRange(number, fit, outside, outside.probability(fit)))
+    return left
 
 
 def _compare_embeddings(
-    found: Comparison,
+    comparison: Comparison,
     samples: tuple[Sample, Sample],
     of: Items | str,
     settings: CompareSettings,
@@ -165,13 +165,13 @@ def _compare_embeddings(
     if isinstance(of, str):
         if settings.fail_above is not None:
             raise InputError(f"--fail-above is about embeddings, which cannot be compared: {of}")
-        found.without_embedding = of
+        comparison.without_embedding = of
         return
-    asked = {"repeats": settings.repeats, "seed": settings.seed}
+    test = {"repeats": settings.repeats, "seed": settings.seed}
     announce(f"embeddings of {len(of.vectors):,} distinct images, {settings.repeats:,} permutations")
-    classified = classifier_test(of.vectors, of.counts, **asked)
-    mmd = mmd_test(of.vectors, of.counts, **asked)
-    found.embedding = EmbeddingShift(
+    classified = classifier_test(of.vectors, of.counts, **test)
+    mmd = mmd_test(of.vectors, of.counts, **test)
+    comparison.embedding = EmbeddingShift(
         rows=(int(of.counts.a.sum()), int(of.counts.b.sum())),
         shared=int(((of.counts.a > 0) & (of.counts.b > 0)).sum()),
         auroc=classified.auroc,
@@ -180,23 +180,28 @@ def _compare_embeddings(
         mmd_p=float(mmd.p),
     )
     limit = settings.fail_above
-    found.failed = limit is not None and classified.auroc.value > limit and classified.p <= SIGNIFICANT
-    both = (of.counts.a > 0) & (of.counts.b > 0)  # an image that both have shows neither
+    comparison.failed = limit is not None and classified.auroc.value > limit and classified.p <= SIGNIFICANT
+    both = (of.counts.a > 0) & (of.counts.b > 0)  # an image in both tables is distinctive of neither
     like_first, like_second = (np.where(both, -np.inf, sign * classified.scores) for sign in (-1, 1))
-    found.tell = told(samples, of, like_first, 0, settings.top), told(samples, of, like_second, 1, settings.top)
+    comparison.tell = (
+        distinctive_rows(samples, of, like_first, 0, settings.top),
+        distinctive_rows(samples, of, like_second, 1, settings.top),
+    )
     if settings.clusters:
-        found.clusters = cluster_shares(samples, of, settings.clusters, **asked)
+        comparison.clusters = cluster_shares(samples, of, settings.clusters, **test)
 
 
-def _columns(tables: tuple[Table, Table], wanted: Sequence[str]) -> tuple[list[str], tuple[list[str], list[str]]]:
+def _columns(tables: tuple[Table, Table], chosen: Sequence[str]) -> tuple[list[str], tuple[list[str], list[str]]]:
     """Return the columns to compare, and those that only one table has."""
     names = [[name for name in each.schema.names if name != each.embedding_column] for each in tables]
-    if wanted:
+    if chosen:
         for each in tables:
-            each.require(wanted)
-        return [name for name in dict.fromkeys(wanted) if name != EMBEDDING], ([], [])
-    common = [name for name in names[0] if name in names[1] and name not in OF_ONE_ROW]
-    only = [[name for name in one if name not in other] for one, other in ((names[0], names[1]), (names[1], names[0]))]
+            each.require(chosen)
+        return [name for name in dict.fromkeys(chosen) if name != EMBEDDING], ([], [])
+    common = [name for name in names[0] if name in names[1] and name not in ROW_NAMING]
+    only = [
+        [name for name in these if name not in others] for these, others in ((names[0], names[1]), (names[1], names[0]))
+    ]
     return common, (only[0], only[1])
 
 

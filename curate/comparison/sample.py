@@ -97,14 +97,16 @@ def contents(samples: Sequence[Sample]) -> NDArray[np.int64]:
     """
     names = [set(sample.columns.column_names) for sample in samples]
     n = sum(map(len, samples))
-    if all(SHA256 in one for one in names):
-        texts = pa.chunked_array([plain(one.columns[SHA256].combine_chunks()).cast(pa.string()) for one in samples])
+    if all(SHA256 in columns for columns in names):
+        texts = pa.chunked_array(
+            [plain(sample.columns[SHA256].combine_chunks()).cast(pa.string()) for sample in samples]
+        )
         encoded = texts.combine_chunks().dictionary_encode()
         place = pc.rank(encoded.dictionary).to_numpy().astype(np.int64)  # so that the order of rows decides nothing
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         codes = np.where(codes < 0, -1, place[codes]) if len(place) else codes
-    elif all(EMBEDDING in one for one in names):
-        vectors = [embedding_matrix(one.columns[EMBEDDING]) for one in samples]
+    elif all(EMBEDDING in columns for columns in names):
+        vectors = [embedding_matrix(sample.columns[EMBEDDING]) for sample in samples]
         hashes = np.concatenate([vector_hashes(each) for each in vectors])
         codes = np.unique(hashes, return_inverse=True)[1].astype(np.int64)
         codes[~np.concatenate([np.isfinite(each).all(1) for each in vectors])] = -1
@@ -146,7 +148,7 @@ def items(samples: Sequence[Sample], content: NDArray[np.int64], *, seed: int) -
             f"expected embeddings of one length, got {widths[0]} in {samples[0].table.path} and {widths[1]} in "
             f"{samples[1].table.path}; score both with one model"
         )
-    found, there = [], []
+    unit_rows, is_usable = [], []
     for sample, part in zip(samples, parts, strict=True):
         scored = np.ones(len(sample), bool)
         if STATUS in sample.columns.column_names:
@@ -155,9 +157,11 @@ def items(samples: Sequence[Sample], content: NDArray[np.int64], *, seed: int) -
         if usable.sum() < FEWEST_ROWS:
             return f"{sample.table.path} has {usable.sum():,} rows with an embedding, of {FEWEST_ROWS} or more it takes"
         rows = shortened(part[usable]) if part.itemsize > 4 else part[usable].astype(np.float32)
-        found.append(rows / np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None].astype(np.float32))
-        there.append(usable)
-    usable, vectors = np.concatenate(there), np.concatenate(found)
+        unit_rows.append(
+            rows / np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None].astype(np.float32)
+        )
+        is_usable.append(usable)
+    usable, vectors = np.concatenate(is_usable), np.concatenate(unit_rows)
     is_b = np.repeat([False, True], [len(each) for each in samples])[usable]
     _, first, code = np.unique(content[usable], return_index=True, return_inverse=True)
     place = np.random.default_rng([seed, 3]).permutation(len(first))  # or the first table's would come first

@@ -3,11 +3,18 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from curate.comparison.differences import SIGNIFICANT, ClusterShare, ColumnShift, EmbeddingShift, LeftRange, Told
+from curate.comparison.differences import (
+    SIGNIFICANT,
+    ClusterShare,
+    ColumnShift,
+    DistinctiveRow,
+    EmbeddingShift,
+    LeftRange,
+)
 from curate.counted import Grid, counted
 from scoring.metrics.resampling import Interval
 
-N_TOLD = 3
+N_KEYS = 3
 N_CLUSTERS = 8
 N_NAMED = 8  # columns
 
@@ -57,7 +64,7 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
     for each in differing[:N_CLUSTERS]:
         lacking = f"{names[('first', 'second').index(each.lacking)]} lacks it" if each.lacking else ""
         larger = each.examples[int(each.second.value > each.first.value)]
-        shares = [_interval(one, percent=True) for one in (each.first, each.second)]
+        shares = [_interval(interval, percent=True) for interval in (each.first, each.second)]
         rows.append([str(each.number), *shares, lacking, _keys(larger)])
     return [
         "",
@@ -66,7 +73,7 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
     ]
 
 
-def of_rows(tell: Sequence[Sequence[Told]], names: Sequence[str]) -> list[str]:
+def of_rows(tell: Sequence[Sequence[DistinctiveRow]], names: Sequence[str]) -> list[str]:
     """Return the rows of each table that are most unlike the other."""
     return [f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}" for side, rows in enumerate(tell) if rows]
 
@@ -110,7 +117,9 @@ def _line(each: ColumnShift) -> list[str]:
     if each.means is not None:
         first, second = (f"{value:.4g}" for value in each.means)
     elif each.moved:
-        first, second = (", ".join(f"{one.value[:24]} {share(one):.1%}" for one in each.moved) for share in _SHARES)
+        first, second = (
+            ", ".join(f"{moved.value[:24]} {share(moved):.1%}" for moved in each.moved) for share in _SHARES
+        )
     if max(each.missing) > 0:
         first, second = (
             f"{text} ({missing:.1%} missing)" if missing else text
@@ -120,15 +129,15 @@ def _line(each: ColumnShift) -> list[str]:
     return [each.name, f"{each.distance:.3f}", first, second, f"{each.standardised:+.2f}" if known else "", _p(each)]
 
 
-_SHARES = (lambda one: one.first, lambda one: one.second)
+_SHARES = (lambda moved: moved.first, lambda moved: moved.second)
 
 
 def _p(each: ColumnShift) -> str:
     return f"{each.adjusted_p:.3f}"
 
 
-def _keys(rows: Sequence[Told]) -> str:
-    return ", ".join(each.key for each in rows[:N_TOLD])
+def _keys(rows: Sequence[DistinctiveRow]) -> str:
+    return ", ".join(each.key for each in rows[:N_KEYS])
 
 
 def _interval(value: Interval, *, percent: bool = False) -> str:

@@ -63,10 +63,10 @@ def cards() -> Iterator[Finding]:
         yield _no_card(build)
         return
     for index in range(torch.cuda.device_count()):
-        found = torch.cuda.get_device_properties(index)
+        card = torch.cuda.get_device_properties(index)
         free, total = torch.cuda.mem_get_info(index)
         able = "bfloat16" if torch.cuda.is_bf16_supported() else "no bfloat16"
-        value = f"{found.name}, {free / GB:.1f} of {total / GB:.1f} GB free, {found.major}.{found.minor}, {able}"
+        value = f"{card.name}, {free / GB:.1f} of {total / GB:.1f} GB free, {card.major}.{card.minor}, {able}"
         yield Finding("gpu", f"cuda:{index}", value)
 
 

@@ -22,7 +22,7 @@ from scoring.system import usable_cores
 
 WIDTH, HEIGHT = 500, 375
 N_PICTURES = 32
-WORTH_SAYING = 1.15  # times as fast
+NOTABLE = 1.15  # times as fast
 MILLION = 1_000_000
 OF_A_CPU = "a GPU; pip install 'kappa-curate[openvino]' and --backend openvino; or --model trio, of small images alone"
 
@@ -67,11 +67,11 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
         on_gpu: the model runs next to the decoder; else both share the cores, and their times add up.
     """
     model = rates[usual]
-    whole = min(decoding, model) if on_gpu else 1 / (1 / decoding + 1 / model)
+    rate = min(decoding, model) if on_gpu else 1 / (1 / decoding + 1 / model)
     limit = "decoding" if decoding < model else "the model"
-    value = f"about {whole:,.0f} images/s, a million in {_duration(MILLION / whole)}; {limit} is the limit"
+    value = f"about {rate:,.0f} images/s, a million in {_duration(MILLION / rate)}; {limit} is the limit"
     best = max(rates, key=lambda name: rates[name])
-    if rates[best] > WORTH_SAYING * model:
+    if rates[best] > NOTABLE * model:
         return Finding("speed", "curate score", value, NOTE, f"{best}: {rates[best] / model:.1f} x the model")
     if limit == "decoding":
         advice = "more cores, for the model waits for images" if on_gpu else "more cores, or smaller images"

@@ -37,7 +37,7 @@ def answer_sheet(found: Answers, source: str | None, options: SourceOptions | No
     near = {at: found.neighbours(at)[:EACH] for at in shown}
     refuse_too_many(sum(1 + len(each) for each in near.values()))
     rows = [one.row for each in near.values() for one in each]
-    rows += [int(found.queries.own[at]) for at in shown if found.queries.own[at] >= 0]
+    rows += [int(found.queries.searched_row[at]) for at in shown if found.queries.searched_row[at] >= 0]
     of_rows = tiles(found.table, rows, KEY, source=source, options=options) if rows else {}
     queries = _queries(found, shown, of_rows)
     sections: list[tuple[str, Sequence[Tile]]] = []
@@ -62,13 +62,13 @@ def _queries(found: Answers, shown: Sequence[int], of_rows: dict[int, Tile]) -> 
     of_tables = {
         place: tiles(table, asked.row[[at for at in shown if asked.table[at] == place]].tolist(), KEY)
         for place, table in enumerate(asked.tables)
-        if any(asked.table[at] == place and asked.own[at] < 0 for at in shown)
+        if any(asked.table[at] == place and asked.searched_row[at] < 0 for at in shown)
     }
     drawn = {}
     for at in shown:
         pixels = (
-            of_rows[int(asked.own[at])].pixels
-            if asked.own[at] >= 0
+            of_rows[int(asked.searched_row[at])].pixels
+            if asked.searched_row[at] >= 0
             else of_tables[int(asked.table[at])][int(asked.row[at])].pixels
             if asked.table[at] >= 0
             else _of_file(asked.names[at], white_of(found.table))

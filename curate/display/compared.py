@@ -7,7 +7,7 @@ from pathlib import Path
 from PIL import Image
 
 from curate.columns import KEY
-from curate.comparison.differences import SIGNIFICANT, Told
+from curate.comparison.differences import SIGNIFICANT, DistinctiveRow
 from curate.comparison.results import Comparison
 from curate.display.sheet import Tile, contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
@@ -55,13 +55,15 @@ def comparison_sheet(
     return contact_sheet(_in_step(sections), columns=2 * HALF, fewest=HALF)
 
 
-def _tiles(table: Table, rows: Sequence[Told], source: str | None, options: SourceOptions | None) -> dict[int, Tile]:
+def _tiles(
+    table: Table, rows: Sequence[DistinctiveRow], source: str | None, options: SourceOptions | None
+) -> dict[int, Tile]:
     if not rows:
         return {}
     return tiles(table, [one.row for one in rows], KEY, source=source, options=options)
 
 
-def _captioned(tile: Tile, told: Told) -> Tile:
+def _captioned(tile: Tile, told: DistinctiveRow) -> Tile:
     return replace(tile, first=f"{told.score:.2f}")
 
 

@@ -13,7 +13,7 @@ from scoring.errors import InputError
 from scoring.images import DecodedImage
 from scoring.images.decoding import outcome_of
 from scoring.images.device_jpegs import DeviceJpegs, Reduced, SoundJpeg, sound_jpeg
-from scoring.images.outcome import one_line
+from scoring.images.outcome import single_line
 from scoring.runner import is_out_of_memory
 
 MOST = 64  # images of a batch
@@ -119,7 +119,7 @@ def decoded(decoder: DeviceJpegs, jpegs: list[SoundJpeg]) -> list[Reduced | str]
                 f"memory on {decoder.device} is not enough to decode a single image; free some, or leave out --decode"
             ) from None
         if len(jpegs) == 1:
-            return [one_line(error)]
+            return [single_line(error)]
     # outside the except clause, where the error would keep the tensors of the failed attempt alive
     if decoder.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -136,7 +136,7 @@ def _finish(waiting: Waiting, made: Reduced | str) -> None:
 def _image(waiting: Waiting, made: Reduced | str) -> DecodedImage:
     if isinstance(made, str):
         image = waiting.ordinary()
-        return replace(image, error=image.error or one_line(f"decoded on the CPU, for the GPU says: {made}"))
+        return replace(image, error=image.error or single_line(f"decoded on the CPU, for the GPU says: {made}"))
     jpeg = waiting.jpeg
     return outcome_of(jpeg.data, "jpeg", jpeg.header, waiting.sha256, pixels=made.pixels, small=made.small)
 

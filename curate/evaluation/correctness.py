@@ -163,7 +163,9 @@ def certainty_measures(
         return np.stack(lines)
 
     shapes = [
-        Shape(f"{one.name}, {name}", one.better, one.meaning.format(what=WHAT[name])) for one in _FOUR for name in names
+        Shape(f"{shape.name}, {name}", shape.better, shape.meaning.format(what=WHAT[name]))
+        for shape in _FOUR
+        for name in names
     ]
     shapes += [Shape(f"{coverage:.1f}", "higher", "") for coverage in COVERAGES for _ in names]
     every = measured(shapes, columns, statistic, len(right), repeats=repeats, seed=seed)
@@ -173,10 +175,10 @@ def certainty_measures(
     for p, name in enumerate(names):
         if name == KNN:
             continue  # its areas show no more than the two others'
-        surest = grid[4 + half, p]
-        surest.better = SELECTIVE[3].better
-        surest.name, surest.meaning = f"{SELECTIVE[3].name}, {name}", SELECTIVE[3].meaning.format(what=WHAT[name])
-        measures += [grid[1, p], grid[2, p], grid[3, p], surest]
+        at_half = grid[4 + half, p]
+        at_half.better = SELECTIVE[3].better
+        at_half.name, at_half.meaning = f"{SELECTIVE[3].name}, {name}", SELECTIVE[3].meaning.format(what=WHAT[name])
+        measures += [grid[1, p], grid[2, p], grid[3, p], at_half]
     curves = {name: {c: _curve(grid[4:, p], c) for c in columns} for p, name in enumerate(names)}
     return measures, curves
 

@@ -23,12 +23,13 @@ def read_strengths(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _steps(kind: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    strength = [float(one) for one in about["strength"]]
+    strength = [float(value) for value in about["strength"]]
     columns = {
-        str(name): {end: [float(one) for one in ends[end]] for end in ENDS} for name, ends in about["columns"].items()
+        str(name): {end: [float(value) for value in ends[end]] for end in ENDS}
+        for name, ends in about["columns"].items()
     }
     lengths = {len(curve) for ends in columns.values() for curve in ends.values()}
-    values = [one for ends in columns.values() for curve in ends.values() for one in curve]
+    values = [value for ends in columns.values() for curve in ends.values() for value in curve]
     if lengths != {len(strength)} or not 1 <= len(strength) <= MOST_STEPS:
         raise ValueError("curves of other lengths than the strengths")
     if not np.isfinite([*strength, *values]).all() or (np.diff(strength) <= 0).any():

@@ -86,25 +86,25 @@ def degrade(
     }
     side = runner.model.spec.preprocessing.size
     changes: dict[str, Change] = {**WORSE, **AUGMENTATIONS}
-    found: dict[str, list[dict[str, Floats]]] = {kind: [] for kind in (ORIGINAL, CENTER_CROP, *changes)}
+    batch_scores: dict[str, list[dict[str, Floats]]] = {kind: [] for kind in (ORIGINAL, CENTER_CROP, *changes)}
     rows, fractions = [], []
     for numbers, images in batches(pictures):
         small = resize(images, min(images.shape[-1], side))
         fraction = CROP_FRACTIONS[0] + (CROP_FRACTIONS[1] - CROP_FRACTIONS[0]) * torch.rand(
             len(images), generator=generator
         )
-        found[ORIGINAL].append(scores_of(runner, small, side))
-        found[CENTER_CROP].append(scores_of(runner, center_crops(images, fraction), side))
+        batch_scores[ORIGINAL].append(scores_of(runner, small, side))
+        batch_scores[CENTER_CROP].append(scores_of(runner, center_crops(images, fraction), side))
         for kind, change in changes.items():
             base = images if "crop" in kind else small
-            found[kind].append(scores_of(runner, change(base, generator), side))
+            batch_scores[kind].append(scores_of(runner, change(base, generator), side))
         for kind, ladder in ladders.items():
             base = images if kind == ZOOM else small
             for parts, strength in zip(climbed[kind], ladder.strengths, strict=True):
                 parts.append(scores_of(runner, ladder.change(base, of_ladders, strength), side))
         rows += numbers
         fractions.append(fraction.numpy())
-    scores = {kind: _joined(parts) for kind, parts in found.items()}
+    scores = {kind: _joined(parts) for kind, parts in batch_scores.items()}
     order = np.argsort(rows, kind="stable")
     sorted_scores = {kind: {name: v[order] for name, v in columns.items()} for kind, columns in scores.items()}
     fraction_all = np.concatenate(fractions)[order].astype(np.float64) if fractions else np.zeros(0)
@@ -155,9 +155,9 @@ def _columns(scores: Scores, images: Tensor, side: int) -> dict[str, Floats]:
     kappas = [name for name in scores.columns if name.startswith("kappa_")]
     doubles = [f"unc_{name.removeprefix('kappa_')}" for name in kappas]  # 1/kappa, in the same order
     names = kappas + [name for name in scores.columns if name not in (*kappas, *doubles)]
-    found = {name: scores.columns[name].astype(np.float64) for name in names}
-    found[LAPLACIAN] = laplacian_variance(resize(images, side)).double().numpy()
-    return found
+    columns = {name: scores.columns[name].astype(np.float64) for name in names}
+    columns[LAPLACIAN] = laplacian_variance(resize(images, side)).double().numpy()
+    return columns
 
 
 def _joined(parts: list[dict[str, Floats]]) -> dict[str, Floats]:

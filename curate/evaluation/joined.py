@@ -14,7 +14,7 @@ from curate.manifest.text_tables import read_csv
 from curate.tables.digests import is_list, is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.lookup import closest, told
+from scoring.lookup import closest, name_list
 
 KEY_NAMES = (KEY, "id")  # of the file that is joined; the first that is there
 MOST_CSV_BYTES = 1 << 30
@@ -55,8 +55,8 @@ def open_labelled(path: str | Path | None) -> Labelled | None:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"--labelled: {path} cannot be read: {error.strerror}; check the path") from None
-    found = read_csv(data, str(path), expects=KEY_NAMES, names_only=KEY_NAMES)
-    return Labelled(path, found.column_names, found.select)
+    contents = read_csv(data, str(path), expects=KEY_NAMES, names_only=KEY_NAMES)
+    return Labelled(path, contents.column_names, contents.select)
 
 
 def named_column(table: Table, name: str, option: str, labelled: Labelled | None = None) -> pa.ChunkedArray:
@@ -92,13 +92,15 @@ def _keyed(labelled: Labelled, column: str, option: str) -> tuple[pa.Array, pa.A
     file, names = labelled.path, labelled.names
     key = next((name for name in KEY_NAMES if name in names), None)
     if key is None:
-        raise InputError(f"--labelled: expected a column 'key' or 'id' in {file}, got {told(names, 'key')}; rename one")
+        raise InputError(
+            f"--labelled: expected a column 'key' or 'id' in {file}, got {name_list(names, 'key')}; rename one"
+        )
     if column not in names:
         raise InputError(
-            f"{option}: {file} has no column {column!r}{closest(column, names)} (columns: {told(names, column)})"
+            f"{option}: {file} has no column {column!r}{closest(column, names)} (columns: {name_list(names, column)})"
         )
-    found = labelled.read(list(dict.fromkeys([key, column])))
-    keys, values = _as_text(found.column(key)).combine_chunks(), found.column(column).combine_chunks()
+    columns = labelled.read(list(dict.fromkeys([key, column])))
+    keys, values = _as_text(columns.column(key)).combine_chunks(), columns.column(column).combine_chunks()
     if keys.null_count:
         raise InputError(
             f"--labelled: expected a {key} in every row of {file}, got {keys.null_count:,} null; mend them"
@@ -167,15 +169,17 @@ def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
         raise InputError(f"--votes: expected lists of counts, one a class, in {name!r}, got {kind}; name such a column")
     lengths = pc.value_counts(pc.list_value_length(column).drop_null()).to_pylist()
     if len(lengths) > 1:
-        found = ", ".join(f"{one['values']} in {one['counts']:,} rows" for one in lengths[:3])
-        raise InputError(f"--votes: expected lists of one length in {name!r}, got {found}; give every class a count")
+        lengths_seen = ", ".join(f"{length['values']} in {length['counts']:,} rows" for length in lengths[:3])
+        raise InputError(
+            f"--votes: expected lists of one length in {name!r}, got {lengths_seen}; give every class a count"
+        )
     width = lengths[0]["values"] if lengths else 0
     if not width:
         raise InputError(f"--votes: expected counts of at least two classes in {name!r}, got empty lists; mend them")
     out = np.full((len(column), width), np.nan)
-    there = column.is_valid().to_numpy(zero_copy_only=False)
+    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
     flat = column.drop_null().flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)
-    out[there] = flat.reshape(-1, width)
+    out[is_valid] = flat.reshape(-1, width)
     out[np.isnan(out).any(1)] = np.nan
     if width < 2 or (out < 0).any() or np.isinf(out).any():
         what = f"lists of {width}" if width < 2 else "a negative or infinite count"

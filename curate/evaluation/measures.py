@@ -56,7 +56,8 @@ class Measure:
             record["permutation_p"] = {column: _number(p) for column, p in self.p.items()}
         if self.differences:
             record["differences"] = [
-                {"column": one.first, "minus": one.second, **_numbers(one.interval)} for one in self.differences
+                {"column": difference.first, "minus": difference.second, **_numbers(difference.interval)}
+                for difference in self.differences
             ]
         return record
 
@@ -152,10 +153,10 @@ def _differences(columns: Sequence[str], values: Floats, samples: Floats, better
     if not better or len(known) < 2:
         return []
     best = int(known[np.argmax(values[known] if better == "higher" else -values[known])])
-    found = []
+    differences = []
     for other in known.tolist():
         if other != best:
             low, high = percentiles((samples[:, best] - samples[:, other])[:, None])
             gap = Interval(float(values[best] - values[other]), float(low[0]), float(high[0]))
-            found.append(Difference(columns[best], columns[other], gap))
-    return found
+            differences.append(Difference(columns[best], columns[other], gap))
+    return differences

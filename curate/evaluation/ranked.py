@@ -27,15 +27,15 @@ def ranked(embedding: Tensor, labels: Tensor, index: Tensor) -> tuple[dict[str, 
     Args:
         embedding: unit vectors, shape (N, D).
         labels: shape (N,), int64, from 0.
-        index: of the nearest other rows, shape (N, K); of recalls beyond K none is better than that at K.
+        index: of the nearest other rows, shape (N, K); a recall beyond K equals the recall at K.
 
     Returns:
         Name -> shape (N,), in [0, 1]; a row that is alone in its class has 0. And name -> reason.
     """
     hits = (labels[index] == labels[:, None]).numpy()
-    found: dict[str, Floats] = {f"Recall@{k}": np.asarray(hits[:, :k].any(1), np.float64) for k in RECALLS}
+    measures: dict[str, Floats] = {f"Recall@{k}": np.asarray(hits[:, :k].any(1), np.float64) for k in RECALLS}
     largest = int(torch.bincount(labels).max())
     if len(labels) * largest > MOST_RANKED:
         why = f"{len(labels):,} rows with {largest:,} in a class would take minutes; measure fewer (--sample)"
-        return found, {MAP: why}
-    return found | {MAP: np.nan_to_num(average_precision_at_r(embedding, labels))}, {}
+        return measures, {MAP: why}
+    return measures | {MAP: np.nan_to_num(average_precision_at_r(embedding, labels))}, {}

@@ -1,4 +1,4 @@
-"""What an evaluation found: the measures, with every message on them."""
+"""The result of an evaluation: the measures, with every message on them."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from curate.evaluation.measures import Caveats, Measure
 
 @dataclass
 class Evaluation(Printed):
-    """What ``curate evaluate`` found, and prints.
+    """The result that ``curate evaluate`` prints.
 
     Attributes:
         table: the file.
@@ -20,7 +20,7 @@ class Evaluation(Printed):
         columns: the scores, in the order shown, baselines last.
         measures: in the order shown.
         curves: name of a prediction -> abstained accuracy: column -> one entry a coverage.
-        strengths: kind of corrupted images -> how uncertain they are said to be, by strength; see ``strength_curves``.
+        strengths: kind of corrupted images -> how uncertain they are scored, by strength; see ``strength_curves``.
         settings: what decides the numbers: folds, repeats, seed, ...
         caveats: what a reader must know in addition.
     """

@@ -14,7 +14,7 @@ from curate.tables.rows import read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import MISSING, rows_of
 from scoring.errors import InputError
-from scoring.lookup import told
+from scoring.lookup import name_list
 from scoring.metrics.ranking import rank_average
 
 FEWEST_ROWS = 20
@@ -64,8 +64,8 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
         names = [name for name in names if name not in doubles]
     if not names:
         raise InputError(
-            f"expected a score column (kappa_* or unc_*) in {table.path}, got {told(table.schema.names, 'kappa_')}; "
-            "score the images with curate score, or name one with --column"
+            f"expected a score column (kappa_* or unc_*) in {table.path}, got "
+            f"{name_list(table.schema.names, 'kappa_')}; score the images with curate score, or name one with --column"
         )
     table.require(names)
     for name in names:
@@ -139,8 +139,8 @@ def embeddings(rows: MeasuredRows) -> tuple[torch.Tensor, NDArray[np.bool_]] | s
     stored = read_rows(rows.table, Needs(representations=EMBEDDINGS, keys=False))
     if stored.embedding is None or (stored.embedding_problem == MISSING).all():
         return "no row has an embedding"
-    there = stored.embedding_problem[rows.index] == 0
+    has_embedding = stored.embedding_problem[rows.index] == 0
     matrix = rows_of(stored.embedding, rows.index).astype(np.float32)
     norm = np.sqrt(np.einsum("nd,nd->n", matrix, matrix, dtype=np.float64))[:, None]
-    matrix /= np.where(there[:, None], norm, 1).astype(np.float32)
-    return torch.from_numpy(matrix), there
+    matrix /= np.where(has_embedding[:, None], norm, 1).astype(np.float32)
+    return torch.from_numpy(matrix), has_embedding

@@ -1,4 +1,4 @@
-"""Measure what the columns of a scored table are worth, or what a subset of it is."""
+"""Measure how accurate the columns of a scored table are, or how useful a subset of it is."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from curate.evaluation.work import EvaluateSettings, Work, runner_of
 from curate.manifest import SourceOptions
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.lookup import told
+from scoring.lookup import name_list
 
 OF_SCORES: dict[str, Any] = {  # options that say nothing of a subset, and what they are where they are not given
     "column": None,
@@ -120,7 +120,7 @@ def evaluate(
     if label is None and votes is None and against is None and not settings.degrade:
         raise InputError(
             "expected something to measure against, got none; give --label, --votes, --against or --degrade "
-            f"(columns of {opened.path}: {told(opened.schema.names, 'label')})"
+            f"(columns of {opened.path}: {name_list(opened.schema.names, 'label')})"
         )
     if embedding is not None and label is None:
         raise InputError(
@@ -142,8 +142,8 @@ def evaluate(
     return work.result()
 
 
-def _refuse(why: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+def _refuse(why: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Refuse options that would change nothing."""
     for name, default in defaults.items():
-        if given[name] != default:
+        if options[name] != default:
             raise InputError(f"expected no --{name} here: {why}; leave it out")

@@ -1,4 +1,4 @@
-"""How uncertain images are said to be as they get worse, strength by strength."""
+"""How uncertain images are scored as they get worse, strength by strength."""
 
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from scoring.metrics.resampling import percentiles, resample
 
 
 def strength_curves(degraded: Degraded, *, repeats: int, seed: int) -> dict[str, Any]:
-    """Return how uncertain images are said to be at every strength of every change, as plain JSON values.
+    """Return how uncertain images are scored at every strength of every change, as plain JSON values.
 
     Scores have their own units, so each value is a rank among the images as they are: the share of these that are
     more certain, equal ones counted by half. Its mean is 0.5 at strength 0. Bands are 95 % intervals of resamples of
@@ -33,21 +33,21 @@ def strength_curves(degraded: Degraded, *, repeats: int, seed: int) -> dict[str,
     """
     base = degraded.scores[ORIGINAL]
     columns = list(base)
-    found: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
     for kind, steps in degraded.strengths.items():
         ranks = np.stack([[shares_among(base[name], step[name], name) for name in columns] for step in (base, *steps)])
         flat = ranks.reshape(-1, len(degraded.rows))  # (strengths x columns, N)
         samples = resample(partial(_means, flat), flat.shape[1], repeats=repeats, seed=seed)
         bounds = (flat.mean(1), *percentiles(samples))
         by_end = dict(zip(ENDS, (each.reshape(ranks.shape[:2]) for each in bounds), strict=True))
-        found[kind] = {
+        curves[kind] = {
             "unit": LADDERS[kind].unit,
             "strength": [0.0, *LADDERS[kind].strengths],
             "columns": {
                 name: {end: values[:, at].tolist() for end, values in by_end.items()} for at, name in enumerate(columns)
             },
         }
-    return found
+    return curves
 
 
 def rank_among(base: Floats, values: Floats, name: str) -> Floats:
@@ -67,10 +67,10 @@ def rank_among(base: Floats, values: Floats, name: str) -> Floats:
 def shares_among(base: Floats, values: Floats, name: str) -> Floats:
     """Return for each image what it adds to the mean share of images as they are that are more certain, shape (N,).
 
-    Its mean is that of ``rank_among``. An image counts twice: by how many are more certain than its version, and, as
-    one of the images as they are, by how many versions it is more certain than; so the spread of these values, and of
-    their differences between strengths, holds the chance level of both draws. For versions that are the images
-    themselves it is one half for all.
+    Its mean equals the mean of ``rank_among``. An image counts twice: by how many are more certain than its version,
+    and, as one of the images as they are, by how many versions it is more certain than; so the spread of these
+    values, and of their differences between strengths, holds the random variation of both draws. For versions that
+    are the images themselves it is one half for all.
 
     Args:
         base: of the images as they are, shape (N,).

@@ -7,7 +7,7 @@ from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Caveats, 
 from scoring.metrics.resampling import Interval
 
 CHANCE_LEVEL = 0.5
-WORTH = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures that report how good a score is, best first
+QUALITY_MEASURES = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures of how good a score is, best first
 NO_SCORES = ("rank average", "class entropy", "Laplacian")  # what is next to the scores of the table
 NO_NORM = "the norm of embeddings, another common baseline, cannot be had: embeddings are stored at unit length"
 NO_SLOPE = {  # why a column has no logistic slope
@@ -29,13 +29,13 @@ def tables(measures: Sequence[Measure], columns: Sequence[str]) -> list[str | Gr
     if shared:
         lines += [_grid(shared, [EMBEDDING]), ""]
     for section in _sections([measure for measure in known if measure not in shared]):
-        names = [name for name in columns if any(name in one.values for one in section)]
+        names = [name for name in columns if any(name in measure_of_section.values for measure_of_section in section)]
         lines += [_grid(section, names), ""]
     return lines
 
 
 def _grid(section: Sequence[Measure], columns: Sequence[str]) -> Grid:
-    rows = [(_title(one), *(_cell(one.values.get(name)) for name in columns)) for one in section]
+    rows = [(_title(measure), *(_cell(measure.values.get(name)) for name in columns)) for measure in section]
     return Grid(rows, header=("measure", *columns))
 
 
@@ -82,14 +82,18 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
     A score is better than chance where the 95 % interval of its AUROC lies above 0.5.
     """
     known = {measure.name: measure for measure in measures if measure.values}
-    measure = next((known[name] for name in WORTH if name in known), None)
+    measure = next((known[name] for name in QUALITY_MEASURES if name in known), None)
     if measure is None:
         return []
-    scores = {name: one for name, one in measure.values.items() if name not in NO_SCORES and one.value == one.value}
+    scores = {
+        name: interval
+        for name, interval in measure.values.items()
+        if name not in NO_SCORES and interval.value == interval.value
+    }
     good = sorted(
-        (name for name, one in scores.items() if one.low > CHANCE_LEVEL), key=lambda name: -scores[name].value
+        (name for name, interval in scores.items() if interval.low > CHANCE_LEVEL), key=lambda name: -scores[name].value
     )
-    wrong = [name for name, one in scores.items() if one.high < CHANCE_LEVEL]
+    wrong = [name for name, interval in scores.items() if interval.high < CHANCE_LEVEL]
     chance_level = [name for name in scores if name not in good and name not in wrong]
     lines = []
     if chance_level:
@@ -107,7 +111,7 @@ def verdict(measures: Sequence[Measure]) -> list[str]:
         )
     elif scores:
         lines.append(
-            "no score of this table reports what is hard on your labels: learn it from them, by curate fit --label "
+            "no score of this table predicts what is hard on your labels: learn it from them with curate fit --label "
             "COLUMN --apply FILE, whose unc_class knows them"
         )
     entropy = measure.values.get("class entropy")

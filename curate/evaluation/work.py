@@ -106,9 +106,9 @@ def judge_table(
     work = Work(table, settings, announce, Caveats(same_ranks))
     work.begin(names, label, None, open_labelled(labelled))
     work.judge()
-    if work.found is None:
+    if work.correctness is None:
         raise InputError(f"--label: nothing can be predicted, for {work.result_.caveats.without_embeddings}")
-    return Judged(work.rows, work.found, work.certainty())
+    return Judged(work.rows, work.correctness, work.certainty())
 
 
 class Work:
@@ -120,7 +120,7 @@ class Work:
         self.table, self.settings, self.announce = table, settings, announce
         self.result_ = Evaluation(str(table.path), table.n_rows, 0, {}, [], caveats=caveats)
         self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
-        self.found: correctness.Correctness | None = None
+        self.correctness: correctness.Correctness | None = None
 
     def begin(self, names: Sequence[str], label: str | None, votes: str | None, labelled: Labelled | None) -> None:
         """Choose the rows that are measured."""
@@ -155,42 +155,42 @@ class Work:
     def measure_labels(self) -> None:
         """Measure against labels; without embeddings say why not."""
         self.judge()
-        if self.found is not None:
+        if self.correctness is not None:
             self._score_correctness()
 
     def judge(self) -> None:
         """Find which predictions from embeddings are right; without embeddings say why not."""
-        found = embeddings(self.rows)
-        if isinstance(found, str):
+        embedded = embeddings(self.rows)
+        if isinstance(embedded, str):
             shapes = [*correctness.ACCURACY.values(), *correctness.AUROC.values(), correctness.LOGISTIC]
-            self.result_.measures += [shape.without(found) for shape in shapes]
-            self.result_.caveats.without_embeddings = found
+            self.result_.measures += [shape.without(embedded) for shape in shapes]
+            self.result_.caveats.without_embeddings = embedded
             return
-        matrix, there = found
-        if not there.all():
-            self.rows = _leave_out(self.rows, there, "without an embedding")
-            matrix = matrix[torch.from_numpy(there)]
+        matrix, has_embedding = embedded
+        if not has_embedding.all():
+            self.rows = _leave_out(self.rows, has_embedding, "without an embedding")
+            matrix = matrix[torch.from_numpy(has_embedding)]
             if len(self.rows.index) < FEWEST_ROWS:
                 raise InputError(f"expected at least {FEWEST_ROWS} rows with an embedding, got {len(self.rows.index)}")
         if self.codes is None:
             raise ValueError("labels are measured once they are read")
         labels = correctness.label_tensor(self.codes[self.rows.index])
         self.announce(f"neighbours and linear classifiers of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
-        self.found = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
+        self.correctness = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
 
     def _score_correctness(self) -> None:
-        found, out = self.found, self.result_
-        if found is None:
+        known, out = self.correctness, self.result_
+        if known is None:
             raise ValueError("correctness is scored once it is known")
-        out.caveats.n_twins = found.n_twins
+        out.caveats.n_twins = known.n_twins
         certainty = self.certainty()
         self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
-        out.measures += correctness.accuracies(found, **self.common)
-        measures, out.curves = correctness.certainty_measures(certainty, found, **self.common)
+        out.measures += correctness.accuracies(known, **self.common)
+        measures, out.curves = correctness.certainty_measures(certainty, known, **self.common)
         out.measures += measures
-        right = found.right.get(correctness.LINEAR)
+        right = known.right.get(correctness.LINEAR)
         if right is None:
-            why = found.missing[correctness.LINEAR]
+            why = known.missing[correctness.LINEAR]
             missing = (correctness.AUROC[correctness.LINEAR], correctness.LOGISTIC, *correctness.MEANS)
             out.measures += [shape.without(why) for shape in missing]
         else:
@@ -201,8 +201,8 @@ class Work:
     def certainty(self) -> dict[str, Floats]:
         """Return every column to measure, and the class entropy where there are labels."""
         columns = dict(self.rows.certainty)
-        if self.found is not None and self.found.class_entropy is not None:
-            columns[correctness.CLASS_ENTROPY] = -self.found.class_entropy
+        if self.correctness is not None and self.correctness.class_entropy is not None:
+            columns[correctness.CLASS_ENTROPY] = -self.correctness.class_entropy
         return columns
 
     def measure_votes(self) -> None:
@@ -223,11 +223,11 @@ class Work:
 
     def measure_against(self, other: Table, names: Sequence[str]) -> None:
         """Measure how well each column separates the other table's rows."""
-        ours, theirs = (_digest_of(table) for table in (self.table, other))
-        if ours and theirs and ours != theirs:
+        digest, other_digest = (_digest_of(table) for table in (self.table, other))
+        if digest and other_digest and digest != other_digest:
             raise InputError(
-                f"--against: {other.path} was scored by another model ({theirs[:12]}, here {ours[:12]}), whose scores "
-                "do not compare; score both with one model"
+                f"--against: {other.path} was scored by another model ({other_digest[:12]}, here {digest[:12]}), whose "
+                "scores do not compare; score both with one model"
             )
         rows = select_rows(other, names)
         if self.settings.sample is not None:
@@ -241,33 +241,33 @@ class Work:
 
     def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions) -> None:
         """Read images again, make them worse, and measure what the model reports for them."""
-        wanted = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
-        index = self.rows.index[wanted].tolist()
+        places = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
+        index = self.rows.index[places].tolist()
         steps = sum(len(ladder.strengths) for ladder in LADDERS.values()) if self.settings.strengths else 0
         versions = f"{VERSIONS + steps}" if steps else "eight"
         self.announce(f"reading {len(index):,} images again, and scoring {versions} corrupted versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
         pictures = squares(self.table, index, most=most, source=source, options=options)
         with torch.random.fork_rng(devices=[]):
-            found = degrade(pictures, runner, seed=self.settings.seed, strengths=self.settings.strengths)
-        if len(found.rows) < FEWEST_ROWS:
+            degraded = degrade(pictures, runner, seed=self.settings.seed, strengths=self.settings.strengths)
+        if len(degraded.rows) < FEWEST_ROWS:
             raise InputError(
-                f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(found.rows)} of "
+                f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(degraded.rows)} of "
                 f"{len(index):,}; check --source"
             )
-        self.result_.caveats.unread = len(index) - len(found.rows)
-        self.result_.measures += degraded_measures(found, **self.common)
-        self.result_.strengths = strength_curves(found, **self.common)
-        self._sharpness(found)
+        self.result_.caveats.unread = len(index) - len(degraded.rows)
+        self.result_.measures += degraded_measures(degraded, **self.common)
+        self.result_.strengths = strength_curves(degraded, **self.common)
+        self._sharpness(degraded)
 
-    def _sharpness(self, found: Degraded) -> None:
+    def _sharpness(self, degraded: Degraded) -> None:
         """Measure the Laplacian baseline where right and wrong are known, on the rows of the other columns."""
-        if self.found is None:
+        if self.correctness is None:
             return
-        at = np.searchsorted(self.rows.index, found.rows)
+        at = np.searchsorted(self.rows.index, degraded.rows)
         columns = {name: values[at] for name, values in self.certainty().items()}
-        columns[LAPLACIAN] = found.sharpness
-        part = correctness.Correctness({name: right[at] for name, right in self.found.right.items()}, None, {})
+        columns[LAPLACIAN] = degraded.sharpness
+        part = correctness.Correctness({name: right[at] for name, right in self.correctness.right.items()}, None, {})
         measures, _ = correctness.certainty_measures(columns, part, **self.common)
         for measure in measures[: len(part.right)]:
             measure.name += f", {len(at):,} images"
@@ -298,17 +298,17 @@ def _digest_of(table: Table) -> str:
 
 def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
     """Return the model that scored the table, ready to run, or the one requested; another one is noted."""
-    wanted = _digest_of(table)
+    digest = _digest_of(table)
     if model is None:
         digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
-        if wanted not in digests:
+        if digest not in digests:
             raise InputError(
-                f"--degrade: {table.path} was scored by {'a model' if wanted else 'no model'} that does not ship"
-                f"{f' ({wanted[:12]})' if wanted else ''}; name it with --model"
+                f"--degrade: {table.path} was scored by {'a model' if digest else 'no model'} that does not ship"
+                f"{f' ({digest[:12]})' if digest else ''}; name it with --model"
             )
-        model = digests[wanted]
+        model = digests[digest]
     network, card = load_model(model)
-    if wanted and card["digest"] != wanted:
-        caveats.other_model = (str(model), wanted)
+    if digest and card["digest"] != digest:
+        caveats.other_model = (str(model), digest)
     device = select_device(settings.device)
     return Runner(network, device, select_precision("auto", device, network.spec.cpu_precision))

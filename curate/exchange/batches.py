@@ -20,7 +20,7 @@ from curate.exchange.table import TOOLS
 from curate.tables.classes import ClassList
 from scoring.atomic import require_folder
 from scoring.errors import InputError
-from scoring.lookup import lookup, told
+from scoring.lookup import lookup, name_list
 
 RANK = "rank"
 
@@ -48,7 +48,9 @@ def write_batch(
     if os.path.lexists(path):
         raise InputError(f"{path} exists already; choose another name")
     if KEY not in table.column_names:
-        raise InputError(f"expected a column 'key' in the batch, got {told(table.column_names, KEY)}; name one 'key'")
+        raise InputError(
+            f"expected a column 'key' in the batch, got {name_list(table.column_names, KEY)}; name one 'key'"
+        )
     if table.num_rows == 0:
         raise InputError("expected at least one row in the batch, got none; choose a larger budget")
     source = Memory(by_rank(table))

@@ -37,7 +37,7 @@ from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
-from scoring.lookup import closest, lookup, told
+from scoring.lookup import closest, lookup, name_list
 from scoring.system import usable_cores
 
 MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no round is larger
@@ -238,7 +238,7 @@ def _notes(table: Table, plan: Plan, request: SurveyRequest, take: str | Sequenc
     notes = []
     if plan.lacking:
         n = counted(len(plan.lacking), "class", "classes")
-        notes.append(f"no image of {n} of {len(plan.classes):,}: {told(plan.lacking)}")
+        notes.append(f"no image of {n} of {len(plan.classes):,}: {name_list(plan.lacking)}")
     if plan.classes and not request.classes.names:
         notes.append(
             f"classes of {plan.label!r} are numbered by these rows alone, since nothing lists them: another subset may "

@@ -203,7 +203,7 @@ def _write(
             beside = [write_applied(applied, table, columns, about, files, overwrite=overwrite)]
             about["applied"] = {"file": applied.name, "sha256": beside[0].sha256}
         if model is not None and base is not None:
-            write_fitted(model, base, done.fit, about, beside=beside, commit=files.commit, overwrite=overwrite)
+            write_fitted(model, base, done.fit, about, companions=beside, commit=files.commit, overwrite=overwrite)
         elif beside:
             files.commit(beside)
     finally:

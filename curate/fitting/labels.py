@@ -75,7 +75,7 @@ def _read(path: str | Path, label: str | None) -> Known:
     if (Path(path) / CONFIG).is_file():
         folder = open_folder(path)
         folder.check()
-        back = label_table(folder.votes, folder.asked, folder.arms)
+        back = label_table(folder.votes, folder.requested, folder.arms)
         return known(str(path), back["key"].to_pylist(), back["label"].to_pylist())
     read = read_known(path, label)
     if read.labels is None:

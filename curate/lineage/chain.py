@@ -111,13 +111,13 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
     if len(receipts) > MOST:
         raise InputError(f"{table.parent} holds {len(receipts):,} receipts, more than {MOST}; name a subset instead")
     waiting = [Link(path, noted, source_of(noted, searched)) for path in receipts for noted in _noted(path)]
-    made, found = {table.resolve()}, []
-    while ready := [one for one in waiting if one.source is not None and one.source.resolve() in made]:
-        found += ready
-        waiting = [one for one in waiting if one not in ready]
-        written = (one.output("table" if one.is_calibration else "subset") for one in ready)
+    made, after = {table.resolve()}, []
+    while ready := [step for step in waiting if step.source is not None and step.source.resolve() in made]:
+        after += ready
+        waiting = [step for step in waiting if step not in ready]
+        written = (step.output("table" if step.is_calibration else "subset") for step in ready)
         made |= {path.resolve() for path in written if path is not None}
-    return found
+    return after
 
 
 def _receipts_in(folder: AnyPath) -> list[AnyPath]:

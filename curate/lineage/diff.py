@@ -123,26 +123,28 @@ def diff(
     roots = [root] if isinstance(root, str | Path) else list(root or ())
     if out is not None and Path(out).suffix != ".parquet":
         raise InputError(f"expected a name that ends in .parquet for the rows that differ, got {out}")
-    (one, steps_one), (two, steps_two) = (_side(path_to_read(path), roots) for path in (table, other))
-    shared = shared_rows(one, two)
-    columns = _columns(one, two)
-    alike = [name for name in one.schema.names if name in two.schema.names and name not in columns and name != KEY]
-    why = tuple(why_missing(shared.hashes[n][shared.only[n]], steps) for n, steps in enumerate((steps_two, steps_one)))
-    found = Diff(
-        tables=(str(one.path), str(two.path)),
-        rows=(one.n_rows, two.n_rows),
+    (first, first_steps), (second, second_steps) = (_side(path_to_read(path), roots) for path in (table, other))
+    shared = shared_rows(first, second)
+    columns = _columns(first, second)
+    alike = [name for name in first.schema.names if name in second.schema.names and name not in columns and name != KEY]
+    why = tuple(
+        why_missing(shared.hashes[n][shared.only[n]], steps) for n, steps in enumerate((second_steps, first_steps))
+    )
+    result = Diff(
+        tables=(str(first.path), str(second.path)),
+        rows=(first.n_rows, second.n_rows),
         in_both=len(shared.pairs),
-        only_first=_missing(one, shared, 0, why[0], steps_two),
-        only_second=_missing(two, shared, 1, why[1], steps_one),
+        only_first=_missing(first, shared, 0, why[0], second_steps),
+        only_second=_missing(second, shared, 1, why[1], first_steps),
         same_order=shared.in_order,
         columns=columns,
-        values=compare_values(one, two, shared, alike, N_NAMED),
-        settings=compare_settings(steps_one, steps_two),
-        steps=([step.policy for step in steps_one], [step.policy for step in steps_two]),
+        values=compare_values(first, second, shared, alike, N_NAMED),
+        settings=compare_settings(first_steps, second_steps),
+        steps=([step.policy for step in first_steps], [step.policy for step in second_steps]),
     )
     if out is not None:
-        _write(Path(out), (one, two), shared, (why[0], why[1]), (steps_two, steps_one), overwrite=overwrite)
-    return found
+        _write(Path(out), (first, second), shared, (why[0], why[1]), (second_steps, first_steps), overwrite=overwrite)
+    return result
 
 
 def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
@@ -156,8 +158,8 @@ def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]
     return open_table(subset, require=[KEY]), steps
 
 
-def _columns(one: Table, two: Table) -> dict[str, tuple[str | None, str | None]]:
-    kinds = [{each.name: str(each.type) for each in table.schema} for table in (one, two)]
+def _columns(first: Table, second: Table) -> dict[str, tuple[str | None, str | None]]:
+    kinds = [{each.name: str(each.type) for each in table.schema} for table in (first, second)]
     names = dict.fromkeys((*kinds[0], *kinds[1]))
     both = {name: (kinds[0].get(name), kinds[1].get(name)) for name in names}
     return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
@@ -165,16 +167,16 @@ def _columns(one: Table, two: Table) -> dict[str, tuple[str | None, str | None]]
 
 def _missing(table: Table, shared: Shared, side: int, why: Why, steps: Sequence[Link]) -> Missing:
     rows = shared.only[side]
-    told = Counter(
-        _told(why, at, steps, steps[why.step[at]].policy if why.step[at] >= 0 else "") for at in range(len(rows))
+    counts = Counter(
+        _reason_line(why, at, steps, steps[why.step[at]].policy if why.step[at] >= 0 else "") for at in range(len(rows))
     )
     first = range(min(N_NAMED, len(rows)))
     keys = named(table, rows[: len(first)]) if len(rows) else []
     reasons = [str(why.reason[at]) or _unmet(steps) for at in first]
-    return Missing(len(rows), dict(told.most_common()), list(zip(keys, reasons, strict=True)))
+    return Missing(len(rows), dict(counts.most_common()), list(zip(keys, reasons, strict=True)))
 
 
-def _told(why: Why, at: int, steps: Sequence[Link], policy: str) -> str:
+def _reason_line(why: Why, at: int, steps: Sequence[Link], policy: str) -> str:
     if why.step[at] < 0:
         return _unmet(steps)
     rule = f", {why.rule[at]}" if why.rule[at] else ""
@@ -203,12 +205,12 @@ def _write(
             for start in range(0, len(shared.only[side]), WRITTEN_AT_ONCE):
                 rows = np.arange(start, min(start + WRITTEN_AT_ONCE, len(shared.only[side])))
                 keys = named(tables[side], shared.only[side][rows])
-                told = [_row(why[side], at, policies) for at in rows.tolist()]
-                whole = [
+                reasons = [_row(why[side], at, policies) for at in rows.tolist()]
+                lines = [
                     dict(zip(SCHEMA.names, (key, only_in, *rest), strict=True))
-                    for key, rest in zip(keys, told, strict=True)
+                    for key, rest in zip(keys, reasons, strict=True)
                 ]
-                writer.write(pa.Table.from_pylist(whole, SCHEMA))
+                writer.write(pa.Table.from_pylist(lines, SCHEMA))
 
 
 def _row(why: Why, at: int, policies: Sequence[str]) -> tuple[Any, ...]:

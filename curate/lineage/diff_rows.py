@@ -48,18 +48,18 @@ def shared_rows(first: Table, second: Table) -> Shared:
         InputError: for a key that a table has twice, or a null.
     """
     hashes = key_hashes(first), key_hashes(second)
-    for table, one in zip((first, second), hashes, strict=True):
-        check_unique(table, one)
+    for table, table_hashes in zip((first, second), hashes, strict=True):
+        check_unique(table, table_hashes)
     order = np.argsort(hashes[1], kind="stable")
     place = np.searchsorted(hashes[1], hashes[0], sorter=order)
-    there = np.zeros(len(place), bool)
+    is_shared = np.zeros(len(place), bool)
     inside = place < len(order)
-    there[inside] = hashes[1][order[place[inside]]] == hashes[0][inside]
-    rows = np.flatnonzero(there)
+    is_shared[inside] = hashes[1][order[place[inside]]] == hashes[0][inside]
+    rows = np.flatnonzero(is_shared)
     others = order[place[rows]]
     missing = np.ones(len(hashes[1]), bool)
     missing[others] = False
-    return Shared(np.stack([rows, others], axis=1), (np.flatnonzero(~there), np.flatnonzero(missing)), hashes)
+    return Shared(np.stack([rows, others], axis=1), (np.flatnonzero(~is_shared), np.flatnonzero(missing)), hashes)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Why:
     """Why rows are missing.
 
     Attributes:
-        step: which step let each row go, shape (M,), from 0; -1 where none of the steps has met it.
+        step: the step that dropped each row, shape (M,), from 0; -1 where no step has met it.
         decision: of that step, codes of ``OUTCOMES``.
         reason: in words; empty where no step has met it.
         rule: as typed, too.
@@ -100,24 +100,24 @@ def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> Why:
 
 
 def _take(batch: pa.RecordBatch, hashes: NDArray[np.uint64], order: NDArray[np.int64], number: int, why: Why) -> None:
-    own = tie_breaks(key_array(batch.column(KEY)))
-    place = np.searchsorted(hashes, own, sorter=order).clip(max=len(hashes) - 1)
+    batch_hashes = tie_breaks(key_array(batch.column(KEY)))
+    place = np.searchsorted(hashes, batch_hashes, sorter=order).clip(max=len(hashes) - 1)
     rows = order[place]
     codes = pc.fill_null(pc.index_in(plain(batch.column("decision")), pa.array(OUTCOMES)), -1)
     code = codes.to_numpy(zero_copy_only=False)
-    found = np.flatnonzero((hashes[rows] == own) & (code > KEEP) & (why.step[rows] < 0))
-    rows = rows[found]
-    why.step[rows], why.decision[rows] = number, code[found]
+    dropped = np.flatnonzero((hashes[rows] == batch_hashes) & (code > KEEP) & (why.step[rows] < 0))
+    rows = rows[dropped]
+    why.step[rows], why.decision[rows] = number, code[dropped]
     for name, texts in (("reason", why.reason), ("rule", why.rule)):
-        texts[rows] = pc.fill_null(plain(batch.column(name)), "").take(pa.array(found)).to_pylist()
+        texts[rows] = pc.fill_null(plain(batch.column(name)), "").take(pa.array(dropped)).to_pylist()
 
 
 def differing_rows(first: Table, second: Table, shared: Shared, names: Sequence[str]) -> NDArray[np.int64]:
     """Return which of the shared pairs differ in some column, as numbers of ``shared.pairs``: 16 bytes a row."""
     if not names or not len(shared.pairs):
         return np.empty(0, np.int64)
-    one, two = _row_hashes(first, names), _row_hashes(second, names)
-    return np.flatnonzero(one[shared.pairs[:, 0]] != two[shared.pairs[:, 1]])
+    first_hashes, second_hashes = _row_hashes(first, names), _row_hashes(second, names)
+    return np.flatnonzero(first_hashes[shared.pairs[:, 0]] != second_hashes[shared.pairs[:, 1]])
 
 
 def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
@@ -163,13 +163,15 @@ def compare_values(first: Table, second: Table, shared: Shared, names: Sequence[
     """Compare the columns of shared rows, lists by all their numbers; NaN is like NaN."""
     rows = differing_rows(first, second, shared, names)
     pairs = shared.pairs[rows[:MOST_LOOKED_AT]]
-    one, two = first.take(pairs[:, 0], [KEY, *names]), second.take(pairs[:, 1], [KEY, *names])
+    old_rows, new_rows = first.take(pairs[:, 0], [KEY, *names]), second.take(pairs[:, 1], [KEY, *names])
     columns: dict[str, int] = {}
     named: list[tuple[str, str, Any, Any]] = []
-    keys = [key.decode("utf-8", "replace") for key in key_bytes(one.column(KEY).combine_chunks())]
+    keys = [key.decode("utf-8", "replace") for key in key_bytes(old_rows.column(KEY).combine_chunks())]
     for name in names:
         n = 0
-        for key, old, new in zip(keys, one.column(name).to_pylist(), two.column(name).to_pylist(), strict=True):
+        for key, old, new in zip(
+            keys, old_rows.column(name).to_pylist(), new_rows.column(name).to_pylist(), strict=True
+        ):
             if old != new and repr(old) != repr(new):  # the second is for NaN, which equals nothing
                 n += 1
                 if len(named) < n_named:

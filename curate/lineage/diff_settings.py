@@ -34,20 +34,20 @@ def compare_settings(first: Sequence[Link], second: Sequence[Link]) -> list[Sett
         first: steps, from the table that was scored on.
         second: the same.
     """
-    found: list[Setting] = []
-    names = [one.policy for one in first], [one.policy for one in second]
+    settings: list[Setting] = []
+    names = [step.policy for step in first], [step.policy for step in second]
     for kind, a, b, c, d in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
         if kind == "equal":
-            for n, (one, two) in enumerate(zip(first[a:b], second[c:d], strict=True)):
-                found += _compare(one, two, f"{a + n + 1} {one.policy}", is_first=a + n == 0)
+            for n, (old, new) in enumerate(zip(first[a:b], second[c:d], strict=True)):
+                settings += _compare(old, new, f"{a + n + 1} {old.policy}", is_first=a + n == 0)
             continue
-        found += [Setting(f"{n + 1} {names[0][n]}", "step", names[0][n], None) for n in range(a, b)]
-        found += [Setting(f"{n + 1} {names[1][n]}", "step", None, names[1][n]) for n in range(c, d)]
-    return found
+        settings += [Setting(f"{n + 1} {names[0][n]}", "step", names[0][n], None) for n in range(a, b)]
+        settings += [Setting(f"{n + 1} {names[1][n]}", "step", None, names[1][n]) for n in range(c, d)]
+    return settings
 
 
-def _compare(one: Link, two: Link, step: str, *, is_first: bool) -> Iterator[Setting]:
-    left, right = (dict(_facts(link, is_first=is_first)) for link in (one, two))
+def _compare(old: Link, new: Link, step: str, *, is_first: bool) -> Iterator[Setting]:
+    left, right = (dict(_facts(link, is_first=is_first)) for link in (old, new))
     for name in dict.fromkeys((*left, *right)):
         if left.get(name) != right.get(name):
             yield Setting(step, name, left.get(name), right.get(name))

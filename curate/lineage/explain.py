@@ -67,8 +67,10 @@ class Story:
 
     @property
     def lost(self) -> int | None:
-        """The number of the first step, from 0, that let it go; None where it is in all subsets."""
-        return next((n for n, one in enumerate(self.events) if one.decision in OUTCOMES and one.decision != KEPT), None)
+        """The number of the first step, from 0, that dropped it; None where it is in all subsets."""
+        return next(
+            (n for n, event in enumerate(self.events) if event.decision in OUTCOMES and event.decision != KEPT), None
+        )
 
     @property
     def in_its_place(self) -> str | None:
@@ -97,21 +99,21 @@ def explain(
     Raises:
         InputError: for a key that the scored table has not, or a table, receipt or decisions that are gone.
     """
-    wanted = [keys] if isinstance(keys, str) else list(keys)
-    _check(wanted)
+    key_list = [keys] if isinstance(keys, str) else list(keys)
+    _check(key_list)
     first, steps = _steps(path_to_read(table), [root] if isinstance(root, str | Path) else list(root or ()))
     scored = open_table(first, require=[KEY])
-    rows = _rows_of(scored, wanted, [each.name for each in scored.schema])
-    for key in wanted:
+    rows = _rows_of(scored, key_list, [each.name for each in scored.schema])
+    for key in key_list:
         if key not in rows:
             example = next((batch.column(0)[0].as_py() for batch in scored.batches([KEY], rows=1)), None)
             such = f"; its keys look like {example!r}" if example is not None else ""
             raise InputError(f"{scored.path} has no row with the key {key!r}{such}")
-    told: dict[str, list[Event]] = {key: [] for key in wanted}
+    events: dict[str, list[Event]] = {key: [] for key in key_list}
     for step in steps:
-        for key, event in _events(step, wanted).items():
-            told[key].append(event)
-    return [Story(key, str(scored.path), rows[key], told[key]) for key in wanted]
+        for key, event in _events(step, key_list).items():
+            events[key].append(event)
+    return [Story(key, str(scored.path), rows[key], events[key]) for key in key_list]
 
 
 def _check(keys: Sequence[str]) -> None:
@@ -176,11 +178,11 @@ def _rows_of(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[st
     """The values of rows by key: of some columns, without lists, bytes and nulls."""
     kinds = {name: table.schema.field(name).type for name in names}
     plain = [name for name, kind in kinds.items() if not pa.types.is_nested(kind) and not is_bytes(kind)]
-    found = rows_with_keys(table, keys)
-    if not found or not plain:
-        return {key: {} for key in found}
-    rows = table.take(list(found.values()), plain).to_pylist()
+    row_of_key = rows_with_keys(table, keys)
+    if not row_of_key or not plain:
+        return {key: {} for key in row_of_key}
+    rows = table.take(list(row_of_key.values()), plain).to_pylist()
     return {
         key: {name: value for name, value in row.items() if value is not None}
-        for key, row in zip(found, rows, strict=True)
+        for key, row in zip(row_of_key, rows, strict=True)
     }

@@ -102,11 +102,11 @@ def check_pixels(
 
 def _rows(table: Table) -> NDArray[np.int64]:
     """The rows that have a digest."""
-    found, start = [np.zeros(0, np.int64)], 0
+    rows, start = [np.zeros(0, np.int64)], 0
     for batch in table.batches([SHA256]):
-        found.append(start + np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)))
+        rows.append(start + np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)))
         start += batch.num_rows
-    return np.concatenate(found)
+    return np.concatenate(rows)
 
 
 def _refuse_outside(table: Table, rows: NDArray[np.int64], roots: Sequence[Path]) -> None:

@@ -116,10 +116,10 @@ def _again(step: Link, roots: Sequence[str | Path]) -> Step:
     if step.source is None:
         raise _lost(step)
     applied = verify_calibration(step.path, str(step.source))
-    found = Verification(applied.rows, input=str(step.source))
+    verification = Verification(applied.rows, input=str(step.source))
     for words in applied.problems:
-        found.problem(Finding(OTHER_CHANCES, words))
-    return Step(step.policy, str(step.path), found)
+        verification.problem(Finding(OTHER_CHANCES, words))
+    return Step(step.policy, str(step.path), verification)
 
 
 def _lost(step: Link) -> InputError:

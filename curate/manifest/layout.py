@@ -12,7 +12,7 @@ from curate.counted import repeated
 from curate.manifest.contract import NUMBERED, SourceOptions
 from curate.manifest.schemes import URL_PATTERN
 from scoring.errors import InputError
-from scoring.lookup import told
+from scoring.lookup import name_list
 
 # Looked for in this order, whatever their case; the first that holds text is the path column.
 PATH_NAMES = (
@@ -93,7 +93,7 @@ def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout
     if image is None and path is None:
         raise InputError(
             f"expected a column with paths, URLs or image bytes in {where}, got the columns "
-            f"{told(schema.names) or '(none)'}; name one with --path-column or --image-column"
+            f"{name_list(schema.names) or '(none)'}; name one with --path-column or --image-column"
         )
     key = _key_column(schema, options, where)
     if key is None and options.key != NUMBERED and path in schema.names:
@@ -121,7 +121,9 @@ def _column(schema: pa.Schema, name: str, option: str, where: str) -> pa.Field:
     if name not in schema.names:
         close = get_close_matches(name, schema.names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"{option} {name!r} is not a column of {where}{hint} (columns: {told(schema.names, name)})")
+        raise InputError(
+            f"{option} {name!r} is not a column of {where}{hint} (columns: {name_list(schema.names, name)})"
+        )
     return schema.field(name)
 
 

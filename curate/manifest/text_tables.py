@@ -19,7 +19,7 @@ from curate.manifest.reach import Reach
 from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text import decoded
 from scoring.errors import InputError
-from scoring.lookup import told
+from scoring.lookup import name_list
 
 MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
 _SEPARATOR = re.compile("sep=([,;\t])")  # a first line that Excel reads and writes
@@ -188,7 +188,7 @@ def open_text_table(
     layout = find_layout(table.schema, options, name)
     if layout.path is None:
         raise InputError(
-            f"expected a column with paths or URLs in {name}, got the columns {told(table.column_names)}; "
+            f"expected a column with paths or URLs in {name}, got the columns {name_list(table.column_names)}; "
             "name one with --path-column"
         )
     table = table.slice(0, options.limit)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.counted import counted, one_line
+from curate.counted import counted, single_line
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.contract import Policy, policy_of
 from curate.policies.decided import Decided
@@ -213,7 +213,7 @@ def _name_figures(found: Iterable[tuple[str, Any, Any]], result: Verification) -
 
 
 def _short(value: Any) -> str:
-    text = MISSING if value is None else one_line(value)
+    text = MISSING if value is None else single_line(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 

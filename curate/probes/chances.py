@@ -67,7 +67,7 @@ def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = Fal
         draws: whether several models are requested as well.
 
     Raises:
-        InputError: if what the models say would not fit.
+        InputError: if the probabilities would not fit in memory.
     """
     from curate.probes.linear import bootstrap_draws, fit_linear_probe, spread_of
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
 from curate.probes.linear import coolest_fit
 from scoring.metrics.classifier import spread_folds
-from scoring.noise.chances import LEAST, Chances, trust
+from scoring.noise.class_probabilities import LEAST, ClassProbabilities, trust
 from scoring.relative.neighbours import near_in
 from scoring.relative.space import centred, mean_of
 
@@ -28,17 +28,17 @@ NO_NEIGHBOUR = 2.0  # cosine that no row has
 
 @dataclass(frozen=True)
 class Evidence:
-    """What other rows say of N rows.
+    """The evidence of other rows for the classes of N rows.
 
     Attributes:
-        chances: of both together.
+        probabilities: of both together.
         probe: the class that the discriminant calls likeliest, shape (N,) int32.
         voted: the class with most votes of neighbours, shape (N,) int32; -1 without a labelled one.
-        copy: a nearest copy that bears a label, shape (N,) int64; -1 for none.
+        copy: a nearest copy that has a label, shape (N,) int64; -1 for none.
         shrink: of the discriminant that explains labels best.
     """
 
-    chances: Chances
+    probabilities: ClassProbabilities
     probe: NDArray[np.int32]
     voted: NDArray[np.int32]
     copy: NDArray[np.int64]
@@ -66,23 +66,23 @@ class Neighbourhood:
         return np.asarray((votes.reshape(len(rows), len(prior)) + prior) / (k + 1), np.float32)
 
 
-def crossed(vectors: NDArray, given: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> Evidence:
-    """Return what other rows say of the class of every row.
+def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> Evidence:
+    """Return the evidence of other rows for the class of every row.
 
     Rows, less their mean and at length 1, are dealt into five folds, copies together. A linear discriminant of the
     other folds, its temperature fitted to the held fold, and the votes of the 30 nearest rows each give probabilities;
-    their geometric mean is what both say. Then all is fitted again, each label weighing its probability over that of
-    the likeliest class.
+    their geometric mean is used. Then all is fitted again, each label weighing its probability over the likeliest
+    class's.
 
     Args:
         vectors: shape (N, D), finite, none of zeros; float16 or float32.
-        given: classes in [0, n_classes), shape (N,); -1 for a row without a label.
+        labels: classes in [0, n_classes), shape (N,); -1 for a row without a label.
         n_classes: C >= 2.
         seed: of the folds.
 
     Memory: the rows in float32, their 30 neighbours, and 16 classes a row; blocks are added to that.
     """
-    codes = given.astype(np.int64)
+    codes = labels.astype(np.int64)
     dataset = centred(vectors, mean_of(vectors))
     near = near_in(dataset, NEIGHBOURS, copy=NO_NEIGHBOUR)
     copy = _copies(
@@ -95,9 +95,9 @@ def crossed(vectors: NDArray, given: NDArray[np.integer], n_classes: int, *, see
     weight = (codes >= 0).astype(np.float32)
     for _ in range(ROUNDS):
         judging.run(weight)
-        weight = np.where(codes >= 0, np.maximum(trust(judging.chances), LEAST_WEIGHT), 0).astype(np.float32)
+        weight = np.where(codes >= 0, np.maximum(trust(judging.probabilities), LEAST_WEIGHT), 0).astype(np.float32)
     first = np.where(codes[copy[:, 0].clip(0)] >= 0, copy[:, 0], -1)
-    return Evidence(judging.chances, judging.probe, judging.voted, first, judging.shrink)
+    return Evidence(judging.probabilities, judging.probe, judging.voted, first, judging.shrink)
 
 
 def _copies(raw: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -106,7 +106,7 @@ def _copies(raw: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row; copies, and copies of copies, share one: they would bear one another out."""
+    """Return the fold of each row; copies, and copies of copies, share one: they would confirm one another."""
     group = np.arange(len(codes))
     row, place = np.nonzero(copy >= 0)
     other = copy[row, place]
@@ -142,7 +142,7 @@ class _Crossing:
         around: Neighbourhood,
     ) -> None:
         self.units, self.codes, self.n_classes, self.fold, self.around = units, codes, n_classes, fold, around
-        self.chances = Chances.room(len(codes), n_classes)
+        self.probabilities = ClassProbabilities.room(len(codes), n_classes)
         self.probe, self.voted = np.full(len(codes), -1, np.int32), np.full(len(codes), -1, np.int32)
         self.shrink = SHRINK[-1]
 
@@ -185,21 +185,21 @@ class _Crossing:
         model: Discriminant,
         temperature: float,
         held: NDArray[np.int64],
-        given: NDArray[np.int64],
+        labels: NDArray[np.int64],
         weight: NDArray[np.float32],
         prior: NDArray[np.float64],
     ) -> None:
         size = max(1, BLOCK_NUMBERS // self.n_classes)
         for start in range(0, len(held), size):
-            here = slice(start, start + size)
-            rows = held[here]
+            block = slice(start, start + size)
+            rows = held[block]
             logits = model.logits(self.units[rows])
-            told = np.log(np.maximum(_softmax(logits / temperature), LEAST))
+            log_probabilities = np.log(np.maximum(_softmax(logits / temperature), LEAST))
             votes = self.around.share(rows, self.codes, weight, prior)
-            both = (told + np.log(np.maximum(votes, LEAST))) / 2
+            both = (log_probabilities + np.log(np.maximum(votes, LEAST))) / 2
             both[:, model.bias <= ABSENT] = ABSENT
-            self.chances.put(rows, given[here], _softmax(both))
-            self.probe[rows] = told.argmax(1)
+            self.probabilities.put(rows, labels[block], _softmax(both))
+            self.probe[rows] = log_probabilities.argmax(1)
             some = (self.around.vote[rows] * weight[self.around.index[rows]]).any(1)
             self.voted[rows] = np.where(some, votes.argmax(1), -1)
 

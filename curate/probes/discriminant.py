@@ -83,16 +83,16 @@ def discriminants(moments: Moments, shrink: tuple[float, ...] = SHRINK) -> list[
 
     Source: Fisher 1936; Friedman 1989, "Regularized Discriminant Analysis", eq. 18.
     """
-    there = moments.weight > 0
+    has_rows = moments.weight > 0
     n = max(float(moments.weight.sum()), FEWEST)
-    means = moments.total / np.where(there, moments.weight, 1)[:, None]
-    means[~there] = 0
+    means = moments.total / np.where(has_rows, moments.weight, 1)[:, None]
+    means[~has_rows] = 0
     within = (moments.square - (means * moments.weight[:, None]).T @ means) / n
     variance = max(float(np.trace(within)) / len(within), 1e-12)
-    prior = np.log(np.where(there, moments.weight, 1) / n)
-    found = []
+    prior = np.log(np.where(has_rows, moments.weight, 1) / n)
+    fitted = []
     for amount in shrink:
         weight = np.linalg.solve(within + amount * variance * np.eye(len(within)), means.T)
-        bias = np.where(there, prior - (means.T * weight).sum(0) / 2, ABSENT)
-        found.append(Discriminant(weight.astype(np.float32), bias.astype(np.float32)))
-    return found
+        bias = np.where(has_rows, prior - (means.T * weight).sum(0) / 2, ABSENT)
+        fitted.append(Discriminant(weight.astype(np.float32), bias.astype(np.float32)))
+    return fitted

@@ -73,12 +73,12 @@ class LinearProbe:
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
         """Return the probability of each class, shape (N, C) float32; a class without a labelled row gets 0."""
-        found = np.empty((len(vectors), len(self.bias)), np.float32)
+        probabilities = np.empty((len(vectors), len(self.bias)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(self.weight.shape))
         for start in range(0, len(vectors), size):
             block = vectors[start : start + size].astype(np.float64)
-            found[start : start + size] = softmax((block @ self.weight + self.bias) / self.temperature)
-        return found
+            probabilities[start : start + size] = softmax((block @ self.weight + self.bias) / self.temperature)
+        return probabilities
 
 
 def fit_linear_probe(
@@ -156,11 +156,11 @@ def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float
     Source: Guo et al. 2017, arXiv:1706.04599, sec. 4.2.
     """
     below = logits - logits.max(1, keepdims=True)
-    own, room = below[np.arange(len(labels)), labels], np.empty_like(below)
+    of_label, room = below[np.arange(len(labels)), labels], np.empty_like(below)
 
     def loss(log_t: float) -> float:
         np.divide(below, np.exp(log_t), out=room)
-        return float((np.log(np.exp(room, out=room).sum(1)) - own / np.exp(log_t)).mean())
+        return float((np.log(np.exp(room, out=room).sum(1)) - of_label / np.exp(log_t)).mean())
 
     low, high = np.log(COLDEST), np.log(HOTTEST)
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
@@ -205,12 +205,12 @@ def bootstrap_draws(
     """
     check_labelled(labelled, labels, n_classes)
     generator, spread = np.random.default_rng(seed), spread or spread_of(labelled)
-    found = np.empty((draws, len(vectors), n_classes), np.float32)
-    for draw in found:
+    predictions = np.empty((draws, len(vectors), n_classes), np.float32)
+    for draw in predictions:
         rows = generator.integers(0, len(labels), len(labels))
         probe = fit_linear_probe(labelled[rows], labels[rows], n_classes, spread=spread, calibrate=False)
         draw[:] = probe.predict(vectors)
-    return found
+    return predictions
 
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -34,16 +34,16 @@ class NeighbourProbe:
 
     def predict(self, vectors: NDArray) -> NDArray[np.float32]:
         """Return the probability of each class, shape (N, C) float32; a class without a labelled row gets 0."""
-        found = np.empty((len(vectors), len(self.shares)), np.float32)
+        probabilities = np.empty((len(vectors), len(self.shares)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(vectors.shape[1], len(self.shares)))
         references = torch.from_numpy(self.vectors)
         for start in range(0, len(vectors), size):
             queries = torch.from_numpy(_unit(vectors[start : start + size]))
             cosine, index = neighbours.nearest(queries, references, self.k)
-            found[start : start + size] = _votes(
+            probabilities[start : start + size] = _votes(
                 cosine.numpy(), self.labels[index.numpy()], self.shares, self.temperature
             )
-        return found
+        return probabilities
 
 
 def fit_neighbour_probe(
@@ -71,8 +71,8 @@ def fit_neighbour_probe(
     if calibrate and len(rows) >= LEAST_ROWS:
         tensor = torch.from_numpy(rows)
         cosine, index = neighbours.nearest(tensor, tensor, min(k, len(rows) - 1), same=True)
-        near, classes, own = cosine.numpy(), labels[index.numpy()], np.arange(len(rows))
-        losses = [-np.log(_votes(near, classes, shares, t)[own, labels]).mean() for t in TEMPERATURES]
+        near, classes, every = cosine.numpy(), labels[index.numpy()], np.arange(len(rows))
+        losses = [-np.log(_votes(near, classes, shares, t)[every, labels]).mean() for t in TEMPERATURES]
         temperature = TEMPERATURES[int(np.argmin(losses))]
     return NeighbourProbe(rows, labels, shares, min(k, len(rows)), temperature)
 

@@ -80,11 +80,11 @@ def train_network(
 
 def changed(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return a batch as floats around 0, each image mirrored at random; the batch is shifted by up to 4 pixels."""
-    found = images.float() / 64 - 2
-    mirrored = torch.rand(len(found), generator=generator) < 0.5
-    found[mirrored] = found[mirrored].flip(3)
+    floats = images.float() / 64 - 2
+    mirrored = torch.rand(len(floats), generator=generator) < 0.5
+    floats[mirrored] = floats[mirrored].flip(3)
     across, down = torch.randint(0, 9, (2,), generator=generator).tolist()
-    return F.pad(found, (4, 4, 4, 4), mode="reflect")[:, :, down : down + SIDE, across : across + SIDE]
+    return F.pad(floats, (4, 4, 4, 4), mode="reflect")[:, :, down : down + SIDE, across : across + SIDE]
 
 
 @torch.no_grad()

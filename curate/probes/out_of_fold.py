@@ -25,12 +25,12 @@ LEAST = float(np.finfo(np.float32).tiny)  # probability of a label that cannot b
 N_NAMED = 3
 
 
-def with_own_losses(
+def with_label_losses(
     pool: Pool, labelled: Labelled, column: str, excluded: NDArray[np.bool_]
 ) -> tuple[Pool, dict[str, Any], list[str]]:
-    """Return the pool with the loss of each row's own label under a probe of other rows.
+    """Return the pool with the loss of each row's label under a probe of other rows.
 
-    Rows are dealt into ``FOLDS`` folds, class by class, those of the very same embedding together; each fold is judged
+    Rows are dealt into ``FOLDS`` folds, class by class, rows of the very same embedding together; each fold is judged
     by a linear probe on at most ``MOST_ROWS`` rows of the others, some of every class. The rows of a pool are in the
     order of the hashes of their keys, so the order of the table changes nothing.
 
@@ -91,7 +91,7 @@ def _refuse(n: int, classes: list[str], width: int, column: str) -> None:
 
 
 def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return the fold of each row; rows of the very same embedding share one, for they would bear one another out."""
+    """Return the fold of each row; rows of the very same embedding share one, for they would confirm one another."""
     _, same = np.unique(vector_hashes(vectors)[rows], return_inverse=True)
     target = torch.from_numpy(codes.astype(np.int64))
     return np.asarray(spread_folds(target, FOLDS, seed=0, groups=torch.from_numpy(same.astype(np.int64))))

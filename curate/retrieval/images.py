@@ -60,7 +60,7 @@ def score_images(
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(readers), BATCH):
             some = readers[start : start + BATCH]
-            parts.append(_scored(runner, fit, list(pool.map(lambda one: _decoded(one, runner, settings), some))))
+            parts.append(_scored(runner, fit, list(pool.map(lambda reader: _decoded(reader, runner, settings), some))))
     return ScoredImages(
         np.concatenate([part.vectors for part in parts]),
         {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns},
@@ -86,7 +86,7 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
 
 
 def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImage | str]) -> ScoredImages:
-    there = [at for at, image in enumerate(images) if not isinstance(image, str)]
+    decoded = [at for at, image in enumerate(images) if not isinstance(image, str)]
     problems = [image if isinstance(image, str) else "" for image in images]
     vectors = np.zeros((len(images), runner.model.embedding_width), np.float32)
     names = (*runner.columns, *(PER_IMAGE if fit is not None else ()))
@@ -94,19 +94,19 @@ def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImag
     pixels = [image.pixels for image in images if not isinstance(image, str) and image.pixels is not None]
     if pixels:
         scores = runner.submit(np.stack(pixels)).result()
-        vectors[there] = scores.embedding
+        vectors[decoded] = scores.embedding
         said = dict(scores.columns)
         if fit is not None:
             said |= fit.score_images(Seen({**said, **_quality(images)}, scores.embedding.astype(np.float16))).columns
         for name, values in columns.items():
-            values[there] = said[name]
+            values[decoded] = said[name]
     return ScoredImages(vectors, columns, problems)
 
 
 def _quality(images: Sequence[DecodedImage | str]) -> dict[str, NDArray[np.float64]]:
     """Return the quality columns of the images that were decoded, NaN for no value."""
-    there = [image.quality for image in images if not isinstance(image, str)]
+    measures = [image.quality for image in images if not isinstance(image, str)]
     return {
-        name: np.array([getattr(quality, name.removeprefix(QUALITY), None) for quality in there], np.float64)
+        name: np.array([getattr(quality, name.removeprefix(QUALITY), None) for quality in measures], np.float64)
         for name in QUALITY_COLUMNS
     }

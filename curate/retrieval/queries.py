@@ -120,10 +120,10 @@ class Queries:
     """Q queries.
 
     Attributes:
-        names: as annotators know them: keys, or paths.
+        names: as you know them: keys, or paths.
         vectors: shape (Q, D), float32; zeros where there is a problem.
-        certainty: higher is more certain, NaN where nothing says, shape (Q,).
-        own: row of the table that a query is, -1 for none, shape (Q,).
+        certainty: higher is more certain, NaN where unknown, shape (Q,).
+        searched_row: row of the table that a query is, -1 for none, shape (Q,).
         problems: why a query has no vector; empty where it has one.
         table: where a query is a row of another table: its place in ``tables``, else -1, shape (Q,).
         row: its row there, shape (Q,).
@@ -133,7 +133,7 @@ class Queries:
     names: list[str]
     vectors: NDArray[np.float32]
     certainty: NDArray[np.float64]
-    own: NDArray[np.int64]
+    searched_row: NDArray[np.int64]
     problems: list[str]
     table: NDArray[np.int64]
     row: NDArray[np.int64]
@@ -147,14 +147,14 @@ def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
     """Return what queries are, each text once.
 
     Raises:
-        InputError: for one that is nothing, or two things; or an image next to embeddings of the user's own.
+        InputError: for one that is nothing, or two things; or an image where embeddings are the user's.
     """
     if not texts:
         raise InputError(
             "expected a query: a key of the table, an image, a folder of images or a scored table; got none"
         )
     names = Names(table, texts)
-    found = []
+    queries = []
     for text in dict.fromkeys(texts):
         named = names.find(text)
         if named is None:
@@ -167,8 +167,8 @@ def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
                 f"{text} is to be embedded, and it is unknown which model made the column {table.embedding_column!r} "
                 "of --embedding; give keys, or a table that has that column"
             )
-        found.append(named)
-    return found
+        queries.append(named)
+    return queries
 
 
 def read_queries(
@@ -187,14 +187,18 @@ def read_queries(
         InputError: for a key whose row has no embedding, an image that cannot be read, a folder without images, or a
             table of another model or without the column.
     """
-    parts = [_of_rows([one for one in named if one.kind == ROW], table, rows, signal)]
-    files = dict(pair for one in named if one.kind in (IMAGE, FOLDER) for pair in images_of(one))
+    parts = [_of_rows([query for query in named if query.kind == ROW], table, rows, signal)]
+    files = dict(pair for query in named if query.kind in (IMAGE, FOLDER) for pair in images_of(query))
     if files:
         parts.append(
-            _of_images(list(files.items()), table, signal, model, {one.text for one in named if one.kind == IMAGE})
+            _of_images(
+                list(files.items()), table, signal, model, {query.text for query in named if query.kind == IMAGE}
+            )
         )
     others = [
-        open_table(one.text, require=[KEY], embedding=table.embedding_column) for one in named if one.kind == TABLE
+        open_table(query.text, require=[KEY], embedding=table.embedding_column)
+        for query in named
+        if query.kind == TABLE
     ]
     parts += [_of_table(other, place, table, signal) for place, other in enumerate(others)]
     width = 0 if rows.embedding is None else rows.embedding.shape[1]
@@ -209,7 +213,7 @@ def read_queries(
         [name for part in parts for name in part.names],
         np.concatenate([part.vectors for part in parts]),
         np.concatenate([part.certainty for part in parts]),
-        np.concatenate([part.own for part in parts]),
+        np.concatenate([part.searched_row for part in parts]),
         [problem for part in parts for problem in part.problems],
         np.concatenate([part.table for part in parts]),
         np.concatenate([part.row for part in parts]),
@@ -220,13 +224,13 @@ def read_queries(
 def _of_rows(named: Sequence[Named], table: Table, rows: Rows, signal: Signal | None) -> Queries:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
-    at = np.array([one.row for one in named], np.int64)
-    for one in named:
-        problem = _problem(rows, one.row)
+    at = np.array([query.row for query in named], np.int64)
+    for query in named:
+        problem = _problem(rows, query.row)
         if problem:
-            raise InputError(f"the query {one.text!r} of {table.path} has {problem}; name another row")
+            raise InputError(f"the query {query.text!r} of {table.path} has {problem}; name another row")
     return Queries(
-        [one.text for one in named],
+        [query.text for query in named],
         rows.embedding[at].astype(np.float32),
         _certainty(rows, signal)[at],
         at,
@@ -245,20 +249,20 @@ def _of_images(
 ) -> Queries:
     from curate.retrieval.images import score_images
 
-    found = score_images([read for _, read in files], table, model=model)
-    for (path, _), problem in zip(files, found.problems, strict=True):
+    scored = score_images([read for _, read in files], table, model=model)
+    for (path, _), problem in zip(files, scored.problems, strict=True):
         if problem and path in alone:
             raise InputError(f"{path} {problem}; name another query")
-    if signal is not None and signal.column not in found.columns:
+    if signal is not None and signal.column not in scored.columns:
         raise InputError(
             f"--certainty {signal.column} is of rows of the table, and {files[0][0]} is not one; name a column "
             f"that its "
-            f"model gives ({', '.join(found.columns)}), or fit the model to the table by curate fit"
+            f"model gives ({', '.join(scored.columns)}), or fit the model to the table by curate fit"
         )
     none = np.full(len(files), -1)
-    certainty = np.full(len(files), np.nan) if signal is None else signal.sign * found.columns[signal.column]
-    problems = [f"it {problem}" if problem else "" for problem in found.problems]
-    return Queries([path for path, _ in files], found.vectors, certainty, none, problems, none, none)
+    certainty = np.full(len(files), np.nan) if signal is None else signal.sign * scored.columns[signal.column]
+    problems = [f"it {problem}" if problem else "" for problem in scored.problems]
+    return Queries([path for path, _ in files], scored.vectors, certainty, none, problems, none, none)
 
 
 def _of_table(other: Table, place: int, table: Table, signal: Signal | None) -> Queries:

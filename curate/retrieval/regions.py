@@ -24,13 +24,13 @@ class Regions:
     """How regions come about.
 
     Attributes:
-        chance: with which what is sought lies inside.
+        probability: that what is sought lies inside.
         calibration: on rows whose matches are known; None where kappa is taken as the concentration that it is.
         column: that says which rows match; empty where kappa is taken as it is.
         bounds: cosine from which a row lies inside, of each query, shape (Q,).
     """
 
-    chance: float
+    probability: float
     calibration: Calibration | None
     column: str
     bounds: NDArray[np.float64]
@@ -64,11 +64,11 @@ def refuse_no_concentration(table: Table, column: str) -> None:
         )
 
 
-def by_concentration(chance: float, kappa: NDArray[np.float64], dim: int) -> Regions:
+def by_concentration(probability: float, kappa: NDArray[np.float64], dim: int) -> Regions:
     """Return regions of highest density of von Mises-Fisher distributions.
 
     Args:
-        chance: in (0, 1).
+        probability: in (0, 1).
         kappa: of each query, shape (Q,), >= 0.
         dim: width of the embeddings.
 
@@ -80,11 +80,11 @@ def by_concentration(chance: float, kappa: NDArray[np.float64], dim: int) -> Reg
     """
     if (kappa < 0).any():
         raise InputError(f"expected concentrations >= 0, got {kappa.min():g}; name another column with --certainty")
-    return Regions(chance, None, "", credible_cosine(chance, torch.from_numpy(kappa), dim).numpy())
+    return Regions(probability, None, "", credible_cosine(probability, torch.from_numpy(kappa), dim).numpy())
 
 
 def by_matches(
-    chance: float,
+    probability: float,
     rows: Rows,
     among: NDArray[np.bool_],
     asking: NDArray[np.bool_],
@@ -93,10 +93,10 @@ def by_matches(
     column: str,
     seed: int,
 ) -> Regions:
-    """Return regions that hold the nearest match of a row as often as they say.
+    """Return regions that hold the nearest match of a row with the stated probability.
 
     Args:
-        chance: in (0, 1).
+        probability: in (0, 1).
         rows: of the table, with embeddings and the classes of ``column``.
         among: rows that may be found, shape (N,).
         asking: rows that would be answered if they were queries, shape (N,).
@@ -120,8 +120,12 @@ def by_matches(
     drawn = drawn[np.argsort(redrawn(rows.hashes[drawn], seed, "calibrate"), kind="stable")[:CALIBRATED]]
     ordered = np.sort(certainty[0][among & np.isfinite(certainty[0])])
     fitted = np.arange(len(drawn)) % 2 == 0
-    found = calibrate(nearest_matches(rows, drawn, codes, among), share_below(ordered, certainty[0][drawn]), fitted)
-    return Regions(chance, found, column, found.bounds(share_below(ordered, certainty[1]), chance))
+    calibration = calibrate(
+        nearest_matches(rows, drawn, codes, among), share_below(ordered, certainty[0][drawn]), fitted
+    )
+    return Regions(
+        probability, calibration, column, calibration.bounds(share_below(ordered, certainty[1]), probability)
+    )
 
 
 def share_below(ordered: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -157,20 +161,21 @@ def _units(vectors: NDArray) -> torch.Tensor:
 
 
 def words(regions: Regions, signal: Signal, dim: int) -> str:
-    """Return how regions came about, in a sentence."""
+    """Return how regions were made, in a sentence."""
     if regions.calibration is None:
         return (
-            f"a region holds what its query shows with a probability of {regions.chance:.6g} if {signal.column} is its "
-            f"concentration in {dim:,} dimensions"
+            f"a region holds what its query shows with a probability of {regions.probability:.6g} if {signal.column} "
+            f"is its concentration in {dim:,} dimensions"
         )
-    found = regions.calibration
-    ratio = np.exp(found.model.slope)
-    told = (
+    calibration = regions.calibration
+    ratio = np.exp(calibration.model.slope)
+    spread = (
         f"the most certain query is {ratio:.1f} times as concentrated as the least certain"
         if ratio > 1.005
         else ("certainty says nothing here, and all regions are alike")
     )
     return (
-        f"a region holds the nearest row of the query's {regions.column} with a probability of {regions.chance:.6g}, "
-        f"calibrated on {found.n_fitted + len(found.levels):,} rows; by {signal.column}, {told}"
+        f"a region holds the nearest row of the query's {regions.column} with a probability of "
+        f"{regions.probability:.6g}, calibrated on {calibration.n_fitted + len(calibration.levels):,} rows; "
+        f"by {signal.column}, {spread}"
     )

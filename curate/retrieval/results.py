@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.counted import Grid, Printed, counted
 from curate.retrieval.queries import Queries
-from curate.retrieval.words import recall_words, short, told_counts, value
+from curate.retrieval.words import counts_line, recall_words, short, value
 from curate.tables.keys import keys_at
 from curate.tables.table import Table
 from scoring.search.links import Links, Recall
@@ -126,8 +126,8 @@ class Answers(Printed):
                 "bound": None if self.bounds is None else _number(self.bounds[at]),
                 "inside": int(self.inside[at]),
                 "neighbours": [
-                    {"key": one.key, "similarity": one.similarity, "certainty": _number(one.certainty)}
-                    for one in self.neighbours(at)
+                    {"key": near.key, "similarity": near.similarity, "certainty": _number(near.certainty)}
+                    for near in self.neighbours(at)
                 ],
             }
 
@@ -161,19 +161,19 @@ class Answers(Printed):
         return f"{name}: {rows} inside its region, from a cosine of {self.bounds[at]:.4f}"
 
     def lines(self) -> list[str | Grid]:
-        """Return what the command prints: the first queries with what they found, and then the account."""
+        """Return what the command prints: the first queries with their neighbours, and then the account."""
         lines: list[str | Grid] = []
         for at in range(min(len(self), SHOWN)):
-            lines += [self.title(at), *self._found(self.neighbours(at)), ""]
+            lines += [self.title(at), *self._table(self.neighbours(at)), ""]
         if len(self) > SHOWN:
             lines += [f"{counted(len(self) - SHOWN, 'more query', 'more queries')}: -o or --json gives all", ""]
         return [*lines, *self._account()]
 
-    def _found(self, near: list[Neighbour]) -> list[str | Grid]:
+    def _table(self, near: list[Neighbour]) -> list[str | Grid]:
         header = ["", "key", "similarity", *([self.column] if self.column else [])]
         rows = [
-            [str(one.rank), short(one.key), f"{one.similarity:.4f}"] + ([value(one.certainty)] if self.column else [])
-            for one in near[:EACH]
+            [str(row.rank), short(row.key), f"{row.similarity:.4f}"] + ([value(row.certainty)] if self.column else [])
+            for row in near[:EACH]
         ]
         more: list[str | Grid] = [f"and {len(near) - EACH:,} more"] if len(near) > EACH else []
         return [Grid(rows, header=header), *more] if rows else []
@@ -181,8 +181,8 @@ class Answers(Printed):
     def _account(self) -> list[str]:
         """Return what became of every query and every row, and how complete the answers are."""
         lines = [
-            f"{counted(len(self), 'query', 'queries')}: " + told_counts(self.query_counts),
-            f"{counted(len(self.row_states), 'row')}: " + told_counts(self.row_counts),
+            f"{counted(len(self), 'query', 'queries')}: " + counts_line(self.query_counts),
+            f"{counted(len(self.row_states), 'row')}: " + counts_line(self.row_counts),
             recall_words(self.recall),
         ]
         if self.region:

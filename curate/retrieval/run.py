@@ -50,14 +50,14 @@ def retrieve(
         credible: probability, in (0, 1), with which what a query shows lies inside its region; the rows inside are
             given.
         calibrate: column of classes, on whose rows the regions are calibrated: they then hold the nearest row of a
-            query's class with that chance, whatever the certainty is. Needed where the certainty is no concentration
-            around the embeddings, as of the models that ship.
+            query's class with that probability, whatever the certainty is. Needed where the certainty is no
+            concentration around the embeddings, as of the models that ship.
         reject: queries less certain than this are not answered: ``"10%"``, less than the least certain tenth of the
             table, or a value of the column.
         clean: rows less certain than this are not found, too.
         certainty: column that says how certain an image is: ``kappa_*``, ``unc_*``, or ``max:COLUMN``, ``min:COLUMN``;
             by default the fitted score where all queries are rows of the table, or images and ``model`` is fitted to
-            it; else that of the model's own method.
+            it; else the score of the model's method.
         model: for queries that are images: the table's, if it does not ship, or what ``curate fit`` made of it.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of what is drawn: rows to calibrate on, and inverted lists.
@@ -77,7 +77,9 @@ def retrieve(
     named = name_queries(texts, opened)
     paths = [Path(path) for path in (out, table_rows) if path is not None]
     read = [
-        file for path in (opened, *(open_table(one.text) for one in named if one.kind == TABLE)) for file in path.files
+        file
+        for path in (opened, *(open_table(query.text) for query in named if query.kind == TABLE))
+        for file in path.files
     ]
     check_files(paths, read, overwrite=overwrite)
     notes: list[str] = []
@@ -91,17 +93,17 @@ def retrieve(
         advice="name a column of numbers",
     )
     announce(f"reading {counted(opened.n_rows, 'row')}")
-    found_rows = read_rows(opened, needs)
-    asked = read_queries(named, opened, found_rows, column, model=model)
-    found = Work(opened, found_rows, asked, column, settings, notes).answers(announce)
-    found.out = None if out is None else Path(out)
-    write_answers(found, found.out, None if table_rows is None else Path(table_rows), overwrite=overwrite)
-    return found
+    rows = read_rows(opened, needs)
+    loaded = read_queries(named, opened, rows, column, model=model)
+    answers = Work(opened, rows, loaded, column, settings, notes).answers(announce)
+    answers.out = None if out is None else Path(out)
+    write_answers(answers, answers.out, None if table_rows is None else Path(table_rows), overwrite=overwrite)
+    return answers
 
 
 def _fit_says_of(named: Sequence[Named], model: str | Path | None) -> bool:
     """Return whether the fitted score is known of all queries: rows of the table, or images that the fit is given."""
-    kinds = {one.kind for one in named}
+    kinds = {query.kind for query in named}
     if kinds <= {ROW}:
         return True
     from curate.retrieval.scorer import is_fitted

@@ -24,12 +24,12 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
     Raises:
         InputError: if the table names no model that ships and none is given, or another than the one given.
     """
-    wanted = model_of(table)
-    model = model_named_by(table, wanted) if model is None else model
+    digest = model_of(table)
+    model = model_named_by(table, digest) if model is None else model
     network, card = load_model(model)
-    if wanted and card.get("base", card["digest"]) != wanted:  # a fitted model's embeddings are its base model's
+    if digest and card.get("base", card["digest"]) != digest:  # a fitted model's embeddings are its base model's
         raise InputError(
-            f"expected the model that scored {table.path} ({wanted[:12]}), got {model} ({card['digest'][:12]}); "
+            f"expected the model that scored {table.path} ({digest[:12]}), got {model} ({card['digest'][:12]}); "
             "edited copies must be scored as the table was: name that model with --model"
         )
     chosen = select_device(device)
@@ -71,7 +71,9 @@ def _settings_of(table: Table, before: dict[str, Any]) -> dict[str, Any]:
         "allow_truncated": ("allow-truncated", bool),
     }
     return {"white": white_of(table)} | {
-        name: before[theirs] for name, (theirs, kind) in kinds.items() if theirs in before and _is(before[theirs], kind)
+        name: before[setting]
+        for name, (setting, kind) in kinds.items()
+        if setting in before and _is(before[setting], kind)
     }
 
 

@@ -14,13 +14,13 @@ from scoring.search.rows import Vectors
 
 EXACT_ROWS = 50_000  # up to here every query is compared with every row
 EXACT_PAIRS = 20_000_000_000  # so too where pairs are no more than that: lists would cost more than they save
-WANTED = 0.99  # share of the neighbours that the choice of lists aims at
+AIMED_RECALL = 0.99  # share of the neighbours that the choice of lists aims at
 QUERIES = 4096  # at a time
 MOST_PAIRS = 10_000_000  # that are given back
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search gives back.
 
     Attributes:
@@ -47,8 +47,8 @@ class Searched:
         self.vectors, self.among, self.seed = vectors, among, seed
         self._everything = NearestSearch(vectors, InvertedLists(np.where(among, 0, -1).astype(np.int32), 1))
 
-    def nearest(self, queries: Vectors, own: NDArray[np.int64], k: int) -> Found:
-        """Return the k rows nearest to each query, shape (Q, D), of which ``own`` (Q,) is its own row or -1."""
+    def nearest(self, queries: Vectors, excluded: NDArray[np.int64], k: int) -> SearchResult:
+        """Return the k rows nearest to each query, shape (Q, D), of which ``excluded`` (Q,) is its own row or -1."""
         k = min(k, int(self.among.sum()))
         if len(queries) * k > MOST_PAIRS:
             raise InputError(
@@ -61,14 +61,16 @@ class Searched:
             search, probes, recall = self._listed(k)
         parts = []
         for start in range(0, len(queries), QUERIES):
-            here = slice(start, start + QUERIES)
-            index, cosine = search.neighbours_of(queries[here], own[here], k, probes)
+            block = slice(start, start + QUERIES)
+            index, cosine = search.neighbours_of(queries[block], excluded[block], k, probes)
             query, place = np.nonzero(index >= 0)
             parts.append((query + start, index[query, place].astype(np.int64), cosine[query, place]))
         links = Links(*(np.concatenate([part[at] for part in parts]) for at in range(3)))
-        return Found(links, np.bincount(links.query, minlength=len(queries)), recall)
+        return SearchResult(links, np.bincount(links.query, minlength=len(queries)), recall)
 
-    def within(self, queries: Vectors, own: NDArray[np.int64], bounds: NDArray[np.float64], top: int | None) -> Found:
+    def within(
+        self, queries: Vectors, excluded: NDArray[np.int64], bounds: NDArray[np.float64], top: int | None
+    ) -> SearchResult:
         """Return the rows whose cosine with a query reaches its bound, shape (Q,): all, or the nearest ``top``.
 
         Raises:
@@ -76,10 +78,10 @@ class Searched:
         """
         parts, inside, left = [], [], MOST_PAIRS
         for start in range(0, len(queries), QUERIES):
-            here = slice(start, start + QUERIES)
-            links = self._everything.within(queries[here], own[here], bounds[here], 4 * MOST_PAIRS)
+            block = slice(start, start + QUERIES)
+            links = self._everything.within(queries[block], excluded[block], bounds[block], 4 * MOST_PAIRS)
             if links is not None:
-                count = np.bincount(links.query, minlength=len(own[here]))
+                count = np.bincount(links.query, minlength=len(excluded[block]))
                 place = np.arange(len(links)) - np.repeat(np.cumsum(count) - count, count)
                 keep = place < (top if top is not None else len(self.among))
                 left -= int(keep.sum())
@@ -91,7 +93,7 @@ class Searched:
             inside.append(count)
             parts.append((links.query[keep] + start, links.row[keep], links.similarity[keep]))
         links = Links(*(np.concatenate([part[at] for part in parts]) for at in range(3)))
-        return Found(links, np.concatenate(inside), Recall.of_everything())
+        return SearchResult(links, np.concatenate(inside), Recall.of_everything())
 
     def _listed(self, k: int) -> tuple[NearestSearch, int, Recall]:
         """Return the rows in inverted lists, how many of these to look at, and what that finds of sampled rows."""
@@ -102,5 +104,5 @@ class Searched:
         lists = InvertedLists.by_centroids(self.vectors, centroids)
         lists = InvertedLists(np.where(self.among, lists.home, -1).astype(np.int32), lists.n_lists, lists.centroids)
         search = NearestSearch(self.vectors, lists)
-        probes, recall = choose_lists(search, k, WANTED, self.seed)
+        probes, recall = choose_lists(search, k, AIMED_RECALL, self.seed)
         return search, probes, recall

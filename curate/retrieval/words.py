@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from curate.counted import counted, one_line
+from curate.counted import counted, single_line
 from scoring.search.links import Recall
 
 LETTERS = 80
@@ -28,9 +28,9 @@ def value(certainty: float) -> str:
 def short(text: str) -> str:
     """Return a name on one line, its middle left out where it is long."""
     half = LETTERS // 2
-    return one_line(text if len(text) <= LETTERS else f"{text[:half]}...{text[-half:]}")
+    return single_line(text if len(text) <= LETTERS else f"{text[:half]}...{text[-half:]}")
 
 
-def told_counts(counts: Mapping[str, int]) -> str:
+def counts_line(counts: Mapping[str, int]) -> str:
     """Return counts by name on one line."""
     return ", ".join(f"{n:,} {name}" for name, n in counts.items())

@@ -11,7 +11,7 @@ from curate.retrieval import regions
 from curate.retrieval.cuts import Cut
 from curate.retrieval.queries import Queries
 from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Answers
-from curate.retrieval.search import Found, Searched
+from curate.retrieval.search import Searched, SearchResult
 from curate.tables.rows import Rows
 from curate.tables.signals import Signal
 from curate.tables.table import Table
@@ -85,7 +85,7 @@ class Work:
         self.states, self.reasons = [ANSWERED] * len(queries), [""] * len(queries)
 
     def answers(self, announce: Callable[[str], None]) -> Answers:
-        """Return what the queries come to."""
+        """Return the answers to the queries."""
         row_states = self._row_states()
         among = row_states == SEARCHED
         if not among.any():
@@ -95,16 +95,16 @@ class Work:
                 f"({why})"
             )
         enough = self._reject_queries(among)
-        asked = self._asked()
-        bounds = self._bounds(among, enough, asked, announce)
-        announce(f"comparing {counted(len(asked), 'query', 'queries')} with {counted(int(among.sum()), 'row')}")
-        found = self._search(among, asked, bounds)
+        answered = self._answered()
+        bounds = self._bounds(among, enough, answered, announce)
+        announce(f"comparing {counted(len(answered), 'query', 'queries')} with {counted(int(among.sum()), 'row')}")
+        hits = self._search(among, answered, bounds)
         inside = np.zeros(len(self.queries), np.int64)
-        inside[asked] = found.inside
-        for at in asked[found.inside == 0].tolist():
+        inside[answered] = hits.inside
+        for at in answered[hits.inside == 0].tolist():
             self.states[at] = ALONE
             self.reasons[at] = "no row lies inside its region" if bounds is not None else "there is no other row"
-        links = Links(asked[found.links.query], found.links.row, found.links.similarity)
+        links = Links(answered[hits.links.query], hits.links.row, hits.links.similarity)
         return Answers(
             self.table,
             self.queries,
@@ -115,11 +115,11 @@ class Work:
             links,
             self.values,
             inside,
-            None if bounds is None else self._spread(asked, bounds.bounds),
+            None if bounds is None else self._spread(answered, bounds.bounds),
             "" if bounds is None else regions.words(bounds, self.column, self._width),
             row_states,
             tuple(self.row_words),
-            found.recall,
+            hits.recall,
             self.notes,
             self._said(),
         )
@@ -128,11 +128,11 @@ class Work:
     def _width(self) -> int:
         return 0 if self.rows.embedding is None else self.rows.embedding.shape[1]
 
-    def _spread(self, asked: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _spread(self, answered: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of some queries as values of all, NaN for the others."""
-        found = np.full(len(self.queries), np.nan)
-        found[asked] = values
-        return found
+        of_all = np.full(len(self.queries), np.nan)
+        of_all[answered] = values
+        return of_all
 
     def _row_states(self) -> NDArray[np.uint8]:
         """Return what becomes of every row, shape (N,)."""
@@ -181,21 +181,21 @@ class Work:
             self.notes.append(f"--reject {reject.text} rejects no query{_meant(reject)}")
         return enough
 
-    def _asked(self) -> NDArray[np.int64]:
+    def _answered(self) -> NDArray[np.int64]:
         return np.flatnonzero([state == ANSWERED for state in self.states])
 
     def _bounds(
-        self, among: NDArray[np.bool_], enough: float, asked: NDArray[np.int64], announce: Callable[[str], None]
+        self, among: NDArray[np.bool_], enough: float, answered: NDArray[np.int64], announce: Callable[[str], None]
     ) -> "regions.Regions | None":
-        chance, column = self.settings.credible, self.settings.calibrate
-        if chance is None:
+        probability, column = self.settings.credible, self.settings.calibrate
+        if probability is None:
             return None
-        certainty = self.queries.certainty[asked]
+        certainty = self.queries.certainty[answered]
         if column is None:
-            return regions.by_concentration(chance, certainty, self._width)
+            return regions.by_concentration(probability, certainty, self._width)
         announce(f"calibrating on rows of {column}")
         return regions.by_matches(
-            chance,
+            probability,
             self.rows,
             among,
             self.certainty >= enough,
@@ -204,21 +204,23 @@ class Work:
             seed=self.settings.seed,
         )
 
-    def _search(self, among: NDArray[np.bool_], asked: NDArray[np.int64], bounds: "regions.Regions | None") -> Found:
+    def _search(
+        self, among: NDArray[np.bool_], answered: NDArray[np.int64], bounds: "regions.Regions | None"
+    ) -> SearchResult:
         if self.rows.embedding is None:
             raise ValueError("rows were read without embedding")
-        if not len(asked):
+        if not len(answered):
             nothing = np.zeros(0, np.int64)
-            return Found(Links(nothing, nothing, np.zeros(0, np.float32)), nothing, Recall.of_everything())
-        vectors, own = self.queries.vectors[asked], self.queries.own[asked]
+            return SearchResult(Links(nothing, nothing, np.zeros(0, np.float32)), nothing, Recall.of_everything())
+        vectors, searched_rows = self.queries.vectors[answered], self.queries.searched_row[answered]
         searched = Searched(self.rows.embedding, among, seed=self.settings.seed)
         if bounds is not None:
-            return searched.within(vectors, own, bounds.bounds, self.settings.top)
+            return searched.within(vectors, searched_rows, bounds.bounds, self.settings.top)
         top = self.settings.top or TOP
         most = int(among.sum())
         if top > most:
             self.notes.append(f"--top {top:,} is more than the {counted(most, 'row')} that can be found; all are given")
-        return searched.nearest(vectors, own, top)
+        return searched.nearest(vectors, searched_rows, top)
 
     def _said(self) -> dict[str, object]:
         cuts = {"reject": self.settings.reject, "clean": self.settings.clean}

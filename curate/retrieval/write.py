@@ -85,14 +85,14 @@ def check_files(paths: Sequence[Path], inputs: Iterable[AnyPath], *, overwrite: 
         require_folder(path)
 
 
-def write_answers(found: Answers, out: Path | None, rows: Path | None, *, overwrite: bool) -> None:
+def write_answers(answers: Answers, out: Path | None, rows: Path | None, *, overwrite: bool) -> None:
     """Write answers, and what became of every row, as Parquet, CSV or JSON lines by their names: both or neither."""
-    wanted: list[tuple[Path | None, _What]] = [(rows, _rows_of(found)), (out, _answers_of(found))]
+    files_of: list[tuple[Path | None, _What]] = [(rows, _rows_of(answers)), (out, _answers_of(answers))]
     files: list[AtomicFile] = []
     try:
-        for path, what in wanted:
+        for path, what in files_of:
             if path is not None:
-                files.append(_sealed(found, path, what, overwrite=overwrite))
+                files.append(_sealed(answers, path, what, overwrite=overwrite))
         if files:
             commit_together(files)
     finally:
@@ -110,18 +110,18 @@ class _What:
     lines: Iterator[list[dict[str, Any]]]
 
 
-def _answers_of(found: Answers) -> _What:
-    return _What("answers", SCHEMA, MEANINGS, _lines(found))
+def _answers_of(answers: Answers) -> _What:
+    return _What("answers", SCHEMA, MEANINGS, _lines(answers))
 
 
-def _rows_of(found: Answers) -> _What:
-    return _What("retrieved rows", ROWS_SCHEMA, ROWS_MEANINGS, _row_lines(found))
+def _rows_of(answers: Answers) -> _What:
+    return _What("retrieved rows", ROWS_SCHEMA, ROWS_MEANINGS, _row_lines(answers))
 
 
-def _sealed(found: Answers, path: Path, what: _What, *, overwrite: bool) -> AtomicFile:
+def _sealed(answers: Answers, path: Path, what: _What, *, overwrite: bool) -> AtomicFile:
     """Return a file that is written, and waits for its name."""
     if path.suffix.lower() == ".parquet":
-        about = {"kind": what.kind, "columns": describe_all(what.schema.names, what.meanings), **found.about()}
+        about = {"kind": what.kind, "columns": describe_all(what.schema.names, what.meanings), **answers.about()}
         writer = TableWriter(path, what.schema, about, overwrite=overwrite)
         try:
             for lines in what.lines:
@@ -144,14 +144,14 @@ def _sealed(found: Answers, path: Path, what: _What, *, overwrite: bool) -> Atom
     return file
 
 
-def _row_lines(found: Answers) -> Iterator[list[dict[str, Any]]]:
+def _row_lines(answers: Answers) -> Iterator[list[dict[str, Any]]]:
     """Yield what became of some rows of the table at a time."""
     start = 0
-    for batch in found.table.batches([KEY]):
+    for batch in answers.table.batches([KEY]):
         stop = start + batch.num_rows
         keys = plain(batch.column(0)).cast(pa.string()).to_pylist()
-        states = [found.left_out[state] for state in found.row_states[start:stop].tolist()]
-        certainty = found.row_certainty[start:stop].tolist()
+        states = [answers.left_out[state] for state in answers.row_states[start:stop].tolist()]
+        certainty = answers.row_certainty[start:stop].tolist()
         yield [
             {"key": key, "state": state, "certainty": _number(value)}
             for key, state, value in zip(keys, states, certainty, strict=True)
@@ -159,31 +159,31 @@ def _row_lines(found: Answers) -> Iterator[list[dict[str, Any]]]:
         start = stop
 
 
-def _lines(found: Answers) -> Iterator[list[dict[str, Any]]]:
+def _lines(answers: Answers) -> Iterator[list[dict[str, Any]]]:
     """Yield the lines of some queries at a time."""
     nothing: dict[str, Any] = {"rank": None, "key": None, "similarity": None, "certainty": None}
-    for start in range(0, len(found), AT_ONCE):
+    for start in range(0, len(answers), AT_ONCE):
         lines = []
-        for at in range(start, min(start + AT_ONCE, len(found))):
+        for at in range(start, min(start + AT_ONCE, len(answers))):
             query = {
                 "number": at,
-                "query": found.queries.names[at],
-                "state": found.states[at],
-                "reason": found.reasons[at] or None,
-                "query_certainty": _number(found.certainty[at]),
-                "bound": None if found.bounds is None else _number(found.bounds[at]),
-                "inside": int(found.inside[at]),
+                "query": answers.queries.names[at],
+                "state": answers.states[at],
+                "reason": answers.reasons[at] or None,
+                "query_certainty": _number(answers.certainty[at]),
+                "bound": None if answers.bounds is None else _number(answers.bounds[at]),
+                "inside": int(answers.inside[at]),
             }
             near: list[dict[str, Any]] = [
                 {
-                    "rank": one.rank,
-                    "key": one.key,
-                    "similarity": one.similarity,
-                    "certainty": _number(one.certainty),
+                    "rank": neighbour.rank,
+                    "key": neighbour.key,
+                    "similarity": neighbour.similarity,
+                    "certainty": _number(neighbour.certainty),
                 }
-                for one in found.neighbours(at)
+                for neighbour in answers.neighbours(at)
             ]
-            lines += [query | one for one in near or [nothing]]
+            lines += [query | neighbour for neighbour in near or [nothing]]
         yield lines
 
 

@@ -60,16 +60,16 @@ def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, sett
         same = "sha256" not in noted or noted["sha256"] == file_sha256(path)
         return [] if same else [f"{name} is not the file that was written for the annotators"]
     try:
-        there = _cells(path)
+        present = _cells(path)
     except InputError as error:
         return [str(error)]
     with tempfile.TemporaryDirectory(prefix="curate-") as folder:
         again = Path(folder) / name
         write_batch(for_annotators(batch), again, CSV, ExportOptions(classes=settings.classes or ()))
         expected = _cells(again)
-    extra = [key for key in there if key not in expected]
-    lacking = [key for key in expected if key not in there]
-    other = [key for key, cells in expected.items() if key in there and not _alike(cells, there[key])]
+    extra = [key for key in present if key not in expected]
+    lacking = [key for key in expected if key not in present]
+    other = [key for key, cells in expected.items() if key in present and not _alike(cells, present[key])]
     return [
         f"{name} {what} ({', '.join(map(shown, keys[:N_SHOWN]))}{', ...' if len(keys) > N_SHOWN else ''})"
         for keys, what in (
@@ -94,8 +94,8 @@ def _cells(path: Path) -> Cells:
     return {str(row[KEY]): {name: value for name, value in row.items() if name is not None} for row in rows}
 
 
-def _alike(expected: dict[str, str], there: dict[str, str]) -> bool:
-    return all(_same(text, there.get(name)) for name, text in expected.items() if name not in FILLED_IN)
+def _alike(expected: dict[str, str], present: dict[str, str]) -> bool:
+    return all(_same(text, present.get(name)) for name, text in expected.items() if name not in FILLED_IN)
 
 
 def _same(text: str, other: str | None) -> bool:

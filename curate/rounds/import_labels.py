@@ -98,7 +98,7 @@ def import_labels(
         labels = read_labels(path, kind, keys=opened.uris, classes=opened.settings.names, name=name)
         votes = _votes(opened, labels, annotator)
         if earlier is not None:
-            votes = _asked_since(opened, votes, earlier[0])
+            votes = _requested_since(opened, votes, earlier[0])
             if not votes and not skip_rest:
                 return _nothing_new(opened, earlier[1])
         rest: list[str] = []
@@ -123,10 +123,10 @@ def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tupl
     return None
 
 
-def _asked_since(folder: Folder, votes: list[Vote], number: int) -> list[Vote]:
+def _requested_since(folder: Folder, votes: list[Vote], number: int) -> list[Vote]:
     """Return the votes on images of the rounds after one: a file that holds all labels serves round after round."""
-    asked = folder.asked
-    return [vote for vote in votes if asked[vote.key] > number]
+    round_of = folder.requested
+    return [vote for vote in votes if round_of[vote.key] > number]
 
 
 def _nothing_new(folder: Folder, earlier: LabelFile) -> ImportResult:
@@ -143,7 +143,7 @@ def _votes(folder: Folder, labels: Labels, annotator: str | None) -> list[Vote]:
     skip = set(folder.settings.skip)
     votes = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.labelled_at) for row in labels.rows]
     labelled = {vote.key for vote in votes}
-    skipped = [one.key for one in labels.ignored if one.reason == CANCELLED and one.key is not None]
+    skipped = [row.key for row in labels.ignored if row.reason == CANCELLED and row.key is not None]
     return votes + [Vote(key, None, annotator) for key in dict.fromkeys(skipped) if key not in labelled]
 
 
@@ -174,7 +174,7 @@ def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labe
 
 def _problems(votes: Votes, labels: Labels, missing: list[str], came: list[str]) -> tuple[Problem, ...]:
     """Return the reader's findings; what is missing counts for the last round alone, ties over all imports."""
-    problems = [one for one in labels.problems if one.kind != MISSING]
+    problems = [problem for problem in labels.problems if problem.kind != MISSING]
     tied = [key for key in dict.fromkeys(came) if agree(votes.labels_of(key)).state == TIED]
     if tied:
         problems.append(_problem("votes are tied, and the image does not count", tied))

@@ -14,8 +14,8 @@ from curate.policies.select.plan import Plan
 from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.settings import CONFIG, SKIP, Guard, Settings
+from curate.rounds.measures.rules import refuse_unreachable
 from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
-from curate.rounds.worth.rules import refuse_unreachable
 from curate.tables.amount import Amount
 from curate.tables.digests import plain
 from curate.tables.known import LABEL, read_known, refuse_unknown_keys
@@ -78,7 +78,7 @@ def start(
         InputError: for a table, option or place that cannot be used; naming both tables where the folder has another.
     """
     path = Path(folder)
-    options.setdefault("skip", tuple(one for one in (SKIP,) if one not in (classes or ())))
+    options.setdefault("skip", tuple(label for label in (SKIP,) if label not in (classes or ())))
     guard = options.get("guard", Guard())
     opened = open_table(table, require=[KEY])
     _check_strategy(options.get("strategy", "auto"), options.get("parameters", {}), guard)
@@ -150,7 +150,7 @@ def _refuse_foreign(path: Path) -> None:
     require_folder(path)
     ours = (LOCK, HOLDOUT)
     with place_errors(path):
-        foreign = [one.name for one in path.iterdir()] if path.is_dir() else []
+        foreign = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     foreign = [name for name in foreign if name not in ours and not name.startswith((f".{HOLDOUT}.", f".{CONFIG}."))]
     if foreign:
         raise InputError(
@@ -164,10 +164,10 @@ def n_held_out(text: str | None, n: int) -> int:
         return min(MOST, int(SHARE * n))
     if text.strip() in NONE:
         return 0
-    wanted = Amount.parse(text, "--holdout")
-    if wanted.count is not None and wanted.count >= n:
-        raise InputError(f"--holdout must leave rows to choose from: expected fewer than {n:,}, got {wanted.count:,}")
-    return wanted.of(n, up=False)
+    amount = Amount.parse(text, "--holdout")
+    if amount.count is not None and amount.count >= n:
+        raise InputError(f"--holdout must leave rows to choose from: expected fewer than {n:,}, got {amount.count:,}")
+    return amount.of(n, up=False)
 
 
 def other_holdout(text: str | None, taken: int, n: int) -> str | None:

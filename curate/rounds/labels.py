@@ -49,7 +49,7 @@ def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = Fa
         raise InputError(f"the labels are a Parquet file: expected a name like labels.parquet, got {path}")
     opened = open_folder(folder)
     opened.check()
-    table = label_table(opened.votes, opened.asked, opened.arms)
+    table = label_table(opened.votes, opened.requested, opened.arms)
     if not table.num_rows:
         raise InputError(
             f"no labels came back to {opened.path} yet; import some with `curate round import {opened.path}`"

@@ -19,13 +19,13 @@ from curate.rounds.exported import for_annotators, noted_export
 from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
+from curate.rounds.measures.anytime import PairLift
 from curate.rounds.state.batch import BatchRows
 from curate.rounds.state.derived import derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.model import lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
-from curate.rounds.worth.anytime import PairLift
 from curate.tables.images import images_by_key
 from curate.tables.writer import TableWriter
 from curate.version import __version__
@@ -44,7 +44,7 @@ class NextResult:
     Attributes:
         number: from 1.
         folder: where its files lie.
-        export: what goes to the annotators.
+        export: the files for the annotators.
         state: what `state.json` says.
         notes: for the user.
     """
@@ -143,8 +143,8 @@ def _write(
 def _copies(scored: TableRows, standing: Standing, picked: BatchRows) -> list[str]:
     """Return a caution where the batch holds copies of one another, or of rows that have been requested."""
     places = scored.rows.place
-    found = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
-    return found.words() if found else []
+    copies = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
+    return copies.words() if copies else []
 
 
 def _state(
@@ -184,7 +184,7 @@ def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:
 def _export(
     place: Path, batch: pa.Table, folder: Folder, images: Callable[[pa.Table], ImageReader] | None
 ) -> tuple[str, list[str]]:
-    """Write what goes to the annotators: nothing in it says which arm an image is of."""
+    """Write the files for the annotators: nothing in them says which arm an image is of."""
     settings = folder.settings
     kind = TOOLS[settings.format]
     reader = (images or images_by_key)(batch)

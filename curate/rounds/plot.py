@@ -5,12 +5,12 @@ from pathlib import Path
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import check_chart, save_chart
 from curate.rounds.files.folder import open_folder
+from curate.rounds.measures.lift import arm_accuracy
+from curate.rounds.measures.rules import ACCURACY
 from curate.rounds.state.model import arms_of
 from curate.rounds.state.pool import table_of
 from curate.rounds.state.standing import progress_of, standing_of
 from curate.rounds.status import status
-from curate.rounds.worth.lift import arm_accuracy
-from curate.rounds.worth.rules import ACCURACY
 from scoring.errors import InputError
 
 LEAST_ARM = 5  # labels of an arm from which it is drawn
@@ -45,8 +45,8 @@ def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[C
     Raises:
         InputError: as `status`; if no model was measured yet.
     """
-    found = status(folder, table=table, lift=False)
-    points = [point for point in found.curve if point["n"]]
+    progress = status(folder, table=table, lift=False)
+    points = [point for point in progress.curve if point["n"]]
     if not points:
         raise InputError(
             f"expected a round that was measured in {folder}, got none; import labels of held-out images first"

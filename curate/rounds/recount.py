@@ -5,26 +5,26 @@ import math
 from curate.probes.accuracy import accuracy
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import Folder, Round
+from curate.rounds.measures.anytime import Anytime, anytime_accuracy, anytime_difference
 from curate.rounds.state.model import lift_of
 from curate.rounds.state.pool import TableRows
 from curate.rounds.state.standing import Standing
-from curate.rounds.worth.anytime import Anytime, anytime_accuracy, anytime_difference
 from scoring.errors import InputError
 
 ROUNDING = 1e-9  # by which an end of an interval may be another on another machine
 
 
-def worth_problems(
+def measure_problems(
     before: Folder | None, round_: Round, scored: TableRows, standing: Standing, probe: Probe | None
 ) -> list[str]:
-    """Return what a round's state says of its model and its lift, and is not so.
+    """Return what a round's state wrongly says of its model and its lift.
 
     Args:
         before: the folder with the rounds before this one; None where those are not known as they were, so that the
             lift is not measured again.
         round_: as it is on disk.
         scored: the table.
-        standing: how things was before the round.
+        standing: of the rows before the round.
         probe: the model, fitted again.
     """
     said, problems = round_.state, []
@@ -36,10 +36,10 @@ def worth_problems(
                 f"{then.n:,} then"
             )
         try:
-            wanted = anytime_accuracy(then, said.look, said.model.anytime.confidence)
+            expected = anytime_accuracy(then, said.look, said.model.anytime.confidence)
         except ValueError:
-            wanted = None
-        problems += _interval("accuracy", wanted, said.model.anytime)
+            expected = None
+        problems += _interval("accuracy", expected, said.model.anytime)
     if said.lift is not None:
         problems += _lift_problems(before, round_, scored, standing)
     return problems
@@ -50,12 +50,12 @@ def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, stan
     if then is None:
         return []
     try:
-        wanted = anytime_difference(
+        expected = anytime_difference(
             then.better, then.worse, then.n_held_out, round_.state.look, then.anytime.confidence
         )
     except ValueError:
-        wanted = None
-    problems += _interval("lift", wanted, then.anytime)
+        expected = None
+    problems += _interval("lift", expected, then.anytime)
     if before is None:
         return problems
     try:
@@ -68,11 +68,11 @@ def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, stan
     return problems
 
 
-def _interval(name: str, wanted: Anytime | None, said: Anytime) -> list[str]:
+def _interval(name: str, expected: Anytime | None, said: Anytime) -> list[str]:
     same = (
-        wanted is not None
-        and wanted.look == said.look
-        and math.isclose(wanted.low, said.low, abs_tol=ROUNDING)
-        and math.isclose(wanted.high, said.high, abs_tol=ROUNDING)
+        expected is not None
+        and expected.look == said.look
+        and math.isclose(expected.low, said.low, abs_tol=ROUNDING)
+        and math.isclose(expected.high, said.high, abs_tol=ROUNDING)
     )
     return [] if same else [f"the interval of its {name} is not what the counts and the look give"]

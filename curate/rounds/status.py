@@ -10,15 +10,15 @@ import numpy as np
 
 from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
+from curate.rounds.measures.anytime import PairLift, Prequential
+from curate.rounds.measures.lift import ArmLift, arm_lift
+from curate.rounds.measures.measured import Measured
+from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
+from curate.rounds.measures.stopping import Advice, advise
 from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.prequential import prequential_in
 from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
-from curate.rounds.worth.anytime import PairLift, Prequential
-from curate.rounds.worth.lift import ArmLift, arm_lift
-from curate.rounds.worth.measured import Measured
-from curate.rounds.worth.rules import LIFT, RuleCheck, check_rule, parse_rules
-from curate.rounds.worth.stopping import Advice, advise
 
 N_NAMED = 5
 
@@ -35,10 +35,10 @@ class Status:
         held_out: rows held out, and how many of them have a class.
         classes: labels of the pool by class, those without any too.
         tied: some keys whose votes are tied.
-        annotators: those whose names are known.
+        annotators: whose names are known.
         agreement: of annotators: keys with several labels, share of pairs alike, Krippendorff's alpha.
-        curve: labels and accuracy of the model, before each round and now; ``low`` and ``high`` are of each on its own,
-            those of ``anytime`` hold at every look.
+        curve: labels and accuracy of the model, before each round and now; ``low`` and ``high`` hold at one look,
+            the ends of ``anytime`` at every look.
         confidence: that the intervals of all looks hold.
         looks: imports so far.
         advice: what each criterion for stopping says.
@@ -95,9 +95,9 @@ def status(
         InputError: for an invalid rule; if it is no such folder, one of its small files was changed, or the table
             is another one.
     """
-    asked = parse_rules(stop)
+    typed_rules = parse_rules(stop)
     opened = open_folder(folder)
-    rules = tuple(dict.fromkeys((*opened.settings.rules, *asked)))
+    rules = tuple(dict.fromkeys((*opened.settings.rules, *typed_rules)))
     changed = opened.changed()
     progress = progress_of(opened)
     scored = table_of(opened.settings, opened.path, table)
@@ -109,7 +109,7 @@ def status(
     last = [*known_models.values()][-1].holdout if known_models else None
     pairs = lift or any(rule.measure == LIFT for rule in rules)
     pair_lift = lift_of(opened, scored, standing, look) if pairs and look else None
-    n_left = int(scored.usable.sum()) - len(np.union1d(standing.holdout, standing.asked))
+    n_left = int(scored.usable.sum()) - len(np.union1d(standing.holdout, standing.requested))
     known = standing.known
     return Status(
         path=opened.path,
@@ -121,10 +121,10 @@ def status(
         },
         held_out=(len(standing.holdout), len(standing.held_known)),
         classes=known.counts(),
-        tied=[key for key, one in progress.consensus.items() if one.state == TIED][:N_NAMED],
+        tied=[key for key, agreed in progress.consensus.items() if agreed.state == TIED][:N_NAMED],
         annotators=progress.votes.annotators(),
         agreement=_agreement(progress),
-        curve=[_point(number, one) for number, one in known_models.items()],
+        curve=[_point(number, model) for number, model in known_models.items()],
         confidence=confidence,
         looks=look,
         advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
@@ -141,7 +141,7 @@ def _point(number: int, model: Measured) -> dict[str, Any]:
 
 
 def _current(folder: Folder, scored: TableRows, standing: Standing, look: int) -> Measured | None:
-    """Return what the model of all labels is worth, unless the last round's model had them all."""
+    """Return the accuracy of the model of all labels, unless the last round's model had them all."""
     if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
         return None
     probe = fit_probe(scored, folder.settings, standing)
@@ -153,9 +153,9 @@ def _lift(folder: Folder, scored: TableRows, standing: Standing) -> ArmLift:
 
 
 def _agreement(progress: Progress) -> dict[str, float | int | None]:
-    found = agreement(progress.votes.labels_of(key) for key in progress.consensus)
+    measures = agreement(progress.votes.labels_of(key) for key in progress.consensus)
     return {
-        "n_keys": found.n_keys,
-        "pairs": None if math.isnan(found.pairs) else found.pairs,
-        "alpha": None if math.isnan(found.alpha) else found.alpha,
+        "n_keys": measures.n_keys,
+        "pairs": None if math.isnan(measures.pairs) else measures.pairs,
+        "alpha": None if math.isnan(measures.alpha) else measures.alpha,
     }

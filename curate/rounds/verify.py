@@ -29,7 +29,7 @@ from curate.rounds.files.sealed import read_sealed
 from curate.rounds.files.settings import CONFIG, KIND, Settings
 from curate.rounds.files.votes import Votes
 from curate.rounds.init import held_out_rows
-from curate.rounds.recount import worth_problems
+from curate.rounds.recount import measure_problems
 from curate.rounds.state.derived import Derived, derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
@@ -97,9 +97,9 @@ def verify_rounds(
     while number < last:
         number += 1
         if f"{number:04}" not in names:
-            there = min(int(name) for name in names if int(name) > number)
-            check = past.lost(number, there - 1)
-            number = there - 1
+            next_number = min(int(name) for name in names if int(name) > number)
+            check = past.lost(number, next_number - 1)
+            number = next_number - 1
         else:
             check = past.check(number, derive_anyway=only in (None, number))
         if only in (None, check.number):
@@ -181,7 +181,7 @@ class _Past:
             if differing and round_ is not None and round_.state.curate != __version__:
                 check.problems.append(f"it was drawn by version {round_.state.curate}, this is {__version__}")
         if round_ is not None and derived is not None and standing is not None:
-            check.problems += worth_problems(self._before(), round_, self.scored, standing, derived.probe)
+            check.problems += measure_problems(self._before(), round_, self.scored, standing, derived.probe)
         if round_ is not None and batch is not None:
             noted = read_sealed(place / STATE, "round").get("export")
             good = batch if derived is None or as_written else derived.batch
@@ -200,10 +200,10 @@ class _Past:
         return BATCH in round_.state.files and BATCH not in round_.changed()
 
     def _votes(self, round_: Round | None, check: RoundCheck) -> Votes | None:
-        """Return what had been said before a round; None where that is not known any more, which is reported."""
-        wanted = list(self.labels) if round_ is None else list(round_.state.labels)
+        """Return the votes before a round; None where they are not known any more, which is reported."""
+        names = list(self.labels) if round_ is None else list(round_.state.labels)
         lacking = [] if self.lacking is None else [self.lacking]
-        for name in wanted:
+        for name in names:
             file = self.labels.get(name)
             if not isinstance(file, LabelFile):
                 lacking.append(file or f"{name} is missing")
@@ -212,13 +212,13 @@ class _Past:
                 check.problems.append(f"{name} is not what {self.folder.name(round_.folder)}/{STATE} says")
                 self.named_imports.add(name)
         for name in self.labels:
-            if name not in wanted:
+            if name not in names:
                 check.problems.append(f"{name} is there now and was not then")
                 self.named_imports.add(name)
         if lacking:
             check.problems.append(f"cannot be chosen again: {'; '.join(lacking)}")
             return None
-        files = [file for name, file in self.labels.items() if name in wanted and isinstance(file, LabelFile)]
+        files = [file for name, file in self.labels.items() if name in names and isinstance(file, LabelFile)]
         return Votes([file.votes for file in files])
 
     def _graph(self, round_: Round | None) -> PoolGraph:
@@ -255,14 +255,14 @@ class _Past:
             return None
 
     def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
-        """Let a round be part of the past: what it requested, and what came back after it."""
+        """Add a round to the past: what it requested, and what came back after it."""
         if round_ is None or batch is None:
             self.altered = True
         else:
             self.rounds.append(round_)
-        asked = batch if batch is not None else None if derived is None else derived.batch
-        if asked is not None:
-            self.arms = self.arms | dict(zip(asked["key"].to_pylist(), asked["arm"].to_pylist(), strict=True))
+        requested = batch if batch is not None else None if derived is None else derived.batch
+        if requested is not None:
+            self.arms = self.arms | dict(zip(requested["key"].to_pylist(), requested["arm"].to_pylist(), strict=True))
         elif self.lacking is None:
             self.lacking = f"what round {number} requested is not known any more"
         self.before = None if round_ is None else file_sha256(place / STATE)
@@ -279,12 +279,12 @@ class _Past:
             self.before = file.content
 
     def leftover(self) -> list[str]:
-        """Return what is wrong and was not reported of a round: labels and a graph that none used, or all the same."""
+        """Return problems that no round reported: labels and a graph that no round used."""
         unread = [
             text for name, text in self.labels.items() if isinstance(text, str) and name not in self.named_imports
         ]
         findings = [*self.loose, *unread]
-        there = os.path.lexists(self.folder.path / GRAPH)
-        if there and self.noted_graphs and self.graph_sha256 not in self.noted_graphs:
+        has_graph = os.path.lexists(self.folder.path / GRAPH)
+        if has_graph and self.noted_graphs and self.graph_sha256 not in self.noted_graphs:
             findings.append(f"{GRAPH} is not what any round used; {AGAIN}")
         return findings

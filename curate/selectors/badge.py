@@ -111,11 +111,11 @@ class _Gradients:
 
     def _products(self, rows: NDArray[np.int64], h: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return h_row . h, row by row in one thread: the same bits whatever rows are next to it."""
-        found = np.empty(len(rows), np.float32)
+        products = np.empty(len(rows), np.float32)
         for start, part in blocks(rows, 2048):
             some = self.h[self.rows[part]].astype(np.float32, copy=False)
-            found[start : start + len(part)] = np.einsum("ij,j->i", some, h)
-        return found
+            products[start : start + len(part)] = np.einsum("ij,j->i", some, h)
+        return products
 
     def _blocks(self) -> list[slice]:
         m = len(self.rows)

@@ -1,4 +1,4 @@
-"""Selectors that leave it to chance: what every other one has to beat."""
+"""Random selectors: the baselines that every other selector has to beat."""
 
 from dataclasses import dataclass
 from typing import ClassVar

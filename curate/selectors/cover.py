@@ -21,13 +21,13 @@ FLOOR = 1e-13  # and so are gains nearer than this, relative to the whole weight
 
 ENTRIES = 524_288  # similarities that are looked at in one go
 
-ONE = 65_535  # a similarity of 1 as a whole number
+FULL = 65_535  # a similarity of 1 as a whole number
 
 
 def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
     """Return similarities in [0, 1] as whole numbers of 1 / 65,535, rounded down; beyond 1 they are 1."""
-    whole = (similarity * ONE).astype(np.int32)  # by way of int32, which processors convert many at a time
-    return np.minimum(whole, ONE, out=whole).astype(np.uint16)
+    fixed = (similarity * FULL).astype(np.int32)  # by way of int32, which processors convert many at a time
+    return np.minimum(fixed, FULL, out=fixed).astype(np.uint16)
 
 
 class Cover(Protocol):
@@ -69,14 +69,14 @@ class DenseCover:
         similarity: NDArray,
         weights: NDArray,
         covered: NDArray,
-        own: NDArray[np.int64] | None = None,
+        as_reference: NDArray[np.int64] | None = None,
         most: NDArray[np.float64] | None = None,
         alone: Alone | None = None,
     ) -> None:
-        self._similarity, self._own, self._alone = similarity, own, alone
+        self._similarity, self._as_reference, self._alone = similarity, as_reference, alone
         fixed = similarity.dtype == np.uint16
         self._type: type[np.floating] = np.float32 if fixed else np.float64
-        self._one = ONE if fixed else 1  # how similar a row is to itself
+        self._full = FULL if fixed else 1  # how similar a row is to itself
         self._weights = weights.astype(self._type)
         self.covered: NDArray = to_fixed(covered) if fixed else covered.astype(self._type)
         self._floor = FLOOR * float(weights.sum(dtype=np.float64))
@@ -91,7 +91,7 @@ class DenseCover:
         reached -= self.covered
         gains = reached.astype(self._type, copy=False)
         gains *= self._weights
-        self._bound[rows] = gains.sum(axis=1) / self._one
+        self._bound[rows] = gains.sum(axis=1) / self._full
         if self._alone is not None:
             self._bound[rows] += self._alone.gains(rows)
         self._measured[rows] = self._round
@@ -124,8 +124,8 @@ class DenseCover:
     def take(self, row: int) -> None:
         """Pick a row: it covers what it can, and is never the best again."""
         better = np.maximum(self.covered, self._similarity[row])
-        if self._own is not None and self._own[row] >= 0:
-            better[self._own[row]] = self._one
+        if self._as_reference is not None and self._as_reference[row] >= 0:
+            better[self._as_reference[row]] = self._full
         if self._alone is not None:
             self._alone.take(row)
         if self._alone is not None or (better > self.covered).any():
@@ -138,7 +138,7 @@ class DenseCover:
 class SparseCover:
     """Coverage where each row can be served by a few others only.
 
-    Memory: 12 bytes an entry, those of ``server`` and ``similarity`` among them, and blocks.
+    Memory: 12 bytes an entry, including ``server`` and ``similarity``, and blocks.
 
     Args:
         start: entries of row i are ``start[i]`` to ``start[i + 1]``, shape (M + 1,) int64; each row has one at least.
@@ -165,12 +165,12 @@ class SparseCover:
         held = np.zeros(size, bool)
         held[taken] = True
         for span in spans(size, self._at_once):
-            here = slice(start[span.start], start[span.stop])
-            best = np.where(held[server[here]], similarity[here], 0).astype(np.float64)
+            block = slice(start[span.start], start[span.stop])
+            best = np.where(held[server[block]], similarity[block], 0).astype(np.float64)
             self.covered[span] = np.maximum.reduceat(best, start[span] - start[span.start])
             counts = np.diff(start[span.start : span.stop + 1])
-            added = np.maximum(similarity[here] - np.repeat(self.covered[span], counts), 0)
-            self._gains += np.bincount(server[here], weights=added, minlength=size)
+            added = np.maximum(similarity[block] - np.repeat(self.covered[span], counts), 0)
+            self._gains += np.bincount(server[block], weights=added, minlength=size)
         self._gains[~open_rows] = -np.inf
         self._gains[taken] = -np.inf
         self._floor = FLOOR * size
@@ -224,9 +224,9 @@ def by_server(server: NDArray[np.int32], size: int) -> tuple[NDArray[np.integer]
 
 def _lowest(gains: NDArray[np.float64], rows: NDArray[np.int64] | None, floor: float) -> tuple[int, float]:
     """Return the lowest row, of ``rows`` or of all, whose gain is the best but for rounding; and that gain, >= 0."""
-    found = gains if rows is None else gains[rows]
-    top = float(found.max())
-    at = int((found >= top - TIE * abs(top) - floor).argmax())
+    among = gains if rows is None else gains[rows]
+    top = float(among.max())
+    at = int((among >= top - TIE * abs(top) - floor).argmax())
     row = at if rows is None else int(rows[at])
     return row, max(float(gains[row]), 0.0)
 

@@ -84,15 +84,15 @@ def _dense(vectors: NDArray, taken: NDArray[np.int64]) -> DenseCover:
 
 
 def _entries(index: NDArray[np.int32], cosine: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return what can serve each row, itself and its neighbours, and how well: both of shape (M, 1 + k)."""
+    """Return the rows that can serve each row, itself and its neighbours, and how well: both of shape (M, 1 + k)."""
     size, k = index.shape
     server, similarity = np.empty((size, k + 1), np.int32), np.empty((size, k + 1), np.float32)
-    own = np.arange(size, dtype=np.int32)
-    server[:, 0], similarity[:, 0] = own, 1
+    itself = np.arange(size, dtype=np.int32)
+    server[:, 0], similarity[:, 0] = itself, 1
     server[:, 1:] = index
     np.clip(cosine, 0, 1, out=similarity[:, 1:])
     missing = server < 0  # a graph that found fewer neighbours: the row serves itself, for nothing
-    np.copyto(server, own[:, None], where=missing)
+    np.copyto(server, itself[:, None], where=missing)
     np.copyto(similarity, 0, where=missing)
     return server, similarity
 

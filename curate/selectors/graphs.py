@@ -71,13 +71,13 @@ def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph
         graph = _among(pool.graph, rows, k)
         lost = float((graph.index < 0).mean())
         if not lost:
-            return rows, graph, _worth(graph)
+            return rows, graph, _recall_note(graph)
         notes = (f"{lost:.2%} of the neighbours that the graph names are left out rows",)
         if lost <= LOST:
             return rows, graph, (f"approximate: {notes[0]}",)
         notes = (f"{notes[0]}: a graph of the {len(rows):,} others is computed",)
     graph = knn_graph(subset(pool.vectors, rows), k, seed=seed)
-    return rows, graph, (*notes, *_worth(graph))
+    return rows, graph, (*notes, *_recall_note(graph))
 
 
 def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", tuple[str, ...]]:
@@ -92,7 +92,7 @@ def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", 
     graph = pool.graph
     if len(rows) < len(graph.index):
         graph = _among(graph, rows, graph.index.shape[1])
-    return graph, _worth(graph)
+    return graph, _recall_note(graph)
 
 
 def not_looked_at(pool: Pool, n_rows: int) -> tuple[str, ...]:
@@ -102,12 +102,12 @@ def not_looked_at(pool: Pool, n_rows: int) -> tuple[str, ...]:
     return (f"the graph is not looked at: {n_rows:,} rows are few enough to be compared all with all",)
 
 
-def _worth(graph: "Graph") -> tuple[str, ...]:
+def _recall_note(graph: "Graph") -> tuple[str, ...]:
     recall = graph.recall
     if recall.exact:
         return ()
-    found = f"{recall.estimate:.2%} of the nearest neighbours ({recall.low:.2%} to {recall.high:.2%})"
-    return (f"approximate: the graph has {found}",)
+    share = f"{recall.estimate:.2%} of the nearest neighbours ({recall.low:.2%} to {recall.high:.2%})"
+    return (f"approximate: the graph has {share}",)
 
 
 def _among(graph: "Graph", rows: NDArray[np.int64], k: int) -> "Graph":

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
-from curate.selectors.cover import ONE, DenseCover, greedy, to_fixed
+from curate.selectors.cover import FULL, DenseCover, greedy, to_fixed
 from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
@@ -75,11 +75,11 @@ class Auto(MaxHerding):
     optional: ClassVar[tuple[str, ...]] = ("probabilities", "quality")
 
     def weights(self, pool: Pool) -> NDArray[np.float32]:
-        """Return what covering each candidate counts, shape (M,): ``worth``."""
-        return worth(pool)
+        """Return what covering each candidate counts, shape (M,): ``coverage_weights``."""
+        return coverage_weights(pool)
 
 
-def worth(pool: Pool) -> NDArray[np.float32]:
+def coverage_weights(pool: Pool) -> NDArray[np.float32]:
     """Return what covering each candidate counts, shape (M,): 1 - margin times quality, each 1 where unknown."""
     weights = np.ones(len(pool.candidates), np.float32)
     if pool.probabilities is not None and pool.probabilities.shape[1] > 1:
@@ -139,9 +139,9 @@ def _staged(
         done = np.concatenate([pool.labelled, pool.candidates[picks]])
         references = unit(vectors[pool.candidates[drawn]], np.float32)
         before = _covered(references, vectors, done, self.bandwidth)
-        own = _places(drawn, left)
+        as_reference = _places(drawn, left)
         similarity, most = _drawn(
-            vectors, pool.candidates[left], references, own, self.bandwidth, weights[drawn], before
+            vectors, pool.candidates[left], references, as_reference, self.bandwidth, weights[drawn], before
         )
         itself = weights[left] * (len(drawn) / size)
         most += itself
@@ -149,13 +149,13 @@ def _staged(
         alone = _Itself(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
         likely = order[:LIKELY]
         most[likely] += alone.gains(likely) - itself[likely]
-        cover = DenseCover(similarity, weights[drawn], before, own, most, alone)
+        cover = DenseCover(similarity, weights[drawn], before, as_reference, most, alone)
         chosen, added = greedy(cover, min(STAGE, budget - len(picks)))
         picks, gains = np.concatenate([picks, left[chosen]]), np.concatenate([gains, added / len(drawn)])
         if len(picks) == budget:
             done = np.concatenate([pool.labelled, pool.candidates[picks]])
             others = _covered(unit(vectors[pool.candidates[fresh]], np.float32), vectors, done, self.bandwidth)
-            loss = _optimism(cover.covered / ONE, weights[drawn], others, weights[fresh])
+            loss = _optimism(cover.covered / FULL, weights[drawn], others, weights[fresh])
         del cover, similarity, alone  # half a gigabyte, before the next stage asks for as much
     drew = f"{min(size, self.shortlist):,} of {size:,} candidates and {self.references:,} references"
     note = f"approximate: {drew} drawn for each {STAGE:,} picks"
@@ -216,7 +216,7 @@ class _Itself:
 
     def _cover(self, rows: NDArray[np.int64], similarity: NDArray) -> None:
         """Note how similar the nearest is; in steps, for the last bits depend on what is multiplied at a time."""
-        self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(ONE))
+        self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(FULL))
 
     def _units(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return unit(self._vectors[self._rows[rows]], np.float32)
@@ -253,7 +253,7 @@ def _drawn(
     vectors: NDArray,
     rows: NDArray[np.int64],
     references: NDArray,
-    own: NDArray[np.int64],
+    as_reference: NDArray[np.int64],
     bandwidth: float,
     weights: NDArray[np.float32],
     before: NDArray[np.float32],
@@ -261,15 +261,15 @@ def _drawn(
     """Return the kernel between rows and references, shape (M, R), fixed, and the most that each row can add, (M,).
 
     Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
-    references. A row that is a reference is made no merit of that: covering itself is worth one row in N, not one in R,
+    references. A row gains nothing by being a reference: covering itself counts as one row in N, not one in R,
     so its kernel with itself is set to 0 and ``_Itself`` counts it, as every other row's.
     """
     import torch
 
     others = torch.from_numpy(references).bfloat16().T  # (D, R)
     square = (references != 0).any(axis=1).astype(np.float32)  # squared lengths
-    found, most = np.empty((len(rows), len(references)), np.uint16), np.empty(len(rows))
-    rounding = float(weights.sum(dtype=np.float64)) / ONE
+    kernel, most = np.empty((len(rows), len(references)), np.uint16), np.empty(len(rows))
+    rounding = float(weights.sum(dtype=np.float64)) / FULL
     for span in spans(len(rows), 256):
         units = unit(vectors[rows[span]], np.float32)
         block = (torch.from_numpy(units).bfloat16() @ others).float().numpy()  # (B, R)
@@ -279,13 +279,13 @@ def _drawn(
         np.maximum(block, 0, out=block)
         block *= np.float32(-0.5 / bandwidth**2)
         np.exp(block, out=block)
-        inside = np.flatnonzero(own[span] >= 0)
-        block[inside, own[span][inside]] = 0
-        found[span] = to_fixed(block)
+        inside = np.flatnonzero(as_reference[span] >= 0)
+        block[inside, as_reference[span][inside]] = 0
+        kernel[span] = to_fixed(block)
         block -= before
         np.maximum(block, 0, out=block)
         most[span] = (block @ weights) * (1 + 1e-5) + rounding
-    return found, most
+    return kernel, most
 
 
 def _optimism(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:

@@ -131,10 +131,10 @@ def spread_centroids(
     if len(points) > TRAINING:
         points = points[np.sort(generator.choice(len(points), max(TRAINING, k), replace=False))]
     centroids = clustered(points)
-    wanted = min(MOST_RESAMPLED, len(points) // (2 * k))
-    for _ in range(resamples if wanted > 1 else 0):  # one point a cluster would be the centroids again
+    n_resampled = min(MOST_RESAMPLED, len(points) // (2 * k))
+    for _ in range(resamples if n_resampled > 1 else 0):  # one point a cluster would be the centroids again
         index, cosine = assign(points, centroids)
-        near = nearest_of_each(index[:, 0], cosine[:, 0], wanted)
+        near = nearest_of_each(index[:, 0], cosine[:, 0], n_resampled)
         if len(near) < k:
             break  # too few points differ to be spread any further
         centroids = clustered(points[near])
@@ -142,7 +142,7 @@ def spread_centroids(
 
 
 def nearest_of_each(cluster: NDArray[np.int32], nearness: NDArray[np.float32], most: int) -> NDArray[np.int64]:
-    """Return the rows nearest to the centroid of each cluster, ``most`` of each at most, ascending; not those of -1."""
+    """Return the rows nearest to each centroid, at most ``most`` of a cluster, ascending; none of cluster -1."""
     order = np.lexsort((-nearness, cluster))
     order = order[cluster[order] >= 0]
     return np.sort(order[_place(cluster[order]) < most])
@@ -163,7 +163,7 @@ def balanced(
         parents: cluster of the next level of each cluster, level by level.
         taken: turns that each finest cluster has had, shape (k,).
         first: rows of a cluster with low values go first, shape (N,); None for a random order.
-        seed: of rows inside a cluster, and of who goes first among clusters with equal turns.
+        seed: of rows inside a cluster, and of the order of clusters with equal turns.
     """
     generator = np.random.default_rng([seed, 1])
     cell, order = home, np.lexsort((generator.random(len(home)) if first is None else first, home))

@@ -205,12 +205,12 @@ class Farthest:
     def _see(self, rows: NDArray[np.int64], vectors: NDArray, first: int, last: int) -> None:
         """Take labelled rows and picks number ``first`` to ``last`` into account."""
         centres = self._cast(self._vectors[self._done[first:last]])
-        found = vectors @ centres.T  # (B, c)
-        found *= -2
-        found += np.einsum("nd,nd->n", vectors, vectors)[:, None]
-        found += np.einsum("nd,nd->n", centres, centres)
-        at = found.argmin(axis=1)
-        value = np.maximum(found[np.arange(len(rows)), at], 0)
+        squares = vectors @ centres.T  # (B, c)
+        squares *= -2
+        squares += np.einsum("nd,nd->n", vectors, vectors)[:, None]
+        squares += np.einsum("nd,nd->n", centres, centres)
+        at = squares.argmin(axis=1)
+        value = np.maximum(squares[np.arange(len(rows)), at], 0)
         closer = value < self._bound[rows]
         self._bound[rows[closer]] = value[closer]
         self._nearest[rows[closer]] = first + at[closer]

@@ -10,7 +10,7 @@ from curate.selectors.contract import Selector, check
 from curate.selectors.cover import by_server
 from curate.selectors.geometry import spans
 from curate.selectors.graphs import check_neighbours, neighbours
-from curate.selectors.herding import worth
+from curate.selectors.herding import coverage_weights
 from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
@@ -50,8 +50,8 @@ class Pairwise(Selector):
         start, other, cosine, notes = edges(pool, self.neighbours, seed)
         places = np.searchsorted(rows, pool.candidates)
         value = np.full(len(rows), -np.inf)
-        value[places] = self.alpha * _worth(pool)
-        own = value.copy()
+        value[places] = self.alpha * _quality(pool)
+        quality = value.copy()
 
         def pick(place: int) -> None:
             value[place] = -np.inf
@@ -66,14 +66,14 @@ class Pairwise(Selector):
             place = int((value >= top - 1e-9).argmax())
             picks[position], gains[position] = place, value[place]
             pick(place)
-        parts = {"worth": own[picks], "similarity": own[picks] - gains}
+        parts = {"worth": quality[picks], "similarity": quality[picks] - gains}
         return Selection(rows[picks], gains, parts, notes)
 
 
-def _worth(pool: Pool) -> NDArray[np.float64]:
+def _quality(pool: Pool) -> NDArray[np.float64]:
     """Return how good each candidate is, shape (M,), in [0, 1]."""
     if pool.uncertainty is None:
-        return worth(pool).astype(np.float64)
+        return coverage_weights(pool).astype(np.float64)
     _, inverse, counts = np.unique(pool.uncertainty[pool.candidates], return_inverse=True, return_counts=True)
     upper = np.cumsum(counts)
     rank = (upper - (counts - 1) / 2)[inverse] / len(inverse)  # ties share their mean rank
@@ -88,29 +88,29 @@ def edges(
     if size == 1:
         return np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), ()
     _, graph, notes = neighbours(pool, k, seed)
-    index, found = graph.index, graph.index >= 0  # (M, k)
-    back = found & ~_mutual(index)  # pairs that the other row does not name
+    index, is_edge = graph.index, graph.index >= 0  # (M, k)
+    back = is_edge & ~_mutual(index)  # pairs that the other row does not name
     source = np.repeat(np.arange(size, dtype=np.int32), back.sum(axis=1))
     likeness = graph.cosine[back]
     entry, until = by_server(index[back], size)
-    named = found.sum(axis=1)
+    named = is_edge.sum(axis=1)
     start = np.concatenate([[0], np.cumsum(named + np.diff(until))])
     other, cosine = np.empty(start[-1], np.int32), np.empty(start[-1], np.float32)
     for span in spans(size, BLOCK):  # of each row those that it names, then those that name it
-        here = slice(start[span.start], start[span.stop])
+        block = slice(start[span.start], start[span.stop])
         counts = np.diff(start[span.start : span.stop + 1])
-        turn = np.arange(here.stop - here.start) - np.repeat(start[span] - here.start, counts)
-        own = turn < np.repeat(named[span], counts)
+        turn = np.arange(block.stop - block.start) - np.repeat(start[span] - block.start, counts)
+        named_first = turn < np.repeat(named[span], counts)
         others = entry[until[span.start] : until[span.stop]]
-        other[here][own], other[here][~own] = index[span][found[span]], source[others]
-        cosine[here][own], cosine[here][~own] = graph.cosine[span][found[span]], likeness[others]
+        other[block][named_first], other[block][~named_first] = index[span][is_edge[span]], source[others]
+        cosine[block][named_first], cosine[block][~named_first] = graph.cosine[span][is_edge[span]], likeness[others]
     return start, other, np.maximum(cosine, 0, out=cosine), notes
 
 
 def _mutual(index: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return whether the row that each entry names names its own row as well, shape (M, k); of -1, anything."""
-    found = np.empty(index.shape, bool)
+    mutual = np.empty(index.shape, bool)
     for span in spans(len(index), max(1, BLOCK // index.shape[1])):
-        theirs = index[np.maximum(index[span], 0)]  # (B, k, k)
-        found[span] = (theirs == np.arange(span.start, span.stop)[:, None, None]).any(axis=2)
-    return found
+        of_others = index[np.maximum(index[span], 0)]  # (B, k, k)
+        mutual[span] = (of_others == np.arange(span.start, span.stop)[:, None, None]).any(axis=2)
+    return mutual

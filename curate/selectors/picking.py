@@ -4,30 +4,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Told = Callable[[int, int], None]
+ReportPicks = Callable[[int, int], None]
 
 
 class _Count:
     """Picks of one selector after another: of groups, or of the parts of a strategy, which may look at more."""
 
-    def __init__(self, told: Told, total: int) -> None:
-        self._told, self._total = told, total
+    def __init__(self, report: ReportPicks, total: int) -> None:
+        self._report, self._total = report, total
         self._before, self._last = 0, 0
 
     def at(self, done: int) -> None:
         if done < self._last:  # the next selector begins
             self._before += self._last
         self._last = done
-        self._told(min(self._before + done, self._total), self._total)
+        self._report(min(self._before + done, self._total), self._total)
 
 
 _COUNT: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 
 @contextmanager
-def picks_told(told: Told, total: int) -> Iterator[None]:
+def reporting_picks(report: ReportPicks, total: int) -> Iterator[None]:
     """Report what inner selectors have picked: how many so far, at least, of how many."""
-    token = _COUNT.set(_Count(told, total))
+    token = _COUNT.set(_Count(report, total))
     try:
         yield
     finally:

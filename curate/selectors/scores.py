@@ -57,14 +57,14 @@ def margin(probabilities: NDArray) -> Floats:
     [0.75, 0.0]
     """
     probabilities = np.asarray(probabilities)
-    found = np.empty(len(probabilities))
+    margins = np.empty(len(probabilities))
     for start, block in blocks(probabilities):
         if block.shape[1] > 1:
             top = np.partition(block, -2, axis=1)[:, -2:].astype(np.float64)
-            found[start : start + len(block)] = 1 - (top[:, 1] - top[:, 0])
+            margins[start : start + len(block)] = 1 - (top[:, 1] - top[:, 0])
         else:
-            found[start : start + len(block)] = 1 - block[:, 0]
-    return found
+            margins[start : start + len(block)] = 1 - block[:, 0]
+    return margins
 
 
 def entropy(probabilities: NDArray) -> Floats:
@@ -82,12 +82,12 @@ def entropy(probabilities: NDArray) -> Floats:
     [0.6931, 0.0]
     """
     probabilities = np.asarray(probabilities)
-    found = np.empty(len(probabilities))
+    entropies = np.empty(len(probabilities))
     for start, block in blocks(probabilities):
         p = block.astype(np.float64)
         log = np.log(p, out=np.zeros_like(p), where=p > 0)
-        found[start : start + len(p)] = 0.0 - (p * log).sum(1)
-    return found
+        entropies[start : start + len(p)] = 0.0 - (p * log).sum(1)
+    return entropies
 
 
 def bald(draws: NDArray) -> Floats:

@@ -97,10 +97,10 @@ def _notes(trusted: NDArray[np.bool_], unknown: NDArray[np.bool_], share: float)
     if unknown.all():
         return ("no candidate has a class that is given, so these are random picks",)
     rest = int((~trusted & ~unknown).sum())
-    found = []
+    notes = []
     if rest:
         picks = counted(rest, "pick is", "picks are")
-        found.append(f"{picks} not among the trusted {share:g} of the class, which has no more of them")
+        notes.append(f"{picks} not among the trusted {share:g} of the class, which has no more of them")
     if unknown.any():
-        found.append(f"{counted(int(unknown.sum()), 'pick has', 'picks have')} no class: all rows with one were taken")
-    return tuple(found)
+        notes.append(f"{counted(int(unknown.sum()), 'pick has', 'picks have')} no class: all rows with one were taken")
+    return tuple(notes)

@@ -1,4 +1,4 @@
-"""How densely rows lie among those of their cluster: measured, or read from the graph of nearest neighbours."""
+"""How densely rows lie among the rows of their cluster: measured, or read from the graph of nearest neighbours."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NEAR = 20  # neighbours that make a row typical
 DOUBLE = 1_024  # rows of one cluster whose distances are measured in float64
 LARGEST = 20_000  # rows of one cluster among which neighbours are looked for
-ASKED = 512  # rows at a time
+AT_ONCE = 512  # rows at a time
 READ = 8_192  # rows of the graph at a time
 ALIKE = 0.999  # cosines from here on say too little of a distance in float32, and are measured again
 LITTLE = 1e-5  # added to a mean distance, so that copies have a typicality too
@@ -29,7 +29,7 @@ class Typicality:
 
     Args:
         vectors: of the rows, shape (M, D).
-        home: cluster of each row, -1 for rows that are nobody's neighbour, such as labelled ones, shape (M,).
+        home: cluster of each row, -1 for rows that count as no neighbour, such as labelled ones, shape (M,).
         seed: of the rows that are drawn.
         graph: of these rows, or None.
     """
@@ -46,13 +46,13 @@ class Typicality:
         self.n_rows += len(rows)
         if self.graph is None or len(rows) == 1:
             return self._measured(number, vectors)
-        found, known = self._read(number, rows, self.graph)
+        typicality, known = self._read(number, rows, self.graph)
         rest = np.flatnonzero(~known)
         if len(rest) > LARGEST:
             return self._measured(number, vectors)
         self.n_known += len(rows) - len(rest)
-        found[rest] = _among(vectors, rest, np.arange(len(rows)))
-        return found
+        typicality[rest] = _among(vectors, rest, np.arange(len(rows)))
+        return typicality
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class Typicality:
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the typicality of rows by the graph, and of which rows it has enough neighbours."""
         near = _near(len(rows))
-        found, known = np.zeros(len(rows)), np.zeros(len(rows), bool)
+        typicality, known = np.zeros(len(rows)), np.zeros(len(rows), bool)
         for span in spans(len(rows), READ):
             index = graph.index[rows[span]]
             inside = self.home[index] == number  # (B, K)
@@ -86,16 +86,16 @@ class Typicality:
             gaps = np.sqrt(np.maximum(2 - 2 * cosine, 0))
             at, column = np.nonzero(cosine >= ALIKE)
             gaps[at, column] = self._distances(rows[span][enough][at], index[at, column])
-            found[span.start + enough], known[span.start + enough] = 1 / (gaps.mean(1) + LITTLE), True
-        return found, known
+            typicality[span.start + enough], known[span.start + enough] = 1 / (gaps.mean(1) + LITTLE), True
+        return typicality, known
 
     def _distances(self, first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the distances of pairs of rows, shape (P,); exactly 0 between copies."""
-        found = np.empty(len(first))
+        distances = np.empty(len(first))
         for span in spans(len(first)):
             apart = unit(self.vectors[first[span]], np.float64) - unit(self.vectors[second[span]], np.float64)
-            found[span] = np.linalg.norm(apart, axis=1)
-        return found
+            distances[span] = np.linalg.norm(apart, axis=1)
+        return distances
 
 
 def typicality(vectors: NDArray, seed: int = 0) -> NDArray[np.float64]:
@@ -117,23 +117,25 @@ def _near(n: int) -> int:
     return min(NEAR, max(1, n // 2))
 
 
-def _among(vectors: NDArray, asked: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
+def _among(vectors: NDArray, queries: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the typicality of some rows among others, both ascending, shape (A,)."""
-    found, near = np.zeros(len(asked)), _near(len(others))
+    distance, near = np.zeros(len(queries)), _near(len(others))
     if len(vectors) == 1:
-        return np.full(len(asked), ALONE)
+        return np.full(len(queries), ALONE)
     precision = np.float64 if len(vectors) <= DOUBLE else np.float32
-    whole = unit(vectors[others], precision) if len(others) <= LARGEST else None
-    for span in spans(len(asked), ASKED):
-        block = unit(vectors[asked[span]], precision)
+    all_others = unit(vectors[others], precision) if len(others) <= LARGEST else None
+    for span in spans(len(queries), AT_ONCE):
+        block = unit(vectors[queries[span]], precision)
         nearest = np.empty((len(block), 0), precision)
         for part in spans(len(others), LARGEST):
-            gaps = squared_distances(block, whole if whole is not None else unit(vectors[others[part]], precision))
-            at = np.searchsorted(others[part], asked[span]).clip(max=gaps.shape[1] - 1)
-            own = others[part][at] == asked[span]
-            gaps[np.flatnonzero(own), at[own]] = np.inf
+            gaps = squared_distances(
+                block, all_others if all_others is not None else unit(vectors[others[part]], precision)
+            )
+            at = np.searchsorted(others[part], queries[span]).clip(max=gaps.shape[1] - 1)
+            is_same = others[part][at] == queries[span]
+            gaps[np.flatnonzero(is_same), at[is_same]] = np.inf
             gaps = gaps if not nearest.shape[1] else np.concatenate([nearest, gaps], axis=1)
             gaps.partition(near - 1, axis=1)
             nearest = gaps[:, :near]
-        found[span] = np.sqrt(nearest).mean(axis=1, dtype=np.float64)
-    return 1 / (found + LITTLE)
+        distance[span] = np.sqrt(nearest).mean(axis=1, dtype=np.float64)
+    return 1 / (distance + LITTLE)

@@ -42,8 +42,8 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; an end that is not known is null."""
-        found = {name: value for name, value in self.__dict__.items() if name != "measured"}
+        record = {name: value for name, value in self.__dict__.items() if name != "measured"}
         if self.measured is not None:
             finite = {name: value if value == value else None for name, value in self.measured._asdict().items()}
-            found["measured"] = finite
-        return found
+            record["measured"] = finite
+        return record

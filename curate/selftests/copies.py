@@ -46,10 +46,10 @@ def less_unique(pictures: Iterable[bytes], scorer: Scorer, dataset: NDArray) -> 
         pictures: encoded, all to be decoded: N of them.
         scorer: whose embeddings are compared.
         dataset: embeddings of what the images are among, shape (R, D), of any length above 0; rows closer than a cosine
-            of 0.97 are copies that are there already, the image itself among them, and do not count.
+            of 0.97, the image itself among them, are copies and do not count.
     """
     others = torch.from_numpy(_units(dataset))
-    found: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
+    nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
     side = LARGER * scorer.side
     decoded = ((number, central_square(data, side, white=scorer.white)) for number, data in enumerate(pictures))
     for _, images in batches((number, square) for number, square in decoded if square is not None):
@@ -60,8 +60,8 @@ def less_unique(pictures: Iterable[bytes], scorer: Scorer, dataset: NDArray) -> 
             copy = torch.from_numpy(scorer(change(images))[0])
             after = 1 - (embedding * copy).sum(1)
             same = after.abs() <= ROUNDING if kind == "an exact copy" else torch.ones(len(after), dtype=torch.bool)
-            found[kind].append(((after < before) & same).numpy())
-    return [_check(kind, np.concatenate(each), KINDS[kind][1]) for kind, each in found.items()]
+            nearer[kind].append(((after < before) & same).numpy())
+    return [_check(kind, np.concatenate(each), KINDS[kind][1]) for kind, each in nearer.items()]
 
 
 def _check(kind: str, lower: NDArray[np.bool_], least: float) -> Check:

@@ -54,21 +54,21 @@ class Climbed:
 
 
 class Scorer:
-    """Scores a batch by a model, and by what was fitted to a dataset; ``white`` is that of 16-bit images."""
+    """Scores a batch by a model, and by what was fitted to a dataset; ``white`` is the white of 16-bit images."""
 
     def __init__(self, runner: Runner, fit: DatasetFit | None, columns: Sequence[str], white: int) -> None:
         self.runner, self.fit, self.columns, self.white = runner, fit, columns, white
         self.side = runner.model.spec.preprocessing.size
 
     def __call__(self, images: Tensor) -> tuple[NDArray[np.float32], dict[str, Floats]]:
-        """Return embeddings, shape (B, D), and the columns, those of the fit among them, for shape (B, 3, S, S)."""
-        embedding, found = embedded(self.runner, images, self.side)
+        """Return embeddings, shape (B, D), and the columns, also of the fit, for shape (B, 3, S, S)."""
+        embedding, columns = embedded(self.runner, images, self.side)
         if self.fit is not None:
             names = () if self.fit.junk is None else self.fit.junk.names
             quality = quality_of(images) if any(name in QUALITY_COLUMNS for name in names) else {}
-            said = self.fit.score_images(Seen({**found, **quality}, embedding)).columns
-            found |= {name: values.astype(np.float64) for name, values in said.items()}
-        return embedding, {name: found[name] for name in (*self.columns, LAPLACIAN)}
+            said = self.fit.score_images(Seen({**columns, **quality}, embedding)).columns
+            columns |= {name: values.astype(np.float64) for name, values in said.items()}
+        return embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
 
 
 def quality_of(images: Tensor) -> dict[str, Floats]:
@@ -109,7 +109,7 @@ def climb(pictures: Iterable[bytes], scorer: Scorer, *, kinds: Sequence[str], se
         embeddings.append(embedding)
         numbers += rows
     order = np.argsort(numbers, kind="stable")
-    joined = [{name: np.concatenate([one[name] for one in each])[order] for name in each[0]} for each in parts]
+    joined = [{name: np.concatenate([batch[name] for batch in each])[order] for name in each[0]} for each in parts]
     steps, place = {}, 1
     for kind in kinds:
         steps[kind] = joined[place : (place := place + len(LADDERS[kind].strengths))]
@@ -119,29 +119,29 @@ def climb(pictures: Iterable[bytes], scorer: Scorer, *, kinds: Sequence[str], se
 def less_certain(climbed: Climbed) -> list[Check]:
     """Return a check for each column and kind: is it less certain, and the more so the stronger?
 
-    Next to them stands the sharpness of the image, by which nobody goes: a baseline, which is not judged.
+    Next to them is the sharpness of the image: a baseline, which is not judged.
     """
     return [_check(climbed, kind, name) for kind in climbed.steps for name in climbed.base]
 
 
 def _check(climbed: Climbed, kind: str, column: str) -> Check:
     shares = climbed.shares(kind, column)
-    found = rise(shares)
-    state, words = (UNTRIED, "a baseline") if column == LAPLACIAN else _judged(found, kind)
-    return Check(WORSE, kind, column, state, words, found.end, shares.shape[1])
+    trend = rise(shares)
+    state, words = (UNTRIED, "a baseline") if column == LAPLACIAN else _judged(trend, kind)
+    return Check(WORSE, kind, column, state, words, trend.end, shares.shape[1])
 
 
-def _judged(found: Rise, kind: str) -> tuple[str, str]:
+def _judged(trend: Rise, kind: str) -> tuple[str, str]:
     ladder = LADDERS[kind]
-    end = f"{found.end.value:+.{DIGITS}f} [{found.end.low:+.{DIGITS}f}, {found.end.high:+.{DIGITS}f}]"
-    if found.end.high < 0:
+    end = f"{trend.end.value:+.{DIGITS}f} [{trend.end.low:+.{DIGITS}f}, {trend.end.high:+.{DIGITS}f}]"
+    if trend.end.high < 0:
         return BROKEN, f"more certain the worse the image: {end}"
-    if found.end.low <= 0:
-        if found.end.high >= NOTICED:
+    if trend.end.low <= 0:
+        if trend.end.high >= NOTICED:
             return UNSURE, f"cannot be separated from so few images: {end}"
         return BROKEN, f"does not notice: {end}"
-    if found.fall.high < -TURN:
-        early, late = ((0.0, *ladder.strengths)[at] for at in found.between)
-        turn = f"turns back between {early:g} and {late:g} ({ladder.unit}), by {found.fall.value:+.{DIGITS}f}"
+    if trend.fall.high < -TURN:
+        early, late = ((0.0, *ladder.strengths)[at] for at in trend.between)
+        turn = f"turns back between {early:g} and {late:g} ({ladder.unit}), by {trend.fall.value:+.{DIGITS}f}"
         return BROKEN, f"{turn}; in all {end}"
     return HOLDS, end

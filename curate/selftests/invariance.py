@@ -173,7 +173,7 @@ def _compared(way: Way, reference: Scored, scored: Scored, names: Sequence[str])
             yield Check(SAME, way.what, name, UNTRIED, "the dataset is another one")
             continue
         keys = list(scored[name])
-        before, after = (_values(one[name], keys) for one in (reference, scored))
+        before, after = (_values(scores[name], keys) for scores in (reference, scored))
         by_rank = way.tolerance is None or (name in OF_DATASET and way.tolerance > 0)
         yield _ranks(way, name, before, after) if by_rank else _differences(way, name, before, after)
 

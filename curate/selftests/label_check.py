@@ -1,16 +1,16 @@
-"""What a score must show of the user's labels: more than chance level does."""
+"""Whether a score predicts errors on the user's labels better than chance."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from curate.evaluation.results import Evaluation
 from curate.evaluation.run import evaluate
-from curate.evaluation.words import CHANCE_LEVEL, NO_SCORES, WORTH
+from curate.evaluation.words import CHANCE_LEVEL, NO_SCORES, QUALITY_MEASURES
 from curate.manifest.store_path import AnyPath
 from curate.selftests.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
 from scoring.metrics.resampling import Interval
 
-WORTH_HAVING = 0.6  # an AUROC that may be as high as this is not called chance level
+CLEARLY_BETTER = 0.6  # an AUROC that may be as high as this is not called a failure
 
 
 def better_than_chance_level(
@@ -26,7 +26,7 @@ def better_than_chance_level(
 ) -> list[Check]:
     """Return a check for each column: is it higher where a prediction of the labels is wrong?
 
-    Predictions are those of ``curate evaluate``: by a linear classifier out of fold where there can be one, else by
+    Predictions are made as in ``curate evaluate``: by a linear classifier out of fold where there can be one, else by
     neighbours. A column holds where the 95 % interval of its AUROC lies above one half, is no better than chance where
     it holds one half and ends below 0.6, and cannot be determined where it ends above.
 
@@ -40,7 +40,7 @@ def better_than_chance_level(
         seed: of folds and resamples.
         announce: called with a line on what is done.
     """
-    found = evaluate(
+    evaluation = evaluate(
         str(table),
         label=label,
         labelled=labelled,
@@ -50,21 +50,23 @@ def better_than_chance_level(
         seed=seed,
         announce=announce,
     )
-    if not isinstance(found, Evaluation):
+    if not isinstance(evaluation, Evaluation):
         raise TypeError("scores are measured here, and no subset")
-    known = {measure.name: measure for measure in found.measures if measure.values}
-    measure = next((known[name] for name in WORTH if name in known), None)
+    known = {measure.name: measure for measure in evaluation.measures if measure.values}
+    measure = next((known[name] for name in QUALITY_MEASURES if name in known), None)
     if measure is None:
-        return [Check(LABELS, label or "label", "", UNTRIED, found.caveats.without_embeddings or "nothing to measure")]
-    scores = {name: one for name, one in measure.values.items() if name not in NO_SCORES}
-    return [_check(measure.name, name, one, measure.n) for name, one in scores.items()]
+        return [
+            Check(LABELS, label or "label", "", UNTRIED, evaluation.caveats.without_embeddings or "nothing to measure")
+        ]
+    scores = {name: interval for name, interval in measure.values.items() if name not in NO_SCORES}
+    return [_check(measure.name, name, interval, measure.n) for name, interval in scores.items()]
 
 
-def _check(what: str, column: str, found: Interval, images: int) -> Check:
-    said = f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
-    if found.low > CHANCE_LEVEL:
-        return Check(LABELS, what, column, HOLDS, said, found, images)
-    if found.high >= WORTH_HAVING:
-        return Check(LABELS, what, column, UNSURE, f"cannot be separated from so few rows: {said}", found, images)
-    words = f"worse than chance level: {said}" if found.high < CHANCE_LEVEL else f"no better than chance: {said}"
-    return Check(LABELS, what, column, BROKEN, words, found, images)
+def _check(what: str, column: str, interval: Interval, images: int) -> Check:
+    said = f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    if interval.low > CHANCE_LEVEL:
+        return Check(LABELS, what, column, HOLDS, said, interval, images)
+    if interval.high >= CLEARLY_BETTER:
+        return Check(LABELS, what, column, UNSURE, f"cannot be separated from so few rows: {said}", interval, images)
+    words = f"worse than chance level: {said}" if interval.high < CHANCE_LEVEL else f"no better than chance: {said}"
+    return Check(LABELS, what, column, BROKEN, words, interval, images)

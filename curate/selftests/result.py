@@ -75,9 +75,9 @@ class SelfTest(Printed):
         )
         lines: list[str | Grid] = [f"{counted(self.images, 'image')} of {self.name}, scored by {self.model}{unread}"]
         for section, about in SECTIONS.items():
-            found = [check for check in self.checks if check.section == section]
-            if found:
-                lines += ["", about, TABLES.get(section, _one_by_one)(found)]
+            checks = [check for check in self.checks if check.section == section]
+            if checks:
+                lines += ["", about, TABLES.get(section, _line_a_check)(checks)]
         lines += ["", *self.verdict()]
         return lines
 
@@ -92,8 +92,8 @@ class SelfTest(Printed):
         if self.left_out:
             lines.append(f"not tried: {', '.join(self.left_out)}, which no corrupted image can be scored by")
         doubtful = {check.column for check in tried if check.state != HOLDS}
-        whole = [name for name in dict.fromkeys(check.column for check in tried) if name not in doubtful]
-        lines.append(f"hold in all: {', '.join(whole) or 'none'}")
+        holding = [name for name in dict.fromkeys(check.column for check in tried) if name not in doubtful]
+        lines.append(f"hold in all: {', '.join(holding) or 'none'}")
         unsure = sum(check.state == UNSURE for check in tried)
         more = f"; {unsure:,} cannot be determined: take more with --images, or more labels" if unsure else ""
         some = f"{counted(len(self.broken), 'check')} of {len(tried):,} broken"
@@ -108,24 +108,27 @@ class SelfTest(Printed):
         order = sorted(self.columns, key=lambda name: name != FITTED)[: MOST_COLUMNS - 1]
         kinds = [
             Steps(
-                kind, one["unit"], one["strength"], {name: Band(**one["columns"][name]) for name in (*order, LAPLACIAN)}
+                kind,
+                curve["unit"],
+                curve["strength"],
+                {name: Band(**curve["columns"][name]) for name in (*order, LAPLACIAN)},
             )
-            for kind, one in self.curves.items()
+            for kind, curve in self.curves.items()
         ]
         return draw(Strengths(self.images, kinds))
 
 
 def curves_of(climbed: "Climbed") -> dict[str, Any]:
     """Return the mean share of unchanged images that an image is less certain than, at every strength."""
-    found: dict[str, Any] = {}
+    curves: dict[str, Any] = {}
     for kind in climbed.steps:
         columns = {}
         for name in climbed.base:
             middle, low, high = mean_bands(climbed.shares(kind, name))
             columns[name] = {"value": middle.tolist(), "low": low.tolist(), "high": high.tolist()}
         ladder = LADDERS[kind]
-        found[kind] = {"unit": ladder.unit, "strength": [0.0, *ladder.strengths], "columns": columns}
-    return found
+        curves[kind] = {"unit": ladder.unit, "strength": [0.0, *ladder.strengths], "columns": columns}
+    return curves
 
 
 def _kinds(checks: Sequence[Check]) -> Grid:
@@ -162,7 +165,7 @@ def _value(check: Check) -> float:
     return check.measured.value if check.measured else 0.0
 
 
-def _one_by_one(checks: Sequence[Check]) -> Grid:
+def _line_a_check(checks: Sequence[Check]) -> Grid:
     return Grid([(MARKS[check.state], check.what, check.column, check.words) for check in checks])
 
 

@@ -28,7 +28,7 @@ from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table, embedding_matrix, open_table
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
-from scoring.lookup import closest, told
+from scoring.lookup import closest, name_list
 from scoring.metrics.degradations import LADDERS
 from scoring.model_names import DEFAULT
 from scoring.relative.columns import CLUSTER, JUNK, PER_IMAGE, UNLIKE
@@ -85,7 +85,7 @@ def selftest(
         column: one or several scores to try; every one that corrupted images can be scored by, by default.
         change: one or several kinds of corrupted images, names in ``scoring.metrics.degradations.LADDERS``; all by
             default.
-        label: column of classes, in ``labelled`` or the table; scores are then also tried against chance level.
+        label: column of classes, in ``labelled`` or the table; scores are then also checked against the labels.
         labelled: file of labels, whose rows are found by key.
         source: where the images of a table are, where its own uris do not say.
         key: column of the source that holds the key.
@@ -107,7 +107,7 @@ def selftest(
     if not FEWEST <= images <= MOST_IMAGES:
         raise InputError(f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {images:,}; {IMAGES} is usual")
     kinds = _kinds([change] if isinstance(change, str) else change or ())
-    wanted = [column] if isinstance(column, str) else list(column or ())
+    chosen = [column] if isinstance(column, str) else list(column or ())
     options = SourceOptions(
         root=root, key=key, path_column=path_column, image_column=image_column, label_from_folder=label_from_folder
     )
@@ -115,8 +115,8 @@ def selftest(
         label = "label"
     with tempfile.TemporaryDirectory(prefix="curate-selftest-") as place:
         folder = Path(place)
-        tested = _opened(images_of, images, folder, seed, source, options, model, device, wanted, announce)
-        columns, left_out = _columns(tested, wanted)
+        tested = _opened(images_of, images, folder, seed, source, options, model, device, chosen, announce)
+        columns, left_out = _columns(tested, chosen)
         _check_label(tested.table, str(images_of), label, labelled)
         scorer = Scorer(tested.runner, tested.fit, columns, white_of(tested.table))
         fitted = any(name in OF_DATASET for name in columns)
@@ -134,7 +134,7 @@ def selftest(
                 tested.table.path,
                 label=label,
                 labelled=Path(labelled) if labelled is not None else None,
-                column=wanted,
+                column=chosen,
                 sample=sample,
                 repeats=repeats,
                 seed=seed,
@@ -144,13 +144,13 @@ def selftest(
     return SelfTest(str(images_of), tested.model, n, unread, columns, left_out, checks, curves_of(climbed))
 
 
-def _kinds(asked: Sequence[str]) -> list[str]:
-    unknown = next((name for name in asked if name not in LADDERS), None)
+def _kinds(changes: Sequence[str]) -> list[str]:
+    unknown = next((name for name in changes if name not in LADDERS), None)
     if unknown is not None:
         raise InputError(
             f"--change: there is no {unknown!r}{closest(unknown, LADDERS)}; expected one of {', '.join(LADDERS)}"
         )
-    return list(dict.fromkeys(asked)) or list(LADDERS)
+    return list(dict.fromkeys(changes)) or list(LADDERS)
 
 
 def _opened(
@@ -162,12 +162,12 @@ def _opened(
     options: SourceOptions,
     model: str | Path | None,
     device: str,
-    wanted: Sequence[str],
+    columns: Sequence[str],
     announce: Callable[[str], None],
 ) -> _Tested:
     """Draw the images to test; of a source, score them and others."""
     if holds_scores(path_to_read(images_of)):
-        table = open_table(images_of, require=wanted)
+        table = open_table(images_of, require=columns)
         model = model_named_by(table, model_of(table)) if model is None else model
         runner, _ = scorer_of(table, model=model, device=device)
         announce(f"drawing {n:,} images of {table.path}")
@@ -180,7 +180,7 @@ def _opened(
         chosen = select_device(device)
         runner = Runner(network, chosen, select_precision("auto", chosen, network.spec.cpu_precision))
         able = (*runner.columns, *OF_DATASET)
-        unknown = next((name for name in wanted if name not in able), None)
+        unknown = next((name for name in columns if name not in able), None)
         if unknown is not None:
             raise InputError(
                 f"--column: {model} gives no {unknown!r}{closest(unknown, able)} (gives: {', '.join(able)})"
@@ -197,9 +197,9 @@ def _opened(
 def _fitted(
     table: Table, model: str | Path, sample: Sample, announce: Callable[[str], None]
 ) -> tuple[NDArray, DatasetFit | None]:
-    """Return embeddings of the dataset, shape (R, D), R <= 20,000, and the fit that its columns are of, if it has any.
+    """Return embeddings of the dataset, shape (R, D), R <= 20,000, and the fit that made its columns, if any.
 
-    The images to test are left out: a corrupted version of one would find it there, as its nearest neighbour.
+    The images to test are left out: a corrupted version would have its original as nearest neighbour.
 
     Raises:
         InputError: for a table without embeddings.
@@ -212,27 +212,27 @@ def _fitted(
     others = np.array([row for row, key in zip(np.sort(rows).tolist(), keys, strict=True) if str(key) not in tested])
     taken = table.take(others, [EMBEDDING, *heads])
     embeddings = embedding_matrix(taken.column(EMBEDDING))
-    there = np.isfinite(embeddings).all(1)
-    junk = log_odds_of(numbers_of(taken.column(JUNK))[there]) if heads else None
+    is_finite = np.isfinite(embeddings).all(1)
+    junk = log_odds_of(numbers_of(taken.column(JUNK))[is_finite]) if heads else None
     known = fit_of(model) if is_fitted(model) else None
     if known is not None or not any(name in OF_DATASET for name in table.schema.names):
-        return embeddings[there], known
+        return embeddings[is_finite], known
     try:
-        fit, _ = fit_dataset(embeddings[there], junk)
-        return embeddings[there], replace(fit, junk=classifier_of(table))
+        fit, _ = fit_dataset(embeddings[is_finite], junk)
+        return embeddings[is_finite], replace(fit, junk=classifier_of(table))
     except InputError as error:
         announce(f"scores that are fitted to the dataset are not tried: {error}")
-        return embeddings[there], None
+        return embeddings[is_finite], None
 
 
 def _check_label(table: Table, name: str, label: str | None, labelled: str | Path | None) -> None:
     """Refuse a column of classes that is missing, before the work."""
     if label is not None and labelled is None and label not in table.schema.names:
-        raise InputError(f"--label: {name} has no column {label!r} (columns: {told(table.schema.names, label)})")
+        raise InputError(f"--label: {name} has no column {label!r} (columns: {name_list(table.schema.names, label)})")
 
 
-def _columns(tested: _Tested, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the columns that corrupted images can be scored by, and those of the table that they cannot.
+def _columns(tested: _Tested, chosen: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the columns that corrupted images can be scored by, and the other columns of the table.
 
     Raises:
         InputError: for a column that the table lacks, or where none is left.
@@ -242,11 +242,11 @@ def _columns(tested: _Tested, wanted: Sequence[str]) -> tuple[list[str], list[st
     doubles = {f"unc_{name.removeprefix('kappa_')}" for name in kappas}  # 1/kappa, in the same order
     able = [name for name in tested.runner.columns if name not in doubles]
     able += [name for name in OF_DATASET if tested.fit is not None and name in names]
-    there = list(wanted) or [name for name in names if name.startswith(("kappa_", "unc_")) and name not in doubles]
-    columns = [name for name in able if name in there]
+    candidates = list(chosen) or [name for name in names if name.startswith(("kappa_", "unc_")) and name not in doubles]
+    columns = [name for name in able if name in candidates]
     if not columns:
         raise InputError(
             f"expected a score that corrupted images can be scored by ({', '.join(able)}), got "
-            f"{', '.join(there) or 'none'}"
+            f"{', '.join(candidates) or 'none'}"
         )
-    return columns, [name for name in there if name not in able]
+    return columns, [name for name in candidates if name not in able]

@@ -100,8 +100,8 @@ def of_source(
                 problem = str(error)
             key = str(row.column(KEY)[0].as_py())
             if place in tested:
-                few.add(key, data, own=row, problem=problem)
-            all_of_them.add(key, data, own=row, problem=problem)
+                few.add(key, data, user_columns=row, problem=problem)
+            all_of_them.add(key, data, user_columns=row, problem=problem)
     return _enough(few.sample(), f"{manifest.description}{few.problem}"), all_of_them.sample()
 
 
@@ -127,15 +127,17 @@ class _Writer:
         self._unread = 0
         self._file: pq.ParquetWriter | None = None
 
-    def add(self, key: str, data: bytes | None, *, own: pa.Table | None = None, problem: str = "") -> None:
+    def add(self, key: str, data: bytes | None, *, user_columns: pa.Table | None = None, problem: str = "") -> None:
         """Add an image, with a table of one row of the user's own columns; or count one that none is given of."""
         if data is None or not _decodes(data):
             self._unread += 1
             self.problem = self.problem or (f"; {problem}" if data is None else "")
             return
         columns: dict[str, Any] = {KEY: pa.array([key], pa.string())}
-        if own is not None:
-            columns |= {name: own.column(name) for name in own.column_names if name not in (KEY, URI, IMAGE)}
+        if user_columns is not None:
+            columns |= {
+                name: user_columns.column(name) for name in user_columns.column_names if name not in (KEY, URI, IMAGE)
+            }
         columns[IMAGE] = pa.array([data], pa.large_binary())
         line = pa.table(columns)
         if self._file is None:

@@ -152,18 +152,18 @@ def labels_saved(
     """
     accuracy, other = np.maximum.accumulate(accuracy), np.maximum.accumulate(other)
     saved = np.full(len(budgets), np.nan)
-    for at, wanted in enumerate(other):
-        if wanted <= accuracy[-1]:
-            saved[at] = 1 - _labels_to_reach(wanted, budgets, accuracy) / _labels_to_reach(wanted, budgets, other)
+    for at, target in enumerate(other):
+        if target <= accuracy[-1]:
+            saved[at] = 1 - _labels_to_reach(target, budgets, accuracy) / _labels_to_reach(target, budgets, other)
     return saved
 
 
-def _labels_to_reach(wanted: float, budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> float:
+def _labels_to_reach(target: float, budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> float:
     """Return where a curve that never falls first reaches an accuracy that it does reach."""
-    right = int(np.argmax(accuracy >= wanted))
+    right = int(np.argmax(accuracy >= target))
     if not right:
         return float(budgets[0])
-    share = (wanted - accuracy[right - 1]) / (accuracy[right] - accuracy[right - 1])
+    share = (target - accuracy[right - 1]) / (accuracy[right] - accuracy[right - 1])
     return float(budgets[right - 1] + share * (budgets[right] - budgets[right - 1]))
 
 

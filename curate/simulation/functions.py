@@ -254,7 +254,7 @@ def round_simulate(
     """
     out = None if out is None else Path(out)
     check_outputs(out, overwrite=overwrite)
-    found = simulate(
+    simulation = simulate(
         table,
         label,
         list(strategy or ["auto"]),
@@ -269,5 +269,5 @@ def round_simulate(
         observe=report,
     )
     if out is not None:
-        write_simulation(found, out, overwrite=overwrite)
-    return found
+        write_simulation(simulation, out, overwrite=overwrite)
+    return simulation

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.rounds.worth.rules import LIFT, StopRule
+from curate.rounds.measures.rules import LIFT, StopRule
 from curate.simulation.curves import Curves
 from scoring.metrics.anytime import level_of_look
 from scoring.metrics.paired import paired_interval
@@ -59,8 +59,8 @@ def accuracy_looks(curves: Curves, confidence: float) -> Looks:
 
 def lift_looks(curves: Curves, baseline: Curves, confidence: float) -> Looks:
     """Return the intervals of the lift over random labels, seed by seed on the same rows held out."""
-    ours, theirs = _held_right(curves), _held_right(baseline)
-    better, worse, n = (ours & ~theirs).sum(2), (theirs & ~ours).sum(2), ours.shape[2]
+    right, baseline_right = _held_right(curves), _held_right(baseline)
+    better, worse, n = (right & ~baseline_right).sum(2), (baseline_right & ~right).sum(2), right.shape[2]
     return _looks(
         curves.accuracy - baseline.accuracy,
         confidence,
@@ -75,11 +75,11 @@ def _held_right(curves: Curves) -> NDArray[np.bool_]:
 
 
 def _looks(truth: Floats, confidence: float, interval: Callable[[tuple[int, ...], float], Interval]) -> Looks:
-    found = np.empty((4, *truth.shape))
+    ends = np.empty((4, *truth.shape))
     for at in np.ndindex(truth.shape):
         every, alone = interval(at, level_of_look(at[1] + 1, confidence)), interval(at, confidence)
-        found[(slice(None), *at)] = every.low, every.high, alone.low, alone.high
-    return Looks(truth, *found)
+        ends[(slice(None), *at)] = every.low, every.high, alone.low, alone.high
+    return Looks(truth, *ends)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class ReplayCurves:
     strategies: dict[str, StrategyCurve]
 
     def __post_init__(self) -> None:
-        sizes = {len(values) for one in self.strategies.values() for values in (one.mean, one.error)}
+        sizes = {len(values) for curve in self.strategies.values() for values in (curve.mean, curve.error)}
         if list(self.budgets) != sorted(self.budgets) or sizes != {len(self.budgets)}:
             raise InputError("expected strategies with a value at each of ascending budgets")
 
@@ -51,8 +51,8 @@ class ReplayCurves:
         if isinstance(strategies, dict):
             drawn = ("mean", "error")
             parts = {
-                name: {part: one[part] for part in drawn if part in one} if isinstance(one, dict) else one
-                for name, one in strategies.items()
+                name: {part: curve[part] for part in drawn if part in curve} if isinstance(curve, dict) else curve
+                for name, curve in strategies.items()
             }
             replay = {**replay, "strategies": parts}
         return from_json(cls, replay, what="the replay", ignored=replay)
@@ -103,9 +103,9 @@ def read_replay(path: Path) -> ReplayCurves:
 
 def _draw(replay: ReplayCurves, out: Path, name: str, overwrite: bool) -> None:
     curves = []
-    for strategy, one in replay.strategies.items():
-        error = [math.nan if value is None else value for value in one.error]
-        low, high = ([a + sign * e for a, e in zip(one.mean, error, strict=True)] for sign in (-1, 1))
-        curves.append(Curve(strategy, replay.budgets, one.mean, low, high))
+    for strategy, curve in replay.strategies.items():
+        error = [math.nan if value is None else value for value in curve.error]
+        low, high = ([a + sign * e for a, e in zip(curve.mean, error, strict=True)] for sign in (-1, 1))
+        curves.append(Curve(strategy, replay.budgets, curve.mean, low, high))
     panel = Panel(curves, AXIS, "accuracy", percent=True)
     save_chart(draw_chart([panel], title=f"Replayed rounds: {name}"), out, overwrite=overwrite)

@@ -15,7 +15,7 @@ from curate.columns import KEY
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
 from curate.rounds.init import n_held_out
-from curate.rounds.worth.rules import parse_rules, refuse_unreachable
+from curate.rounds.measures.rules import parse_rules, refuse_unreachable
 from curate.selectors.contract import Selector
 from curate.simulation.curves import Curves, Lift, lift
 from curate.simulation.looks import Looks, Watched, watch
@@ -59,14 +59,14 @@ class Simulation:
             }
         lifts = {
             name: {
-                "difference": _numbers(one.difference),
-                "error": _numbers(one.error),
-                "area": one.area,
-                "area_error": _number(one.area_error),
-                "p": one.p,
-                "saved": _numbers(one.saved),
+                "difference": _numbers(gain.difference),
+                "error": _numbers(gain.error),
+                "area": gain.area,
+                "area_error": _number(gain.area_error),
+                "p": gain.p,
+                "saved": _numbers(gain.saved),
             }
-            for name, one in self.lifts.items()
+            for name, gain in self.lifts.items()
         }
         first = next(iter(self.curves.values()))
         return {
@@ -77,7 +77,7 @@ class Simulation:
             "seeds": list(first.seeds),
             "strategies": strategies,
             "over_random": lifts,
-            "at_every_look": {name: _watched_json(one) for name, one in self.watched.items()},
+            "at_every_look": {name: _watched_json(watched) for name, watched in self.watched.items()},
             "environment": environment(),
         }
 
@@ -137,11 +137,11 @@ def simulate(
     facts |= {"holdout": held, "confidence": confidence, "stop": [str(rule) for rule in rules]}
     facts |= {"label": label, "noisy_label": noisy_label, "test": test, "calibrate": calibrate}
     curves = compare(data, selectors, budgets=list(budgets), seeds=range(seeds), observe=observe)
-    lifts = {name: lift(one, curves[BASELINE]) for name, one in curves.items() if name != BASELINE}
+    lifts = {name: lift(curve, curves[BASELINE]) for name, curve in curves.items() if name != BASELINE}
     watched = {}
     if held:
-        for name, one in curves.items():
-            watched[name] = watch(one, curves[BASELINE] if name != BASELINE else None, confidence, rules)
+        for name, curve in curves.items():
+            watched[name] = watch(curve, curves[BASELINE] if name != BASELINE else None, confidence, rules)
     return Simulation(curves, lifts, facts, watched)
 
 
@@ -150,10 +150,10 @@ def _n_held_out(text: str | None, rows: dict[str, int]) -> int:
     measured, total = rows["to_measure"], rows["to_measure"] + rows["to_label"]
     if text is None:
         return min(n_held_out(None, total), measured // 2)
-    asked = n_held_out(text, total)
-    if asked > measured:
-        raise InputError(f"--holdout draws from the {measured:,} images measured on, got {asked:,}; raise --test")
-    return asked
+    count = n_held_out(text, total)
+    if count > measured:
+        raise InputError(f"--holdout draws from the {measured:,} images measured on, got {count:,}; raise --test")
+    return count
 
 
 def _selectors(names: Sequence[str]) -> dict[str, Selector]:
@@ -261,17 +261,17 @@ def write_simulation(simulation: Simulation, out: str | Path, *, overwrite: bool
     """
     path = Path(out)
     check_outputs(path, overwrite=overwrite)
-    whole, sheet = AtomicFile(path, overwrite=overwrite), None
+    record, sheet = AtomicFile(path, overwrite=overwrite), None
     try:
         sheet = AtomicFile(path.with_suffix(".csv"), overwrite=overwrite)
-        whole.write((json.dumps(simulation.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        record.write((json.dumps(simulation.to_json(), indent=1, allow_nan=False) + "\n").encode())
         sheet.write(_csv(simulation).encode())
-        commit_together([whole, sheet])
+        commit_together([record, sheet])
     finally:
-        whole.discard()
+        record.discard()
         if sheet is not None:
             sheet.discard()
-    return [whole.path, sheet.path]
+    return [record.path, sheet.path]
 
 
 def _csv(simulation: Simulation) -> str:
@@ -292,14 +292,14 @@ def _watched_json(watched: Watched) -> dict[str, Any]:
         "lift": _looks_json(watched.lift) if watched.lift else None,
         "stops": [
             {
-                "rule": one.rule,
-                "rounds_until_true": _numbers(one.truly),
-                "rounds_until_shown": _numbers(one.stopped),
-                "wrong": int(one.wrong.sum()),
-                "rounds_until_shown_alone": _numbers(one.alone_stopped),
-                "wrong_alone": int(one.alone_wrong.sum()),
+                "rule": stop.rule,
+                "rounds_until_true": _numbers(stop.truly),
+                "rounds_until_shown": _numbers(stop.stopped),
+                "wrong": int(stop.wrong.sum()),
+                "rounds_until_shown_alone": _numbers(stop.alone_stopped),
+                "wrong_alone": int(stop.alone_wrong.sum()),
             }
-            for one in watched.stops
+            for stop in watched.stops
         ],
     }
 

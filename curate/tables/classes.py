@@ -17,7 +17,7 @@ from curate.tables.arrays import texts
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.lookup import closest, told
+from scoring.lookup import closest, name_list
 
 MOST_LABELS = 100_000  # classes of the column `label` that are listed
 MOST_CLASSES = 1_000  # of any other column of text, whose values come twice or more on average
@@ -151,8 +151,8 @@ class ClassList:
         strange = [name for name in names_in_rows if name not in listed]
         if strange:
             raise InputError(
-                f"expected a class of {self.source} in column {self.column!r} ({told(self.names, strange[0])}), got "
-                f"{strange[0]!r}{closest(strange[0], self.names)}; list all of them with {FLAG}"
+                f"expected a class of {self.source} in column {self.column!r} ({name_list(self.names, strange[0])}), "
+                f"got {strange[0]!r}{closest(strange[0], self.names)}; list all of them with {FLAG}"
             )
         return self.names
 

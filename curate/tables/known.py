@@ -18,7 +18,7 @@ from curate.tables.digests import RowDigest, key_bytes, tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.lookup import closest, told
+from scoring.lookup import closest, name_list
 
 LABEL = "label"
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
@@ -94,7 +94,8 @@ def read_columns(
         names = table.schema.names
         if KEY not in names:
             raise InputError(
-                f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {told(names, KEY)}); name the keys there"
+                f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {name_list(names, KEY)}); "
+                "name the keys there"
             )
     else:
         opened = open_table(path, require=[KEY])

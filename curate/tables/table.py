@@ -23,7 +23,7 @@ from curate.tables.folders import folders_of, has_text_keys
 from curate.tables.user_embeddings import as_embeddings, unit_field
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint
-from scoring.lookup import told
+from scoring.lookup import name_list
 
 METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"
@@ -110,7 +110,7 @@ class Table:
             if name not in known:
                 raise InputError(
                     f"{self.path} has no column {name!r}{closest_hint(name, self.schema.names)} "
-                    f"(columns: {told(self.schema.names, name)}){HINTS.get(name, '')}"
+                    f"(columns: {name_list(self.schema.names, name)}){HINTS.get(name, '')}"
                 )
 
     def derive_folder(self) -> None:

@@ -13,7 +13,7 @@ from curate.tables.digests import RowDigest
 from curate.tables.known import Known, known, read_columns, refuse_unknown_keys
 from curate.tables.rows import Rows
 from scoring.errors import InputError
-from scoring.lookup import Lazy, told
+from scoring.lookup import Lazy, name_list
 
 ANNOTATOR = "annotator"
 NOBODY = ""  # who votes where a file does not say
@@ -102,7 +102,9 @@ def _of_file(path: Path, label: str | None) -> list[Vote]:
     column = label or LABEL
     keys, columns = read_columns(path, [column, ANNOTATOR])
     if column not in columns:
-        raise InputError(f"{path} has no column {column!r} of classes (columns: {told(columns)}); name it with --label")
+        raise InputError(
+            f"{path} has no column {column!r} of classes (columns: {name_list(columns)}); name it with --label"
+        )
     said: dict[tuple[str, str], str] = {}
     texts = [key.decode("utf-8", "surrogateescape") for key in keys]
     for key, who, name in zip(texts, columns.get(ANNOTATOR) or [None] * len(keys), columns[column] or (), strict=True):

@@ -30,7 +30,7 @@ from curate.tables.operands import (
     widened,
 )
 from scoring.errors import InputError
-from scoring.lookup import closest, told
+from scoring.lookup import closest, name_list
 
 MAX_LENGTH = 10_000  # characters of a condition
 MAX_DEPTH = 50  # nested brackets, functions, signs and nots
@@ -340,7 +340,7 @@ class _Parser:
             raise InputError(
                 f"{self.flag} {self.text!r} names a column {name!r} that the table does not have"
                 f"{closest(name, self.schema.names)} (text is written in quotes; columns: "
-                f"{told(self.schema.names, name)})"
+                f"{name_list(self.schema.names, name)})"
             )
         self.columns.append(name)
         column = column_operand(name, self.schema.field(name).type)

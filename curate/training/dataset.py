@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from curate.columns import FOLDER, KEY
 from curate.training.amount import fitted
 from scoring.errors import InputError
-from scoring.lookup import told
+from scoring.lookup import name_list
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
         InputError: if there is no such column, it does not hold classes, or nothing.
     """
     if not names_classes(manifest, label):
-        columns = told(manifest.schema.names, label)
+        columns = name_list(manifest.schema.names, label)
         raise InputError(
             f"{method} needs labels, and there is no column {label!r} (columns: {columns}); "
             "name one with --label, or use --label-from-folder"
@@ -149,7 +149,7 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
 
     if column not in manifest.schema.names:
         raise InputError(
-            f"there is no column {column!r} to take losses from (columns: {told(manifest.schema.names, column)}); "
+            f"there is no column {column!r} to take losses from (columns: {name_list(manifest.schema.names, column)}); "
             f"name one with {option}"
         )
     kind = manifest.schema.field(column).type

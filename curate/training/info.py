@@ -58,7 +58,7 @@ def _rounds(folder: Path) -> Description:
         "table": fixed.table,
         "rows": fixed.n_rows,
         "rounds": len(opened.rounds),
-        "images requested": len(opened.asked),
+        "images requested": len(opened.requested),
         "images labelled": len(opened.votes.consensus()),
         "batch": fixed.batch,
         "held out": fixed.holdout,

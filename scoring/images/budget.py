@@ -49,7 +49,7 @@ BUDGET = PixelBudget()  # of this process
 
 
 class NeedsMemory(Exception):
-    """So many bytes cannot be held now; whoever has its turn waits for them and asks again.
+    """So many bytes cannot be held now; the decoder whose turn it is waits for them and tries again.
 
     Args:
         n_bytes: of one image.

@@ -24,7 +24,7 @@ from PIL import AvifImagePlugin
 
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
-from scoring.images.raster import Bounds, OpenedHere
+from scoring.images.raster import Bounds, LocalImage
 from scoring.system import SHARES_MEMORY, limit_memory, seal_size, write_no_core
 
 MEMORY = 512 << 20  # bytes that a decoder may take next to what the image needs
@@ -42,14 +42,14 @@ def serve(fd: int) -> None:
 def serve_port() -> None:
     """Connect to the port of this machine that standard input names, show the word that follows it, and answer."""
     port, word = sys.stdin.readline().split()
-    there = socket.create_connection(("127.0.0.1", int(port)))
-    there.sendall(word.encode())
-    there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    _serve(there)
+    parent = socket.create_connection(("127.0.0.1", int(port)))
+    parent.sendall(word.encode())
+    parent.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _serve(parent)
 
 
-def _serve(there: socket.socket) -> None:
-    with there as parent:
+def _serve(connection: socket.socket) -> None:
+    with connection as parent:
         _settle()
         send_frame(parent, {"ready": True})
         while request := receive_frame(parent):
@@ -59,7 +59,7 @@ def _serve(there: socket.socket) -> None:
 def _settle() -> None:
     """Do what keeps this process small, silent and mortal."""
     silent = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # libraries written in C print there what they think of a file
+    for stream in (1, 2):  # libraries written in C print there their remarks on a file
         os.dup2(silent, stream)
     os.close(silent)
     if hasattr(signal, "SIGPROF"):
@@ -79,20 +79,20 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     limit_memory(need)
     _limit_time(bounds.seconds)
     try:
-        image = OpenedHere(data, request["name"], bounds)
+        image = LocalImage(data, request["name"], bounds)
         send_frame(parent, {"header": asdict(image.header)})
-        wanted = receive_frame(parent)
-        if wanted is None:
+        task = receive_frame(parent)
+        if task is None:
             raise SystemExit(0)
-        if wanted["what"] == "nothing":
+        if task["what"] == "nothing":
             send_frame(parent, {"done": True})
-        elif wanted["what"] == "digest":
+        elif task["what"] == "digest":
             send_frame(parent, {"digest": image.digest()})
         else:
-            _send_raster(parent, image, wanted)
+            _send_raster(parent, image, task)
     except DecodeError as failure:
-        told = {"status": failure.status, "message": str(failure), "n_frames": failure.n_frames}
-        send_frame(parent, {"failure": {**told, "width": failure.width, "height": failure.height}})
+        details = {"status": failure.status, "message": str(failure), "n_frames": failure.n_frames}
+        send_frame(parent, {"failure": {**details, "width": failure.width, "height": failure.height}})
     except MemoryError:
         send_frame(parent, {"memory": True})
     except Exception:  # a bug of ours, which is to be seen where the run is
@@ -107,15 +107,13 @@ def _limit_time(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _send_raster(parent: socket.socket, image: OpenedHere, wanted: dict[str, Any]) -> None:
-    raster, warning = image.raster(
-        wanted["short_side"], allow_truncated=wanted["allow_truncated"], white=wanted["white"]
-    )
+def _send_raster(parent: socket.socket, image: LocalImage, task: dict[str, Any]) -> None:
+    raster, warning = image.raster(task["short_side"], allow_truncated=task["allow_truncated"], white=task["white"])
     pixels = np.ascontiguousarray(raster.pixels)
-    told = {name: getattr(raster, name) for name in ("width", "height", "orientation", "highest")}
-    told |= {"shape": pixels.shape, "warning": warning}
+    reply = {name: getattr(raster, name) for name in ("width", "height", "orientation", "highest")}
+    reply |= {"shape": pixels.shape, "warning": warning}
     if not SHARES_MEMORY:
-        send_frame(parent, {**told, "n_bytes": pixels.nbytes})
+        send_frame(parent, {**reply, "n_bytes": pixels.nbytes})
         parent.sendall(pixels.data.cast("B"))
         return
     place = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -123,7 +121,7 @@ def _send_raster(parent: socket.socket, image: OpenedHere, wanted: dict[str, Any
         rest = pixels.data.cast("B")
         while rest:
             rest = rest[os.write(place, rest) :]
-        send_frame(parent, told, place)
+        send_frame(parent, reply, place)
     finally:
         os.close(place)
 
@@ -146,32 +144,32 @@ def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
     return np.frombuffer(memory, np.uint8).reshape(shape)
 
 
-def send_frame(there: socket.socket, value: dict[str, Any], place: int | None = None) -> None:
+def send_frame(peer: socket.socket, value: dict[str, Any], place: int | None = None) -> None:
     """Send a JSON value, and with it a descriptor."""
     text = json.dumps(value).encode()
     frame = struct.pack(">I", len(text)) + text
-    sent = 0 if place is None else socket.send_fds(there, [frame], [place])
-    there.sendall(frame[sent:])
+    sent = 0 if place is None else socket.send_fds(peer, [frame], [place])
+    peer.sendall(frame[sent:])
 
 
-def receive_frame(there: socket.socket) -> dict[str, Any] | None:
+def receive_frame(peer: socket.socket) -> dict[str, Any] | None:
     """Return the next JSON value, or None where the other end is closed."""
     try:
-        head = receive_bytes(there, 4)
+        head = receive_bytes(peer, 4)
     except EOFError:
         return None
-    value: dict[str, Any] = json.loads(receive_bytes(there, struct.unpack(">I", head)[0]))
+    value: dict[str, Any] = json.loads(receive_bytes(peer, struct.unpack(">I", head)[0]))
     return value
 
 
-def receive_bytes(there: socket.socket, n_bytes: int) -> bytes:
+def receive_bytes(peer: socket.socket, n_bytes: int) -> bytes:
     """Return exactly so many bytes; raises EOFError where the other end is closed before."""
-    whole = io.BytesIO(bytes(n_bytes))  # which gives its bytes without a second copy
-    with whole.getbuffer() as view:
+    buffer = io.BytesIO(bytes(n_bytes))  # which gives its bytes without a second copy
+    with buffer.getbuffer() as view:
         at = 0
         while at < n_bytes:
-            got = there.recv_into(view[at:])
+            got = peer.recv_into(view[at:])
             if not got:
                 raise EOFError("the other end is closed")
             at += got
-    return whole.getvalue()
+    return buffer.getvalue()

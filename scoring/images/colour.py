@@ -29,30 +29,30 @@ _PLAIN = {"RGB", "RGBX", "L", "1", "P", "CMYK", "YCbCr", "HSV"}
 _ALPHA = {"RGBA", "RGBa", "LA", "La", "PA"}
 
 
-def to_rgb(picture: Image.Image, *, white: int = WHITE, is_inverted: bool = False) -> Pixels:
+def to_rgb(image: Image.Image, *, white: int = WHITE, is_inverted: bool = False) -> Pixels:
     """Return a loaded image as 8-bit RGB, shape (H, W, 3).
 
     Args:
-        picture: any mode.
+        image: any mode.
         white: of deep grey, the value that is white, 255 to 65535.
         is_inverted: of deep grey, 0 is white.
 
     Raises:
         DecodeError: the mode has no rule (``unsupported``).
     """
-    if is_transparent(picture):
-        return _composited(picture)
-    return _in_bands(picture, _rule(picture, white, is_inverted), 3)
+    if is_transparent(image):
+        return _composited(image)
+    return _in_bands(image, _rule(image, white, is_inverted), 3)
 
 
-def to_rgba(picture: Image.Image) -> NDArray[np.uint8]:
+def to_rgba(image: Image.Image) -> NDArray[np.uint8]:
     """Return a loaded image for which ``is_transparent`` as 8-bit RGBA, not premultiplied, shape (H, W, 4)."""
-    return _in_bands(picture, lambda band: np.asarray(_straight(band)), 4)
+    return _in_bands(image, lambda band: np.asarray(_straight(band)), 4)
 
 
-def is_transparent(picture: Image.Image) -> bool:
+def is_transparent(image: Image.Image) -> bool:
     """Return whether an image of 8-bit channels has alpha in any form, be it all opaque."""
-    return picture.mode in _ALPHA or (picture.mode in _PLAIN and picture.has_transparency_data)
+    return image.mode in _ALPHA or (image.mode in _PLAIN and image.has_transparency_data)
 
 
 def background(histogram: NDArray[np.int64]) -> int:
@@ -73,49 +73,49 @@ def background(histogram: NDArray[np.int64]) -> int:
 
 
 def _in_bands(
-    picture: Image.Image, convert: Callable[[Image.Image], NDArray[np.uint8]], channels: int
+    image: Image.Image, convert: Callable[[Image.Image], NDArray[np.uint8]], channels: int
 ) -> NDArray[np.uint8]:
-    out = np.empty((picture.height, picture.width, channels), dtype=np.uint8)
+    out = np.empty((image.height, image.width, channels), dtype=np.uint8)
     top = 0
-    for band in _bands(picture):
+    for band in _bands(image):
         out[top : top + band.height] = convert(band)
         top += band.height
     return out
 
 
-def _bands(picture: Image.Image) -> Iterator[Image.Image]:
-    width, height = picture.size
+def _bands(image: Image.Image) -> Iterator[Image.Image]:
+    width, height = image.size
     rows = max(1, _BAND // width)
     if rows >= height:
-        yield picture
+        yield image
         return
     for top in range(0, height, rows):
-        yield picture.crop((0, top, width, min(height, top + rows)))
+        yield image.crop((0, top, width, min(height, top + rows)))
 
 
-def _rule(picture: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.Image], NDArray[np.uint8]]:
-    if is_deep_grey(picture):
-        hidden = picture.info.get("transparency")
+def _rule(image: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.Image], NDArray[np.uint8]]:
+    if is_deep_grey(image):
+        hidden = image.info.get("transparency")
         if not isinstance(hidden, int):
             return lambda band: _deep_grey(band, white, is_inverted)[:, :, None]
-        return _with_hidden(picture, hidden, white, is_inverted)
-    if picture.mode == "F":
+        return _with_hidden(image, hidden, white, is_inverted)
+    if image.mode == "F":
         return lambda band: _unit_float(band)
-    if picture.mode in _PLAIN:
+    if image.mode in _PLAIN:
         return lambda band: np.asarray(band.convert("RGB"))
-    raise DecodeError("unsupported", f"pixels of mode {picture.mode} have no stated meaning as RGB")
+    raise DecodeError("unsupported", f"pixels of mode {image.mode} have no stated meaning as RGB")
 
 
 def _straight(band: Image.Image) -> Image.Image:
     return (band.convert("LA") if band.mode == "La" else band).convert("RGBA")
 
 
-def _composited(picture: Image.Image) -> Pixels:
+def _composited(image: Image.Image) -> Pixels:
     """Return an image with alpha on white, or on black by the rule of ``background``."""
-    on_white = _in_bands(picture, lambda band: _on(band, 255), 3)
+    on_white = _in_bands(image, lambda band: _on(band, 255), 3)
     if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then so do the drawn pixels, which are fewer
         return on_white
-    return on_white if background(_drawn(picture)) else _in_bands(picture, lambda band: _on(band, 0), 3)
+    return on_white if background(_drawn(image)) else _in_bands(image, lambda band: _on(band, 0), 3)
 
 
 def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
@@ -125,14 +125,14 @@ def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
     return np.asarray(canvas)
 
 
-def _drawn(picture: Image.Image) -> NDArray[np.int64]:
+def _drawn(image: Image.Image) -> NDArray[np.int64]:
     """Return the levels of the pixels that are at least half opaque, or of all that are seen where none is so.
 
     Shape (256,), over red, green and blue; zeros where nothing is seen, or nothing is transparent.
     """
     solid, faint = np.zeros(256, np.int64), np.zeros(256, np.int64)
     is_opaque = True
-    for band in _bands(picture):
+    for band in _bands(image):
         seen = _straight(band)
         alpha = seen.getchannel("A")
         is_opaque &= alpha.getextrema()[0] == 255
@@ -150,11 +150,11 @@ def _deep_grey(band: Image.Image, white: int, is_inverted: bool) -> NDArray[np.u
 
 
 def _with_hidden(
-    picture: Image.Image, hidden: int, white: int, is_inverted: bool
+    image: Image.Image, hidden: int, white: int, is_inverted: bool
 ) -> Callable[[Image.Image], NDArray[np.uint8]]:
     """Return the rule of deep grey of which one value is transparent."""
     levels = np.zeros(256, np.int64)
-    for band in _bands(picture):
+    for band in _bands(image):
         drawn = np.asarray(band) != hidden
         levels += np.bincount(_deep_grey(band, white, is_inverted)[drawn], minlength=256)
     behind = background(levels)

@@ -21,7 +21,7 @@ JUDGED = 1  # step after which pairs that promise nothing are left
 AT_ONCE = 1024  # pairs refined at once
 DAMPING = 1e-3
 _JUDGED_BY = (np.arange(FINE)[:, None] * KEPT + np.arange(FINE)).ravel()[1:] - 1  # numbers of a signature
-WHOLE = np.array([0, STEPS, 0, STEPS])
+FULL_FRAME = np.array([0, STEPS, 0, STEPS])
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Refined:
 
     Attributes:
         cosine: of the frequencies that the part holds, 12 of a whole axis and fewer of less; shape (P,), float64, -1
-            to 1; -1 where either signature is zero, or ``worth`` was not reached.
+            to 1; -1 where either signature is zero, or ``least_cosine`` was not reached.
         edges: of the part, shape (P, 4), int64, in 256ths: top and bottom of the height, left and right of the width.
     """
 
@@ -39,7 +39,11 @@ class Refined:
 
 
 def refine(
-    whole: NDArray[np.int8], part: NDArray[np.int8], start: NDArray[np.int64] | None = None, *, worth: float = -1.0
+    images: NDArray[np.int8],
+    parts: NDArray[np.int8],
+    start: NDArray[np.int64] | None = None,
+    *,
+    least_cosine: float = -1.0,
 ) -> Refined:
     """Return the part of each whole image that agrees best with the other image, and how well.
 
@@ -49,35 +53,35 @@ def refine(
     frames seen counts.
 
     Args:
-        whole: signatures, int8, shape (P, 255).
-        part: signatures, int8, shape (P, 255).
+        images: signatures, int8, shape (P, 255).
+        parts: signatures, int8, shape (P, 255).
         start: frame to start from, shape (P,), an index into ``FRAMES``; by default the one whose coarse cosine is
             largest, which costs a multiple.
-        worth: pairs whose 8 x 8 frequencies do not reach this cosine in one step are not looked at further.
+        least_cosine: pairs whose 8 x 8 frequencies do not reach this cosine in one step are not looked at further.
 
     Raises:
         ValueError: for other shapes or types.
     """
-    check(whole)
-    check(part)
-    if len(whole) != len(part) or (start is not None and len(start) != len(whole)):
-        raise ValueError(f"expected as many wholes as parts and starts, got {len(whole)} and {len(part)}")
-    cosine, edges = np.full(len(whole), -1.0), np.tile(WHOLE, (len(whole), 1))
-    for first in range(0, len(whole), AT_ONCE):
-        here = slice(first, first + AT_ONCE)
-        frame = _best_frames(whole[here], part[here]) if start is None else start[here]
-        cosine[here], edges[here] = _settle(whole[here], part[here], frame, worth)
+    check(images)
+    check(parts)
+    if len(images) != len(parts) or (start is not None and len(start) != len(images)):
+        raise ValueError(f"expected as many images as parts and starts, got {len(images)} and {len(parts)}")
+    cosine, edges = np.full(len(images), -1.0), np.tile(FULL_FRAME, (len(images), 1))
+    for first in range(0, len(images), AT_ONCE):
+        block = slice(first, first + AT_ONCE)
+        frame = _best_frames(images[block], parts[block]) if start is None else start[block]
+        cosine[block], edges[block] = _settle(images[block], parts[block], frame, least_cosine)
     return Refined(cosine, edges)
 
 
-def as_they_are(pictures: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
+def as_they_are(images: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
     """Return the cosine of each pair of whole images by the frequencies that ``refine`` judges by; 0 with zeros.
 
     Args:
-        pictures: signatures, int8, shape (P, 255).
+        images: signatures, int8, shape (P, 255).
         others: the same, shape (P, 255).
     """
-    (a, length), (b, other) = _judged(pictures), _judged(others)
+    (a, length), (b, other) = _judged(images), _judged(others)
     return np.einsum("pd,pd->p", a, b).astype(np.float64) / (length * other)
 
 
@@ -89,20 +93,20 @@ def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[
     return numbers, np.where(length > 0, length, 1)
 
 
-def _best_frames(whole: NDArray[np.int8], part: NDArray[np.int8]) -> NDArray[np.int64]:
+def _best_frames(images: NDArray[np.int8], parts: NDArray[np.int8]) -> NDArray[np.int64]:
     """The frame of each whole (P, 255) with the largest coarse cosine with its part."""
-    every = np.arange(len(whole))
-    return coarse_fits(whole, every, part, every)[1]
+    every = np.arange(len(images))
+    return coarse_fits(images, every, parts, every)[1]
 
 
 def _settle(
-    whole: NDArray[np.int8], part: NDArray[np.int8], frame: NDArray[np.int64], worth: float
+    images: NDArray[np.int8], parts: NDArray[np.int8], frame: NDArray[np.int64], least_cosine: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Refine some pairs; see ``refine``."""
-    series, target = waves(whole), waves(part) * torch.from_numpy(WEIGHT)
+    series, target = waves(images), waves(parts) * torch.from_numpy(WEIGHT)
     edges = _inside(FRAMES[frame])
-    best, where = np.full(len(whole), -1.0), _places(edges)
-    left = np.flatnonzero(whole.any(1) & part.any(1))
+    best, where = np.full(len(images), -1.0), _places(edges)
+    left = np.flatnonzero(images.any(1) & parts.any(1))
     for turn, kept in enumerate((*SETTLE, FINE)):
         if not len(left):
             break
@@ -113,7 +117,7 @@ def _settle(
             better = cosine > best[left]
             best[left[better]], where[left[better]] = cosine[better], at[better]
         elif turn == JUDGED:
-            ok = cosine >= worth
+            ok = cosine >= least_cosine
             left, seen, moves, goal = left[ok], seen[ok], moves[ok], goal[ok]
         if turn < len(SETTLE):
             edges[left] = _inside(edges[left] + _step(seen, moves, goal))

@@ -12,7 +12,7 @@ from scoring.images.signature import KEPT, LARGEST, WEIGHTS, WIDTH
 
 LOW = 8  # frequencies along each axis by which candidates are found
 COARSE = LOW * LOW - 1  # numbers of a coarse vector
-LIKELY = 0.87  # cosine of coarse vectors from which a fit is worth looking for
+LIKELY = 0.87  # cosine of coarse vectors from which a fit is looked for
 SIDES = (
     (1.0, 1),
     (0.93, 3),
@@ -25,14 +25,14 @@ WHOLES = 32  # framed at once: a few MB
 
 def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The parts of an axis, (I, 2), and which two make a frame, (F, 2): of like length, or one of them whole."""
-    found = [(step, low, low + side) for step, (side, n) in enumerate(SIDES) for low in np.linspace(0, 1 - side, n)]
+    parts = [(step, low, low + side) for step, (side, n) in enumerate(SIDES) for low in np.linspace(0, 1 - side, n)]
     frames = [
         (v, h)
-        for v, (tall, *_) in enumerate(found)
-        for h, (wide, *_) in enumerate(found)
+        for v, (tall, *_) in enumerate(parts)
+        for h, (wide, *_) in enumerate(parts)
         if abs(tall - wide) <= 1 or not tall or not wide
     ]
-    return np.clip(np.array(found)[:, 1:], 0, 1), np.array(frames)
+    return np.clip(np.array(parts)[:, 1:], 0, 1), np.array(frames)
 
 
 INTERVALS, _FRAME = _axes()
@@ -71,7 +71,7 @@ def waves(signatures: NDArray[np.int8]) -> Tensor:
 
 
 def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
-    """Return the maps from the frequencies of a whole axis to those of parts of it, and how they change.
+    """Return the maps from the frequencies of a whole axis to the frequencies of its parts, and how they change.
 
     A signature holds a cosine series. What a part shows is that series between the part's ends, so its own frequencies
     are a linear map of the old ones, the same along each axis. What the signature left out (finer than 16 waves) is
@@ -129,30 +129,30 @@ def framed(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 def coarse_fits(
-    wholes: NDArray[np.int8], whole: NDArray[np.int64], parts: NDArray[np.int8], part: NDArray[np.int64]
+    images: NDArray[np.int8], image_of_pair: NDArray[np.int64], parts: NDArray[np.int8], part_of_pair: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return, of some pairs, the largest coarse cosine of a frame of the whole with the part, and that frame.
 
     Args:
-        wholes: signatures, int8, shape (W, 255).
-        whole: which of them each pair is of, shape (P,).
+        images: signatures, int8, shape (W, 255).
+        image_of_pair: the image of each pair, an index into ``images``, shape (P,).
         parts: signatures, int8, shape (V, 255).
-        part: the same, shape (P,).
+        part_of_pair: the part of each pair, an index into ``parts``, shape (P,).
 
     Returns:
         cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.
     """
-    cosine, frame = np.zeros(len(whole)), np.zeros(len(whole), np.int64)
+    cosine, frame = np.zeros(len(image_of_pair)), np.zeros(len(image_of_pair), np.int64)
     numbers = torch.from_numpy(coarse(parts)).float()
     lengths = numbers.double().norm(dim=1).clamp_min(1)
-    order = np.argsort(whole, kind="stable")
-    some, starts = np.unique(whole[order], return_index=True)
+    order = np.argsort(image_of_pair, kind="stable")
+    some, starts = np.unique(image_of_pair[order], return_index=True)
     groups = np.split(order, starts[1:])
     for first in range(0, len(some), WHOLES):
-        ints = torch.from_numpy(framed(wholes[some[first : first + WHOLES]])).float()  # (B, F, 63)
+        ints = torch.from_numpy(framed(images[some[first : first + WHOLES]])).float()  # (B, F, 63)
         of_frames = ints.double().norm(dim=2).clamp_min(1)
         for each, length, pairs in zip(ints, of_frames, groups[first : first + WHOLES], strict=True):
-            dots = (each @ numbers[part[pairs]].T).double()  # (F, k): sums of whole numbers below 2^24
-            best, at = (dots / (length[:, None] * lengths[part[pairs]])).max(0)
+            dots = (each @ numbers[part_of_pair[pairs]].T).double()  # (F, k): sums of whole numbers below 2^24
+            best, at = (dots / (length[:, None] * lengths[part_of_pair[pairs]])).max(0)
             cosine[pairs], frame[pairs] = best.numpy(), at.numpy()
     return cosine, frame

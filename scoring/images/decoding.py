@@ -17,7 +17,7 @@ from scoring.images.geometry import (
     resize,
     resized_size,
 )
-from scoring.images.outcome import DecodedImage, DecodeError, one_line
+from scoring.images.outcome import DecodedImage, DecodeError, single_line
 from scoring.images.phash import SIDE, perceptual_hash
 from scoring.images.pillow import MAX_SIDE
 from scoring.images.preprocessing import Preprocessing
@@ -211,7 +211,7 @@ def outcome_of(
         width, height = displayed_size(header.width, header.height, header.orientation)
     if max(width or 0, height or 0) >= 2**31:  # no such image can exist: the header lies
         width = height = None
-    error = str(failure) if failure else one_line(warning) if warning else None
+    error = str(failure) if failure else single_line(warning) if warning else None
     return DecodedImage(
         pixels=pixels,
         width=width,

@@ -20,7 +20,7 @@ LEAST_WHITE = 255  # 8 bits of data in a file of 16
 WHITES = tuple((1 << bits) - 1 for bits in (8, 10, 12, 14, 16))  # of the depths in which sensors deliver
 _BAND = 2_000_000  # pixels at a time
 _OTHER_END = {";16B": ";16L", ";16L": ";16B", ";16N": ";16B" if sys.byteorder == "little" else ";16L"}
-_GREY_ALPHA = "LA;16B"  # of PNG: 4 bytes a pixel, which are as many as those of RGBA
+_GREY_ALPHA = "LA;16B"  # of PNG: 4 bytes a pixel, as many as RGBA has
 
 
 def check_white(white: int) -> None:

@@ -22,7 +22,7 @@ from scoring.images.outcome import DecodeError
 from scoring.images.phash import SIDE
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quiet import quiet
-from scoring.images.raster import Bounds, Header, OpenedHere
+from scoring.images.raster import Bounds, Header, LocalImage
 from scoring.images.sniff import sniff
 
 MOST_PIXELS = 32_000_000  # of one image on a device, where it takes 12 more bytes a pixel while it is reduced
@@ -79,7 +79,7 @@ def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = 
     if dct_scale(*size, resize) > 1:
         return None
     try:
-        header = OpenedHere(data, "jpeg", Bounds(max_pixels), jpeg).header
+        header = LocalImage(data, "jpeg", Bounds(max_pixels), jpeg).header
         height, width, *kind = simplejpeg.decode_jpeg_header(data)
         if (width, height) != size or kind[0] not in _COLOURS or kind[1] not in _SUBSAMPLINGS:
             return None
@@ -123,20 +123,20 @@ class DeviceJpegs:
         """Return uint8 RGB of shape (3, H, W), on the device, as stored."""
         from torchvision.io import ImageReadMode, decode_jpeg
 
-        inputs = [torch.frombuffer(bytearray(one), dtype=torch.uint8) for one in coded]
+        inputs = [torch.frombuffer(bytearray(encoded), dtype=torch.uint8) for encoded in coded]
         with quiet():  # it is called deprecated
             pictures: list[Tensor] = decode_jpeg(inputs, mode=ImageReadMode.RGB, device=self.device)
         return pictures
 
     def _reduced(self, picture: Tensor, orientation: int) -> tuple[Tensor, Tensor]:
         """Return the square that the model sees, (S, S, 3), and the small image, (32, 32, 3)."""
-        wanted = self._preprocessing
+        preprocessing = self._preprocessing
         height, width = picture.shape[1:]
-        across, down = resized_size(width, height, wanted.resize)
+        across, down = resized_size(width, height, preprocessing.resize)
         levels = picture[None].float()  # (1, 3, H, W)
-        resized = _oriented(_resized(levels, across, down, wanted.interpolation), orientation)
-        top, left = (round((side - wanted.size) / 2) for side in resized.shape[:2])  # as ``centre_crop``
-        square = resized[top : top + wanted.size, left : left + wanted.size]
+        resized = _oriented(_resized(levels, across, down, preprocessing.interpolation), orientation)
+        top, left = (round((side - preprocessing.size) / 2) for side in resized.shape[:2])  # as ``centre_crop``
+        square = resized[top : top + preprocessing.size, left : left + preprocessing.size]
         return square, _oriented(_resized(levels, SIDE, SIDE, "bilinear"), orientation)
 
     def _try_out(self) -> None:

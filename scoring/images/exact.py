@@ -31,24 +31,24 @@ _BAND = 2_000_000  # pixels looked at or hashed at a time
 _MIXED = ("1", "L", "P", "RGB", "RGBA", "LA", "PA")  # what Pillow makes of 16-bit colour, and of grey with alpha
 
 
-def digest_by_pillow(picture: ImageFile.ImageFile, data: bytes, name: str, *, is_alone: bool) -> str:
+def digest_by_pillow(image: ImageFile.ImageFile, data: bytes, name: str, *, is_alone: bool) -> str:
     """Return the digest of the pixels of an opened file; raises as ``load``.
 
     Args:
-        picture: opened, not loaded.
+        image: opened, not loaded.
         data: the encoded image.
         name: its format.
         is_alone: it is the only image of the file; the others may differ where the first are equal.
     """
-    orientation, _ = orientation_of(picture, data, name)
-    white, is_inverted = grey_scale(picture, name)
-    bits = bits_of(picture, data, name)
-    load(picture, data, name, allow_truncated=False)
+    orientation, _ = orientation_of(image, data, name)
+    white, is_inverted = grey_scale(image, name)
+    bits = bits_of(image, data, name)
+    load(image, data, name, allow_truncated=False)
     if name == "png":  # which may state its orientation behind the pixels
-        orientation, _ = orientation_of(picture, data, name)
+        orientation, _ = orientation_of(image, data, name)
     with named_failures(data, name):
-        kind, pixels = _exact(picture, white, is_inverted)
-    if not is_alone or (bits > 8 and kind in ("RGB", "RGBA") and picture.mode in _MIXED):
+        kind, pixels = _exact(image, white, is_inverted)
+    if not is_alone or (bits > 8 and kind in ("RGB", "RGBA") and image.mode in _MIXED):
         kind = f"{kind} of {hashlib.sha256(data).hexdigest()}"
     return digest(kind, orient(pixels, orientation))
 
@@ -56,23 +56,23 @@ def digest_by_pillow(picture: ImageFile.ImageFile, data: bytes, name: str, *, is
 def digest(kind: str, pixels: Channels) -> str:
     """Hash an image of shape (H, W, channels) band by band, so that no copy of a turned one is needed."""
     height, width = pixels.shape[:2]
-    whole = hashlib.sha256(f"{kind} {width} {height}\n".encode())
+    hasher = hashlib.sha256(f"{kind} {width} {height}\n".encode())
     rows = max(1, _BAND // width)
     for top in range(0, height, rows):
-        whole.update(np.ascontiguousarray(pixels[top : top + rows]).data)
-    return whole.hexdigest()
+        hasher.update(np.ascontiguousarray(pixels[top : top + rows]).data)
+    return hasher.hexdigest()
 
 
-def _exact(picture: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
+def _exact(image: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
     """Return what a loaded image holds without loss, and its kind; shape (H, W, channels), little-endian."""
-    if picture.mode.startswith("I;16"):
-        return _deep_grey(picture, white, is_inverted)
-    if picture.mode == "F":
-        to_rgb(picture)  # refuses what has no stated meaning
-        return "float", np.asarray(picture).astype("<f4")[:, :, None] + np.float32(0)  # -0 becomes 0
-    if not is_transparent(picture):
-        return "RGB", to_rgb(picture)
-    pixels = to_rgba(picture)
+    if image.mode.startswith("I;16"):
+        return _deep_grey(image, white, is_inverted)
+    if image.mode == "F":
+        to_rgb(image)  # refuses what has no stated meaning
+        return "float", np.asarray(image).astype("<f4")[:, :, None] + np.float32(0)  # -0 becomes 0
+    if not is_transparent(image):
+        return "RGB", to_rgb(image)
+    pixels = to_rgba(image)
     if all((band[..., 3] == 255).all() for band in _bands(pixels)):
         return "RGB", pixels[..., :3]
     for band in _bands(pixels):
@@ -80,10 +80,10 @@ def _exact(picture: Image.Image, white: int, is_inverted: bool) -> tuple[str, Ch
     return "RGBA", pixels
 
 
-def _deep_grey(picture: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
+def _deep_grey(image: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
     """Return grey of up to 16 bits with a second channel where one value is transparent, or its exact 8-bit copy."""
-    values = np.minimum(np.asarray(picture), white).astype("<u2")[:, :, None]
-    hidden = picture.info.get("transparency")
+    values = np.minimum(np.asarray(image), white).astype("<u2")[:, :, None]
+    hidden = image.info.get("transparency")
     seen = values != hidden if isinstance(hidden, int) else np.ones((1, 1, 1), bool)
     if is_inverted:
         values = white - values

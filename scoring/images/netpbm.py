@@ -61,32 +61,32 @@ def open_netpbm(stream: io.BytesIO) -> NetpbmFile:
         DecodeError: it is too long (``corrupt``).
     """
     head = stream.read(LONGEST_HEADER)
-    is_whole = not stream.read(1)
+    is_entire_file = not stream.read(1)
     stream.seek(0)
     try:
         NetpbmFile(io.BytesIO(head), "")
     except ValueError as error:
-        if is_whole or "EOF" not in str(error):
+        if is_entire_file or "EOF" not in str(error):
             raise
         message = f"expected a header of at most {LONGEST_HEADER:,} bytes, got a longer one"
         raise DecodeError("corrupt", message) from None
     return NetpbmFile(stream, "")
 
 
-def check_values(picture: NetpbmFile, n_bytes: int) -> None:
+def check_values(opened: NetpbmFile, n_bytes: int) -> None:
     """Refuse an image whose values cannot all be in its file, before memory is taken for them.
 
     Args:
-        picture: opened, not loaded.
+        opened: opened, not loaded.
         n_bytes: of the file.
 
     Raises:
         DecodeError: there are too few bytes (``truncated``).
     """
-    there = n_bytes - picture.tile[0].offset
-    if there < picture.fewest_bytes:
-        width, height = picture.size
+    n_left = n_bytes - opened.tile[0].offset
+    if n_left < opened.fewest_bytes:
+        width, height = opened.size
         raise DecodeError(
             "truncated",
-            f"pnm: {width} x {height} pixels take at least {picture.fewest_bytes:,} bytes, the file has {there:,}",
+            f"pnm: {width} x {height} pixels take at least {opened.fewest_bytes:,} bytes, the file has {n_left:,}",
         )

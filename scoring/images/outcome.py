@@ -41,7 +41,7 @@ class DecodeError(InputError):
     def __init__(self, status: str, message: str) -> None:
         if status not in STATUSES or status == "ok":
             raise ValueError(f"status must be a failure in STATUSES, got {status!r}")
-        super().__init__(one_line(message))
+        super().__init__(single_line(message))
         self.status = status
         self.width: int | None = None
         self.height: int | None = None
@@ -84,10 +84,10 @@ class DecodedImage:
     highest: int | None = None
 
 
-def one_line(message: Any) -> str:
+def single_line(message: Any) -> str:
     """Return the text on one line, printable, and at most 200 characters long.
 
-    >>> one_line("broken  file" + chr(27) + "[31m")
+    >>> single_line("broken  file" + chr(27) + "[31m")
     'broken file?[31m'
     """
     text = " ".join(str(message).split())

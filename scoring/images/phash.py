@@ -18,7 +18,7 @@ _LUMA = np.array(LUMA)
 _DCT = _dct_matrix(SIDE, _KEPT)  # (8, 32)
 
 
-def perceptual_hash(picture: NDArray[np.uint8]) -> int:
+def perceptual_hash(image: NDArray[np.uint8]) -> int:
     """Return the 64-bit DCT hash of a 32 x 32 image; images that look alike differ in few bits.
 
     The grey image (0.299 R + 0.587 G + 0.114 B) goes through the unnormalised two-dimensional DCT-II; of its
@@ -27,7 +27,7 @@ def perceptual_hash(picture: NDArray[np.uint8]) -> int:
     first, so that rounding noise of another machine decides nothing and an image of one colour hashes to 2**63.
 
     Args:
-        picture: uint8 RGB, shape (32, 32, 3).
+        image: uint8 RGB, shape (32, 32, 3).
 
     Returns:
         the hash, in [0, 2**64).
@@ -38,18 +38,18 @@ def perceptual_hash(picture: NDArray[np.uint8]) -> int:
     >>> hex(perceptual_hash(np.full((32, 32, 3), 200, dtype=np.uint8)))
     '0x8000000000000000'
     """
-    if picture.shape != (SIDE, SIDE, 3):
-        raise ValueError(f"image must have shape (32, 32, 3), got {picture.shape}")
-    low = np.round(_DCT @ luma(picture) @ _DCT.T, 3).ravel()  # (64,)
+    if image.shape != (SIDE, SIDE, 3):
+        raise ValueError(f"image must have shape (32, 32, 3), got {image.shape}")
+    low = np.round(_DCT @ luma(image) @ _DCT.T, 3).ravel()  # (64,)
     in_order = np.sort(low)
     bits = low > (in_order[31] + in_order[32]) / 2  # the median, without what np.median checks
     return int.from_bytes(np.packbits(bits).tobytes(), "big")
 
 
-def luma(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
+def luma(image: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Return the grey of an RGB image of shape (H, W, 3): 0.299 R + 0.587 G + 0.114 B, shape (H, W)."""
-    flat: NDArray[np.float64] = picture.reshape(-1, 3).astype(np.float64) @ _LUMA
-    return flat.reshape(picture.shape[:2])
+    flat: NDArray[np.float64] = image.reshape(-1, 3).astype(np.float64) @ _LUMA
+    return flat.reshape(image.shape[:2])
 
 
 def hamming(a: int, b: int) -> int:

@@ -84,7 +84,7 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
     raise error
 
 
-def open_picture(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile:
+def open_image(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile:
     """Read the header with the one plugin of this format.
 
     Raises:
@@ -97,27 +97,27 @@ def open_picture(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile
     with named_failures(data, name):
         if name == "ico":
             check_size(*icon_size(data), min(max_pixels, MOST_ICON_PIXELS))
-        picture = _OPENERS[name](io.BytesIO(data))
-    check_size(*picture.size, max_pixels)
-    if name == "bmp" and picture.info.get("compression") in (1, 2):
-        check_size(*picture.size, min(max_pixels, MOST_RLE_PIXELS))
+        image = _OPENERS[name](io.BytesIO(data))
+    check_size(*image.size, max_pixels)
+    if name == "bmp" and image.info.get("compression") in (1, 2):
+        check_size(*image.size, min(max_pixels, MOST_RLE_PIXELS))
     if name == "tiff":
-        _check_tiles(picture, max_pixels)
-    if isinstance(picture, NetpbmFile):
-        if picture.is_looped:
-            check_size(*picture.size, min(max_pixels, MOST_LOOPED_PIXELS))
-        check_values(picture, len(data))
-    return picture
+        _check_tiles(image, max_pixels)
+    if isinstance(image, NetpbmFile):
+        if image.is_looped:
+            check_size(*image.size, min(max_pixels, MOST_LOOPED_PIXELS))
+        check_values(image, len(data))
+    return image
 
 
-def _check_tiles(picture: ImageFile.ImageFile, max_pixels: int) -> None:
+def _check_tiles(image: ImageFile.ImageFile, max_pixels: int) -> None:
     """Refuse a TIFF of large tiles; raises as ``check_size``."""
-    tile_width, tile_height = _tag(picture, 322), _tag(picture, 323)
+    tile_width, tile_height = _tag(image, 322), _tag(image, 323)
     if tile_width > 0 and tile_height > 0:
         check_size(tile_width, tile_height, max_pixels)
 
 
-def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> tuple[int, str | None]:
+def orientation_of(image: ImageFile.ImageFile, data: bytes, name: str) -> tuple[int, str | None]:
     """Return the EXIF orientation that is still to be applied, 1 to 8, and a warning where the EXIF is damaged.
 
     Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
@@ -125,25 +125,25 @@ def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> tupl
     """
     if name in ("tiff", "heif"):
         return 1, None
-    if name == "png" and picture.tile and "exif" not in picture.info:
+    if name == "png" and image.tile and "exif" not in image.info:
         return 1, None  # Pillow would decode the whole image to find out
     try:
         with named_failures(data, name):
-            value = picture.getexif().get(ExifTags.Base.Orientation)
+            value = image.getexif().get(ExifTags.Base.Orientation)
     except DecodeError as failure:
         return 1, f"damaged EXIF is ignored: {failure}"
     return (value if isinstance(value, int) and 1 <= value <= 8 else 1), None
 
 
-def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | None:
+def count_frames(image: ImageFile.ImageFile, data: bytes, name: str) -> int | None:
     """Return how many images the file holds, or None where counting them is not cheap."""
     if name == "gif":
         return count_gif(data)
     if name == "tiff":
         return count_tiff(data)
     if name == "ico":
-        return count_icons(picture)
-    return max(1, int(getattr(picture, "n_frames", 1)))
+        return count_icons(image)
+    return max(1, int(getattr(image, "n_frames", 1)))
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,12 @@ class ReadPicture:
 
 
 def read_pixels(
-    picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int = WHITE
+    image: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int = WHITE
 ) -> ReadPicture:
     """Decode the image at which an opened file stands.
 
     Args:
-        picture: opened, not loaded.
+        image: opened, not loaded.
         data: the encoded image.
         name: its format.
         allow_truncated: as in ``load``.
@@ -176,40 +176,40 @@ def read_pixels(
     Raises:
         DecodeError: as ``load``; also for an image that cannot be had as RGB.
     """
-    bits = bits_of(picture, data, name)
-    if bits == 16 and white != WHITE and not is_deep_grey(picture) and picture.mode in _COLOURS:
-        return _read_deep_colour(picture, data, name, allow_truncated=allow_truncated, white=white)
-    own_white, is_inverted = grey_scale(picture, name)
-    warning = load(picture, data, name, allow_truncated=allow_truncated)
+    bits = bits_of(image, data, name)
+    if bits == 16 and white != WHITE and not is_deep_grey(image) and image.mode in _COLOURS:
+        return _read_deep_colour(image, data, name, allow_truncated=allow_truncated, white=white)
+    format_white, is_inverted = grey_scale(image, name)
+    warning = load(image, data, name, allow_truncated=allow_truncated)
     highest = None
     with named_failures(data, name):
-        if bits == 16 and is_deep_grey(picture):
-            highest = highest_grey(picture)
-        elif bits == 16 and picture.mode in _COLOURS:
-            highest = highest_colour(picture)
-        white = white if own_white == WHITE and bits == 16 else own_white
-        return ReadPicture(to_rgb(picture, white=white, is_inverted=is_inverted), warning, highest)
+        if bits == 16 and is_deep_grey(image):
+            highest = highest_grey(image)
+        elif bits == 16 and image.mode in _COLOURS:
+            highest = highest_colour(image)
+        white = white if format_white == WHITE and bits == 16 else format_white
+        return ReadPicture(to_rgb(image, white=white, is_inverted=is_inverted), warning, highest)
 
 
 def _read_deep_colour(
-    picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int
+    image: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool, white: int
 ) -> ReadPicture:
     """Decode 16-bit colour twice, for Pillow gives one of the two bytes of a channel at a time."""
-    number = picture.tell()
+    number = image.tell()
     with named_failures(data, name):
         low = _OPENERS[name](io.BytesIO(data))
         low.seek(number)
         grey_alpha = is_grey_with_alpha(low)
         low_bytes(low)
-    warning = load(picture, data, name, allow_truncated=allow_truncated)
+    warning = load(image, data, name, allow_truncated=allow_truncated)
     load(low, data, name, allow_truncated=allow_truncated)
     with named_failures(data, name):
-        scaled, highest = scaled_colour(picture, low, white, grey_alpha=grey_alpha)
+        scaled, highest = scaled_colour(image, low, white, grey_alpha=grey_alpha)
         return ReadPicture(to_rgb(scaled), warning, highest)
 
 
 def read_shown(
-    picture: ImageFile.ImageFile,
+    image: ImageFile.ImageFile,
     data: bytes,
     name: str,
     *,
@@ -223,7 +223,7 @@ def read_shown(
     Of the first 64 images of that size, as far as they have 64 million pixels together.
 
     Args:
-        picture: opened, not loaded.
+        image: opened, not loaded.
         data: the encoded image.
         name: its format.
         n_frames: images in the file; None where they are many.
@@ -234,69 +234,69 @@ def read_shown(
     Raises:
         DecodeError: as ``read_pixels``, of the first image; one that cannot be decoded ends the look at the rest.
     """
-    size = picture.size
-    first = read_pixels(picture, data, name, allow_truncated=allow_truncated, white=white)
+    size = image.size
+    first = read_pixels(image, data, name, allow_truncated=allow_truncated, white=white)
     if not is_looked_through(name, n_frames) or contrast(first.pixels) >= FLAT:
         return first
     best, number, most = first, 0, FLAT
     for at in range(1, n_looked_at(*size)):
         try:
             with named_failures(data, name):
-                if not seek_same_size(picture, at, size):
+                if not seek_same_size(image, at, size):
                     break
             if name == "tiff":
-                _check_tiles(picture, max_pixels)
-            other = read_pixels(picture, data, name, allow_truncated=False, white=white)
+                _check_tiles(image, max_pixels)
+            other = read_pixels(image, data, name, allow_truncated=False, white=white)
         except DecodeError:
             break
-        if (here := contrast(other.pixels)) > most:
-            best, number, most = other, at, here
+        if (level := contrast(other.pixels)) > most:
+            best, number, most = other, at, level
     if not number:
         return first
     count = "many" if n_frames is None else f"{n_frames:,}"
     return replace(best, warning=first.warning or f"the first of {count} images is flat: image {number + 1} is shown")
 
 
-def load(picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool) -> str | None:
+def load(image: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool) -> str | None:
     """Decode the image at which an opened file stands, in its own mode; return a warning or None.
 
     Raises:
         DecodeError: it cannot be decoded, or is truncated and that is not allowed.
     """
     warning = None
-    size = picture.size
+    size = image.size
     try:
         with named_failures(data, name):
-            picture.load()
+            image.load()
     except DecodeError as failure:
-        if name == "tiff" and failure.status == "corrupt" and _strips_end_late(picture, len(data)):
+        if name == "tiff" and failure.status == "corrupt" and _strips_end_late(image, len(data)):
             raise DecodeError("truncated", str(failure)) from None
         if not (allow_truncated and failure.status == "truncated" and name in _PARTIAL):
             raise
         warning = f"truncated, the missing part is empty: {failure}"
         with named_failures(data, name):
-            picture.tile = []
-            picture.load()
-    if picture.size[0] * picture.size[1] > size[0] * size[1]:
-        raise DecodeError("corrupt", f"the header says {size}, the image is {picture.size}")
+            image.tile = []
+            image.load()
+    if image.size[0] * image.size[1] > size[0] * size[1]:
+        raise DecodeError("corrupt", f"the header says {size}, the image is {image.size}")
     return warning
 
 
-def grey_scale(picture: ImageFile.ImageFile, name: str) -> tuple[int, bool]:
+def grey_scale(image: ImageFile.ImageFile, name: str) -> tuple[int, bool]:
     """Return which value of deep grey is white by the file, and whether 0 is; to be read before ``load``."""
     if name != "tiff":
         return WHITE, False
-    bits = bits_of(picture, b"", name)
+    bits = bits_of(image, b"", name)
     white = (1 << bits) - 1 if 9 <= bits <= 16 else WHITE
-    return white, _tag(picture, 262) == 0  # PhotometricInterpretation: white is zero
+    return white, _tag(image, 262) == 0  # PhotometricInterpretation: white is zero
 
 
-def bits_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> int:
-    """Return the bits a channel that a PNG, PGM or TIFF states; 8 where Pillow gives no more, or scales by itself."""
+def bits_of(image: ImageFile.ImageFile, data: bytes, name: str) -> int:
+    """Return the bits a channel that a PNG, PGM or TIFF states; 8 where Pillow gives no more, or scales them itself."""
     if name == "tiff":
-        return _tag(picture, 258)  # BitsPerSample
-    if isinstance(picture, NetpbmFile):
-        return picture.bits
+        return _tag(image, 258)  # BitsPerSample
+    if isinstance(image, NetpbmFile):
+        return image.bits
     return data[24] if name == "png" and len(data) > 24 else 8  # of the header chunk, which comes first
 
 
@@ -331,15 +331,15 @@ def _open_heif(stream: io.BytesIO) -> ImageFile.ImageFile:
     return cast(ImageFile.ImageFile, HeifImageFile(stream, ""))
 
 
-def _tag(picture: ImageFile.ImageFile, number: int) -> int:
-    value = cast(TiffImagePlugin.TiffImageFile, picture).tag_v2.get(number)
+def _tag(image: ImageFile.ImageFile, number: int) -> int:
+    value = cast(TiffImagePlugin.TiffImageFile, image).tag_v2.get(number)
     while isinstance(value, tuple) and value:
         value = value[0]
     return value if isinstance(value, int) else 0
 
 
-def _strips_end_late(picture: ImageFile.ImageFile, n_bytes: int) -> bool:
-    tags = cast(TiffImagePlugin.TiffImageFile, picture).tag_v2
+def _strips_end_late(image: ImageFile.ImageFile, n_bytes: int) -> bool:
+    tags = cast(TiffImagePlugin.TiffImageFile, image).tag_v2
     for starts, lengths in ((273, 279), (324, 325)):  # strips, tiles
         spans = zip(tags.get(starts) or (), tags.get(lengths) or (), strict=False)
         if any(int(start) + int(length) > n_bytes for start, length in spans):

@@ -240,7 +240,7 @@ def colours(pixels: Pixels) -> int:
     runs[0] += 1
     times = np.bincount(runs)  # how many colours come so often
     held = (times * np.arange(len(times))).cumsum()  # pixels of the colours that come at most so often
-    spare = int((1 - _COVERED) * len(codes) + 1e-9)  # pixels that need not be covered: those of the rarest colours
+    spare = int((1 - _COVERED) * len(codes) + 1e-9)  # pixels of the rarest colours, which need not be covered
     often = int(held.searchsorted(spare, side="right"))  # the first of which not all are spared
     return len(runs) - int(times[:often].sum()) - (spare - int(held[often - 1])) // often
 
@@ -302,5 +302,5 @@ def _steps(green: Grey) -> NDArray[np.float64]:
     """Return the step between columns 8 k + i and the next, for i = 0 to 7; shape (8,)."""
     step = np.abs(np.subtract(green[:, 1:], green[:, :-1], dtype=np.int16))
     by_column = step.sum(0, dtype=np.int32) / len(green)
-    whole = by_column[: len(by_column) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
-    return np.sort(whole, axis=0)[len(whole) // 2]
+    full_blocks = by_column[: len(by_column) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
+    return np.sort(full_blocks, axis=0)[len(full_blocks) // 2]

@@ -37,7 +37,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 def quiet() -> Iterator[None]:
     """Ignore every warning that this thread raises inside the block."""
     filters = cast("list[Any]", warnings.filters)
-    if not any(entry is _FILTER for entry in filters):  # somebody reset the filters
+    if not any(entry is _FILTER for entry in filters):  # other code reset the filters
         filters.insert(0, _FILTER)
     _decoding.depth += 1
     try:
@@ -54,7 +54,7 @@ def silence_libtiff() -> bool:
     such functions goes on printing.
     """
     try:
-        library = ctypes.CDLL(Image.core.__file__)  # its symbols, and those of what it is linked with
+        library = ctypes.CDLL(Image.core.__file__)  # its symbols, and its libraries' symbols
         for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
             install = getattr(library, name)
             install.argtypes, install.restype = [ctypes.c_void_p], ctypes.c_void_p

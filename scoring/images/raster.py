@@ -18,7 +18,7 @@ from scoring.images.pillow import (
     check_size,
     count_frames,
     named_failures,
-    open_picture,
+    open_image,
     orientation_of,
     read_shown,
 )
@@ -86,7 +86,7 @@ def format_of(data: bytes) -> str:
     return name
 
 
-class OpenedHere:
+class LocalImage:
     """An image whose header was read in this process.
 
     Args:
@@ -101,7 +101,7 @@ class OpenedHere:
         header: what is known before any pixel is decoded.
 
     Raises:
-        DecodeError: the header cannot be read, or is that of too large an image.
+        DecodeError: the header cannot be read, or states too large an image.
     """
 
     def __init__(self, data: bytes, name: str, bounds: Bounds, jpeg: JpegHeader | None = None) -> None:
@@ -161,7 +161,7 @@ class OpenedHere:
     def digest(self) -> str:
         """Return the digest of the pixels of any format but JPEG; see ``pixel_digest``."""
         if self._picture is None:
-            raise ValueError("a JPEG's digest is that of its raster")
+            raise ValueError("a JPEG's digest comes from its raster")
         return digest_by_pillow(self._picture, self.data, self.header.format, is_alone=self.header.n_frames == 1)
 
     def _read_header(self, name: str, jpeg: JpegHeader | None) -> Header:
@@ -187,13 +187,13 @@ class OpenedHere:
     def _open(self, name: str) -> tuple[ImageFile.ImageFile, str | None]:
         """Open the file, without its metadata where these are damaged; return a warning then."""
         try:
-            return open_picture(self.data, name, self.bounds.max_pixels), None
+            return open_image(self.data, name, self.bounds.max_pixels), None
         except DecodeError as failure:
             rest = without_metadata(self.data, name)
             if failure.status not in ("corrupt", "truncated") or rest == self.data:
                 raise
             try:
-                picture = open_picture(rest, name, self.bounds.max_pixels)
+                picture = open_image(rest, name, self.bounds.max_pixels)
             except DecodeError:
                 raise failure from None
             self._readable = rest

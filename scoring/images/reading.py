@@ -8,13 +8,13 @@ from scoring.images.deep import WHITE
 from scoring.images.geometry import Raster
 from scoring.images.jpeg import read_jpeg_header
 from scoring.images.outcome import DecodeError
-from scoring.images.raster import Bounds, Header, OpenedHere, format_of
+from scoring.images.raster import Bounds, Header, LocalImage, format_of
 from scoring.images.structure import is_plain
-from scoring.images.supervised import opened_there
+from scoring.images.supervised import opened_in_child
 
 
 class OpenedImage(Protocol):
-    """An image whose header is known; see ``OpenedHere`` for what the methods return and raise."""
+    """An image whose header is known; see ``LocalImage`` for what the methods return and raise."""
 
     header: Header
 
@@ -27,7 +27,7 @@ class OpenedImage(Protocol):
         ...
 
 
-class _OpenedPlain(OpenedHere):
+class _OpenedPlain(LocalImage):
     """A plainly built image, read in this process, unless libjpeg-turbo finds something wrong with it."""
 
     def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
@@ -36,7 +36,7 @@ class _OpenedPlain(OpenedHere):
             return super().raster(short_side, allow_truncated=allow_truncated, white=white)
         with suppress(ValueError, MemoryError):  # what decodes it again below meets the same, and says so
             return self.strict_raster(short_side), None
-        with opened_there(self.data, self.header.format, self.bounds) as image:
+        with opened_in_child(self.data, self.header.format, self.bounds) as image:
             return image.raster(short_side, allow_truncated=allow_truncated)
 
 
@@ -58,7 +58,7 @@ def opened(data: bytes, bounds: Bounds, *, supervised: bool = False) -> Iterator
         if not supervised and (jpeg.is_plain if jpeg else is_plain(data, name)):
             yield _OpenedPlain(data, name, bounds, jpeg)
         else:
-            with opened_there(data, name, bounds) as image:
+            with opened_in_child(data, name, bounds) as image:
                 yield image
     except MemoryError:
         raise DecodeError("too_large", "it does not fit in memory") from None

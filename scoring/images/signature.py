@@ -44,9 +44,9 @@ def _reorder(index: int) -> NDArray[np.intp]:
 
 def _signs(index: int) -> NDArray[np.int8]:
     """Return the sign that each number of a reoriented signature gets; shape (255,)."""
-    odd = np.where(np.arange(KEPT) % 2, -1, 1)
-    rows = odd if index in _FLIPS_ROWS else np.ones_like(odd)
-    columns = odd if index in _FLIPS_COLUMNS else np.ones_like(odd)
+    alternating = np.where(np.arange(KEPT) % 2, -1, 1)
+    rows = alternating if index in _FLIPS_ROWS else np.ones_like(alternating)
+    columns = alternating if index in _FLIPS_COLUMNS else np.ones_like(alternating)
     return np.outer(rows, columns).ravel()[1:].astype(np.int8)
 
 
@@ -56,7 +56,7 @@ _ORDER = [_reorder(index) for index in range(8)]
 _SIGN = [_signs(index) for index in range(8)]
 
 
-def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
+def signature(image: NDArray[np.uint8]) -> NDArray[np.int8]:
     """Return the signature of a 32 x 32 image; the cosine of two is near 1 where they show the same.
 
     The grey image (0.299 R + 0.587 G + 0.114 B) goes through the orthonormal two-dimensional DCT-II. Its 16 x 16
@@ -70,7 +70,7 @@ def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
     too fine for these frequencies.
 
     Args:
-        picture: uint8 RGB, shape (32, 32, 3).
+        image: uint8 RGB, shape (32, 32, 3).
 
     Returns:
         int8, shape (255,), each from -127 to 127.
@@ -83,9 +83,9 @@ def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
     >>> signature(step)[:4]  # horizontal frequencies 1, 2, 3, 4
     array([-127,    0,   97,    0], dtype=int8)
     """
-    if picture.shape != (SIDE, SIDE, 3):
-        raise ValueError(f"image must have shape (32, 32, 3), got {picture.shape}")
-    low = np.round(_DCT @ luma(picture) @ _DCT.T, 3).ravel()[1:]  # (255,)
+    if image.shape != (SIDE, SIDE, 3):
+        raise ValueError(f"image must have shape (32, 32, 3), got {image.shape}")
+    low = np.round(_DCT @ luma(image) @ _DCT.T, 3).ravel()[1:]  # (255,)
     if low @ low < (LEAST_STRUCTURE * SIDE) ** 2:  # Parseval: the sum of squares is 32 x 32 variances
         return np.zeros(WIDTH, dtype=np.int8)
     weighted = low * WEIGHTS
@@ -96,7 +96,7 @@ def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]
     """Return the signatures that the images would have if they were mirrored or turned.
 
     Exact and without the images: mirroring changes the sign of the odd horizontal frequencies, turning upside down
-    that of the odd vertical ones, and a quarter turn also swaps the two. That holds for an image that is not square
+    the sign of the odd vertical ones, and a quarter turn also swaps the two. That holds for an image that is not square
     as well, for a signature is made of the whole image squeezed to 32 x 32, and squeezing the turned image gives
     the turned square.
 

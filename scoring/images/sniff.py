@@ -17,7 +17,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"MM\x00+", "tiff"),
     (b"II\x00*", "tiff"),
     (b"MM*\x00", "tiff"),
-    # refused: they start programs, carry other files, or nobody trains on them
+    # refused: they start programs, carry other files, or are no training images
     (b"%!PS", "eps"),
     (b"\xc5\xd0\xd3\xc6", "eps"),
     (b"%PDF", "pdf"),
@@ -67,8 +67,8 @@ def sniff(data: bytes) -> str | None:
         return "bmp" if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
     if data[:4] == _ICON:
         return _icon(data)
-    if found := _NETPBM.match(data[:HEAD]):
-        return "pnm" if found[1] else "pam" if found[2] else "pfm"
+    if netpbm := _NETPBM.match(data[:HEAD]):
+        return "pnm" if netpbm[1] else "pam" if netpbm[2] else "pfm"
     if data[4:8] == b"ftyp":
         return _iso_brand(data)
     head = data[:512].lstrip().lower()
@@ -118,8 +118,8 @@ def ends_early(data: bytes, name: str) -> bool:
 def _icon(data: bytes) -> str | None:
     """Return "ico" unless the directory has no entry, or the first of them leads into the directory."""
     n_entries, starts = int.from_bytes(data[4:6], "little"), int.from_bytes(data[18:22], "little")
-    is_one = n_entries > 0 and (len(data) < 6 + _ENTRY or starts >= 6 + _ENTRY * n_entries)
-    return "ico" if is_one else None
+    is_icon = n_entries > 0 and (len(data) < 6 + _ENTRY or starts >= 6 + _ENTRY * n_entries)
+    return "ico" if is_icon else None
 
 
 def _iso_brand(data: bytes) -> str | None:

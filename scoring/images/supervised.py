@@ -132,10 +132,10 @@ class Child:
                     raise EOFError
                 if len(frame) >= 4:
                     length = 4 + struct.unpack_from(">I", frame)[0]
-            told = json.loads(frame[4:])
-            if "n_bytes" in told:
-                return told, self._pixels(told["n_bytes"], until)
-            return told, places[0] if places else None
+            reply = json.loads(frame[4:])
+            if "n_bytes" in reply:
+                return reply, self._pixels(reply["n_bytes"], until)
+            return reply, places[0] if places else None
         except (OSError, EOFError, ValueError):
             for place in places:
                 os.close(place)
@@ -231,7 +231,7 @@ def _start_at_port(environment: dict[str, str]) -> tuple[socket.socket, "subproc
 
 
 class Children:
-    """The decoders of this process that nobody is using."""
+    """The decoders of this process that are idle."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -277,8 +277,8 @@ class Children:
 CHILDREN = Children()
 
 
-class OpenedThere:
-    """An image whose header was read in its own process; as ``OpenedHere``.
+class ChildImage:
+    """An image whose header was read in its own process; as ``LocalImage``.
 
     What a decoder crashes on is tried once more with a new one: the first may have been ended from outside.
     """
@@ -292,18 +292,18 @@ class OpenedThere:
     def raster(self, short_side: int | None, *, allow_truncated: bool, white: int = WHITE) -> tuple[Raster, str | None]:
         """Decode it."""
         options = {"short_side": short_side, "allow_truncated": allow_truncated, "white": white}
-        told, place = self._twice(self._get, {"what": "raster", **options})
+        reply, place = self._twice(self._get, {"what": "raster", **options})
         if place is None:
-            raise ValueError(f"expected a place of pixels, got {sorted(told)}")
+            raise ValueError(f"expected a place of pixels, got {sorted(reply)}")
         if isinstance(place, bytearray):
-            pixels = np.frombuffer(place, np.uint8).reshape(told["shape"])
+            pixels = np.frombuffer(place, np.uint8).reshape(reply["shape"])
         else:
             try:
-                pixels = pixels_in(place, tuple(told["shape"]))
+                pixels = pixels_in(place, tuple(reply["shape"]))
             finally:
                 os.close(place)
-        raster = Raster(pixels, told["width"], told["height"], told["orientation"], told["highest"])
-        return raster, told["warning"]
+        raster = Raster(pixels, reply["width"], reply["height"], reply["orientation"], reply["highest"])
+        return raster, reply["warning"]
 
     def digest(self) -> str:
         """Return the digest of its pixels."""
@@ -332,10 +332,10 @@ class OpenedThere:
         check_size(header.width, header.height, self._bounds.max_pixels)
         return header
 
-    def _get(self, wanted: dict[str, Any], *, fresh: bool) -> tuple[dict[str, Any], Place]:
+    def _get(self, request: dict[str, Any], *, fresh: bool) -> tuple[dict[str, Any], Place]:
         if fresh:
             self._open(fresh=True)
-        return self._ask(wanted)
+        return self._ask(request)
 
     def _ask(self, message: dict[str, Any], data: bytes = b"") -> tuple[dict[str, Any], Place]:
         child = self._child
@@ -343,41 +343,41 @@ class OpenedThere:
             raise ValueError("the decoder has answered all that it was requested")
         self._child = None
         try:
-            told, place = child.ask(message, data, self._bounds.seconds)
+            reply, place = child.ask(message, data, self._bounds.seconds)
         except BaseException:
             child.end()
             raise
-        if "header" in told:
+        if "header" in reply:
             self._child = child  # it waits for what to do with the image
         else:
             CHILDREN.give_back(child)
-        _raise_failure(told)
-        return told, place
+        _raise_failure(reply)
+        return reply, place
 
 
-def _raise_failure(told: dict[str, Any]) -> None:
+def _raise_failure(reply: dict[str, Any]) -> None:
     """Raise what the decoder raised, if it did."""
-    if "memory" in told:
+    if "memory" in reply:
         raise MemoryError
-    if "bug" in told:
-        raise RuntimeError(f"in a decoder's process: {told['bug']}")
-    if "failure" in told:
-        failure = told["failure"]
+    if "bug" in reply:
+        raise RuntimeError(f"in a decoder's process: {reply['bug']}")
+    if "failure" in reply:
+        failure = reply["failure"]
         error = DecodeError(failure["status"], failure["message"])
         error.width, error.height, error.n_frames = failure["width"], failure["height"], failure["n_frames"]
         raise error
 
 
 @contextmanager
-def opened_there(data: bytes, name: str, bounds: Bounds) -> Iterator[OpenedThere]:
+def opened_in_child(data: bytes, name: str, bounds: Bounds) -> Iterator[ChildImage]:
     """Read the header of an image in its own process, whose pixels are to be had inside the block.
 
     Raises:
-        DecodeError: as ``OpenedHere``; also ``timeout`` and ``crashed``.
+        DecodeError: as ``LocalImage``; also ``timeout`` and ``crashed``.
         MemoryError: it needs more than the decoder may take.
         InputError: no process can be started.
     """
-    image = OpenedThere(data, name, bounds)
+    image = ChildImage(data, name, bounds)
     try:
         yield image
     finally:

@@ -61,13 +61,13 @@ class JunkClassifier:
         """
         if seen.embedding.shape[1] != len(self.mean):
             raise ValueError(f"expected embeddings of {len(self.mean)} numbers, got {seen.embedding.shape[1]}")
-        found = np.empty(len(seen))
+        odds = np.empty(len(seen))
         on_features, on_embedding = self.on_features.mean(0), self.on_embedding.mean(0)
         for start in range(0, len(seen), BLOCK):
             part = seen.take(slice(start, start + BLOCK))  # type: ignore[arg-type]
             features = self.scale.scaled(part.features(self.names))
-            found[start : start + BLOCK] = features @ on_features + (_units(part.embedding) - self.mean) @ on_embedding
-        return found + self.intercept.mean() - self.threshold
+            odds[start : start + BLOCK] = features @ on_features + (_units(part.embedding) - self.mean) @ on_embedding
+        return odds + self.intercept.mean() - self.threshold
 
     def probability(self, seen: Seen) -> NDArray[np.float32]:
         """Return ``p_junk``, shape (N,), in (0, 1); see ``probability_of``."""
@@ -116,14 +116,14 @@ def train(dataset: Seen, corrupted: Seen, source: NDArray[np.int64], kinds: Sequ
     plain, damaged = dataset.features(names), corrupted.features(names)
     scale = Scale.of(plain, damaged)
     axes = _Axes.of(dataset.embedding, corrupted.embedding)
-    ours, theirs = scale.scaled(plain), scale.scaled(damaged)
+    plain_rows, damaged_rows = scale.scaled(plain), scale.scaled(damaged)
     reduced, reduced_copies = axes.reduced(dataset.embedding), axes.reduced(corrupted.embedding)
 
     by_cluster = _Folds(_cluster_folds(reduced), source % CLUSTER_FOLDS, CLUSTER_FOLDS)
     normal = np.ones(len(dataset), bool)
-    inputs = _Inputs(np.concatenate([ours, reduced], 1), np.concatenate([theirs, reduced_copies], 1))
+    inputs = _Inputs(np.concatenate([plain_rows, reduced], 1), np.concatenate([damaged_rows, reduced_copies], 1))
     for number in range(1 + ROUNDS):
-        first = _Inputs(ours, theirs) if number == 0 and names else inputs
+        first = _Inputs(plain_rows, damaged_rows) if number == 0 and names else inputs
         judged, copies, _ = _cross_fitted(first, by_cluster, normal)
         bound = tail_bound(judged[normal], SUSPECT_TAIL)
         normal = judged < np.clip(bound, SUSPECT_LEAST, np.quantile(copies, SUSPECT_SHARE))
@@ -134,7 +134,7 @@ def train(dataset: Seen, corrupted: Seen, source: NDArray[np.int64], kinds: Sequ
     judged, copies, coefficients = _cross_fitted(inputs, folds, normal)
     threshold = threshold_of(judged, copies, normal)
 
-    width = ours.shape[1]
+    width = plain_rows.shape[1]
     classifier = JunkClassifier(
         names,
         scale,
@@ -175,10 +175,10 @@ class _Axes:
     def of(cls, embedding: NDArray, copies: NDArray) -> "_Axes":
         units = _units(embedding)
         mean = units.mean(0)
-        ours, theirs = units - mean, _units(copies) - mean
-        spread = ours.T @ ours / len(ours) + theirs.T @ theirs / len(theirs)
+        of_images, of_copies = units - mean, _units(copies) - mean
+        spread = of_images.T @ of_images / len(of_images) + of_copies.T @ of_copies / len(of_copies)
         axes = np.linalg.eigh(spread)[1][:, ::-1][:, :DIMENSIONS]
-        length = np.sqrt(((ours @ axes) ** 2).sum(1).mean())
+        length = np.sqrt(((of_images @ axes) ** 2).sum(1).mean())
         return cls(mean, axes * (EMBEDDING_LENGTH / max(length, 1e-9)))
 
     def reduced(self, embedding: NDArray) -> Floats:
@@ -206,12 +206,14 @@ def _cross_fitted(inputs: _Inputs, folds: _Folds, normal: NDArray[np.bool_]) -> 
     """
     judged, copies, every = np.zeros(len(inputs.images)), np.zeros(len(inputs.copies)), []
     for fold in range(folds.count):
-        ours = inputs.images[(folds.images != fold) & normal]
-        theirs = inputs.copies[folds.copies != fold]
-        coefficients = _logistic(np.concatenate([ours, theirs]), np.arange(len(ours) + len(theirs)) >= len(ours))
+        image_rows = inputs.images[(folds.images != fold) & normal]
+        copy_rows = inputs.copies[folds.copies != fold]
+        coefficients = _logistic(
+            np.concatenate([image_rows, copy_rows]), np.arange(len(image_rows) + len(copy_rows)) >= len(image_rows)
+        )
         for out, rows, of in ((judged, inputs.images, folds.images), (copies, inputs.copies, folds.copies)):
-            here = of == fold
-            out[here] = rows[here] @ coefficients[:-1] + coefficients[-1]
+            in_fold = of == fold
+            out[in_fold] = rows[in_fold] @ coefficients[:-1] + coefficients[-1]
         every.append(coefficients)
     return judged, copies, np.stack(every)
 
@@ -232,8 +234,10 @@ def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
         value = float(weight @ np.logaddexp(0, -margin) + 0.5 * penalty @ beta**2)
         return value, slope + penalty * beta
 
-    found: Floats = minimize(loss, np.zeros(wide.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
-    return found
+    coefficients: Floats = minimize(
+        loss, np.zeros(wide.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500}
+    ).x
+    return coefficients
 
 
 def _units(rows: NDArray) -> Floats:

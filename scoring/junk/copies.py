@@ -45,12 +45,12 @@ def corrupted_copies(
     """
     small = _reduced(image, SIDE)
     large = image if min(image.shape[:2]) > SIDE and preprocessing.resize > SIDE else None
-    found = []
+    copies = []
     for kind in kinds:
         copy = corrupt(small, kind, digest)
         seen = copy if large is None else corrupt(_reduced(large, preprocessing.resize), kind, digest)
-        found.append(Copy(kind, _square(seen, preprocessing), _measured(copy) if with_quality else None))
-    return found
+        copies.append(Copy(kind, _square(seen, preprocessing), _measured(copy) if with_quality else None))
+    return copies
 
 
 def side_needed(preprocessing: Preprocessing) -> int:
@@ -65,8 +65,8 @@ def _reduced(image: Pixels, side: int) -> Pixels:
 
 def _square(image: Pixels, preprocessing: Preprocessing) -> Pixels:
     height, width = image.shape[:2]
-    whole = resize(image, *resized_size(width, height, preprocessing.resize), preprocessing.interpolation)
-    return np.ascontiguousarray(centre_crop(whole, preprocessing.size))
+    resized = resize(image, *resized_size(width, height, preprocessing.resize), preprocessing.interpolation)
+    return np.ascontiguousarray(centre_crop(resized, preprocessing.size))
 
 
 def _measured(copy: Pixels) -> Quality:

@@ -77,13 +77,13 @@ def features_of(columns: Mapping[str, NDArray[np.floating]], names: Iterable[str
     Raises:
         KeyError: for a column that is missing.
     """
-    found = []
+    features = []
     for name in names:
         values = np.asarray(columns[name], np.float64)
         changes = QUALITY_FEATURES.get(name) or ((_log_odds,) if name == PROBABILITY else (_log,))
-        found += [change(values) for change in changes]
+        features += [change(values) for change in changes]
     n = len(next(iter(columns.values()), ()))
-    return np.stack(found, 1) if found else np.zeros((n, 0))
+    return np.stack(features, 1) if features else np.zeros((n, 0))
 
 
 def _log(values: Floats) -> Floats:

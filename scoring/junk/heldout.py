@@ -12,7 +12,7 @@ from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import Interval, percentiles
 
 LEAST_AUROC = 0.98  # below either of the two, p_junk does not apply
-LEAST_FOUND = 0.8
+LEAST_DETECTED = 0.8
 MOST_FLAGGED = 0.5  # of a dataset; more of it is no exception
 RESAMPLES = 200
 Floats = NDArray[np.float64]
@@ -45,8 +45,8 @@ class HeldOut:
         """Why the score does not apply to this dataset; empty where it does."""
         if not self.auroc.value >= LEAST_AUROC:
             return f"held-out AUROC {self.auroc.value:.3f}, at least {LEAST_AUROC} is needed"
-        if self.found.value < LEAST_FOUND:
-            return f"{self.found.value:.0%} of corrupted copies found, at least {LEAST_FOUND:.0%} is needed"
+        if self.found.value < LEAST_DETECTED:
+            return f"{self.found.value:.0%} of corrupted copies found, at least {LEAST_DETECTED:.0%} is needed"
         if self.flagged > MOST_FLAGGED:
             return f"{self.flagged:.0%} of the images would be flagged"
         return ""
@@ -95,8 +95,10 @@ def _auroc(clean: Floats, copies: Floats) -> Interval:
         return Interval(float("nan"), 0.0, 1.0)
     generator = np.random.default_rng(0)
 
-    def of(ours: Floats, theirs: Floats) -> float:
-        return auroc(np.concatenate([ours, theirs]), np.arange(len(ours) + len(theirs)) >= len(ours))
+    def of(clean_odds: Floats, copy_odds: Floats) -> float:
+        return auroc(
+            np.concatenate([clean_odds, copy_odds]), np.arange(len(clean_odds) + len(copy_odds)) >= len(clean_odds)
+        )
 
     drawn = [of(generator.choice(clean, len(clean)), generator.choice(copies, len(copies))) for _ in range(RESAMPLES)]
     low, high = percentiles(np.array(drawn)[:, None])

@@ -1,1 +1,1 @@
-"""Labels that are wrong: what probabilities of classes, had from other rows, say of the labels that rows bear."""
+"""Wrong labels, found by comparing labels with class probabilities predicted from other rows."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
-from scoring.noise.chances import LEAST, Chances
+from scoring.noise.class_probabilities import LEAST, ClassProbabilities
 from scoring.noise.joint import BLOCK
 
 Codes = NDArray[np.integer]
@@ -50,14 +50,14 @@ def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
     [1, -1]
     """
     width = votes.shape[1]
-    found = np.empty(len(votes), np.int64)
+    winners = np.empty(len(votes), np.int64)
     for at in _blocks(len(votes), width):
         cast = votes[at]
         said = (cast[:, :, None] == cast[:, None, :]).sum(2) * (cast >= 0)
         turned = (np.arange(width) + (tie[at] % np.uint64(width)).astype(np.int64)[:, None]) % width
         first = np.take_along_axis(said, turned, 1).argmax(1)  # said is 0 where there is no vote
-        found[at] = cast[np.arange(len(cast)), turned[np.arange(len(cast)), first]]
-    return found
+        winners[at] = cast[np.arange(len(cast)), turned[np.arange(len(cast)), first]]
+    return winners
 
 
 def _blocks(n: int, width: int) -> Iterator[slice]:
@@ -68,18 +68,18 @@ def _blocks(n: int, width: int) -> Iterator[slice]:
 
 
 def weigh(
-    chances: Chances, votes: Codes, given: NDArray[np.int64], n_classes: int, who: Codes | None = None
+    probabilities: ClassProbabilities, votes: Codes, labels: NDArray[np.int64], n_classes: int, who: Codes | None = None
 ) -> Annotators:
-    """Weigh the votes of annotators, each by its accuracy, and what other rows say, by theirs.
+    """Weigh the votes of annotators, each by its accuracy, and the predictions from other rows by theirs.
 
-    The probability of class k is that of the other rows times, for each vote, the accuracy of its annotator if it is
+    The probability of class k is the predicted one times, for each vote, the accuracy of its annotator if it is
     for k and an even part of its mistakes if not. Accuracies come from the likeliest classes, and these from the
     accuracies, three times over.
 
     Args:
-        chances: of N rows, from models that were fitted to ``given``.
+        probabilities: of N rows, from models that were fitted to ``labels``.
         votes: classes, shape (N, A); -1 for none.
-        given: the class with most votes, shape (N,); -1 without one.
+        labels: the class with most votes, shape (N,); -1 without one.
         n_classes: C.
         who: the annotator of each vote, shape (N, A), from 0; None where each column is one.
 
@@ -90,30 +90,35 @@ def weigh(
     who = np.broadcast_to(np.arange(votes.shape[1]), votes.shape) if who is None else who
     n_annotators = int(who.max(initial=-1)) + 1
     accuracy = np.full(n_annotators, 0.8)
-    suggested, quality = given.astype(np.int32), np.full(n, np.nan, np.float32)
+    suggested, quality = labels.astype(np.int32), np.full(n, np.nan, np.float32)
     several = (votes >= 0).sum(1) > 1
     right, seen = np.zeros(n_annotators, np.int64), np.zeros(n_annotators, np.int64)
     for _ in range(PASSES):
-        for at in _blocks(n, votes.shape[1] + chances.index.shape[1]):
-            suggested[at], quality[at] = _likeliest(chances, votes, given, accuracy[who[at]], n_classes, at)
+        for at in _blocks(n, votes.shape[1] + probabilities.index.shape[1]):
+            suggested[at], quality[at] = _likeliest(probabilities, votes, labels, accuracy[who[at]], n_classes, at)
         counted = (votes >= 0) & several[:, None]
         right = np.bincount(who[counted & (votes == suggested[:, None])], minlength=n_annotators)
         seen = np.bincount(who[counted], minlength=n_annotators)
         accuracy = (right + SMOOTH) / (seen + 2 * SMOOTH)
     said = (votes >= 0).sum(1)
-    agree = ((votes == given[:, None]) & (votes >= 0)).sum(1)
+    agree = ((votes == labels[:, None]) & (votes >= 0)).sum(1)
     agreement = np.where(said > 0, agree / np.maximum(said, 1), np.nan).astype(np.float32)
     intervals = [wilson(float(yes), float(all_)) for yes, all_ in zip(right, seen, strict=True)]
     return Annotators(quality, suggested, agreement, intervals, _alike(votes))
 
 
 def _likeliest(
-    chances: Chances, votes: Codes, given: NDArray[np.int64], accuracy: NDArray, n_classes: int, at: slice
+    probabilities: ClassProbabilities,
+    votes: Codes,
+    labels: NDArray[np.int64],
+    accuracy: NDArray,
+    n_classes: int,
+    at: slice,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the likeliest class of some rows, and how likely the given one is next to all others."""
-    index, cast, own = chances.index[at], votes[at], given[at]
+    """Return the likeliest class of some rows, and how likely the label is next to all others."""
+    index, cast, label = probabilities.index[at], votes[at], labels[at]
     candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the likeliest
-    logs = np.log(np.maximum(chances.chance[at], LEAST))
+    logs = np.log(np.maximum(probabilities.probability[at], LEAST))
     logs = np.concatenate([logs, np.broadcast_to(logs[:, -1:], cast.shape)], 1)
     twice = (candidates[:, :, None] == candidates[:, None, :]) & (
         np.arange(candidates.shape[1])[:, None] > np.arange(candidates.shape[1])
@@ -124,16 +129,16 @@ def _likeliest(
     raised = np.exp(logs - logs.max(1, keepdims=True))
     share = raised / raised.sum(1, keepdims=True)
     likeliest = candidates[np.arange(len(candidates)), share.argmax(1)].astype(np.int32)
-    quality = (share * (candidates == own[:, None])).sum(1)
-    return np.where(own >= 0, likeliest, index[:, 0]), np.where(own >= 0, quality, np.nan).astype(np.float32)
+    quality = (share * (candidates == label[:, None])).sum(1)
+    return np.where(label >= 0, likeliest, index[:, 0]), np.where(label >= 0, quality, np.nan).astype(np.float32)
 
 
 def _alike(votes: Codes) -> float:
     alike = pairs = 0
     for at in _blocks(len(votes), votes.shape[1]):
         cast = votes[at]
-        there = (cast >= 0).sum(1)
+        n_votes = (cast >= 0).sum(1)
         same = (cast[:, :, None] == cast[:, None, :]) & (cast >= 0)[:, :, None]
-        pairs += int((there * (there - 1)).sum())
-        alike += int(same.sum() - there.sum())
+        pairs += int((n_votes * (n_votes - 1)).sum())
+        alike += int(same.sum() - n_votes.sum())
     return alike / pairs if pairs else float("nan")

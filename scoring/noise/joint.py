@@ -1,11 +1,11 @@
-"""Confident learning: how often a class bears the label of another."""
+"""Confident learning: how often rows of a class have the label of another."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.noise.chances import Chances
+from scoring.noise.class_probabilities import ClassProbabilities
 
 PRIOR_ROWS = 20.0  # rows of each class that speak for mistakes spread evenly
 BLOCK = 65_536
@@ -13,10 +13,10 @@ BLOCK = 65_536
 
 @dataclass(frozen=True)
 class ConfidentJoint:
-    """How many rows of a given label are, with confidence, of a class: only the pairs that there are.
+    """How many rows with a label are confidently of a class, for each pair that occurs.
 
     Attributes:
-        pair: given class times C plus class, ascending, shape (P,) int64.
+        pair: label times C plus class, ascending, shape (P,) int64.
         count: rows, shape (P,) int64.
         n_classes: C.
         confident: the class of each row that is counted, else -1, shape (N,) int32.
@@ -28,8 +28,8 @@ class ConfidentJoint:
     confident: NDArray[np.int32]
 
     @property
-    def given(self) -> NDArray[np.int64]:
-        """The given class of each pair, shape (P,)."""
+    def label(self) -> NDArray[np.int64]:
+        """The label of each pair, shape (P,)."""
         return self.pair // self.n_classes
 
     @property
@@ -37,50 +37,50 @@ class ConfidentJoint:
         """The class of each pair, shape (P,)."""
         return self.pair % self.n_classes
 
-    def at(self, given: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.int64]:
+    def at(self, labels: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the count of pairs, of any shape, 0 if absent."""
-        wanted = given.astype(np.int64) * self.n_classes + true
+        code = labels.astype(np.int64) * self.n_classes + true
         if not len(self.pair):
-            return np.zeros(wanted.shape, np.int64)
-        place = np.searchsorted(self.pair, wanted).clip(max=len(self.pair) - 1)
-        return np.where(self.pair[place] == wanted, self.count[place], 0)
+            return np.zeros(code.shape, np.int64)
+        place = np.searchsorted(self.pair, code).clip(max=len(self.pair) - 1)
+        return np.where(self.pair[place] == code, self.count[place], 0)
 
 
-def confident_joint(chances: Chances, given: NDArray[np.integer], n_classes: int) -> ConfidentJoint:
-    """Count rows by the label given and the class that they are confidently of.
+def confident_joint(probabilities: ClassProbabilities, labels: NDArray[np.integer], n_classes: int) -> ConfidentJoint:
+    """Count rows by their label and the class that they are confidently of.
 
     A row is confidently of the likeliest class whose probability reaches the mean probability that rows with that label
-    have of it. Classes beyond the ones that ``Chances`` keeps are not looked at.
+    have of it. Classes beyond the ones that ``ClassProbabilities`` keeps are not looked at.
 
     Args:
-        chances: of N rows.
-        given: classes, shape (N,); of no account where ``chances.own`` is NaN.
+        probabilities: of N rows.
+        labels: classes, shape (N,); of no account where ``probabilities.of_label`` is NaN.
         n_classes: C.
 
     Source: Northcutt, Jiang and Chuang 2021, arXiv:1911.00068, eq. 1 and 2.
     """
-    known = np.flatnonzero(~np.isnan(chances.own))
-    labels = given[known].astype(np.int64)
-    rows = np.bincount(labels, minlength=n_classes)
-    total = np.bincount(labels, chances.own[known], minlength=n_classes)
+    known = np.flatnonzero(~np.isnan(probabilities.of_label))
+    known_labels = labels[known].astype(np.int64)
+    rows = np.bincount(known_labels, minlength=n_classes)
+    total = np.bincount(known_labels, probabilities.of_label[known], minlength=n_classes)
     threshold = np.where(rows > 0, total / np.maximum(rows, 1), np.inf) - 1e-9
-    confident = np.full(len(chances.own), -1, np.int32)
+    confident = np.full(len(probabilities.of_label), -1, np.int32)
     for start in range(0, len(known), BLOCK):
         at = known[start : start + BLOCK]
-        index = chances.index[at]
-        reached = chances.chance[at] >= threshold[index]
+        index = probabilities.index[at]
+        reached = probabilities.probability[at] >= threshold[index]
         first = reached.argmax(1)
         which = np.arange(len(at))
         confident[at] = np.where(reached[which, first], index[which, first], -1)
     counted = known[confident[known] >= 0]
-    pairs = given[counted].astype(np.int64) * n_classes + confident[counted]
+    pairs = labels[counted].astype(np.int64) * n_classes + confident[counted]
     pair, count = np.unique(pairs, return_counts=True)
     return ConfidentJoint(pair, count, n_classes, confident)
 
 
 @dataclass(frozen=True)
 class Mistakes:
-    """How likely a row of one class is to bear the label of another, from a confident joint.
+    """How likely a row of one class has the label of another, from a confident joint.
 
     Attributes:
         joint: as counted.
@@ -96,13 +96,13 @@ class Mistakes:
     def of(cls, joint: ConfidentJoint) -> "Mistakes":
         """Return what a joint says."""
         of_class = np.bincount(joint.true, joint.count, minlength=joint.n_classes).astype(np.int64)
-        wrong = int(joint.count[joint.given != joint.true].sum())
+        wrong = int(joint.count[joint.label != joint.true].sum())
         return cls(joint, of_class, (wrong + 1) / (int(joint.count.sum()) + 2))
 
-    def chance(self, given: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.float64]:
+    def probability(self, label: NDArray[np.integer], true: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return the probability of a label given the class, of any shape.
 
         As if ``PRIOR_ROWS`` more rows of each class were mistaken at the rate of all, for every other class alike.
         """
-        even = np.where(given == true, 1 - self.rate, self.rate / max(self.joint.n_classes - 1, 1))
-        return (self.joint.at(given, true) + PRIOR_ROWS * even) / (self.of_class[true] + PRIOR_ROWS)
+        even = np.where(label == true, 1 - self.rate, self.rate / max(self.joint.n_classes - 1, 1))
+        return (self.joint.at(label, true) + PRIOR_ROWS * even) / (self.of_class[true] + PRIOR_ROWS)

@@ -1,11 +1,11 @@
-"""How surely the label of a row is right, and which other it should bear."""
+"""How likely the label of a row is right, and which label it should have."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.noise.chances import LEAST, Chances
+from scoring.noise.class_probabilities import LEAST, ClassProbabilities
 from scoring.noise.joint import BLOCK, Mistakes
 
 HALF = (
@@ -30,35 +30,37 @@ class Judged:
     rival: NDArray[np.int32]
 
 
-def judge(chances: Chances, given: NDArray[np.integer], mistakes: Mistakes) -> Judged:
+def judge(probabilities: ClassProbabilities, labels: NDArray[np.integer], mistakes: Mistakes) -> Judged:
     """Weigh each label against the likeliest other class.
 
-    With p the probabilities of a row and T(k, g) how likely a row of class k is to bear label g, the odds of label g
+    With p the probabilities of a row and T(k, g) how likely a row of class k has label g, the odds of label g
     are p_g T(g, g)^b over the largest p_k T(k, g)^b of the others, b = 1/2, and the quality is odds / (1 + odds).
     Without T that is the normalised margin on the scale of logarithms: it asks for one strong rival, not for many weak
     ones. T speaks against a label that is often taken for its rival.
 
     Args:
-        chances: of N rows.
-        given: classes, shape (N,); of no account where ``chances.own`` is NaN.
+        probabilities: of N rows.
+        labels: classes, shape (N,); of no account where ``probabilities.of_label`` is NaN.
         mistakes: T.
     """
-    n = len(chances.own)
-    quality, suggested, rival = np.full(n, np.nan, np.float32), chances.index[:, 0].copy(), np.zeros(n, np.int32)
+    n = len(probabilities.of_label)
+    quality, suggested, rival = np.full(n, np.nan, np.float32), probabilities.index[:, 0].copy(), np.zeros(n, np.int32)
     for start in range(0, n, BLOCK):
         at = slice(start, start + BLOCK)
-        index, own = chances.index[at], chances.own[at].astype(np.float64)
-        labels = np.where(np.isnan(own), -1, given[at])
-        wide = np.broadcast_to(labels.clip(0)[:, None], index.shape)
-        logs = np.log(np.maximum(chances.chance[at], LEAST)) + HALF * np.log(mistakes.chance(wide, index))
-        logs[index == labels[:, None]] = -np.inf
+        index, of_label = probabilities.index[at], probabilities.of_label[at].astype(np.float64)
+        known_labels = np.where(np.isnan(of_label), -1, labels[at])
+        wide = np.broadcast_to(known_labels.clip(0)[:, None], index.shape)
+        logs = np.log(np.maximum(probabilities.probability[at], LEAST)) + HALF * np.log(
+            mistakes.probability(wide, index)
+        )
+        logs[index == known_labels[:, None]] = -np.inf
         best = logs.argmax(1)
         which = np.arange(len(index))
         rival[at] = index[which, best]
-        itself = labels.clip(0)
-        mine = np.log(np.maximum(own, LEAST)) + HALF * np.log(mistakes.chance(itself, itself))
+        itself = known_labels.clip(0)
+        mine = np.log(np.maximum(of_label, LEAST)) + HALF * np.log(mistakes.probability(itself, itself))
         odds = np.clip(mine - logs[which, best], -50, 50)
         rounded = np.round(1 / (1 + np.exp(-odds)) / STEPS) * STEPS
-        quality[at] = np.where(np.isnan(own), np.nan, rounded)
-        suggested[at] = np.where(np.isnan(own), index[:, 0], np.where(rounded < HALF, rival[at], labels))
+        quality[at] = np.where(np.isnan(of_label), np.nan, rounded)
+        suggested[at] = np.where(np.isnan(of_label), index[:, 0], np.where(rounded < HALF, rival[at], known_labels))
     return Judged(quality, suggested, rival)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
-from scoring.noise.chances import Chances
+from scoring.noise.class_probabilities import ClassProbabilities
 from scoring.noise.joint import ConfidentJoint
 
 ANCHORS = 0.2  # of the rows called each class: the most certain, which separate mistakes from rows that are hard
@@ -15,16 +15,16 @@ ANCHORS = 0.2  # of the rows called each class: the most certain, which separate
 
 @dataclass(frozen=True)
 class Pair:
-    """Rows that bear one label and are rather of another class.
+    """Rows with one label that more likely belong to another class.
 
     Attributes:
-        given: class that they bear.
+        label: class that they are labelled as.
         true: class that they are of.
         rows: that are suspected so.
         share: of the rows with that label.
     """
 
-    given: int
+    label: int
     true: int
     rows: int
     share: Interval
@@ -45,27 +45,27 @@ class Shares:
     pairs: list[Pair]
 
 
-def anchors(chances: Chances, share: float = ANCHORS) -> NDArray[np.bool_]:
+def anchors(probabilities: ClassProbabilities, share: float = ANCHORS) -> NDArray[np.bool_]:
     """Return which rows are surely of the class that they are called, shape (N,): the most certain of each class.
 
     Args:
-        chances: of N rows.
+        probabilities: of N rows.
         share: of the labelled rows that are called a class, in (0, 1]; at least one of each.
     """
-    known = np.flatnonzero(~np.isnan(chances.own))
-    called, chance = chances.index[known, 0], chances.chance[known, 0]
+    known = np.flatnonzero(~np.isnan(probabilities.of_label))
+    called, chance = probabilities.index[known, 0], probabilities.probability[known, 0]
     order = np.lexsort((-chance, called))
     called = called[order]
     _, first, size = np.unique(called, return_index=True, return_counts=True)
     place = np.arange(len(order)) - np.repeat(first, size)
-    found = np.zeros(len(chances.own), bool)
-    found[known[order[place < np.ceil(np.repeat(size, size) * share)]]] = True
-    return found
+    is_anchor = np.zeros(len(probabilities.of_label), bool)
+    is_anchor[known[order[place < np.ceil(np.repeat(size, size) * share)]]] = True
+    return is_anchor
 
 
 def shares(
-    chances: Chances,
-    given: NDArray[np.integer],
+    probabilities: ClassProbabilities,
+    labels: NDArray[np.integer],
     joint: ConfidentJoint,
     suspected: NDArray[np.bool_],
     suggested: NDArray[np.integer],
@@ -73,7 +73,7 @@ def shares(
 ) -> Shares:
     """Estimate how many labels are wrong.
 
-    Whether a row bears a wrong label or is hard to separate cannot be known from chances alone, so there are two
+    Whether a label is wrong or its row is hard to separate cannot be known from probabilities alone, so there are two
     readings. The confident joint takes every confident contradiction for a wrong label: too many where classes overlap.
     The anchors, the fifth of the rows that is most certain of its class, show how often a label is wrong where the row
     is clear: too few where hard rows are labelled wrong more often. An interval reaches from the lower Wilson bound of
@@ -81,29 +81,29 @@ def shares(
     next to it.
 
     Args:
-        chances: of N rows.
-        given: classes, shape (N,).
+        probabilities: of N rows.
+        labels: classes, shape (N,).
         joint: of the same rows.
         suspected: labels, shape (N,).
         suggested: the class that is likelier, shape (N,).
         level: of each Wilson interval.
     """
     n_classes = joint.n_classes
-    known = np.flatnonzero(~np.isnan(chances.own))
-    sure = np.flatnonzero(anchors(chances))
+    known = np.flatnonzero(~np.isnan(probabilities.of_label))
+    sure = np.flatnonzero(anchors(probabilities))
     readings = [
-        _Reading.of(joint.given, joint.true, joint.count, n_classes),
-        _Reading.of(given[sure], chances.index[sure, 0], np.ones(len(sure), np.int64), n_classes),
+        _Reading.of(joint.label, joint.true, joint.count, n_classes),
+        _Reading.of(labels[sure], probabilities.index[sure, 0], np.ones(len(sure), np.int64), n_classes),
     ]
-    rows = np.bincount(given[known], minlength=n_classes)
-    doubted = known[suspected[known] & (suggested[known] != given[known])]
-    gone = np.bincount(given[doubted], minlength=n_classes)
+    rows = np.bincount(labels[known], minlength=n_classes)
+    doubted = known[suspected[known] & (suggested[known] != labels[known])]
+    gone = np.bincount(labels[doubted], minlength=n_classes)
     overall = _between([reading.all() for reading in readings], len(doubted), len(known), level)
     of_class = [
         _between([reading.of_class(label) for reading in readings], gone[label], rows[label], level)
         for label in range(n_classes)
     ]
-    code, count = np.unique(given[doubted].astype(np.int64) * n_classes + suggested[doubted], return_counts=True)
+    code, count = np.unique(labels[doubted].astype(np.int64) * n_classes + suggested[doubted], return_counts=True)
     pairs = []
     for at in np.lexsort((code, -count)).tolist():
         label, true = divmod(int(code[at]), n_classes)
@@ -121,11 +121,11 @@ class _Reading:
     wrong: NDArray[np.float64]
 
     @classmethod
-    def of(cls, given: NDArray, true: NDArray, count: NDArray, n_classes: int) -> "_Reading":
-        code, place = np.unique(given.astype(np.int64) * n_classes + true, return_inverse=True)
+    def of(cls, labels: NDArray, true: NDArray, count: NDArray, n_classes: int) -> "_Reading":
+        code, place = np.unique(labels.astype(np.int64) * n_classes + true, return_inverse=True)
         total = np.bincount(place, count, minlength=len(code)).astype(np.int64)
-        rows = np.bincount(given, count.astype(np.float64), minlength=n_classes)
-        wrong = np.bincount(given, np.where(given == true, 0.0, count), minlength=n_classes)
+        rows = np.bincount(labels, count.astype(np.float64), minlength=n_classes)
+        wrong = np.bincount(labels, np.where(labels == true, 0.0, count), minlength=n_classes)
         counts = dict(zip(code.tolist(), total.tolist(), strict=True))
         return cls(counts, rows.astype(np.float64), wrong.astype(np.float64))
 

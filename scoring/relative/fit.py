@@ -44,13 +44,13 @@ def fit_dataset(
         InputError: for fewer than 20 rows, rows that are all copies of one another, or labels that teach nothing.
     """
     rows, bare, kept, drawn = _kept(embeddings, most, labels, seed)
-    whole = kept if len(drawn) == len(rows) else None
-    if whole is None and len(rows) <= EXACT_ROWS:
-        whole = laid_out(centred(rows, bare.mean), bare.centres)
+    full = kept if len(drawn) == len(rows) else None
+    if full is None and len(rows) <= EXACT_ROWS:
+        full = laid_out(centred(rows, bare.mean), bare.centres)
     if labels is None:
         fit = _stood(bare, kept, _of(junk, drawn))
-        return fit, fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
-    return _with_labels(bare, rows, junk, (drawn, kept, whole), labels, seed)
+        return fit, fit.score(rows, junk) if full is None else _said(bare, full, junk)
+    return _with_labels(bare, rows, junk, (drawn, kept, full), labels, seed)
 
 
 def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0, most: int = REFERENCES) -> DatasetFit:
@@ -117,10 +117,10 @@ def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.in
     return np.sort(order[:most])
 
 
-def _said(bare: DatasetFit, whole: Laid, junk: NDArray | None) -> Said:
+def _said(bare: DatasetFit, full: Laid, junk: NDArray | None) -> Said:
     """Return what a fit says of the rows of its dataset: by their own ranks."""
-    fit = bare.with_quantiles(whole.signals)
-    return fit.said(fit.columns_of(whole.rows, whole.signals, junk, whole.near)[0], whole.near.recall)
+    fit = bare.with_quantiles(full.signals)
+    return fit.said(fit.columns_of(full.rows, full.signals, junk, full.near)[0], full.near.recall)
 
 
 def _with_labels(
@@ -132,23 +132,23 @@ def _with_labels(
     seed: int,
 ) -> tuple[DatasetFit, Said]:
     """Learn from labels on the whole dataset, or where it is too large on what is kept of it."""
-    drawn, kept, whole = laid
-    on, known = (kept, labels.among(drawn)) if whole is None else (whole, labels)
+    drawn, kept, full = laid
+    on, known = (kept, labels.among(drawn)) if full is None else (full, labels)
     lesson = learn(on, known, seed=seed)
     learned, weights = weighed(bare, on, lesson, known, seed=seed)
     if not learned.better:
         fit = _stood(bare, kept, _of(junk, drawn))
-        said = fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
+        said = fit.score(rows, junk) if full is None else _said(bare, full, junk)
         return fit, replace(said, learned=learned)
-    inside = slice(None) if whole is None else drawn
+    inside = slice(None) if full is None else drawn
     propagated = Propagated(labels.classes, lesson.middles, lesson.chances[inside].astype(np.float16))
-    other = lesson.other if whole is None or whole is kept else propagated.other_class(kept.rows.units, kept.near)
+    other = lesson.other if full is None or full is kept else propagated.other_class(kept.rows.units, kept.near)
     bare = replace(bare, propagated=propagated, weights=weights)
     fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(junk, drawn))
-    if whole is None:
+    if full is None:
         said = fit.score(rows, junk)
     else:
-        said = _said(bare, replace(whole, signals={**whole.signals, OTHER: lesson.other}), junk)
+        said = _said(bare, replace(full, signals={**full.signals, OTHER: lesson.other}), junk)
     return fit, replace(said, learned=learned)
 
 

@@ -8,7 +8,7 @@ LEVELS = np.linspace(0, 1, POINTS)
 
 
 def quantiles_of(values: NDArray) -> NDArray[np.float32]:
-    """Return the quantiles of values, shape (1001,), ascending; those of nothing are all 0."""
+    """Return the quantiles of values, shape (1001,), ascending; all 0 without values."""
     if not len(values):
         return np.zeros(POINTS, np.float32)
     return np.quantile(np.asarray(values, np.float64), LEVELS).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Learn from labels of some rows of a dataset, and measure on held-out labels whether it was worth it."""
+"""Learn from labels of some rows of a dataset, and measure on held-out labels whether that improves the score."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from scoring.relative.space import Centred
 LEAST_LABELS = 50  # fewer teach less than they mislead
 MOST_CLASSES = 1_000
 FOLDS = 5
-MEASURED = 5_000  # labelled rows that the worth is measured on
+MEASURED = 5_000  # labelled rows that the gain is measured on
 REPEATS = 200  # resamples of these
 MANY_LABELS = 200  # labelled rows from which on the weight is chosen by them
 CHANCE_LEVEL = 0.5  # AUROC of a score that says nothing
@@ -44,7 +44,7 @@ class Lesson:
 
     Attributes:
         middles: prototypes of the classes, shape (C, D).
-        chances: of the classes, of each row, shape (N, C).
+        chances: probabilities of the classes of each row, shape (N, C).
         other: probability that a row and its nearest are of two classes, shape (N,); of a labelled row by the other
             folds.
         inside: the same of the labelled rows with their own labels known, shape (L,).
@@ -89,7 +89,7 @@ def learn(on: Laid, labels: Labels, *, seed: int = 0) -> Lesson:
     check_labels(labels)
     graph, n_classes = graph_of(on.near), len(labels.classes)
 
-    def told_by(some: NDArray[np.bool_]) -> tuple[Floats, Floats, NDArray[np.float64]]:
+    def propagated_from(some: NDArray[np.bool_]) -> tuple[Floats, Floats, NDArray[np.float64]]:
         rows, codes = labels.rows[some], labels.codes[some]
         middles = prototypes(on.rows.units, rows, codes, n_classes)
         guess = guessed(on.rows.units, middles)
@@ -99,12 +99,12 @@ def learn(on: Laid, labels: Labels, *, seed: int = 0) -> Lesson:
         return middles, chances, other_class(on.near, chances, guess)
 
     everything = np.ones(len(labels.rows), bool)
-    middles, chances, other = told_by(everything)
+    middles, chances, other = propagated_from(everything)
     inside = other[labels.rows]
     folds = spread_folds(torch.from_numpy(labels.codes), FOLDS, seed=seed).numpy()
     for number in range(FOLDS):
         held = labels.rows[folds == number]
-        other[held] = told_by(folds != number)[2][held]
+        other[held] = propagated_from(folds != number)[2][held]
     return Lesson(middles, chances, other, inside)
 
 
@@ -137,14 +137,14 @@ def weighed(
         tried[share] = (auroc(fit.ambiguity(signals)[rows], wrong), fit)
     best = max(tried, key=lambda share: (tried[share][0], -share))
     fit = tried[best][1]
-    with_own = lesson.other.copy()
-    with_own[labels.rows] = lesson.inside
+    other_with_label = lesson.other.copy()
+    other_with_label[labels.rows] = lesson.inside
     scores = [
         fit.ambiguity(signals)[rows],
         plain[rows],
-        fit.ambiguity({**signals, OTHER: with_own})[rows],
+        fit.ambiguity({**signals, OTHER: other_with_label})[rows],
     ]
-    ours, free, inside, gain = worth(scores, wrong, seed=seed)
+    ours, free, inside, gain = paired_aurocs(scores, wrong, seed=seed)
     n_classes = len(np.unique(labels.codes))
     # On development sets labels nearly always help, and few held-out ones say little: they have to speak against it.
     better = gain.value > 0 or (gain.high > 0 and ours.low > CHANCE_LEVEL)
@@ -162,9 +162,9 @@ def measured_rows(rows: Centred, labels: Labels, *, seed: int = 0) -> tuple[NDAr
     at = labels.rows[chosen]
     some = Centred(rows.units[at], rows.length[at], rows.along[at], rows.square)
     first = near_in(some, 1).index[:, 0]
-    there = first >= 0
+    has_neighbour = first >= 0
     codes = labels.codes[chosen]
-    return at[there], (codes[first.clip(0)] != codes)[there]
+    return at[has_neighbour], (codes[first.clip(0)] != codes)[has_neighbour]
 
 
 def telling(rows: Centred, score: NDArray[np.floating], labels: Labels, *, seed: int = 0) -> Interval | None:
@@ -184,20 +184,20 @@ def telling(rows: Centred, score: NDArray[np.floating], labels: Labels, *, seed:
     at, wrong = measured_rows(rows, labels, seed=seed)
     if wrong.all() or not wrong.any():
         return None
-    return worth([score[at].astype(np.float64)] * 3, wrong, seed=seed)[0]
+    return paired_aurocs([score[at].astype(np.float64)] * 3, wrong, seed=seed)[0]
 
 
-def worth(
+def paired_aurocs(
     scores: list[NDArray[np.float64]], wrong: NDArray[np.bool_], *, seed: int = 0
 ) -> tuple[Interval, Interval, Interval, Interval]:
-    """Return the AUROC of three scores with their intervals, and that of the first less the second, paired."""
+    """Return the AUROC of three scores with their intervals, and the first AUROC less the second, paired."""
 
     def of(at: NDArray[np.int64]) -> list[float]:
-        found = [auroc(each[at], wrong[at]) for each in scores]
-        return [*found, found[0] - found[1]]
+        aurocs = [auroc(each[at], wrong[at]) for each in scores]
+        return [*aurocs, aurocs[0] - aurocs[1]]
 
     generator = np.random.default_rng([seed, 7])
     value = of(np.arange(len(wrong)))
     low, high = percentiles(np.array([of(generator.integers(0, len(wrong), len(wrong))) for _ in range(REPEATS)]))
-    one, two, three, gain = (Interval(*each) for each in zip(value, low.tolist(), high.tolist(), strict=True))
-    return one, two, three, gain
+    first, second, third, gain = (Interval(*each) for each in zip(value, low.tolist(), high.tolist(), strict=True))
+    return first, second, third, gain

@@ -23,8 +23,8 @@ from scoring.search.links import Recall
 
 AMBIGUITY = "ambiguity"  # what the rule makes of the signals
 FAR = 0.99  # quantile of the distances in the dataset beyond which a row lies outside of it
-FAR_SHARE = 0.05  # of rows outside, above which somebody should know
-FEW_FAR = 3  # rows outside that chance brings into any few
+FAR_SHARE = 0.05  # of rows outside, above which a note is shown
+FEW_FAR = 3  # rows outside that occur by chance in a small set
 NO_JUNK = -10.0  # log odds of junk of a row of which none are known
 Floats = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
@@ -50,7 +50,7 @@ class Said:
     Attributes:
         columns: by name, each shape (N,); see ``scoring.relative.columns``. Scores are float32; numbers of clusters and
             of groups int32, -1 for none.
-        outside: share of the rows that lie farther from the dataset than 99 % of its own; 0 without rows.
+        outside: share of the rows that lie farther from the dataset than 99 % of the dataset's rows; 0 without rows.
         recall: share of the true neighbours that the search found.
         learned: how good labels were; None without.
     """
@@ -120,7 +120,7 @@ class DatasetFit:
 
     @property
     def far(self) -> float:
-        """The distance beyond which a row lies outside of the dataset: 99 % of its own rows lie nearer."""
+        """The distance beyond which a row lies outside of the dataset: 99 % of the dataset's rows lie nearer."""
         quantiles = self.quantiles["distance"]
         return float(quantiles[round(FAR * (len(quantiles) - 1))])
 
@@ -140,17 +140,17 @@ class DatasetFit:
             junk: log odds of junk of the same rows, shape (N,), NaN for an unknown one; None where none is known.
         """
         references, of_references = self._placed
-        found: list[Columns] = []
+        parts: list[Columns] = []
         start = 0
         for part in blocks(stored(embeddings)):
-            rows, here = centred(part, self.mean), slice(start, start + len(part))
+            rows, block = centred(part, self.mean), slice(start, start + len(part))
             near = near_to(rows, references)
             signals = signals_of(View(near, place_of(rows, self.centres), of_references, self.near))
             more = {OTHER: self.propagated.other_class(rows.units, near)} if self.propagated else {}
-            odds = None if junk is None else junk[here]
-            found.append(self.columns_of(rows, signals | more, odds, near, self.standing)[0])
-            start = here.stop
-        return self.said({name: np.concatenate([each[name] for each in found]) for name in found[0]} if found else {})
+            odds = None if junk is None else junk[block]
+            parts.append(self.columns_of(rows, signals | more, odds, near, self.standing)[0])
+            start = block.stop
+        return self.said({name: np.concatenate([each[name] for each in parts]) for name in parts[0]} if parts else {})
 
     def score_images(self, seen: Seen) -> Said:
         """Score images that are no rows of the dataset, each on its own, and say whether they are junk.
@@ -198,14 +198,14 @@ class DatasetFit:
         """
         share = graded(self.ambiguity(signals), self.quantiles[AMBIGUITY])
         odds = np.nan_to_num(junk, nan=NO_JUNK) if junk is not None else np.full(len(share), NO_JUNK)
-        own = Standing(share.astype(np.float32), odds.astype(np.float32), NOBODY.fitted)
-        of = others or own
-        raised = lifted(own.share, own.level, near.index[:, 0], (of.share, of.level))
+        standing = Standing(share.astype(np.float32), odds.astype(np.float32), NOBODY.fitted)
+        of = others or standing
+        raised = lifted(standing.share, standing.level, near.index[:, 0], (of.share, of.level))
         fitted = composed(probability_of(odds), raised.astype(np.float64)).astype(np.float32)
         local = among_neighbours(fitted, near, fitted if others is None else others.fitted)
-        found: Columns = {NEIGHBOUR: signals["distance"].astype(np.float32), AMBIGUOUS: own.share}
-        found |= {FITTED: fitted, LOCAL: local, **self.groups_of(rows)}
-        return found, replace(own, fitted=fitted)
+        columns: Columns = {NEIGHBOUR: signals["distance"].astype(np.float32), AMBIGUOUS: standing.share}
+        columns |= {FITTED: fitted, LOCAL: local, **self.groups_of(rows)}
+        return columns, replace(standing, fitted=fitted)
 
     def groups_of(self, rows: Centred) -> Columns:
         """Return the number of the cluster of each row, and of its group of images unlike the rest; -1 for none."""

@@ -37,8 +37,8 @@ class Near:
     recall: Recall
 
     @property
-    def there(self) -> NDArray[np.bool_]:
-        """Which neighbours there are, shape (N, K)."""
+    def exists(self) -> NDArray[np.bool_]:
+        """Which neighbours exist, shape (N, K)."""
         return self.index >= 0
 
 
@@ -85,23 +85,23 @@ def _without_copies(
     k: int,
     copy: float,
     recall: Recall,
-    own: NDArray[np.int64] | None,
+    excluded: NDArray[np.int64] | None,
 ) -> Near:
     """Keep the first k candidates that are no copies; rows that have more copies than candidates look again."""
-    there = index >= 0
-    cosine = np.where(there, cosine, 0)
-    is_copy = (rows.raw(others, index.clip(0), cosine) > copy) & there
-    stays = there & ~is_copy
+    exists = index >= 0
+    cosine = np.where(exists, cosine, 0)
+    is_copy = (rows.raw(others, index.clip(0), cosine) > copy) & exists
+    stays = exists & ~is_copy
     order = np.argsort(~stays, axis=1, kind="stable")[:, :k]
-    found = np.take_along_axis(np.where(stays, index, -1), order, 1)
+    nearest = np.take_along_axis(np.where(stays, index, -1), order, 1)
     near = np.take_along_axis(cosine, order, 1)
-    wanted = min(k, len(others) - (own is not None))
-    short = np.flatnonzero(((found >= 0).sum(1) < wanted) & is_copy.any(1) & (index.shape[1] < len(others)))
+    n_needed = min(k, len(others) - (excluded is not None))
+    short = np.flatnonzero(((nearest >= 0).sum(1) < n_needed) & is_copy.any(1) & (index.shape[1] < len(others)))
     for start in range(0, len(short), QUERIES):
         some = short[start : start + QUERIES]
-        found[some], near[some] = _past_copies(rows, others, some, found.shape[1], copy)
-    near = np.where(found >= 0, near, 0)
-    return Near(found, near, np.asarray(is_copy.any(1)), recall)
+        nearest[some], near[some] = _past_copies(rows, others, some, nearest.shape[1], copy)
+    near = np.where(nearest >= 0, near, 0)
+    return Near(nearest, near, np.asarray(is_copy.any(1)), recall)
 
 
 def _past_copies(

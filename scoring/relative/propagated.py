@@ -16,7 +16,7 @@ SHARP = 10.0  # weight of a neighbour: exp(SHARP cosine)
 KEPT = 0.8  # share of what a row has that comes from its neighbours
 STEPS = 30
 PRIOR = 0.1  # weight of the prototypes' guess next to a label
-TOLD = 20.0  # sharpness of that guess
+GUESS_SHARPNESS = 20.0  # sharpness of that guess
 BLOCK = 2048
 
 Floats = NDArray[np.float32]
@@ -37,7 +37,7 @@ class Labels:
     classes: tuple[str, ...]
 
     def among(self, rows: NDArray[np.int64]) -> "Labels":
-        """Return those of some rows (M,), ascending, as places among these."""
+        """Return the labels of some rows (M,), ascending, as places among these."""
         inside = np.isin(self.rows, rows)
         return Labels(np.searchsorted(rows, self.rows[inside]), self.codes[inside], self.classes)
 
@@ -74,7 +74,7 @@ class Propagated:
     Attributes:
         classes: names of the C classes.
         middles: mean direction of the labelled rows of each, shape (C, D), float32; zero for one without.
-        chances: of the classes, of each reference, shape (R, C), float16.
+        chances: probabilities of the classes of each reference, shape (R, C), float16.
     """
 
     classes: tuple[str, ...]
@@ -91,25 +91,25 @@ class Propagated:
         return other_class(near, self.chances, guessed(units, self.middles))
 
 
-def other_class(near: Near, chances: NDArray[np.floating], guess: Floats) -> NDArray[np.float64]:
+def other_class(near: Near, probabilities: NDArray[np.floating], guess: Floats) -> NDArray[np.float64]:
     """Return 1 - sum_c p_c q_c: p of the row, from its neighbours and the prototypes, q of its nearest; 1 without one.
 
     Args:
         near: neighbours of N rows among R others.
-        chances: of the classes of those, shape (R, C).
+        probabilities: of the classes of those, shape (R, C).
         guess: of the rows by the prototypes, shape (N, C).
     """
-    index, there = near.index[:, :ARMS].clip(0), near.there[:, :ARMS]
-    weight = np.where(there, np.exp(SHARP * near.cosine[:, :ARMS].clip(0)), 0)
+    index, exists = near.index[:, :ARMS].clip(0), near.exists[:, :ARMS]
+    weight = np.where(exists, np.exp(SHARP * near.cosine[:, :ARMS].clip(0)), 0)
     weight /= np.maximum(weight.sum(1, keepdims=True), 1e-12)
-    found = np.ones(len(index))
+    differ = np.ones(len(index))
     for start in range(0, len(index), BLOCK):
-        here = slice(start, start + BLOCK)
-        around = chances[index[here]].astype(np.float32)  # (B, 10, C)
-        own = KEPT * np.einsum("nk,nkc->nc", weight[here], around) + (1 - KEPT) * PRIOR * guess[here]
-        own /= np.maximum(own.sum(1, keepdims=True), 1e-12)
-        found[here] = 1 - (own * around[:, 0]).sum(1)
-    return np.where(there[:, 0], found, 1).clip(0, 1)
+        block = slice(start, start + BLOCK)
+        around = probabilities[index[block]].astype(np.float32)  # (B, 10, C)
+        of_row = KEPT * np.einsum("nk,nkc->nc", weight[block], around) + (1 - KEPT) * PRIOR * guess[block]
+        of_row /= np.maximum(of_row.sum(1, keepdims=True), 1e-12)
+        differ[block] = 1 - (of_row * around[:, 0]).sum(1)
+    return np.where(exists[:, 0], differ, 1).clip(0, 1)
 
 
 def prototypes(units: Floats, rows: NDArray[np.int64], codes: NDArray[np.int64], n_classes: int) -> Floats:
@@ -122,12 +122,12 @@ def prototypes(units: Floats, rows: NDArray[np.int64], codes: NDArray[np.int64],
 def guessed(units: Floats, middles: Floats) -> Floats:
     """Return the probabilities of classes by the cosines to prototypes, shape (N, C); a class without one has none."""
     known = middles.any(1)
-    found = np.zeros((len(units), len(middles)), np.float32)
+    probabilities = np.zeros((len(units), len(middles)), np.float32)
     for start in range(0, len(units), BLOCK):
-        part = units[start : start + BLOCK] @ middles[known].T * TOLD
+        part = units[start : start + BLOCK] @ middles[known].T * GUESS_SHARPNESS
         part = np.exp(part - part.max(1, keepdims=True))
-        found[start : start + BLOCK, known] = part / part.sum(1, keepdims=True)
-    return found
+        probabilities[start : start + BLOCK, known] = part / part.sum(1, keepdims=True)
+    return probabilities
 
 
 def spread(graph: Tensor, seeds: Floats) -> Floats:
@@ -140,19 +140,19 @@ def spread(graph: Tensor, seeds: Floats) -> Floats:
     Source: Zhou et al. 2003, "Learning with local and global consistency", sec. 2, 30 steps with alpha = .8.
     """
     start = torch.from_numpy(seeds)
-    found = start
+    probabilities = start
     for _ in range(STEPS):
-        found = KEPT * (graph @ found) + (1 - KEPT) * start
-    return (found / found.sum(1, keepdim=True).clamp(min=1e-12)).numpy()
+        probabilities = KEPT * (graph @ probabilities) + (1 - KEPT) * start
+    return (probabilities / probabilities.sum(1, keepdim=True).clamp(min=1e-12)).numpy()
 
 
 def graph_of(near: Near) -> Tensor:
     """Return the graph of neighbours, both ways, D^-1/2 W D^-1/2, shape (N, N), sparse, float32."""
-    index, there = near.index[:, :ARMS], near.there[:, :ARMS]
+    index, exists = near.index[:, :ARMS], near.exists[:, :ARMS]
     n = len(index)
-    row, _ = np.nonzero(there)
-    weight = np.exp(SHARP * near.cosine[:, :ARMS][there].clip(0)).astype(np.float32)
-    ends = torch.from_numpy(np.stack([np.append(row, index[there]), np.append(index[there], row)]))
+    row, _ = np.nonzero(exists)
+    weight = np.exp(SHARP * near.cosine[:, :ARMS][exists].clip(0)).astype(np.float32)
+    ends = torch.from_numpy(np.stack([np.append(row, index[exists]), np.append(index[exists], row)]))
     both = torch.sparse_coo_tensor(
         ends, torch.from_numpy(np.tile(weight, 2)), (n, n), check_invariants=False
     ).coalesce()

@@ -20,11 +20,11 @@ class NeighbourScorer:
     passes: ClassVar[int] = 0
     columns: ClassVar[Mapping[str, Column]] = {NEIGHBOUR: COLUMNS[NEIGHBOUR]}
 
-    def score(self, given: "NDArray") -> Mapping[str, Any]:
+    def score(self, embeddings: "NDArray") -> Mapping[str, Any]:
         """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
         from scoring.relative.fit import said_of
 
-        return said_of(given, NEIGHBOUR)
+        return said_of(embeddings, NEIGHBOUR)
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class AmbiguousScorer:
     passes: ClassVar[int] = 0
     columns: ClassVar[Mapping[str, Column]] = {AMBIGUOUS: COLUMNS[AMBIGUOUS]}
 
-    def score(self, given: "NDArray") -> Mapping[str, Any]:
+    def score(self, embeddings: "NDArray") -> Mapping[str, Any]:
         """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
         from scoring.relative.fit import said_of
 
-        return said_of(given, AMBIGUOUS)
+        return said_of(embeddings, AMBIGUOUS)

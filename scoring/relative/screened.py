@@ -40,8 +40,8 @@ def screened_nearest(
     room = torch.empty(QUERIES * REFERENCES, dtype=torch.bfloat16)  # taken once: fresh pages cost as much again
     for start in range(0, len(units), QUERIES):
         stop = min(start + QUERIES, len(units))
-        found = _candidates(coarse, start, stop, min(k + CANDIDATES, len(units) - 1), room)
-        at, near = _measured(points, start, found, k)
+        candidates = _candidates(coarse, start, stop, min(k + CANDIDATES, len(units) - 1), room)
+        at, near = _measured(points, start, candidates, k)
         index[start:stop], cosine[start:stop] = at.numpy(), near.numpy()
         if report is not None:
             report(stop, len(units))
@@ -55,8 +55,8 @@ def _candidates(coarse: Tensor, start: int, stop: int, width: int, room: Tensor)
     for at in range(0, len(coarse), REFERENCES):
         part = coarse[at : at + REFERENCES]
         product = torch.mm(block, part.T, out=room[: len(block) * len(part)].view(len(block), len(part)))
-        own = torch.arange(max(start, at), max(start, at, min(stop, at + len(part))))
-        product[own - start, own - at] = -torch.inf
+        same_rows = torch.arange(max(start, at), max(start, at, min(stop, at + len(part))))
+        product[same_rows - start, same_rows - at] = -torch.inf
         value, place = product.topk(min(width, len(part)), dim=1)
         best, index = torch.cat([best, value], 1), torch.cat([index, place + at], 1)
         best, place = best.topk(min(width, best.shape[1]), dim=1)
@@ -64,13 +64,13 @@ def _candidates(coarse: Tensor, start: int, stop: int, width: int, room: Tensor)
     return index
 
 
-def _measured(points: Tensor, start: int, found: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _measured(points: Tensor, start: int, candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k best of candidates (B, W) of the rows from ``start`` on, by products in float32."""
     index, cosine = [], []
-    for at in range(0, len(found), MEASURED):
-        some = found[at : at + MEASURED].sort(dim=1).values  # equal ones go to the lower row
-        own = points[start + at : start + at + len(some)]
-        near = torch.bmm(points[some], own.unsqueeze(2)).squeeze(2)
+    for at in range(0, len(candidates), MEASURED):
+        some = candidates[at : at + MEASURED].sort(dim=1).values  # equal ones go to the lower row
+        queries = points[start + at : start + at + len(some)]
+        near = torch.bmm(points[some], queries.unsqueeze(2)).squeeze(2)
         near, order = near.sort(dim=1, descending=True, stable=True)
         index.append(some.gather(1, order[:, :k]))
         cosine.append(near[:, :k])

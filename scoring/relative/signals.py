@@ -44,7 +44,7 @@ class View:
 def distance(view: View) -> NDArray[np.float64]:
     """Return 1 - cosine to the nearest other row that is no copy, centred, in [0, 2]; 2 where all are copies."""
     first = 1 - view.near.cosine[:, 0].astype(np.float64)
-    return np.where(view.near.there[:, 0], first, ALONE)
+    return np.where(view.near.exists[:, 0], first, ALONE)
 
 
 def disagreement(view: View) -> NDArray[np.float64]:
@@ -52,11 +52,11 @@ def disagreement(view: View) -> NDArray[np.float64]:
 
     1/2 where there is no neighbour, or no clustering.
     """
-    there, index = view.near.there, view.near.index.clip(0)
-    count = there.sum(1)
+    exists, index = view.near.exists, view.near.index.clip(0)
+    count = exists.sum(1)
     total = np.zeros(len(count))
-    for own, other in zip(view.rows.clusters.T, view.others.clusters.T, strict=True):
-        total += ((other[index] != own[:, None]) & there).sum(1)
+    for cluster, other in zip(view.rows.clusters.T, view.others.clusters.T, strict=True):
+        total += ((other[index] != cluster[:, None]) & exists).sum(1)
     pairs = count * view.rows.clusters.shape[1]
     return np.divide(total, pairs, out=np.full(len(count), 0.5), where=pairs > 0)
 
@@ -66,8 +66,8 @@ def contrast(view: View) -> NDArray[np.float64]:
 
     Near 1 where the nearest row is no nearer than many others, and so says little; 1 where there are no 11 neighbours.
     """
-    apart = np.where(view.near.there, 1 - view.near.cosine.astype(np.float64), 0)
-    count = view.near.there[:, CLOSE:].sum(1)
+    apart = np.where(view.near.exists, 1 - view.near.cosine.astype(np.float64), 0)
+    count = view.near.exists[:, CLOSE:].sum(1)
     further = np.divide(apart[:, CLOSE:].sum(1), count, out=np.zeros(len(count)), where=count > 0)
     return np.divide(apart[:, 0], further, out=np.ones(len(count)), where=further > LEAST).clip(0, 1)
 
@@ -77,13 +77,13 @@ def unshared(view: View) -> NDArray[np.float64]:
 
     1 where there is no neighbour. Source: shared nearest neighbours, Jarvis & Patrick 1973.
     """
-    own = view.near.index[:, :CLOSE]
-    of_nearest = np.where(own[:, :1] >= 0, view.near_others[own[:, 0].clip(0)], -1)
-    both = np.zeros(own.shape, bool)
+    neighbours = view.near.index[:, :CLOSE]
+    of_nearest = np.where(neighbours[:, :1] >= 0, view.near_others[neighbours[:, 0].clip(0)], -1)
+    both = np.zeros(neighbours.shape, bool)
     for column in of_nearest.T:
-        both |= own == column[:, None]
-    count = (own >= 0).sum(1)
-    shared = (both & (own >= 0)).sum(1)
+        both |= neighbours == column[:, None]
+    count = (neighbours >= 0).sum(1)
+    shared = (both & (neighbours >= 0)).sum(1)
     return 1 - np.divide(shared, count, out=np.zeros(len(count)), where=count > 0)
 
 

@@ -71,10 +71,10 @@ def centred(vectors: NDArray, mean: NDArray[np.float32]) -> Centred:
     units = np.empty(vectors.shape, np.float32)
     length, along = np.empty(len(vectors), np.float32), np.empty(len(vectors), np.float32)
     for start in range(0, len(vectors), BLOCK):
-        here = slice(start, start + BLOCK)
-        rows = unit(vectors[here])
-        along[here] = rows @ mean
+        block = slice(start, start + BLOCK)
+        rows = unit(vectors[block])
+        along[block] = rows @ mean
         rows -= mean
-        length[here] = np.linalg.norm(rows, axis=1)
-        units[here] = np.where(length[here, None] < LEAST, 0, rows / np.maximum(length[here, None], LEAST))
+        length[block] = np.linalg.norm(rows, axis=1)
+        units[block] = np.where(length[block, None] < LEAST, 0, rows / np.maximum(length[block, None], LEAST))
     return Centred(units, length, along, float(mean @ mean))

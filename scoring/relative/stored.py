@@ -36,7 +36,7 @@ def write_fitted(
     fit: DatasetFit,
     about: Mapping[str, Any],
     *,
-    beside: Sequence[AtomicFile] = (),
+    companions: Sequence[AtomicFile] = (),
     commit: Callable[[Sequence[AtomicFile]], None] = commit_together,
     overwrite: bool = False,
 ) -> str:
@@ -48,7 +48,7 @@ def write_fitted(
             loses what it was fitted to.
         fit: what it was fitted to.
         about: what a reader should know of the fit, as plain JSON.
-        beside: files that are written, and get their names with the model: all of them or none.
+        companions: written files that get their names with the model: all of them or none.
         commit: gives all of them their names, the model's last.
         overwrite: replace what is there.
 
@@ -65,7 +65,7 @@ def write_fitted(
     card = {**card, "base": card.get("base", card["digest"]), FIT: record}
     kept = {name: value for name, value in tensors.items() if not name.startswith(f"{FIT}.")}
     tensors = {**kept, **tensors_of(fit)}
-    return write_checkpoint(path, tensors, card, beside=beside, commit=commit, overwrite=overwrite)
+    return write_checkpoint(path, tensors, card, companions=companions, commit=commit, overwrite=overwrite)
 
 
 def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:

@@ -1,8 +1,8 @@
 """Groups of images unlike the rest: clusters that lie apart and differ in how the images look, merged and ranked.
 
 A group is a branch of the dendrogram of clusters: so images of another domain are one group, though they show several
-classes. Whether such a group belongs to the dataset nobody can know from the images; it is shown, and never dropped
-unasked.
+classes. Whether such a group belongs to the dataset cannot be known from the images; it is shown, and never dropped
+unless requested.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks:
     usual = float(np.median(others.min(1)))
     if usual <= 0:
         return []
-    found = []
+    groups = []
     for branch in _branches(nearest, label):
         inside = np.isin(label, branch)
         if not LEAST_ROWS <= inside.sum() <= LARGEST * len(label):
@@ -93,8 +93,8 @@ def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks:
         score = separation(area) + APART_WEIGHT * float(np.log(apart))
         names = tuple(int(used[each]) for each in branch)
         near = int(used[outside[np.median(ways, axis=0).argmin()]])
-        found.append(Group(names, int(inside.sum()), apart, area, near, score))
-    return _listed(found, len(label))
+        groups.append(Group(names, int(inside.sum()), apart, area, near, score))
+    return _listed(groups, len(label))
 
 
 def group_of_clusters(groups: Sequence[Group], n_clusters: int) -> NDArray[np.int32]:
@@ -114,9 +114,9 @@ def separation(area: float) -> float:
     return float(np.sqrt(2) * NormalDist().inv_cdf(min(max(area, 0.5), 0.9995)))
 
 
-def _listed(found: list[Group], n_rows: int) -> list[Group]:
+def _listed(groups: list[Group], n_rows: int) -> list[Group]:
     """Return the best groups that do not overlap, each the largest branch around it that scores nearly as well."""
-    good = sorted((each for each in found if each.score >= LEAST_SCORE), key=lambda each: (-each.score, each.clusters))
+    good = sorted((each for each in groups if each.score >= LEAST_SCORE), key=lambda each: (-each.score, each.clusters))
     listed: list[Group] = []
     taken: set[int] = set()
     for group in good:
@@ -143,13 +143,13 @@ def _nearest_by_cluster(units: NDArray[np.float32], label: NDArray[np.int64], co
     """Return 1 - cosine of each row to the nearest other row of each cluster, shape (N, K)."""
     order = np.argsort(label, kind="stable")
     starts = np.searchsorted(label[order], np.arange(count))
-    found = np.empty((len(units), count))
+    distances = np.empty((len(units), count))
     for start in range(0, len(units), BLOCK):
         rows = np.arange(start, min(start + BLOCK, len(units)))
         cosine = units[rows] @ units.T
         cosine[rows - start, rows] = -1
-        found[rows] = 1 - np.maximum.reduceat(cosine[:, order], starts, axis=1)
-    return found
+        distances[rows] = 1 - np.maximum.reduceat(cosine[:, order], starts, axis=1)
+    return distances
 
 
 def _branches(nearest: Floats, label: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.search.rows import padded
-from scoring.tasks import HERE, Shared, Tasks
+from scoring.tasks import IN_PROCESS, Shared, Tasks
 
 PRODUCTS = 4_194_304  # cosines at a time: 8 MB of bfloat16, which stays in the cache
 LOOKED_AT = 12  # groups, the nearest ones; more where that finds too little
@@ -62,7 +62,7 @@ class Centroids:
 
     def shared_by(self, tasks: Tasks) -> "Centroids":
         """Return the same as tasks see them."""
-        if tasks is HERE:
+        if tasks is IN_PROCESS:
             return self
         groups = (part and tasks.shared(part.value) for part in (self.heads, self.members, self.numbers))
         heads, members, numbers = groups
@@ -80,16 +80,16 @@ class Centroids:
         index = torch.empty((len(units), probes), dtype=torch.long, device=units.device)
         value = torch.empty((len(units), probes), dtype=torch.bfloat16, device=units.device)
         for start in range(0, len(units), ROWS):
-            here = slice(start, start + ROWS)
-            some = units[here]
+            block = slice(start, start + ROWS)
+            some = units[block]
             if not self.starts:
-                index[here], value[here] = self._of_all(some, probes)
+                index[block], value[block] = self._of_all(some, probes)
                 continue
-            index[here], value[here] = self._of_groups(some, probes)
-            short = value[here, -1].isneginf().nonzero().flatten()  # the groups that a row looks at have too few
+            index[block], value[block] = self._of_groups(some, probes)
+            short = value[block, -1].isneginf().nonzero().flatten()  # the groups that a row looks at have too few
             if len(short):
                 index[start + short], value[start + short] = self._filled(
-                    some[short], index[here][short], value[here][short]
+                    some[short], index[block][short], value[block][short]
                 )
         return index, value
 
@@ -100,12 +100,12 @@ class Centroids:
         for some, known, cosine in zip(
             *(each.split(max(1, PRODUCTS // k)) for each in (units, index, value)), strict=True
         ):
-            found = torch.mm(some, middle)
-            rank = found.float()
+            products = torch.mm(some, middle)
+            rank = products.float()
             row, place = (~cosine.isneginf()).nonzero(as_tuple=True)
             rank[row, known[row, place]] = (2 + probes - place).float()  # in their order, before all others
             at = _best(rank, probes)[0]
-            parts.append((at, found.gather(1, at)))
+            parts.append((at, products.gather(1, at)))
         return torch.cat([at for at, _ in parts]), torch.cat([cosine for _, cosine in parts])
 
     def _of_all(self, units: Tensor, probes: int) -> Near:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from scoring.room import space
 from scoring.search.inverted import InvertedLists, Spans, list_centroids
-from scoring.search.layout import Layout, Strangers
+from scoring.search.layout import Layout, OutsideQueries
 from scoring.search.links import Links, Recall, rounded, sorted_links
 from scoring.search.probes import MOST_PROBES, ProbeCounts, choose
 from scoring.search.rows import Vectors, check_vectors, unit_table
@@ -69,8 +69,8 @@ class CosineIndex:
             seed: of the directions, and of the rows that the recall is measured on.
             device: where products are made: None or "cpu", or "cuda".
             sample: rows that the recall is measured on; each costs a comparison with all rows.
-            order: a permutation of the rows that does not depend on their place, shape (N,), such as that of a hash of
-                their keys: then what is found beyond ``exact_rows`` does not depend on it either.
+            order: a permutation of the rows that does not depend on their place, shape (N,), such as the order of a
+                hash of their keys: then what is found beyond ``exact_rows`` does not depend on it either.
 
         Raises:
             ValueError: if an argument is out of range, or a row holds NaN or infinity; names the row.
@@ -119,8 +119,8 @@ class CosineIndex:
         check_vectors(queries, "queries")
         table = self._layout.vectors
         if queries.dtype != table.dtype or queries.shape[1] != table.shape[1]:
-            wanted = f"{table.dtype} of width {table.shape[1]}"
-            raise ValueError(f"queries must be {wanted}, got {queries.dtype} of width {queries.shape[1]}")
+            expected = f"{table.dtype} of width {table.shape[1]}"
+            raise ValueError(f"queries must be {expected}, got {queries.dtype} of width {queries.shape[1]}")
         if among is not None and (among.shape != (self.n_rows,) or among.dtype != np.bool_):
             raise ValueError(f"among must be bool of shape ({self.n_rows},), got {among.dtype} of {among.shape}")
         left = among if not first else np.ones(self.n_rows, bool) if among is None else among.copy()
@@ -130,7 +130,7 @@ class CosineIndex:
             rows = unit_table(block, str(self._device))
             usable = np.flatnonzero(rows.squares > 0)
             spans = lists.spans(usable, lists.probed(rows.units, self.probes)[usable])
-            for query, row, cosine in self._scan(Strangers(block, rows), spans, left, first=first):
+            for query, row, cosine in self._scan(OutsideQueries(block, rows), spans, left, first=first):
                 parts.append((query + start, row, cosine))
                 if first and left is not None:  # no later block of queries need look for it
                     left[row] = False
@@ -165,7 +165,7 @@ class CosineIndex:
         return sorted_links(parts)
 
     def _scan(
-        self, queries: Strangers | NDArray[np.int64], spans: Spans, among: NDArray[np.bool_] | None, *, first: bool
+        self, queries: OutsideQueries | NDArray[np.int64], spans: Spans, among: NDArray[np.bool_] | None, *, first: bool
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
         """Yield query, row and cosine of the pairs, block by block."""
         for query, place, cosine in self._layout.scan(queries, spans, self.threshold, among, first=first):
@@ -192,7 +192,7 @@ class CosineIndex:
         in the sample: later ones are left out with all their pairs, which would leave no time for other rows. Where
         there are very many pairs all the same, the sample is cut short.
         """
-        lists, found, n_pairs = self._layout.lists, [], 0
+        lists, sampled, n_pairs = self._layout.lists, [], 0
         open_rows = np.ones(self.n_rows, bool)
         start, size = 0, FIRST_SAMPLED
         while start < len(rows) and n_pairs < ENOUGH:
@@ -207,10 +207,10 @@ class CosineIndex:
             of_row = np.bincount(query, minlength=len(chosen))
             crowds = of_row > CROWD
             open_rows[row[crowds[query]]] = False
-            found.append((chosen, query, lists.home[row]))
+            sampled.append((chosen, query, lists.home[row]))
             n_pairs += int(np.minimum(of_row, CROWD).sum())
             size = FIRST_SAMPLED if crowds.any() else min(2 * size, SAMPLED_AT_ONCE)
-        return found
+        return sampled
 
     def _counts(self, lists: InvertedLists, sampled: list[Sampled]) -> NDArray[np.int64]:
         """Return the pairs of sampled rows by probe, shape (S, P + 1), where they look for lists in a way."""

@@ -50,7 +50,7 @@ def knn_graph(
     Up to ``exact_rows`` rows all are compared with all, by the search that the metrics use: it settles cosines that are
     too close to call in float64, and equal ones go to the lower row. Beyond, a row is compared with the rows of the few
     inverted lists nearest to it; how few, and which share of the neighbours that finds, is measured on rows drawn at
-    random. Rows of length zero have no neighbour and are nobody's.
+    random. Rows of length zero have no neighbour and are no row's neighbour.
 
     Memory: the graph, 8 N k bytes, and where it is exact the rows in float32, 4 N D bytes; blocks are added to that.
 
@@ -109,20 +109,20 @@ class Neighbouring:
     probes: int
 
 
-Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+RowNeighbours = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 
-def neighboured(task: Neighbouring) -> list[Found]:
+def neighboured(task: Neighbouring) -> list[RowNeighbours]:
     """Return rows, their neighbours and the cosines of these, block by block."""
     lists = InvertedLists(task.home.value, len(task.centroids), task.centroids, order=task.order.value)
-    search, found = NearestSearch(task.vectors.value, lists, task.inverse.value), []
+    search, blocks = NearestSearch(task.vectors.value, lists, task.inverse.value), []
     for start in range(task.start, task.stop, QUERIES):  # list by list: they look at the same ones
         rows = lists.rows[start : min(start + QUERIES, task.stop)]
-        found.append((rows, *search.neighbours(rows, task.k, task.probes)))
-    return found
+        blocks.append((rows, *search.neighbours(rows, task.k, task.probes)))
+    return blocks
 
 
-def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[Found]:
+def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[RowNeighbours]:
     """Yield rows, their neighbours and cosines, by the caller that runs tasks."""
     lists, vectors = search.lists, search.vectors
     if lists.centroids is None:
@@ -134,8 +134,8 @@ def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[F
     held = (share(vectors), share(search.inverse), share(lists.home), share(lists.order), middle)
     parts = cuts(len(lists.rows), QUERIES, compared, tasks.grain or 1)  # here block by block: results are large
     some = (Neighbouring(*held, start, stop, k, probes) for start, stop in parts)
-    for found in tasks.run(neighboured, some):
-        yield from found
+    for blocks in tasks.run(neighboured, some):
+        yield from blocks
 
 
 def _exact_graph(vectors: Vectors, k: int) -> Graph:
@@ -158,13 +158,13 @@ def _near_together(centroids: NDArray[np.float32], seed: int) -> NDArray[np.floa
     return centroids[np.argsort(assign(centroids, coarse)[0][:, 0], kind="stable")]
 
 
-def choose_lists(search: NearestSearch, k: int, wanted: float, seed: int) -> tuple[int, Recall]:
+def choose_lists(search: NearestSearch, k: int, share: float, seed: int) -> tuple[int, Recall]:
     """Have a search find a share of the neighbours of sampled rows; return the lists to look at, and the share.
 
     Args:
         search: of the table; how its rows look for lists is set.
         k: neighbours of each.
-        wanted: share, in (0, 1).
+        share: of the neighbours that are to be found, in (0, 1).
         seed: of the rows, which are compared with all.
     """
     rows = np.random.default_rng([seed, 2]).permutation(search.lists.rows)[:SAMPLE]
@@ -177,5 +177,5 @@ def choose_lists(search: NearestSearch, k: int, wanted: float, seed: int) -> tup
         pairs.add(query, home)
         return pairs.counts
 
-    search.lists, probes, recall = choose(search.lists, counts, wanted)
+    search.lists, probes, recall = choose(search.lists, counts, share)
     return probes, recall

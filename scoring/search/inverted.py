@@ -58,9 +58,9 @@ class InvertedLists:
 
     def looking(self, centroids: Centroids) -> "InvertedLists":
         """Return the same lists, in which queries look for the nearest by these centroids."""
-        found = copy(self)
-        found.centroids = centroids
-        return found
+        lists = copy(self)
+        lists.centroids = centroids
+        return lists
 
     @property
     def n_lists(self) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scoring.search.centroids import LOOKED_AT, ROWS, Centroids, Near, groups_of
 from scoring.search.rows import BLOCK, Vectors, check_vectors, unit_rows
-from scoring.tasks import HERE, Held, Shared, Tasks, cuts, tasks_for
+from scoring.tasks import IN_PROCESS, Held, Shared, Tasks, cuts, tasks_for
 
 PER_CENTROID = 64  # rows that train one centroid, by default
 MOST_PER_CENTROID = 256  # more of them move a centroid no further
@@ -39,8 +39,8 @@ def spherical_kmeans(
         seed: of the sample and of the start.
         iterations: at most; it ends earlier when no row changes its cluster.
         sample: rows to train on; by default 64 a cluster, and never more than 256 a cluster.
-        order: rows in an order that does not depend on their place, shape (N,), such as that of a hash of their keys;
-            then neither does the sample. By default that of their place.
+        order: rows in an order that does not depend on their place, shape (N,), such as by a hash of their keys;
+            then neither does the sample. By default the order of the rows.
         device: where products are made; the processor by default.
 
     Returns:
@@ -55,11 +55,11 @@ def spherical_kmeans(
     check_vectors(vectors)
     if not 1 <= k <= len(vectors):
         raise ValueError(f"k must be between 1 and {len(vectors)} (rows), got {k}")
-    wanted = k * PER_CENTROID if sample is None else sample
-    if wanted < 1 or iterations < 1:
-        raise ValueError(f"sample and iterations must be >= 1, got {wanted} and {iterations}")
+    n_sample = k * PER_CENTROID if sample is None else sample
+    if n_sample < 1 or iterations < 1:
+        raise ValueError(f"sample and iterations must be >= 1, got {n_sample} and {iterations}")
     generator = np.random.default_rng(seed)
-    units = _sampled(vectors, min(max(wanted, k), k * MOST_PER_CENTROID, len(vectors)), order, generator).to(device)
+    units = _sampled(vectors, min(max(n_sample, k), k * MOST_PER_CENTROID, len(vectors)), order, generator).to(device)
     if not len(units):
         return np.zeros((k, vectors.shape[1]), np.float32)
     start = generator.permutation(len(units))[np.arange(k) % len(units)]
@@ -82,7 +82,7 @@ def in_groups(centroids: Tensor, seed: int) -> Centroids:
     plain, n_groups = centroids.cpu().numpy(), math.isqrt(len(centroids))
     heads = spherical_kmeans(plain, n_groups, seed=seed)
     used, home = np.unique(assign(plain, heads)[0][:, 0].clip(min=0), return_inverse=True)
-    heads = heads[used]  # of equal ones a single one has all members, and nobody must look at the others instead
+    heads = heads[used]  # of equal ones a single one has all members, and no row may look at the others instead
     order, starts = groups_of(home, len(used))
     numbers = torch.from_numpy(order).to(centroids.device)
     on_device = torch.from_numpy(heads).to(centroids.device)
@@ -116,7 +116,7 @@ def assign(
     cosine = np.full((len(vectors), probes), -np.inf, np.float32)
     if not isinstance(centroids, Centroids):
         centroids = Centroids(Held(torch.from_numpy(centroids).to(device)))
-    tasks = tasks_for(centroids.products * len(vectors)) if device in (None, "cpu") else HERE
+    tasks = tasks_for(centroids.products * len(vectors)) if device in (None, "cpu") else IN_PROCESS
     table, middle = tasks.shared(vectors), centroids.shared_by(tasks)
     parts = cuts(len(vectors), BLOCK, centroids.products, tasks.grain)
     some = (Assigning(table, middle, start, stop, probes) for start, stop in parts)
@@ -138,7 +138,7 @@ class Assigning:
 
 def assigned(task: Assigning) -> list[tuple[int, NDArray[np.int32], NDArray[np.float32]]]:
     """Return the first row of each block, and what ``assign`` says of its rows."""
-    vectors, device, found = task.vectors.value, task.centroids.vectors.value.device, []
+    vectors, device, blocks = task.vectors.value, task.centroids.vectors.value.device, []
     for start in range(task.start, task.stop, BLOCK):
         stop = min(start + BLOCK, task.stop)
         rows = unit_rows(vectors[start:stop], numbers=range(start, stop))
@@ -147,8 +147,8 @@ def assigned(task: Assigning) -> list[tuple[int, NDArray[np.int32], NDArray[np.f
         usable = rows.squares > 0
         best, value = task.centroids.nearest(rows.units.to(device), task.probes)
         index[usable], cosine[usable] = best.cpu().numpy()[usable], value.float().cpu().numpy()[usable]
-        found.append((start, index, cosine))
-    return found
+        blocks.append((start, index, cosine))
+    return blocks
 
 
 def nearest_centroids(
@@ -163,12 +163,12 @@ def nearest_centroids(
         shared: the unit rows, where they are shared already.
     """
     tasks = _tasks_of(units, centroids)
-    if tasks is HERE:
+    if tasks is IN_PROCESS:
         return centroids.nearest(units, probes)
     table, middle = shared or tasks.shared(units), centroids.shared_by(tasks)
     parts = cuts(len(units), ROWS, middle.products, tasks.grain)
-    found = list(tasks.run(near_some, ((table, middle, start, stop, probes) for start, stop in parts)))
-    return torch.cat([index for index, _ in found]), torch.cat([value for _, value in found])
+    blocks = list(tasks.run(near_some, ((table, middle, start, stop, probes) for start, stop in parts)))
+    return torch.cat([index for index, _ in blocks]), torch.cat([value for _, value in blocks])
 
 
 def near_some(task: tuple[Shared[Tensor], Centroids, int, int, int]) -> Near:
@@ -178,7 +178,7 @@ def near_some(task: tuple[Shared[Tensor], Centroids, int, int, int]) -> Near:
 
 
 def _tasks_of(units: Tensor, centroids: Centroids) -> Tasks:
-    return tasks_for(len(units) * centroids.products) if units.device.type == "cpu" else HERE
+    return tasks_for(len(units) * centroids.products) if units.device.type == "cpu" else IN_PROCESS
 
 
 def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, generator: np.random.Generator) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from scoring.search.inverted import InvertedLists, Spans
 from scoring.search.rows import BLOCK, UnitRows, Vectors, unit_rows
 from scoring.search.scan import Pairs, Side, close_pairs, lowest_product, margin
-from scoring.tasks import HERE, Held, Shared, cuts, tasks_for
+from scoring.tasks import IN_PROCESS, Held, Shared, cuts, tasks_for
 
 CPU_BLOCK = (1024, 2048)  # queries x rows: 4 MB of products, which stay in the cache
 GPU_BLOCK = (2048, 8192)  # 64 MB of products
@@ -38,13 +38,13 @@ class Laid:
         """Return the rows at some places, ascending; without a copy if none is missing between them."""
         low, high = int(places[0]), int(places[-1]) + 1
         units = self.units.value
-        whole = high - low == len(places)
-        some = units[low:high] if whole else units[torch.from_numpy(places).to(units.device)]
+        is_contiguous = high - low == len(places)
+        some = units[low:high] if is_contiguous else units[torch.from_numpy(places).to(units.device)]
         return Side(self.vectors.value, self.squares.value, self.order.value[places], some)
 
 
 @dataclass(frozen=True)
-class Asked:
+class TaskQueries:
     """Q queries as the tasks of a scan see them: as ``UnitRows``, and as stored.
 
     Attributes:
@@ -104,7 +104,7 @@ class Scan:
     """A task: the pairs of queries that look at places."""
 
     rows: Laid
-    queries: Asked
+    queries: TaskQueries
     looks: list[Look]
     threshold: float
     lowest: float
@@ -112,7 +112,7 @@ class Scan:
 
 
 @dataclass(frozen=True)
-class Strangers:
+class OutsideQueries:
     """Queries that are no rows of a layout: as stored, shape (Q, D), and at length 1."""
 
     vectors: Vectors
@@ -146,7 +146,7 @@ class Layout:
         self._place = np.empty(n_rows, np.int64)
         self._place[lists.order] = np.arange(n_rows)
         on_device = device.type != "cpu"
-        self._tasks = HERE if on_device else tasks_for(float(n_rows) ** 2 * width)
+        self._tasks = IN_PROCESS if on_device else tasks_for(float(n_rows) ** 2 * width)
         shape = (n_rows, width)
         room = Held(torch.empty(shape, dtype=torch.bfloat16, device=device)) if on_device else None
         units: Shared[Tensor] = room or self._tasks.room(shape, torch.bfloat16)
@@ -171,7 +171,7 @@ class Layout:
 
     def scan(
         self,
-        queries: Strangers | NDArray[np.int64],
+        queries: OutsideQueries | NDArray[np.int64],
         spans: Spans,
         threshold: float,
         among: NDArray[np.bool_] | None = None,
@@ -187,21 +187,23 @@ class Layout:
             among: rows that may be found, shape (N,).
             first: of each place only the first query of its span; a place belongs to one span, or is found once a span.
         """
-        residual = float(queries.rows.residual.max(initial=0.0)) if isinstance(queries, Strangers) else self._residual
+        residual = (
+            float(queries.rows.residual.max(initial=0.0)) if isinstance(queries, OutsideQueries) else self._residual
+        )
         allowed = margin(residual, self._residual, self.vectors.shape[1])
         lowest = lowest_product(threshold, allowed, self.device)
         may = self._has_length if among is None else self._has_length & among[self.lists.order]
         width = self.vectors.shape[1]
         work = float(sum((stop - start) * len(looking) for start, stop, looking in spans)) * width
-        tasks = self._tasks if work >= self._tasks.least else HERE
-        if isinstance(queries, Strangers):
-            given = queries.rows
-            asked = Asked(tasks.shared(queries.vectors), tasks.shared(given.squares), tasks.shared(given.units))
+        tasks = self._tasks if work >= self._tasks.least else IN_PROCESS
+        if isinstance(queries, OutsideQueries):
+            rows = queries.rows
+            held = TaskQueries(tasks.shared(queries.vectors), tasks.shared(rows.squares), tasks.shared(rows.units))
         else:
             laid, places = self._laid, self._place[queries]
-            asked = Asked(laid.vectors, laid.squares, laid.units, tasks.shared(queries), tasks.shared(places))
+            held = TaskQueries(laid.vectors, laid.squares, laid.units, tasks.shared(queries), tasks.shared(places))
         looks = _portions(_looks(spans, may, tasks.grain / width), tasks.grain / width)
-        scans = (Scan(self._laid, asked, some, threshold, lowest, first) for some in looks)
+        scans = (Scan(self._laid, held, some, threshold, lowest, first) for some in looks)
         for pairs in tasks.run(scanned, scans):
             yield from pairs
 
@@ -232,7 +234,7 @@ def _portions(looks: Iterable[Look], least: float) -> Iterator[list[Look]]:
 
 def scanned(scan: Scan) -> list[Pairs]:
     """Return query, place and cosine of the pairs that a task finds, block by block."""
-    found: list[Pairs] = []
+    pairs: list[Pairs] = []
     n_queries, n_places = CPU_BLOCK if scan.queries.units.value.device.type == "cpu" else GPU_BLOCK
     for look in scan.looks:
         looking, places = look.queries, look.places
@@ -244,8 +246,8 @@ def scanned(scan: Scan) -> list[Pairs]:
                 part = scan.queries.side(some)
                 query, row, cosine = close_pairs(part, block, scan.threshold, scan.lowest, first=scan.first)
                 if len(query):
-                    found.append((some[query], at[row], cosine))
+                    pairs.append((some[query], at[row], cosine))
                 if scan.first and len(row):  # what is found needs no later query
                     left = np.delete(np.arange(len(at)), row)
                     at, block = at[left], block.take(left)
-    return found
+    return pairs

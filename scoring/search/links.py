@@ -51,14 +51,14 @@ class Recall:
         return cls(1.0, 1.0, 1.0, 0, exact=True)
 
     @classmethod
-    def of_sample(cls, found: NDArray[np.int64], true: NDArray[np.int64]) -> "Recall":
+    def of_sample(cls, n_linked: NDArray[np.int64], true: NDArray[np.int64]) -> "Recall":
         """Return the recall seen on sampled rows.
 
-        The links of one row stand or fall together, so they do not count as so many trials: the interval is that of
+        The links of one row stand or fall together, so they do not count as so many trials: the interval is for
         (sum n)^2 / (sum n^2) trials, which is right if they all share one fate, and too wide otherwise.
 
         Args:
-            found: links found of each sampled row, shape (S,).
+            n_linked: links found of each sampled row, shape (S,).
             true: links there are of each sampled row, shape (S,).
 
         Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference"; the effective
@@ -67,7 +67,7 @@ class Recall:
         total = int(true.sum())
         if not total:
             return cls(math.nan, 0.0, 1.0, 0, exact=False)
-        share = int(found.sum()) / total
+        share = int(n_linked.sum()) / total
         trials = total**2 / float(np.square(true.astype(np.float64)).sum())
         _, low, high = wilson(share * trials, trials)
         return cls(share, low, high, total, exact=False)

@@ -51,25 +51,27 @@ class NearestSearch:
         return self._nearest(torch.from_numpy(self._unit(rows)), rows, probed, k)
 
     def neighbours_of(
-        self, queries: Vectors, own: NDArray[np.int64], k: int, probes: int | None
+        self, queries: Vectors, excluded: NDArray[np.int64], k: int, probes: int | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the rows nearest to queries, which need not be rows, and their cosines, shape (Q, k) each.
 
         Args:
             queries: shape (Q, D), of any length.
-            own: the row that each query is, which is no neighbour of it; -1 where it is not one; shape (Q,).
+            excluded: the row that each query is, which is no neighbour of it; -1 where it is not one; shape (Q,).
             k: neighbours; where there are fewer rows, -1 with a cosine of -inf.
             probes: lists that each query looks at; None for all.
         """
         probed = None if probes is None else self.lists.probed(unit_rows(queries).units, probes)
-        return self._nearest(query_units(queries), own, probed, k)
+        return self._nearest(query_units(queries), excluded, probed, k)
 
-    def within(self, queries: Vectors, own: NDArray[np.int64], bounds: NDArray[np.float64], most: int) -> Links | None:
+    def within(
+        self, queries: Vectors, excluded: NDArray[np.int64], bounds: NDArray[np.float64], most: int
+    ) -> Links | None:
         """Return every row whose cosine with a query is at least the query's bound, of all lists.
 
         Args:
             queries: shape (Q, D), of any length.
-            own: as in ``neighbours_of``.
+            excluded: as in ``neighbours_of``.
             bounds: cosines, shape (Q,).
             most: links; None is returned where there are more.
 
@@ -86,7 +88,7 @@ class NearestSearch:
                 some = members[start : start + step]
                 cosine = (unit @ torch.from_numpy(self._unit(some)).T).numpy()
                 query, place = np.divmod(np.flatnonzero(cosine >= (bounds - CLOSE)[:, None]), len(some))
-                other = own[query] != some[place]
+                other = excluded[query] != some[place]
                 query, row = query[other], some[place[other]]
                 exact = self._exact(unit, query, row)
                 inside = exact >= bounds[query]
@@ -100,22 +102,22 @@ class NearestSearch:
 
     def _exact(self, unit: Tensor, query: NDArray[np.int64], row: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosines of pairs of a query and a row in float64, shape (P,)."""
-        found = np.empty(len(query))
+        cosines = np.empty(len(query))
         for start in range(0, len(query), AT_ONCE):
-            here = slice(start, start + AT_ONCE)
-            stored = torch.from_numpy(self._unit(row[here])).double()
-            found[here] = torch.einsum("pd,pd->p", stored, unit[torch.from_numpy(query[here])].double()).numpy()
-        return found
+            block = slice(start, start + AT_ONCE)
+            stored = torch.from_numpy(self._unit(row[block])).double()
+            cosines[block] = torch.einsum("pd,pd->p", stored, unit[torch.from_numpy(query[block])].double()).numpy()
+        return cosines
 
     def _nearest(
-        self, unit: Tensor, own: NDArray[np.int64], probed: NDArray[np.int64] | None, k: int
+        self, unit: Tensor, excluded: NDArray[np.int64], probed: NDArray[np.int64] | None, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the nearest rows of unit rows (B, D) in the lists probed (B, P), or in all, shape (B, k) each.
 
         Each is compared with its nearest list first. That reports how near a row of another one has to be: few are, and
         only these are sorted.
         """
-        nearest = NearestSoFar(own, k + SLACK)
+        nearest = NearestSoFar(excluded, k + SLACK)
         for begin, end, looking in self._spans(len(unit), probed):
             members, queries = self.lists.order[begin:end], unit[torch.from_numpy(looking)]
             step = max(1, PRODUCTS // max(1, len(looking)))
@@ -141,10 +143,10 @@ class NearestSearch:
         close[:, 1:] |= near
         query, place = close.nonzero(as_tuple=True)
         for start in range(0, len(query), AT_ONCE):
-            here = slice(start, start + AT_ONCE)
-            stored = torch.from_numpy(self._unit(index[query[here], place[here]].numpy())).double()
-            exact = torch.einsum("pd,pd->p", stored, unit[query[here]].double())
-            best[query[here], place[here]] = exact.float()
+            block = slice(start, start + AT_ONCE)
+            stored = torch.from_numpy(self._unit(index[query[block], place[block]].numpy())).double()
+            exact = torch.einsum("pd,pd->p", stored, unit[query[block]].double())
+            best[query[block], place[block]] = exact.float()
         some = near.any(1).nonzero().flatten()
         row = torch.where(index[some] < 0, len(self.vectors), index[some])
         by_row = row.argsort(dim=1, stable=True)
@@ -196,10 +198,10 @@ class NearestSoFar:
 
     def _sort(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
         """Sort what the first of the members are to rows that have too few so far."""
-        there = torch.from_numpy(members)
-        cosine = cosine.masked_fill(torch.from_numpy(self.rows[looking]).view(-1, 1) == there, -torch.inf)
+        numbers = torch.from_numpy(members)
+        cosine = cosine.masked_fill(torch.from_numpy(self.rows[looking]).view(-1, 1) == numbers, -torch.inf)
         value, at = cosine.topk(min(self.width, len(members)), dim=1)
-        self._merge(looking, value, there[at])
+        self._merge(looking, value, numbers[at])
 
     def _settle_waiting(self) -> None:
         """Sort those that came since: by row, and then the nearest first."""

@@ -37,47 +37,47 @@ class ProbeCounts:
 
 
 def choose(
-    lists: InvertedLists, pairs: Callable[[InvertedLists], NDArray[np.int64]], wanted: float, **asked: Any
+    lists: InvertedLists, pairs: Callable[[InvertedLists], NDArray[np.int64]], share: float, **options: Any
 ) -> tuple[InvertedLists, int, Recall]:
-    """Return what ``choose_probes`` says, and lists whose rows look at as many groups of lists as that takes.
+    """Return lists whose rows look at enough groups of lists, then the probes and the recall of ``choose_probes``.
 
     Args:
         lists: of the table.
-        pairs: counts of sampled rows who look at lists in a way, as ``ProbeCounts`` has them.
-        wanted: share of the pairs.
-        asked: of ``choose_probes``.
+        pairs: counts of sampled rows that look at lists in a way, as ``ProbeCounts`` has them.
+        share: of the pairs that are to be found.
+        options: of ``choose_probes``.
     """
     if lists.centroids is None:
-        return lists, *choose_probes(pairs(lists), wanted, **asked)
+        return lists, *choose_probes(pairs(lists), share, **options)
     for centroids in lists.centroids.wider():
         lists = lists.looking(centroids)
         counts = pairs(lists)
-        probes, recall = choose_probes(counts, wanted, **asked)
+        probes, recall = choose_probes(counts, share, **options)
         if probes < counts.shape[1] - 1:
             break
     return lists, probes, recall
 
 
 def choose_probes(
-    counts: NDArray[np.int64], wanted: float, *, least: int = 1, of_each: bool = False
+    counts: NDArray[np.int64], needed: float, *, least: int = 1, of_each: bool = False
 ) -> tuple[int, Recall]:
-    """Return the fewest lists in which the wanted share of pairs lies, and the share that this finds.
+    """Return the fewest lists in which the needed share of pairs lies, and the share that this finds.
 
-    Every other sampled row decides, the ones between report.
+    Every other sampled row decides; the rows between measure the share.
 
     Args:
         counts: of sampled rows, as ``ProbeCounts`` has them, shape (S, P + 1).
-        wanted: share of the pairs, in (0, 1).
+        needed: share of the pairs, in (0, 1).
         least: lists to look at.
         of_each: the average row's share must reach it too, so that one large group does not decide alone.
     """
     most = counts.shape[1] - 1
-    probes = min(most, max(least, _fewest(counts[0::2], wanted, of_each)))
+    probes = min(most, max(least, _fewest(counts[0::2], needed, of_each)))
     reporting = counts[1::2]
     return probes, Recall.of_sample(reporting[:, :probes].sum(1), reporting.sum(1))
 
 
-def _fewest(counts: NDArray[np.int64], wanted: float, of_each: bool) -> int:
+def _fewest(counts: NDArray[np.int64], needed: float, of_each: bool) -> int:
     of_row = counts.sum(1)
     counts, of_row = counts[of_row > 0], of_row[of_row > 0]
     if not len(counts):
@@ -86,5 +86,5 @@ def _fewest(counts: NDArray[np.int64], wanted: float, of_each: bool) -> int:
     share = upto.sum(0) / of_row.sum()
     if of_each:
         share = np.minimum(share, (upto / of_row[:, None]).mean(0))
-    reached = np.flatnonzero(share >= wanted)
+    reached = np.flatnonzero(share >= needed)
     return int(reached[0]) + 1 if len(reached) else MOST_PROBES

@@ -64,7 +64,7 @@ def unit_table(vectors: Vectors, device: str | None = None) -> UnitRows:
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
-        device: where the unit rows go; 2 N D bytes.
+        device: that holds the unit rows; 2 N D bytes.
 
     Raises:
         ValueError: if a value is NaN or infinite; names the row.

@@ -22,7 +22,7 @@ from torch import Tensor
 from scoring.search.rows import Vectors, padded
 
 TIE = 1e-12  # a cosine this little below the threshold is at it: a sum of float64 knows no better
-DENSE = 16  # measure all queries x all rows if at least one pair in 16 is wanted
+DENSE = 16  # measure all queries x all rows if at least one pair in 16 is needed
 AT_ONCE = 2048  # pairs measured at once, one by one: 16 MB a side when 1,024 wide
 MOST_AT_ONCE = 4_194_304  # cosines of a table that is measured whole: 32 MB
 
@@ -112,7 +112,7 @@ def _first_pairs(
     queries: Side, rows: Side, query: NDArray[np.int64], row: NDArray[np.int64], threshold: float
 ) -> Pairs:
     """Return of each row the pair with its first query; measures one pair of a row, then two more, then four more..."""
-    order = np.argsort(row, kind="stable")  # the queries of one row stay in order
+    order = np.argsort(row, kind="stable")  # a row's queries keep their order
     query, row = query[order], row[order]
     count = np.bincount(row, minlength=len(rows.numbers))
     turn = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)  # (P,): which pair of its row it is

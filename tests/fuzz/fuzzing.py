@@ -13,7 +13,7 @@ import unicodedata
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from curate.counted import one_line
+from curate.counted import single_line
 from scoring.errors import InputError
 
 TIMES = int(os.environ.get("CURATE_FUZZ", "1"))
@@ -45,7 +45,7 @@ def survives(parse, *arguments, **options):
     try:
         found = parse(*arguments, **options)
     except InputError as error:
-        said = one_line(error)  # as every command prints it
+        said = single_line(error)  # as every command prints it
         assert said
         assert len(said) < 2000, len(said)
         assert not any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") for letter in said), said

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from curate.counted import one_line
+from curate.counted import single_line
 from curate.facts.served.query import BadQuery, read_query
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.text import guarded, unguarded
@@ -77,7 +77,7 @@ def test_cells_are_no_formulas_and_come_back(text):
     cell = guarded(text)
     assert unguarded(cell) == text
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-    line = one_line(text)
+    line = single_line(text)
     assert "\n" not in line
     assert line.isprintable()
 

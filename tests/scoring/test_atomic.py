@@ -49,7 +49,7 @@ def test_temporaries_of_the_dead_go_and_those_of_the_living_stay(tmp_path, kill)
         process.communicate()
 
 
-def test_a_young_temporary_goes_too_but_where_a_stranger_holds_the_folder_and_that_of_another_output_stays(tmp_path):
+def test_a_young_temporary_is_removed_unless_another_process_holds_the_folder_or_output(tmp_path):
     young = tmp_path / ".table.parquet.tmp.1.abcd"
     other = tmp_path / ".other.parquet.tmp.1.abcd"
     for path in (young, other):
@@ -127,7 +127,7 @@ def test_old_and_new_files_are_never_a_set_with_its_last_file(tmp_path, named):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_bytes_are_on_the_disk_before_the_name_is_and_the_name_before_it_is_told(tmp_path, monkeypatch, overwrite):
+def test_bytes_are_on_the_disk_before_the_name_is_and_the_name_before_it_is_reported(tmp_path, monkeypatch, overwrite):
     out, done = tmp_path / "table.parquet", []
     if overwrite:
         out.write_bytes(b"old")

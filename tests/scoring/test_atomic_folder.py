@@ -89,7 +89,7 @@ def test_two_folders_take_one_anothers_names_in_one_step(tmp_path):
     assert not atomic_folder.exchange(tmp_path / "one", tmp_path / "none")
 
 
-def test_a_file_inside_a_folder_of_our_own_waits_for_nobody(tmp_path, monkeypatch):
+def test_a_file_inside_a_folder_of_our_own_waits_for_no_one(tmp_path, monkeypatch):
     def never(seconds):
         raise AssertionError("it waits for a lock that its own process holds")
 

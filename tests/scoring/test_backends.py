@@ -16,10 +16,10 @@ from scoring.errors import InputError, MissingExtraError
 from scoring.folded import has_bfloat16, relative_error
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
+from scoring.joined_backbone import PartSpec
 from scoring.model import ModelSpec, ScoringModel
-from scoring.openvino_trunk import GROUP, OpenvinoTrunk, with_openvino
+from scoring.openvino_backbone import GROUP, OpenvinoBackbone, with_openvino
 from scoring.runner import Runner
-from scoring.trunks import PartSpec
 
 CPU = torch.device("cpu")
 MIDDLE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
@@ -63,20 +63,20 @@ def plainly(model, pixels):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_openvino_gives_the_scores_of_the_plain_layers(model, by_openvino, precision):
     pixels = pictures(GROUP + 3)
-    found = by_openvino(precision).submit(pixels).result()
+    outputs = by_openvino(precision).submit(pixels).result()
     expected = plainly(model, pixels)
-    assert relative_error(torch.from_numpy(found.embedding), expected.embedding) < FAR[precision]
-    kappa = torch.from_numpy(found.columns["kappa_visimsiam"])
+    assert relative_error(torch.from_numpy(outputs.embedding), expected.embedding) < FAR[precision]
+    kappa = torch.from_numpy(outputs.columns["kappa_visimsiam"])
     assert torch.allclose(kappa, expected.columns["kappa_visimsiam"], rtol=2 * FAR[precision])
 
 
 @needs_openvino
-def test_a_pictures_features_are_the_same_bits_whatever_is_beside_it(by_openvino):
+def test_an_images_features_are_the_same_bits_whatever_is_next_to_it(by_openvino):
     runner = by_openvino("bf16" if has_bfloat16() else "fp32")
     pixels = pictures(2 * GROUP + 5)
-    whole = runner.submit(pixels).result().embedding
+    outputs = runner.submit(pixels).result().embedding
     for start, stop in ((0, 1), (3, 7), (GROUP, len(pixels))):
-        assert (runner.submit(pixels[start:stop]).result().embedding == whole[start:stop]).all()
+        assert (runner.submit(pixels[start:stop]).result().embedding == outputs[start:stop]).all()
 
 
 @needs_openvino
@@ -85,14 +85,14 @@ def test_openvino_runs_transformers_too():
     spec = ModelSpec("vit_tiny_patch16_224", {"img_size": 32}, {}, Preprocessing(size=32, resize=32))
     network = ScoringModel(spec).eval()
     pixels = pictures(3, 32)
-    found = Runner(copy.deepcopy(network), CPU, backend="openvino").submit(pixels).result()
-    assert relative_error(torch.from_numpy(found.embedding), plainly(network, pixels).embedding) < 1e-4
+    outputs = Runner(copy.deepcopy(network), CPU, backend="openvino").submit(pixels).result()
+    assert relative_error(torch.from_numpy(outputs.embedding), plainly(network, pixels).embedding) < 1e-4
 
 
 @needs_openvino
 def test_openvino_reports_nothing_to_its_maker(tmp_path):
-    lines = ["import sys, torch", "from scoring.openvino_trunk import OpenvinoTrunk"]
-    lines += ["OpenvinoTrunk(torch.nn.Sequential(torch.nn.Conv2d(3, 2, 4), torch.nn.Flatten()), 4, 'fp32')"]
+    lines = ["import sys, torch", "from scoring.openvino_backbone import OpenvinoBackbone"]
+    lines += ["OpenvinoBackbone(torch.nn.Sequential(torch.nn.Conv2d(3, 2, 4), torch.nn.Flatten()), 4, 'fp32')"]
     lines += ["assert sys.modules['openvino_telemetry'] is None"]
     home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
     subprocess.run([sys.executable, "-c", "\n".join(lines)], env={**os.environ, **home}, check=True)
@@ -100,7 +100,7 @@ def test_openvino_reports_nothing_to_its_maker(tmp_path):
 
 
 def test_what_is_not_installed_names_the_pip_line(model, monkeypatch):
-    monkeypatch.setattr("scoring.openvino_trunk.find_spec", lambda name: None)
+    monkeypatch.setattr("scoring.openvino_backbone.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"--backend openvino .*pip install 'kappa-curate\[openvino\]'"):
         Runner(model, CPU, backend="openvino")
 
@@ -109,7 +109,7 @@ def test_what_is_not_installed_names_the_pip_line(model, monkeypatch):
 def test_a_gpu_and_a_precision_that_the_cpu_lacks_are_refused(model, monkeypatch):
     with pytest.raises(InputError, match="runs on the CPU, got the device cuda; add --device cpu"):
         with_openvino(model, torch.device("cuda"), "bf16")
-    monkeypatch.setattr("scoring.openvino_trunk.has_bfloat16", lambda: False)
+    monkeypatch.setattr("scoring.openvino_backbone.has_bfloat16", lambda: False)
     with pytest.raises(InputError, match="multiplies in it; use --precision fp32"):
         Runner(model, CPU, "bf16", backend="openvino")
 
@@ -121,7 +121,7 @@ def test_a_network_that_cannot_be_traced_is_refused_in_one_line():
             raise RuntimeError("not traceable\nat all")
 
     with pytest.raises(InputError, match=r"^openvino cannot run Odd \(.*not traceable.*; leave out --backend$"):
-        OpenvinoTrunk(Odd(), 32, "fp32")
+        OpenvinoBackbone(Odd(), 32, "fp32")
 
 
 @needs_openvino
@@ -132,7 +132,7 @@ def test_a_network_whose_features_come_out_otherwise_is_refused():
             return found + 1 if torch.is_inference_mode_enabled() else found  # it is not while it is traced
 
     with pytest.raises(InputError, match="openvino gives other features of Moody"):
-        OpenvinoTrunk(Moody(), 32, "fp32")
+        OpenvinoBackbone(Moody(), 32, "fp32")
 
 
 def test_an_unknown_backend_is_named_with_those_that_are_known(model):

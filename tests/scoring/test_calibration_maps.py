@@ -49,8 +49,8 @@ def test_isotonic_is_that_of_scikit_learn_between_and_beyond_its_rows(decimals):
 def test_logistic_is_platts_of_scikit_learn():
     x, y, _ = drawn(1, 500)
     slope, intercept = _sigmoid_calibration(x, y)  # 1 / (1 + exp(slope x + intercept))
-    found = Logistic.fit(x, y, np.ones(len(x)))
-    np.testing.assert_allclose([found.slope, found.intercept], [-slope, -intercept], rtol=1e-5)
+    fitted = Logistic.fit(x, y, np.ones(len(x)))
+    np.testing.assert_allclose([fitted.slope, fitted.intercept], [-slope, -intercept], rtol=1e-5)
 
 
 def test_logistic_with_weights_is_the_least_of_its_loss():
@@ -65,29 +65,29 @@ def test_logistic_with_weights_is_the_least_of_its_loss():
         return w @ (np.logaddexp(0, logit) - targets * logit)
 
     best = minimize(loss, [0.0, 0.0], method="BFGS", options={"gtol": 1e-9}).x
-    found = Logistic.fit(x, y, w)
-    np.testing.assert_allclose([found.intercept, found.slope], best, rtol=1e-4)
+    fitted = Logistic.fit(x, y, w)
+    np.testing.assert_allclose([fitted.intercept, fitted.slope], best, rtol=1e-4)
 
 
-def test_logistic_is_finite_where_a_threshold_tells_the_classes_apart():
+def test_logistic_is_finite_where_a_threshold_separates_the_classes():
     x = np.arange(100.0)
-    found = Logistic.fit(x, (x >= 50).astype(float), np.ones(100))
-    p = found.predict(x)
-    assert np.isfinite([found.slope, found.intercept]).all()
+    fitted = Logistic.fit(x, (x >= 50).astype(float), np.ones(100))
+    p = fitted.predict(x)
+    assert np.isfinite([fitted.slope, fitted.intercept]).all()
     assert p[0] < 0.05 < 0.95 < p[-1]
 
 
 @pytest.mark.parametrize("kind", CALIBRATORS.values(), ids=CALIBRATORS)
 def test_a_map_never_falls_and_stays_within_its_ends(kind):
     x, y, w = drawn(3, 300)
-    found = kind.fit(x, y, w)
-    p = found.predict(np.linspace(-50, 50, 2001))
+    fitted = kind.fit(x, y, w)
+    p = fitted.predict(np.linspace(-50, 50, 2001))
     assert (np.diff(p) >= 0).all()
     assert p.min() >= 0
     assert p.max() <= 1
-    assert p[0] == found.predict(np.array([x.min()]))[0]
-    assert p[-1] == found.predict(np.array([x.max()]))[0]
-    np.testing.assert_array_equal(kind.from_json(found.to_json()).predict(x), found.predict(x))
+    assert p[0] == fitted.predict(np.array([x.min()]))[0]
+    assert p[-1] == fitted.predict(np.array([x.max()]))[0]
+    np.testing.assert_array_equal(kind.from_json(fitted.to_json()).predict(x), fitted.predict(x))
 
 
 @pytest.mark.parametrize("kind", CALIBRATORS.values(), ids=CALIBRATORS)
@@ -158,17 +158,17 @@ def test_bins_of_equal_mass_are_slices_of_the_sorted_rows():
 def test_errors_are_those_of_the_definition_said_slowly():
     x, y, _ = drawn(9, 400)
     p = 1 / (1 + np.exp(-x))
-    found = calibrated({"p": p, "half": np.full(400, 0.5)}, "half", y, np.ones(400), repeats=20)["p"]
+    measured = calibrated({"p": p, "half": np.full(400, 0.5)}, "half", y, np.ones(400), repeats=20)["p"]
     squares = gaps = 0.0
     for rows in np.argsort(p).reshape(10, 40):
         gap, share = p[rows].mean() - y[rows].mean(), y[rows].mean()
         gaps += abs(gap) / 10
         squares += (gap**2 - share * (1 - share) / 39) / 10
-    assert found.ece.value == pytest.approx(gaps)
-    assert found.rms.value == pytest.approx(np.sqrt(max(squares, 0)))
-    assert found.brier.value == pytest.approx(np.mean((p - y) ** 2))
-    assert found.gain.value == pytest.approx(0.25 - np.mean((p - y) ** 2))
-    assert found.rms.low <= found.rms.value <= found.rms.high
+    assert measured.ece.value == pytest.approx(gaps)
+    assert measured.rms.value == pytest.approx(np.sqrt(max(squares, 0)))
+    assert measured.brier.value == pytest.approx(np.mean((p - y) ** 2))
+    assert measured.gain.value == pytest.approx(0.25 - np.mean((p - y) ** 2))
+    assert measured.rms.low <= measured.rms.value <= measured.rms.high
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
@@ -178,8 +178,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         generator = np.random.default_rng(seed)
         p = generator.uniform(0.05, 0.85, 400)
         y = (generator.random(400) < p + 0.1).astype(float)
-        found = calibrated({"p": p}, "p", y, np.ones(400), repeats=40, seed=seed)["p"]
-        inside.append(found.rms.low <= 0.1 <= found.rms.high)
+        measured = calibrated({"p": p}, "p", y, np.ones(400), repeats=40, seed=seed)["p"]
+        inside.append(measured.rms.low <= 0.1 <= measured.rms.high)
     assert np.mean(inside) >= 0.8
 
 
@@ -187,9 +187,9 @@ def test_promises_that_are_kept_lie_within_chance():
     generator = np.random.default_rng(1)
     p = generator.uniform(0, 1, 2000)
     y = (generator.random(2000) < p).astype(float)
-    found = calibrated({"p": p}, "p", y, np.ones(2000), repeats=50)["p"]
-    assert found.by_chance.low <= found.ece.value <= found.by_chance.high
-    assert found.rms.low == 0.0
+    measured = calibrated({"p": p}, "p", y, np.ones(2000), repeats=50)["p"]
+    assert measured.by_chance.low <= measured.ece.value <= measured.by_chance.high
+    assert measured.rms.low == 0.0
 
 
 def test_the_columns_that_are_described_are_those_of_the_maps():

@@ -119,7 +119,7 @@ def test_a_card_that_names_another_backbone_does_not_fit(saved, tmp_path, monkey
         load_model(path)
 
 
-def test_a_name_that_nobody_knows_lists_what_ships(tmp_path):
+def test_an_unknown_name_lists_what_ships(tmp_path):
     with pytest.raises(InputError, match="unknown model 'visimsian'"):
         find_checkpoint("visimsian")
     with pytest.raises(InputError, match="found none at"):

@@ -171,7 +171,7 @@ def test_many_images_at_once_are_done_in_blocks(spec, monkeypatch):
     assert torch.allclose(head(x), whole, atol=1e-6)
 
 
-def test_passes_with_dropout_are_told_as_the_members_of_an_ensemble():
+def test_passes_with_dropout_are_reported_as_the_members_of_an_ensemble():
     logits = torch.stack([X, Y])
     said = DropoutScorer().score(logits)
     expected = entropy_and_spread(logits.transpose(0, 1))

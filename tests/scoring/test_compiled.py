@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from scoring.backends import backend_versions
-from scoring.compiled_trunk import GROUPS, CompiledTrunk, with_compiled
+from scoring.compiled_backbone import GROUPS, CompiledBackbone, with_compiled
 from scoring.errors import InputError
 from scoring.folded import has_bfloat16, relative_error
 from scoring.heads import KappaHeadSpec
@@ -66,28 +66,28 @@ def pictures(n):
 
 @needs_compiler
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_compiled_trunks_give_the_scores_of_the_plain_layers(model, runner, precision):
+def test_compiled_backbones_give_the_scores_of_the_plain_layers(model, runner, precision):
     pixels = pictures(GROUP + 3)
-    found = runner(precision).submit(pixels).result()
+    outputs = runner(precision).submit(pixels).result()
     with torch.inference_mode():
         expected = model(torch.from_numpy(pixels).permute(0, 3, 1, 2))
-    assert relative_error(torch.from_numpy(found.embedding), expected.embedding) < FAR[precision]
-    kappa = torch.from_numpy(found.columns["kappa_visimsiam"])
+    assert relative_error(torch.from_numpy(outputs.embedding), expected.embedding) < FAR[precision]
+    kappa = torch.from_numpy(outputs.columns["kappa_visimsiam"])
     assert torch.allclose(kappa, expected.columns["kappa_visimsiam"], rtol=2 * FAR[precision])
 
 
 @needs_compiler
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_pictures_features_are_the_same_bits_in_any_batch_and_nothing_is_compiled_again(runner, precision):
+def test_an_images_features_are_the_same_bits_in_any_batch_and_nothing_is_compiled_again(runner, precision):
     pixels = pictures(3 * GROUP + 5)
     with torch.compiler.set_stance("fail_on_recompile"):
-        whole = runner(precision).submit(pixels).result().embedding
+        outputs = runner(precision).submit(pixels).result().embedding
         for start, stop in ((0, 1), (3, 7), (GROUP, len(pixels))):
-            assert (runner(precision).submit(pixels[start:stop]).result().embedding == whole[start:stop]).all()
+            assert (runner(precision).submit(pixels[start:stop]).result().embedding == outputs[start:stop]).all()
 
 
 @needs_compiler
-def test_more_trunks_than_torch_allows_by_itself_keep_their_own_weights():
+def test_more_backbones_than_torch_allows_by_itself_keep_their_own_weights():
     """torch counts all of them as one function, and compiles it 8 times; once, here."""
     torch.manual_seed(0)
     shown = torch.rand(2, 3, 4, 4)
@@ -95,11 +95,11 @@ def test_more_trunks_than_torch_allows_by_itself_keep_their_own_weights():
         for _ in range(2):
             trunk = nn.Sequential(nn.Conv2d(3, 2, 4), nn.Flatten()).eval()
             with torch.no_grad():
-                assert relative_error(CompiledTrunk(trunk, 4, "fp32", 2)(shown), trunk(shown)) < 1e-4
+                assert relative_error(CompiledBackbone(trunk, 4, "fp32", 2)(shown), trunk(shown)) < 1e-4
 
 
 @needs_compiler
-def test_memory_that_runs_out_for_one_group_is_told_in_one_line(runner, monkeypatch):
+def test_memory_that_runs_out_for_one_group_is_reported_in_one_line(runner, monkeypatch):
     def forward(pixels):
         raise torch.OutOfMemoryError("out of memory")
 
@@ -116,7 +116,7 @@ def test_a_network_that_cannot_be_compiled_whole_is_refused_in_one_line():
             return pictures.mean((2, 3))
 
     with pytest.raises(InputError, match=r"^torch.compile cannot run Odd \(.*\); leave out --backend$") as caught:
-        CompiledTrunk(Odd(), 32, "fp32", 4)
+        CompiledBackbone(Odd(), 32, "fp32", 4)
     assert "\n" not in str(caught.value)
 
 
@@ -127,24 +127,24 @@ def test_a_network_whose_features_come_out_otherwise_is_refused():
             return pictures.mean((2, 3)) + (1 if torch.compiler.is_compiling() else 0)
 
     with pytest.raises(InputError, match=r"torch\.compile gives other features of Moody"):
-        CompiledTrunk(Moody(), 32, "fp32", 4)
+        CompiledBackbone(Moody(), 32, "fp32", 4)
 
 
 def test_a_precision_that_the_cpu_lacks_is_refused(model, monkeypatch):
-    monkeypatch.setattr("scoring.compiled_trunk.has_bfloat16", lambda: False)
+    monkeypatch.setattr("scoring.compiled_backbone.has_bfloat16", lambda: False)
     with pytest.raises(InputError, match="multiplies in it; use --precision fp32"):
         with_compiled(model, CPU, "bf16")
 
 
 PLAINLY = """
 import torch, torch._dynamo.config
-from scoring.compiled_trunk import CompiledTrunk
+from scoring.compiled_backbone import CompiledBackbone
 from scoring.errors import InputError
 
 for is_off in (False, True):
     with torch._dynamo.config.patch(disable=is_off):
         try:
-            CompiledTrunk(torch.nn.Sequential(torch.nn.Conv2d(3, 2, 4), torch.nn.Flatten()), 4, "fp32", 2)
+            CompiledBackbone(torch.nn.Sequential(torch.nn.Conv2d(3, 2, 4), torch.nn.Flatten()), 4, "fp32", 2)
         except InputError as error:
             print(error)
 """

@@ -41,7 +41,7 @@ class Theirs(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def theirs():
+def published_model():
     torch.manual_seed(0)
     return Theirs().eval()
 
@@ -54,14 +54,14 @@ def published(model, **changes):
 
 
 @pytest.fixture(scope="module")
-def file(theirs, tmp_path_factory):
+def file(published_model, tmp_path_factory):
     path = tmp_path_factory.mktemp("theirs") / "model_best.pth.tar"
-    torch.save(published(theirs), path)
+    torch.save(published(published_model), path)
     return path
 
 
 @torch.inference_mode()
-def test_a_published_checkpoint_says_after_conversion_what_it_said_before(theirs, file, tmp_path):
+def test_a_published_checkpoint_says_after_conversion_what_it_said_before(published_model, file, tmp_path):
     model, facts = convert(file)
     assert facts["architecture"] == VIT
     assert (facts["epoch"], facts["metric"]) == (459, 0.61)
@@ -74,8 +74,10 @@ def test_a_published_checkpoint_says_after_conversion_what_it_said_before(theirs
     )
     ours, _ = load_model(tmp_path / "ours.safetensors")
     pixels = torch.randint(0, 256, (3, 3, 224, 224), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
-    features = theirs.model.forward_head(theirs.model.forward_features((pixels / 255 - 0.5) / 0.5), pre_logits=True)
-    expected = theirs.unc_module.unc_module(features).squeeze(1) + 1e-6
+    features = published_model.model.forward_head(
+        published_model.model.forward_features((pixels / 255 - 0.5) / 0.5), pre_logits=True
+    )
+    expected = published_model.unc_module.unc_module(features).squeeze(1) + 1e-6
     said = ours(pixels)
     assert torch.allclose(said.columns["unc_losspred"], expected, rtol=1e-4)
     assert expected.std() > 1e-3 * expected.mean()
@@ -86,10 +88,10 @@ def same(one, other):
     return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
 
 
-def test_averaged_weights_go_first_and_the_prefix_of_parallel_training_is_dropped(theirs, file, tmp_path):
+def test_averaged_weights_go_first_and_the_prefix_of_parallel_training_is_dropped(published_model, file, tmp_path):
     torch.manual_seed(9)
     averaged = {f"module.{name}": value for name, value in Theirs().state_dict().items()}
-    torch.save(published(theirs, state_dict_ema=averaged), tmp_path / "ema.pth.tar")
+    torch.save(published(published_model, state_dict_ema=averaged), tmp_path / "ema.pth.tar")
     model, _ = convert(tmp_path / "ema.pth.tar")
     assert torch.equal(model.backbone.cls_token, averaged["module.model.cls_token"])
     assert not same(model, convert(file)[0])
@@ -113,8 +115,8 @@ def test_weights_of_a_timm_model_become_a_checkpoint_without_heads(tmp_path, suf
     assert facts["architecture"] == "resnet10t.c3_in1k"
     assert model.spec.preprocessing == Preprocessing(176, 201, "bicubic")
     pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
-    theirs = plain.forward_head(plain.forward_features(model.normalize(pixels)), pre_logits=True)
-    assert torch.allclose(model.features(pixels), theirs, atol=1e-5)
+    reference = plain.forward_head(plain.forward_features(model.normalize(pixels)), pre_logits=True)
+    assert torch.allclose(model.features(pixels), reference, atol=1e-5)
 
 
 class Bomb:
@@ -125,14 +127,14 @@ class Bomb:
         return os.system, (f"touch {self.mark}",)
 
 
-def test_code_in_a_file_is_named_and_never_run(theirs, tmp_path):
+def test_code_in_a_file_is_named_and_never_run(published_model, tmp_path):
     mark = tmp_path / "ran"
-    for name, bad in {"args": Bomb(mark), "optimizer": io.StringIO, "metric": theirs}.items():
-        torch.save(published(theirs, **{name: bad}), tmp_path / "bad.pth.tar")
+    for name, bad in {"args": Bomb(mark), "optimizer": io.StringIO, "metric": published_model}.items():
+        torch.save(published(published_model, **{name: bad}), tmp_path / "bad.pth.tar")
         with pytest.raises(InputError, match=r"cannot be read safely \(it wants to call [\w.]+\); expected tensors"):
             convert(tmp_path / "bad.pth.tar")
     (tmp_path / "raw.pth").write_bytes(pickle.dumps(Bomb(mark)))
-    torch.save(theirs.state_dict(), tmp_path / "legacy.pth", _use_new_zipfile_serialization=False)
+    torch.save(published_model.state_dict(), tmp_path / "legacy.pth", _use_new_zipfile_serialization=False)
     for name in ("raw.pth", "legacy.pth"):
         with pytest.raises(InputError, match=r"is not a file of PyTorch 1.6 or later .*save it again"):
             convert(tmp_path / name)
@@ -144,15 +146,15 @@ def test_the_allowance_for_a_namespace_ends_with_the_reading(file):
     assert argparse.Namespace not in torch.serialization.get_safe_globals()
 
 
-def test_a_file_that_would_unfold_to_more_than_it_is_is_left_alone(theirs, file, tmp_path):
+def test_a_file_that_would_unfold_to_more_than_it_is_is_left_alone(published_model, file, tmp_path):
     packed = tmp_path / "packed.pth"
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
         for entry in source.infolist():
             target.writestr(entry.filename, source.read(entry))
     with pytest.raises(InputError, match="would unfold to more than it is"):
         convert(packed)
-    weights = {name: torch.zeros(1).expand(value.shape) for name, value in theirs.state_dict().items()}
-    torch.save(published(theirs, state_dict=weights), tmp_path / "views.pth.tar")
+    weights = {name: torch.zeros(1).expand(value.shape) for name, value in published_model.state_dict().items()}
+    torch.save(published(published_model, state_dict=weights), tmp_path / "views.pth.tar")
     assert (tmp_path / "views.pth.tar").stat().st_size < 500_000
     with pytest.raises(InputError, match=r"claims [0-9,]+ bytes of weights in [0-9,]+; it is left alone"):
         convert(tmp_path / "views.pth.tar")
@@ -176,27 +178,31 @@ def change(state, name, value):
         ("model.cls_token", torch.full((1, 1, 192), float("nan")), "numbers that are not finite, first in .*cls_token"),
     ],
 )
-def test_weights_that_are_not_the_models_are_refused_by_name(theirs, tmp_path, name, value, words):
-    torch.save(published(theirs, state_dict=change(theirs.state_dict(), name, value)), tmp_path / "w.pth.tar")
+def test_weights_that_are_not_the_models_are_refused_by_name(published_model, tmp_path, name, value, words):
+    torch.save(
+        published(published_model, state_dict=change(published_model.state_dict(), name, value)), tmp_path / "w.pth.tar"
+    )
     with pytest.raises(InputError, match=words):
         convert(tmp_path / "w.pth.tar")
 
 
-def test_numbers_and_names_without_bound_do_not_reach_the_card(theirs, tmp_path):
-    torch.save(published(theirs, epoch=10**400, metric=float("nan"), arch="x" * 10_000), tmp_path / "w.pth.tar")
+def test_numbers_and_names_without_bound_do_not_reach_the_card(published_model, tmp_path):
+    torch.save(
+        published(published_model, epoch=10**400, metric=float("nan"), arch="x" * 10_000), tmp_path / "w.pth.tar"
+    )
     _, facts = convert(tmp_path / "w.pth.tar", VIT)
     assert set(facts) == {"architecture", "file", "sha256"}
     with pytest.raises(InputError, match="does not say which model it holds"):
         convert(tmp_path / "w.pth.tar")
 
 
-def test_what_is_no_file_of_weights_is_one_line(theirs, file, tmp_path, tiny_checkpoint):
+def test_what_is_no_file_of_weights_is_one_line(published_model, file, tmp_path, tiny_checkpoint):
     (tmp_path / "text.pth").write_text("hello")
     (tmp_path / "short.pth.tar").write_bytes(file.read_bytes()[:-2000])
     (tmp_path / "text.safetensors").write_text("hello")
     torch.save([1, 2], tmp_path / "list.pth")
     torch.save({"epoch": 3}, tmp_path / "empty.pth")
-    torch.save(theirs.model.state_dict(), tmp_path / "nameless.pth")
+    torch.save(published_model.model.state_dict(), tmp_path / "nameless.pth")
     for path, words in {
         tmp_path / "none.pth": "found none at",
         tmp_path / "text.pth": "is not a file of PyTorch 1.6 or later",

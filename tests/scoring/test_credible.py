@@ -34,8 +34,8 @@ def test_the_share_of_a_cap_is_the_integral_of_the_density(dim, kappa, cosine):
     def density(c):
         return (1 - c * c) ** ((dim - 3) / 2) * np.exp(kappa * c)
 
-    wanted = quad(density, cosine, 1)[0] / quad(density, -1, 1)[0]
-    assert cap_share(torch.tensor(cosine), torch.tensor(kappa), dim).item() == pytest.approx(wanted, abs=1e-6)
+    expected = quad(density, cosine, 1)[0] / quad(density, -1, 1)[0]
+    assert cap_share(torch.tensor(cosine), torch.tensor(kappa), dim).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_shares_of_whole_and_empty_caps_and_what_is_refused():
@@ -45,10 +45,10 @@ def test_shares_of_whole_and_empty_caps_and_what_is_refused():
 
 
 def test_dimension_and_concentrations_are_found_again():
-    found = fit_ranked_kappa(*drawn(6000, 0))
-    assert found.dim == DIM
-    assert found.base == pytest.approx(3, abs=0.1)
-    assert found.slope == pytest.approx(2, abs=0.2)
+    model = fit_ranked_kappa(*drawn(6000, 0))
+    assert model.dim == DIM
+    assert model.base == pytest.approx(3, abs=0.1)
+    assert model.slope == pytest.approx(2, abs=0.2)
 
 
 def test_a_certainty_that_says_nothing_has_slope_zero_and_one_that_lies_no_negative_one():
@@ -64,18 +64,18 @@ def test_regions_hold_new_matches_as_often_as_they_say_though_the_model_is_wrong
         return np.where(odd, cosine**3 * 0.5, cosine), rank
 
     cosine, rank = mixed(2)
-    found = calibrate(cosine, rank, np.arange(4000) % 2 == 0)
+    calibration = calibrate(cosine, rank, np.arange(4000) % 2 == 0)
     again, ranks = mixed(3)
-    assert (again >= found.bounds(ranks, chance)).mean() == pytest.approx(chance, abs=0.03)
+    assert (again >= calibration.bounds(ranks, chance)).mean() == pytest.approx(chance, abs=0.03)
 
 
 def test_the_level_is_the_conformal_quantile():
     levels = np.arange(1, 20) / 100  # 19 of them
-    found = Calibration(RankedKappa(3, 0.0, 0.0), levels, 5)
-    assert found.level(0.5) == 0.1  # the 10th of 19: ceil(20 x 0.5)
-    assert found.level(0.95) == 0.19
-    assert found.level(0.96) == 1.0  # so few cannot promise that: everything is inside
-    assert found.bounds(np.array([0.5]), 0.96).tolist() == [-1.0]
+    calibration = Calibration(RankedKappa(3, 0.0, 0.0), levels, 5)
+    assert calibration.level(0.5) == 0.1  # the 10th of 19: ceil(20 x 0.5)
+    assert calibration.level(0.95) == 0.19
+    assert calibration.level(0.96) == 1.0  # so few cannot promise that: everything is inside
+    assert calibration.bounds(np.array([0.5]), 0.96).tolist() == [-1.0]
 
 
 def test_too_few_queries_are_refused():

@@ -27,7 +27,7 @@ def pixels(picture):
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edit_is_the_same_each_time_and_leaves_the_picture_alone(name):
+def test_an_edit_is_the_same_each_time_and_leaves_the_image_alone(name):
     picture = smooth()
     before = pixels(picture)
     assert edited(name, picture, 3) == edited(name, picture, 3)
@@ -36,7 +36,7 @@ def test_an_edit_is_the_same_each_time_and_leaves_the_picture_alone(name):
 
 @pytest.mark.parametrize("name", EDITS)
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (40, 1), (3, 2)])
-def test_an_edit_can_be_made_of_any_picture(name, size):
+def test_an_edit_can_be_made_of_any_image(name, size):
     out = result(name, Image.new("RGB", size, (10, 200, 30)))
     out.load()
     assert min(out.size) >= 1
@@ -63,15 +63,15 @@ def test_an_edit_has_the_size_that_its_strength_says(name, size):
 
 
 @pytest.mark.parametrize("name", ["crop-90", "crop-80", "crop-60"])
-def test_a_crop_is_a_window_of_the_picture_and_another_seed_takes_another(name):
+def test_a_crop_is_a_window_of_the_image_and_another_seed_takes_another(name):
     picture = smooth()
     windows = set()
     for seed in range(6):
-        found = pixels(result(name, picture, seed))
-        height, width = found.shape[:2]
+        edited = pixels(result(name, picture, seed))
+        height, width = edited.shape[:2]
         whole = pixels(picture)
         places = [(y, x) for y in range(H - height + 1) for x in range(W - width + 1)]
-        gaps = [np.abs(whole[y : y + height, x : x + width] - found).mean() for y, x in places]
+        gaps = [np.abs(whole[y : y + height, x : x + width] - edited).mean() for y, x in places]
         assert min(gaps) < 2
         windows.add(places[int(np.argmin(gaps))])
     assert len(windows) > 2
@@ -115,8 +115,8 @@ def test_brightness_is_multiplied(name, factor):
 def test_contrast_is_multiplied_around_the_mean(name, factor):
     values = np.full((16, 32, 3), 100, np.uint8)
     values[:, 16:] = 140
-    found = pixels(result(name, Image.fromarray(values)))
-    assert found[:, 24:].mean() - found[:, :8].mean() == pytest.approx(40 * factor, abs=3)
+    edited = pixels(result(name, Image.fromarray(values)))
+    assert edited[:, 24:].mean() - edited[:, :8].mean() == pytest.approx(40 * factor, abs=3)
 
 
 def test_grey_has_no_colour_and_hue_keeps_the_luma():
@@ -144,7 +144,7 @@ def test_noise_has_the_sigma_that_it_says_before_it_is_compressed():
 
 
 @pytest.mark.parametrize(("name", "least", "most"), [("text", 0.01, 0.25), ("watermark", 0.03, 0.06)])
-def test_an_overlay_changes_a_part_of_the_picture(name, least, most):
+def test_an_overlay_changes_a_part_of_the_image(name, least, most):
     grey = Image.new("RGB", (200, 150), (90, 90, 90))
     changed = np.abs(pixels(result(name, grey)) - 90).max(2) > 30
     assert least < changed.mean() < most
@@ -160,7 +160,7 @@ def test_an_unknown_edit_is_named_with_what_there_is():
         edited("crop-9", smooth(), 0)
 
 
-def test_a_picture_that_is_not_rgb_is_refused():
+def test_an_image_that_is_not_rgb_is_refused():
     with pytest.raises(ValueError, match="RGB"):
         edited("mirror", Image.new("L", (4, 4)), 0)
 
@@ -169,6 +169,6 @@ def test_a_picture_that_is_not_rgb_is_refused():
     ("shape", "size", "smaller"),
     [((30, 40, 3), (40, 30), False), ((3000, 3000, 3), (1414, 1414), True), ((1, 16384, 3), (8192, 1), True)],
 )
-def test_large_pictures_are_made_smaller_before_they_are_edited(shape, size, smaller):
+def test_large_images_are_made_smaller_before_they_are_edited(shape, size, smaller):
     picture, was = shrunk(np.zeros(shape, np.uint8))
     assert (picture.size, was) == (size, smaller)

@@ -3,13 +3,13 @@ import timm
 import torch
 from torch import nn
 
-from scoring.folded import PackedConv, PackedTrunk, fold_batchnorm, followers, for_inference, relative_error
+from scoring.folded import PackedBackbone, PackedConv, fold_batchnorm, followers, for_inference, relative_error
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
+from scoring.joined_backbone import JoinedBackbone, PartSpec
 from scoring.model import ModelSpec, ScoringModel
-from scoring.quick import TrunkInputs
+from scoring.quick import BackboneInputs
 from scoring.runner import Runner, has_bfloat16, select_precision
-from scoring.trunks import PartSpec, Trunks
 
 CPU = torch.device("cpu")
 MIDDLE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
@@ -49,7 +49,7 @@ def test_folding_leaves_no_batch_normalisation_and_changes_no_feature(name):
 
 
 @torch.no_grad()
-def test_a_trunk_with_weights_that_are_no_convolutions_is_not_folded():
+def test_a_backbone_with_weights_that_are_no_convolutions_is_not_folded():
     assert fold_batchnorm(network("convnext_atto"), pictures(1, 64)) is None
     assert fold_batchnorm(network("vit_tiny_patch16_224"), pictures(1, 224)) is None
 
@@ -117,7 +117,7 @@ def test_in_full_precision_folding_moves_the_last_digits_alone(name):
     model = ScoringModel(spec, backbone=network(name)).eval().to(memory_format=torch.channels_last)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     fast = for_inference(model, CPU, "fp32")
-    assert isinstance(fast.quick.trunks[0], PackedTrunk)
+    assert isinstance(fast.quick.backbones[0], PackedBackbone)
     pixels = torch.randint(0, 256, (40, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
     full, found = model(pixels), fast(pixels)
     assert relative_error(found.embedding, full.embedding) < 1e-5
@@ -126,7 +126,7 @@ def test_in_full_precision_folding_moves_the_last_digits_alone(name):
 
 
 @torch.inference_mode()
-def test_what_trunks_read_is_what_the_model_would_have_made_of_the_pixels():
+def test_what_backbones_read_is_what_the_model_would_have_made_of_the_pixels():
     parts = [
         PartSpec("resnet10t", 64, 0.6, (0.5, 0.4, 0.3), (0.5, 0.2, 0.1)),
         PartSpec("resnet10t", 32, 0.4, **MIDDLE),
@@ -136,15 +136,15 @@ def test_what_trunks_read_is_what_the_model_would_have_made_of_the_pixels():
     one = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(64, 64, mean=(0.1, 0.2, 0.3)))).eval()
     pixels = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     plain = several.normalize(pixels)
-    pairs = [*zip(TrunkInputs(several)(pixels), [several.backbone.read(at, plain) for at in (0, 1)], strict=True)]
-    pairs.append((TrunkInputs(one)(pixels)[0], one.normalize(pixels)))
+    pairs = [*zip(BackboneInputs(several)(pixels), [several.backbone.read(at, plain) for at in (0, 1)], strict=True)]
+    pairs.append((BackboneInputs(one)(pixels)[0], one.normalize(pixels)))
     for found, expected in pairs:
         assert found.is_contiguous(memory_format=torch.channels_last)
         assert torch.allclose(found, expected, rtol=1e-5, atol=2e-6)
 
 
 @torch.inference_mode()
-def test_nothing_changes_without_bfloat16_and_for_a_trunk_that_cannot_be_folded(monkeypatch):
+def test_nothing_changes_without_bfloat16_and_for_a_backbone_that_cannot_be_folded(monkeypatch):
     model = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(size=32, resize=32))).eval()
     monkeypatch.setattr("scoring.folded.has_bfloat16", lambda: False)
     assert for_inference(model, CPU, "bf16") is model
@@ -156,15 +156,15 @@ def test_nothing_changes_without_bfloat16_and_for_a_trunk_that_cannot_be_folded(
 
 @needs_bfloat16
 @torch.inference_mode()
-def test_trunks_side_by_side_are_each_folded_and_the_model_they_came_from_stays():
+def test_backbones_side_by_side_are_each_folded_and_the_model_they_came_from_stays():
     parts = [PartSpec("resnet10t", 64, 0.6, **MIDDLE), PartSpec("resnet10t", 32, 0.4, **MIDDLE)]
     spec = ModelSpec("two", {}, {}, Preprocessing(64, 64, mean=(0, 0, 0), std=(1, 1, 1)), tuple(parts), 0, "bf16")
     model = ScoringModel(spec).eval()
     lively(model.backbone)
     before = list(model.backbone.parts)
     runner = Runner(model, CPU, "bf16")
-    assert isinstance(runner.model.backbone, Trunks)
-    assert all(isinstance(part, PackedTrunk) for part in runner.model.quick.trunks)
+    assert isinstance(runner.model.backbone, JoinedBackbone)
+    assert all(isinstance(part, PackedBackbone) for part in runner.model.quick.backbones)
     assert list(model.backbone.parts) == before
     pixels = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8).numpy()
     found = torch.from_numpy(runner.submit(pixels).result().embedding)

@@ -99,14 +99,14 @@ def test_the_rule_holds_for_sixteen_bit_grey_with_a_transparent_value():
         assert set(np.unique(got[~mask])) == {behind}
 
 
-def test_opaque_and_empty_pictures_are_as_before():
+def test_opaque_and_empty_images_are_as_before():
     white = Image.new("RGBA", (40, 40), (255, 255, 255, 255))
     assert (decode_rgb(encoded(white)) == 255).all()
     assert (decode_rgb(encoded(Image.new("RGBA", (40, 40), (9, 9, 9, 0)))) == 255).all()
 
 
-def test_bands_of_a_large_picture_share_one_background(monkeypatch):
+def test_bands_of_a_large_image_share_one_background(monkeypatch):
     data = encoded(drawing(7, (255, 255, 255, 255)))
-    whole = decode_rgb(data)
+    decoded = decode_rgb(data)
     monkeypatch.setattr("scoring.images.colour._BAND", 1000)
-    assert (decode_rgb(data) == whole).all()
+    assert (decode_rgb(data) == decoded).all()

@@ -89,7 +89,7 @@ def test_how_maps_change_is_the_difference_of_maps():
 
 
 @pytest.mark.parametrize("side", [0.95, 0.9, 0.85, 0.8, 0.75, 0.7])
-def test_a_crop_anywhere_is_found_and_its_place_told(photos, wholes, side):
+def test_a_crop_anywhere_and_its_place_are_found(photos, wholes, side):
     generator = np.random.default_rng(round(100 * side))
     corners = generator.uniform(0, 1 - side, (len(photos), 2))
     edges = np.stack([corners[:, 0], corners[:, 0] + side, corners[:, 1], corners[:, 1] + side], 1)
@@ -144,7 +144,7 @@ def test_refining_is_as_good_as_trying_every_frame_of_a_fine_grid(photos, wholes
         assert refine(wholes[[at]], part[None]).cosine[0] >= best - 0.002
 
 
-def test_the_cosine_told_is_that_of_the_frame_told(photos, wholes):
+def test_the_cosine_is_measured_in_the_frame_returned(photos, wholes):
     parts = np.stack([signed(box(photo, (0.04, 0.93, 0.02, 0.9))) for photo in photos])
     fit = refine(wholes, parts)
     for whole, part, told, edges in zip(wholes, parts, fit.cosine, fit.edges, strict=True):
@@ -183,13 +183,13 @@ def test_what_promises_nothing_is_left_and_the_rest_is_the_same(photos, wholes):
     parts = np.stack([signed(box(photo, (0.05, 0.95, 0.0, 0.9))) for photo in photos])
     parts = np.concatenate([parts, np.roll(parts, 1, axis=0)])
     both = np.concatenate([wholes, wholes])
-    plain, spared = refine(both, parts), refine(both, parts, worth=0.945)
+    plain, spared = refine(both, parts), refine(both, parts, least_cosine=0.945)
     assert (spared.cosine == -1).sum() >= len(photos) - 2
     reached = plain.cosine >= SAME
     assert np.array_equal(plain.cosine[reached], spared.cosine[reached])
 
 
-def test_a_picture_with_itself_is_the_whole_of_it(wholes):
+def test_an_image_with_itself_is_the_whole_of_it(wholes):
     fit = refine(wholes, wholes)
     assert fit.cosine.min() > 0.9999
     assert np.abs(fit.edges - [0, STEPS, 0, STEPS]).max() <= 1
@@ -215,5 +215,5 @@ def test_other_shapes_and_types_are_refused(wrong):
         with pytest.raises(ValueError, match="signatures must be int8"):
             call(wrong)
     good = np.zeros((2, 255), np.int8)
-    with pytest.raises(ValueError, match="as many wholes as parts"):
+    with pytest.raises(ValueError, match="as many images as parts"):
         refine(good, good[:1])

@@ -49,7 +49,7 @@ def test_lossless_formats_give_pillows_pixels_to_within_one(name, interpolation,
     assert np.abs(difference).max() <= 1
 
 
-def test_pixels_are_contiguous_writable_uint8_of_the_size_asked_for():
+def test_pixels_are_contiguous_writable_uint8_of_the_size_requested():
     pixels = decode(encoded(scene(50, 30), "png"), P16).pixels
     assert (pixels.shape, pixels.dtype) == ((16, 16, 3), np.uint8)
     assert pixels.flags["C_CONTIGUOUS"]
@@ -83,8 +83,8 @@ def test_orientation_is_applied_exactly_once(name, orientation):
     expected = upright if turn is None else upright.transpose(turn)
     outcome = decode(data, P16)
     assert (outcome.width, outcome.height) == expected.size
-    whole = decode_rgb(data)
-    assert np.abs(whole.astype(int) - np.asarray(expected)).mean() < 4
+    decoded = decode_rgb(data)
+    assert np.abs(decoded.astype(int) - np.asarray(expected)).mean() < 4
     assert np.abs(outcome.pixels.astype(int) - decode(encoded(expected, "png"), P16).pixels).mean() < 4
 
 
@@ -177,7 +177,7 @@ def test_transparent_palette_grey_and_gif_show_white():
     assert plain(decode(encoded(grey16, "png", transparency=999), P16)) == (255, 255, 255)
 
 
-def test_one_bit_pictures_are_black_and_white():
+def test_one_bit_images_are_black_and_white():
     assert plain(decode(encoded(Image.new("1", (20, 20), 1), "png"), P16)) == (255, 255, 255)
     assert plain(decode(encoded(Image.new("1", (20, 20), 0), "tiff"), P16)) == (0, 0, 0)
 
@@ -199,7 +199,7 @@ def test_grey_jpeg_becomes_three_equal_channels():
 
 
 @pytest.mark.parametrize("name", ["gif", "png", "webp", "tiff", "avif"])
-def test_first_picture_of_several_is_decoded_and_all_are_counted(name):
+def test_first_image_of_several_is_decoded_and_all_are_counted(name):
     colours = [(200, 10, 10), (10, 200, 10), (10, 10, 200)]
     first, *rest = [Image.new("RGB", (24, 24), colour) for colour in colours]
     outcome = decode(encoded(first, name, save_all=True, append_images=rest), P16)
@@ -209,7 +209,7 @@ def test_first_picture_of_several_is_decoded_and_all_are_counted(name):
 
 @pytest.mark.parametrize(("width", "height"), [(1, 10_000), (10_000, 1), (3, 2_000), (2_000, 16)])
 @pytest.mark.parametrize("name", ["png", "jpeg"])
-def test_a_very_long_picture_gives_its_middle(name, width, height):
+def test_a_very_long_image_gives_its_middle(name, width, height):
     pixels = np.full((height, width, 3), 10, dtype=np.uint8)
     if width > height:
         pixels[:, width // 2 - 40 : width // 2 + 40] = 240
@@ -218,8 +218,8 @@ def test_a_very_long_picture_gives_its_middle(name, width, height):
     outcome = decode(encoded(Image.fromarray(pixels), name), Preprocessing(size=64, resize=64))
     assert (outcome.width, outcome.height) == (width, height)
     assert outcome.pixels.min() > 220
-    whole = decode_rgb(encoded(Image.fromarray(pixels), name), short_side=64)
-    assert max(whole.shape) <= MAX_ASPECT * 64
+    decoded = decode_rgb(encoded(Image.fromarray(pixels), name), short_side=64)
+    assert max(decoded.shape) <= MAX_ASPECT * 64
 
 
 def test_resized_size_rounds_the_long_side_down_as_torchvision_does():
@@ -238,7 +238,7 @@ def test_dct_scale_divides_both_sides_and_leaves_four_times_the_target():
             assert scale == 1 or min(width, height) / scale >= 3.3 * 64
 
 
-def test_decode_rgb_gives_the_whole_picture_and_resizes_its_short_side():
+def test_decode_rgb_gives_the_whole_image_and_resizes_its_short_side():
     data = encoded(scene(120, 80), "png")
     assert (decode_rgb(data) == np.asarray(scene(120, 80))).all()
     resized = decode_rgb(data, short_side=30)
@@ -257,8 +257,8 @@ def test_decode_rgb_raises_what_decode_records():
         decode(b"", P16, max_pixels=0)
 
 
-def test_large_pictures_are_converted_in_bands_without_a_seam(monkeypatch):
+def test_large_images_are_converted_in_bands_without_a_seam(monkeypatch):
     data = encoded(scene(90, 70).convert("RGBA"), "png")
-    whole = decode_rgb(data)
+    decoded = decode_rgb(data)
     monkeypatch.setattr("scoring.images.colour._BAND", 1000)
-    assert (decode_rgb(data) == whole).all()
+    assert (decode_rgb(data) == decoded).all()

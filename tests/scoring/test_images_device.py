@@ -40,19 +40,19 @@ def sound(data, resize=P.resize, **options):
     return sound_jpeg(data, resize, max_pixels=MOST, **options)
 
 
-def by_pillow(data, wanted):
+def by_pillow(data, preprocessing):
     """What the model should see: Pillow's full decode, its resize, EXIF orientation and the middle."""
     picture = Image.open(io.BytesIO(data))
     orientation = picture.getexif().get(274, 1)
     picture = picture.convert("RGB")
-    scale = wanted.resize / min(picture.size)
-    size = tuple(wanted.resize if side == min(picture.size) else int(side * scale) for side in picture.size)
-    picture = picture.resize(size, Image.Resampling[wanted.interpolation.upper()])
+    scale = preprocessing.resize / min(picture.size)
+    size = tuple(preprocessing.resize if side == min(picture.size) else int(side * scale) for side in picture.size)
+    picture = picture.resize(size, Image.Resampling[preprocessing.interpolation.upper()])
     exif = picture.getexif()
     exif[274] = orientation
     picture = ImageOps.exif_transpose(picture)
-    left, top = (round((side - wanted.size) / 2) for side in picture.size)
-    return np.asarray(picture)[top : top + wanted.size, left : left + wanted.size]
+    left, top = (round((side - preprocessing.size) / 2) for side in picture.size)
+    return np.asarray(picture)[top : top + preprocessing.size, left : left + preprocessing.size]
 
 
 def psnr(one, other):
@@ -61,12 +61,12 @@ def psnr(one, other):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_square_is_the_turned_resized_middle(orientation):
-    wanted = Preprocessing(size=55, resize=64)
+    expected = Preprocessing(size=55, resize=64)
     data = turned(scene(211, 150), orientation, quality=92)
-    (made,) = DeviceJpegs(CPU, wanted).decode([sound(data)])
+    (made,) = DeviceJpegs(CPU, expected).decode([sound(data)])
     assert made.pixels.shape == (55, 55, 3)
-    assert psnr(made.pixels, by_pillow(data, wanted)) > 45
-    assert psnr(made.pixels[::-1], by_pillow(data, wanted)) < 30  # or any image would do
+    assert psnr(made.pixels, by_pillow(data, expected)) > 45
+    assert psnr(made.pixels[::-1], by_pillow(data, expected)) < 30  # or any image would do
 
 
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
@@ -74,11 +74,11 @@ def test_the_square_is_the_turned_resized_middle(orientation):
     ("size", "options"),
     [((300, 200), {}), ((200, 300), {"progressive": True}), ((97, 131), {"subsampling": 0}), ((40, 30), {})],
 )
-def test_picture_and_small_picture_are_those_of_the_cpu_to_a_few_levels(size, options, interpolation):
-    wanted = Preprocessing(size=60, resize=64, interpolation=interpolation)
+def test_image_and_small_image_match_the_cpu_to_a_few_levels(size, options, interpolation):
+    expected = Preprocessing(size=60, resize=64, interpolation=interpolation)
     data = encoded(scene(*size), "jpeg", quality=90, **options)
-    (made,) = DeviceJpegs(CPU, wanted).decode([sound(data)])
-    assert psnr(made.pixels, decode(data, wanted).pixels) > 45
+    (made,) = DeviceJpegs(CPU, expected).decode([sound(data)])
+    assert psnr(made.pixels, decode(data, expected).pixels) > 45
     small = Image.open(io.BytesIO(data)).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
     assert psnr(made.small, np.asarray(small)) > 45
 
@@ -154,17 +154,17 @@ def test_what_is_larger_than_allowed_is_left_to_the_cpu():
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_blocks": 3}])
 def test_the_check_finds_whatever_the_strict_decoder_objects_to(options):
     """On 300 files with a byte changed, bytes zeroed, removed or doubled, or an early end."""
-    whole = encoded(scene(150, 110), "jpeg", quality=85, **options)
-    assert decode_strictly(whole, None, MOST).width == 150
+    intact = encoded(scene(150, 110), "jpeg", quality=85, **options)
+    assert decode_strictly(intact, None, MOST).width == 150
     rng, refused = random.Random(1), 0
     for _ in range(300):
-        at, n = rng.randrange(len(whole) // 4, len(whole) - 2), rng.randrange(1, 60)
+        at, n = rng.randrange(len(intact) // 4, len(intact) - 2), rng.randrange(1, 60)
         changed = [
-            whole[:at] + bytes([rng.randrange(256)]) + whole[at + 1 :],
-            whole[:at] + bytes(n) + whole[at + n :],
-            whole[:at] + whole[at + n :],
-            whole[: at + n] + whole[at:],
-            whole[:at] + b"\xff\xd9",
+            intact[:at] + bytes([rng.randrange(256)]) + intact[at + 1 :],
+            intact[:at] + bytes(n) + intact[at + n :],
+            intact[:at] + intact[at + n :],
+            intact[: at + n] + intact[at:],
+            intact[:at] + b"\xff\xd9",
         ][rng.randrange(5)]
         said = []
         for work in (check_strictly, lambda data: decode_strictly(data, None, MOST)):
@@ -196,7 +196,7 @@ class Broken(DeviceJpegs):
         raise RuntimeError("no decoder was built in\nat a place")
 
 
-def test_a_decoder_is_tried_before_any_picture_depends_on_it():
+def test_a_decoder_is_tried_before_any_image_depends_on_it():
     with pytest.raises(InputError, match=r"gives another image than libjpeg-turbo, \d+\.\d levels apart"):
         Swapped(CPU, P)
     with pytest.raises(InputError, match="decodes no JPEG on cpu: no decoder was built in; leave out --decode"):

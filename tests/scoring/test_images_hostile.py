@@ -18,7 +18,7 @@ from PIL import Image
 from scoring.images import STATUSES, Preprocessing, decode, decode_rgb
 from scoring.images.budget import PixelBudget
 from scoring.images.frames import count_gif, count_tiff
-from scoring.images.outcome import DecodeError, one_line
+from scoring.images.outcome import DecodeError, single_line
 from scoring.images.quiet import quiet
 from scoring.images.sniff import sniff, webp_canvas
 
@@ -90,7 +90,7 @@ def test_a_file_that_ends_early_is_truncated_in_every_format(name, share):
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "gif", "bmp"])
-def test_truncated_data_is_kept_with_a_warning_only_when_asked_for(name):
+def test_truncated_data_is_kept_with_a_warning_only_on_request(name):
     picture = Image.new("RGB", (64, 64), (250, 250, 250))
     picture.paste(noise(64, 64), (0, 0))
     data = encoded(picture, name, **({"interlace": 0} if name == "gif" else {}))
@@ -192,7 +192,7 @@ def test_a_decoder_out_of_memory_leaves_a_row(monkeypatch):
     assert "memory" in outcome.error
 
 
-def test_counting_pictures_is_bounded_on_hostile_files():
+def test_counting_images_is_bounded_on_hostile_files():
     began = time.thread_time()
     assert count_gif(b"GIF89a" + bytes(7) + b"\x21\xfe" + b"\x01a" * 1_000_000) is None
     chain = b"".join(struct.pack("<HI", 0, 8 + 6 * (i + 1)) for i in range(300_000))
@@ -231,7 +231,7 @@ def test_pillows_warnings_do_not_become_errors_or_noise(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_large_pictures_wait_for_one_another_and_small_ones_do_not():
+def test_large_images_wait_for_one_another_and_small_ones_do_not():
     budget = PixelBudget(limit=100, small=10)
     order = []
     entered = threading.Event()
@@ -278,8 +278,8 @@ def test_many_threads_give_what_one_gives():
 
 
 def test_messages_are_one_printable_line_of_bounded_length():
-    assert one_line("a\r\nb\tc\x1b") == "a b c?"
-    assert len(one_line("x" * 1000)) == 200
+    assert single_line("a\r\nb\tc\x1b") == "a b c?"
+    assert len(single_line("x" * 1000)) == 200
     with pytest.raises(ValueError, match="must be a failure in STATUSES"):
         DecodeError("ok", "no")
 

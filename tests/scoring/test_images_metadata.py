@@ -76,7 +76,7 @@ def test_damaged_exif_behind_the_pixels_of_a_png_is_ignored_too():
     assert "EXIF" in outcome.error
 
 
-def test_a_sound_orientation_beside_other_damage_is_kept():
+def test_a_sound_orientation_next_to_other_damage_is_kept():
     data = png_with((b"eXIf", exif(6), True), (b"tEXt", b"a\0b", False))
     outcome = decode(data, P32)
     assert (outcome.status, outcome.width, outcome.height) == ("ok", 48, 64)

@@ -73,7 +73,7 @@ LOSSLESS = {
 
 
 @pytest.mark.parametrize("name", LOSSLESS)
-def test_every_lossless_file_of_a_picture_has_the_digest_of_its_pixels(name):
+def test_every_lossless_file_of_an_image_has_the_digest_of_its_pixels(name):
     assert pixel_digest(encoded(scene(), name.split(",")[0].split()[0], **LOSSLESS[name])) == naive_digest(scene())
 
 
@@ -116,7 +116,7 @@ def test_orientation_is_applied(name, orientation):
     assert shown.size == ((43, 61) if orientation > 4 else (61, 43))
 
 
-def test_one_level_in_one_pixel_is_another_picture():
+def test_one_level_in_one_pixel_is_another_image():
     picture = scene()
     before = pixel_digest(encoded(picture))
     r, g, b = picture.getpixel((60, 42))
@@ -210,7 +210,7 @@ def test_sixteen_bit_colour_agrees_with_nothing_but_its_own_bytes(colour):
     assert pixel_digest(one) != pixel_digest(encoded(Image.open(io.BytesIO(one))))
 
 
-def test_cmyk_goes_by_pillows_conversion_to_rgb():
+def test_cmyk_follows_pillows_conversion_to_rgb():
     cmyk = scene(mode="CMYK")
     for name in ("jpeg", "tiff"):
         data = encoded(cmyk, name)
@@ -288,7 +288,7 @@ def test_lack_of_memory_is_too_large(monkeypatch):
     assert caught.value.status == "too_large"
 
 
-def test_large_pictures_wait_for_the_budget_of_the_process(monkeypatch):
+def test_large_images_wait_for_the_budget_of_the_process(monkeypatch):
     held = []
 
     class Counting:

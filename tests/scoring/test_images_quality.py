@@ -131,7 +131,7 @@ def test_the_jpeg_quality_is_the_one_that_pillow_was_given():
     assert read_jpeg_header(encoded(picture, "JPEG", qtables=qtables)).quality == 1
 
 
-def test_the_measures_of_a_picture_are_those_of_it_at_twice_the_size():
+def test_the_measures_of_an_image_are_those_of_it_at_twice_the_size():
     small = scene(256, 192)
     one, two = measured(small), measured(small.resize((512, 384), Image.Resampling.BICUBIC))
     for name in ("brightness", "shadow", "highlight", "contrast", "colourfulness", "border"):
@@ -155,7 +155,7 @@ def test_what_a_few_pixels_cannot_tell_is_none(size):
     assert (quality.entropy, quality.contrast, quality.border) == (0, 0, 0)
 
 
-def test_a_blank_picture_is_neither_sharp_nor_blurred():
+def test_a_blank_image_is_neither_sharp_nor_blurred():
     quality = measured(Image.new("RGB", (200, 150), "teal"))
     assert quality.sharpness is None
     assert (quality.noise, quality.entropy, quality.blocking) == (0, 0, 1)
@@ -175,7 +175,7 @@ def test_every_mode_is_measured(mode):
     assert 0.2 < outcome.quality.brightness < 0.8
 
 
-def test_a_picture_is_measured_only_where_asked_and_where_it_decodes():
+def test_an_image_is_measured_only_on_request_and_where_it_decodes():
     data = encoded(scene(64, 48), "JPEG")
     assert decode(data, Preprocessing()).quality is None
     assert decode(data[:300], Preprocessing(), with_quality=True).quality is None

@@ -60,9 +60,9 @@ def test_signature_equals_the_slow_definition_on_noise(seed):
 
 @pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
 def test_signature_equals_the_slow_definition_on_photographs(path):
-    ours, theirs = signature(small(path)), naive_signature(small(path))
-    assert np.abs(ours - theirs).max() <= 1
-    assert (ours == theirs).mean() > 0.95  # rounding the coefficients to 0.001 may move a number at an edge
+    ours, reference = signature(small(path)), naive_signature(small(path))
+    assert np.abs(ours - reference).max() <= 1
+    assert (ours == reference).mean() > 0.95  # rounding the coefficients to 0.001 may move a number at an edge
     assert ours.dtype == np.int8
     assert ours.shape == (255,)
     assert np.abs(ours.astype(int)).max() == 127
@@ -122,7 +122,7 @@ def test_every_orientation_is_undone_by_one_of_the_eight_and_keeps_the_length(ro
 
 @given(SIGNATURES, ORIENTATION)
 @settings(max_examples=30, deadline=None)
-def test_turning_both_pictures_leaves_their_product(rows, index):
+def test_turning_both_images_leaves_their_product(rows, index):
     turned = reorient(rows, index).astype(int)
     assert (turned @ turned.T == rows.astype(int) @ rows.astype(int).T).all()
 
@@ -149,7 +149,7 @@ def test_one_colour_has_no_signature(value):
     assert not signature(np.full((32, 32, 3), value, dtype=np.uint8)).any()
 
 
-def test_a_picture_without_structure_has_no_signature_and_one_with_a_little_has():
+def test_an_image_without_structure_has_no_signature_and_one_with_a_little_has():
     step = np.zeros((32, 32, 3), dtype=np.uint8)
     step[:, 16:] = 1  # standard deviation 0.5
     assert not signature(step).any()

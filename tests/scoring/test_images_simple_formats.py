@@ -139,7 +139,7 @@ def png_of(picture):
     return out.getvalue()
 
 
-def test_the_largest_picture_of_an_icon_is_decoded():
+def test_the_largest_image_of_an_icon_is_decoded():
     small, large = noise(16, 16), noise(64, 64, seed=1)
     data = icon((16, 16, 32, png_of(small)), (64, 64, 32, png_of(large)), (16, 16, 8, png_of(small)))
     outcome = decode(data, P16)
@@ -186,7 +186,7 @@ def test_words_are_no_netpbm_and_zeros_are_no_icon():
     assert sniff(b"P4\n# by hand\n4 4\n") == "pnm"
 
 
-def test_the_first_picture_of_an_mpo_is_decoded():
+def test_the_first_image_of_an_mpo_is_decoded():
     first, second = noise(64, 48), noise(64, 48, seed=1)
     out, alone = io.BytesIO(), io.BytesIO()
     first.save(out, "mpo", save_all=True, append_images=[second], quality=90)

@@ -20,7 +20,7 @@ from PIL import Image
 from scoring.errors import InputError
 from scoring.images import DecodeError, Preprocessing, decode, decode_rgb, pixel_digest, supervised
 from scoring.images.jpeg import read_jpeg_header
-from scoring.images.raster import Bounds, OpenedHere
+from scoring.images.raster import Bounds, LocalImage
 from scoring.images.structure import is_plain as is_plain_by_chunks
 
 P16 = Preprocessing(size=16, resize=16)
@@ -92,7 +92,7 @@ def test_another_process_gives_the_same_outcome_bit_for_bit():
     for name, data in samples():
         for short_side, allow_truncated in ((16, False), (None, True)):
             arguments = data, name, Bounds(), short_side, allow_truncated
-            here, there = (outcome_of(one, *arguments) for one in (OpenedHere, supervised.OpenedThere))
+            here, there = (outcome_of(one, *arguments) for one in (LocalImage, supervised.ChildImage))
             assert here == there, (name, here[:5], there[:5])
             seen.add(here[0] if isinstance(here[0], str) else here[1])
     assert {None, "truncated", "corrupt"} <= seen
@@ -114,7 +114,7 @@ def exif(orientation):
 
 
 def test_what_cameras_and_programs_write_is_plain_and_needs_no_process(monkeypatch):
-    monkeypatch.setattr("scoring.images.reading.opened_there", lambda *_: pytest.fail("a process was requested"))
+    monkeypatch.setattr("scoring.images.reading.opened_in_child", lambda *_: pytest.fail("a process was requested"))
     picture = smooth()
     for options in (
         *({"quality": q, "progressive": p, "optimize": p} for q in (30, 95) for p in (False, True)),
@@ -176,7 +176,7 @@ def test_a_decoder_that_fails_costs_its_image_alone(failing_children, monkeypatc
     assert decode(gif, P16, seconds=5).status == "ok"
 
 
-def test_images_beside_one_that_crashes_its_decoder_are_what_they_would_be(failing_children):
+def test_images_next_to_one_that_crashes_its_decoder_are_what_they_would_be(failing_children):
     files = [encoded(noise(30, 20, seed), "gif") for seed in range(12)]
     expected = [decode(data, P16) for data in files]
     files[5] += failing.SEGV
@@ -203,19 +203,19 @@ def test_a_decoder_that_was_ended_from_outside_is_replaced_and_its_image_lives()
     for child in list(supervised.CHILDREN._idle):
         os.kill(child._process.pid, signal.SIGKILL)
     assert decode(gif, P16).status == "ok"
-    with supervised.opened_there(gif, "gif", Bounds()) as image:
+    with supervised.opened_in_child(gif, "gif", Bounds()) as image:
         os.kill(image._child._process.pid, signal.SIGKILL)  # between header and pixels
         raster, _ = image.raster(None, allow_truncated=False)
     assert raster.pixels.shape == (20, 20, 3)
 
 
-def test_a_decoder_that_was_asked_for_a_header_alone_serves_the_next_image():
+def test_a_decoder_that_read_a_header_alone_serves_the_next_image():
     supervised.CHILDREN.end()
     gif = encoded(noise(20, 20), "gif")
     for _ in range(3):
-        with supervised.opened_there(gif, "gif", Bounds()) as image:
+        with supervised.opened_in_child(gif, "gif", Bounds()) as image:
             assert (image.header.width, image.header.height) == (20, 20)
-    with pytest.raises(ZeroDivisionError), supervised.opened_there(gif, "gif", Bounds()):
+    with pytest.raises(ZeroDivisionError), supervised.opened_in_child(gif, "gif", Bounds()):
         1 / 0  # noqa: B018
     [child] = supervised.CHILDREN._idle
     decode(gif, P16)
@@ -223,7 +223,7 @@ def test_a_decoder_that_was_asked_for_a_header_alone_serves_the_next_image():
 
 
 def test_a_decoder_cannot_shrink_the_pixels_that_it_gave():
-    with supervised.opened_there(encoded(noise(20, 20), "gif"), "gif", Bounds()) as image:
+    with supervised.opened_in_child(encoded(noise(20, 20), "gif"), "gif", Bounds()) as image:
         told, place = image._get(
             {"what": "raster", "short_side": None, "allow_truncated": False, "white": 65535}, fresh=False
         )
@@ -270,19 +270,19 @@ from scoring.images import supervised
 from scoring.images.raster import Bounds
 stream = io.BytesIO()
 Image.new("RGB", (9, 9)).save(stream, "gif")
-with supervised.opened_there(stream.getvalue(), "gif", Bounds()) as image:
+with supervised.opened_in_child(stream.getvalue(), "gif", Bounds()) as image:
     image.raster(None, allow_truncated=False)
 print(supervised.CHILDREN._idle[0]._process.pid, flush=True)
 {end}
 """
     for end in ("os.kill(os.getpid(), signal.SIGKILL)", ""):
-        found = subprocess.run([sys.executable, "-c", script.format(end=end)], capture_output=True, text=True)
-        pid = int(found.stdout)
+        finished = subprocess.run([sys.executable, "-c", script.format(end=end)], capture_output=True, text=True)
+        pid = int(finished.stdout)
         until = time.monotonic() + 10
         while is_running(pid) and time.monotonic() < until:
             time.sleep(0.02)
         assert not is_running(pid)
-        assert found.stderr == ""
+        assert finished.stderr == ""
 
 
 def test_a_fork_starts_decoders_of_its_own():
@@ -327,7 +327,7 @@ def test_a_bug_in_a_decoder_is_a_traceback_and_no_status(monkeypatch):
         supervised,
         "_SCRIPT",
         "import sys; sys.path[:] = {paths}\nimport scoring.images.child as c\n"
-        f"def bad(*a): {bug}\nc.OpenedHere = bad\nc.serve({{fd}})",
+        f"def bad(*a): {bug}\nc.LocalImage = bad\nc.serve({{fd}})",
     )
     supervised.CHILDREN.end()
     with pytest.raises(RuntimeError, match="a bug"):

@@ -36,7 +36,7 @@ def photos():
     return [Image.open(path).convert("RGB") for path in PHOTOS]
 
 
-def test_the_first_view_is_the_picture_as_it_is(photos):
+def test_the_first_view_is_the_image_as_it_is(photos):
     for asked in ({}, {"mirrored": True}, {"rotated": True}, {"mirrored": True, "rotated": True}):
         first = views(**asked)[0]
         made = np.stack([signed(photo) for photo in photos])
@@ -53,7 +53,7 @@ def test_the_first_view_is_the_picture_as_it_is(photos):
         ({"mirrored": True, "rotated": True}, list(ORIENTATIONS)),
     ],
 )
-def test_views_are_those_asked_for(asked, names):
+def test_views_are_those_requested(asked, names):
     assert [view.name for view in views(**asked)] == names
 
 
@@ -64,7 +64,7 @@ def test_what_undoes_a_view_gives_the_old_signature(photos):
 
 
 @pytest.mark.parametrize("turn", sorted(TURNS))
-def test_a_turned_view_is_the_signature_of_the_turned_picture(photos, turn):
+def test_a_turned_view_is_the_signature_of_the_turned_image(photos, turn):
     (view,) = [view for view in views(mirrored=True, rotated=True) if view.name == turn]
     made = view.apply(np.stack([signed(photo) for photo in photos]))
     for mine, photo in zip(made, photos, strict=True):

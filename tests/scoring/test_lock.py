@@ -45,7 +45,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         hold_folder(tmp_path / "taken" / "work")
 
 
-def test_a_folder_that_is_taken_away_while_it_is_locked_is_made_and_locked_anew(tmp_path, monkeypatch):
+def test_a_folder_that_is_taken_away_while_it_is_locked_is_made_and_locked_again(tmp_path, monkeypatch):
     """As by a process that ends, and gives the folder its last name, between our opening and our locking."""
     take, done = lock._take, []
 

@@ -20,9 +20,9 @@ def binomial_tail(k, n, p):
 
 @pytest.mark.parametrize(("right", "n", "level"), [(7, 10, 0.9), (1, 30, 0.95), (29, 30, 0.95), (40, 90, 0.999)])
 def test_at_the_ends_of_the_exact_interval_so_extreme_a_count_has_half_the_error(right, n, level):
-    found = clopper_pearson(right, n, level)
-    assert binomial_tail(right, n, found.low) == pytest.approx((1 - level) / 2, rel=1e-6)
-    assert 1 - binomial_tail(right + 1, n, found.high) == pytest.approx((1 - level) / 2, rel=1e-6)
+    interval = clopper_pearson(right, n, level)
+    assert binomial_tail(right, n, interval.low) == pytest.approx((1 - level) / 2, rel=1e-6)
+    assert 1 - binomial_tail(right + 1, n, interval.high) == pytest.approx((1 - level) / 2, rel=1e-6)
 
 
 def test_all_right_all_wrong_and_no_rows_have_an_interval_too():
@@ -165,8 +165,8 @@ def test_lifts_of_many_looks_hold_together():
         counts = generator.multinomial(n, chances, runs)
         for run, (better, worse, _) in enumerate(counts.tolist()):
             for which, level in enumerate((level_of_look(look), 0.95)):
-                found = paired_interval(better, worse, n, level)
-                broken[which, run] |= not found.low <= truth <= found.high
+                interval = paired_interval(better, worse, n, level)
+                broken[which, run] |= not interval.low <= truth <= interval.high
     every, alone = broken.mean(1)
     assert every <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
     assert alone > 0.08
@@ -175,8 +175,8 @@ def test_lifts_of_many_looks_hold_together():
 @pytest.mark.parametrize(("right", "n"), [(7, 9), (30, 80), (299, 300)])
 def test_at_the_ends_of_the_interval_of_a_mean_bets_have_won_forty_times_what_they_were(right, n):
     """Capital row by row: each bet wins e^b or 1, over what it has on average."""
-    found = running_mean_interval(right, n)
-    for successes, mean in ((right, found.low), (n - right, 1 - found.high)):
+    interval = running_mean_interval(right, n)
+    for successes, mean in ((right, interval.low), (n - right, 1 - interval.high)):
         capital = [1.0] * len(BETS)
         for row in range(n):
             won = row < successes

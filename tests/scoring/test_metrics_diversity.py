@@ -36,16 +36,16 @@ def test_the_jackknife_is_that_of_twenty_parts(n, d):
     cuts = np.linspace(0, n, 21).astype(int)
     without = [by_definition(np.delete(rows, np.arange(cuts[g], cuts[g + 1]), 0)) for g in range(20)]
     error = np.sqrt(19 / 20 * np.sum((np.array(without) - np.mean(without)) ** 2))
-    found = vendi_interval(rows)
-    assert found.value == pytest.approx(by_definition(rows), rel=1e-4)
-    assert found.high - found.value == pytest.approx(2.093 * error, rel=1e-2)
+    interval = vendi_interval(rows)
+    assert interval.value == pytest.approx(by_definition(rows), rel=1e-4)
+    assert interval.high - interval.value == pytest.approx(2.093 * error, rel=1e-2)
 
 
 def test_a_few_rows_have_no_interval():
-    found = vendi_interval(np.eye(5))
-    assert found.value == pytest.approx(5)
-    assert np.isnan(found.low)
-    assert np.isnan(found.high)
+    interval = vendi_interval(np.eye(5))
+    assert interval.value == pytest.approx(5)
+    assert np.isnan(interval.low)
+    assert np.isnan(interval.high)
 
 
 @pytest.mark.parametrize("block", [7, 8192])

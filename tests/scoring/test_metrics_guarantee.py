@@ -62,7 +62,7 @@ def test_a_small_population_needs_fewer_verdicts_and_a_tiny_one_may_have_none_th
 
 
 @pytest.mark.parametrize(("expected", "rate"), [(0.005, 0.02), (0.01, 0.05), (0.0, 0.02)])
-def test_so_many_verdicts_pass_with_the_power_that_was_asked_for(expected, rate):
+def test_so_many_verdicts_pass_with_the_power_that_was_requested(expected, rate):
     n = verdicts_for_power(N, rate, 0.95, expected=expected, power=0.8)
     allowed = max(bad for bad in range(n) if hypergeom.cdf(bad, N, int(rate * N) + 1, n) <= 0.05)
     assert hypergeom.cdf(allowed, N, int(expected * N), n) >= 0.8
@@ -105,8 +105,8 @@ def test_ties_are_never_parted():
     def snap(at):
         return np.minimum(-(-at // 1000) * 1000, N)
 
-    found = guaranteed_cut(Sampled(np.array([N]), snap(ranks), np.zeros(600)), 0.02, 0.95, snap=snap)
-    assert [one.kept for one in found.tested] == [2000, 3000, 4000]
+    cut = guaranteed_cut(Sampled(np.array([N]), snap(ranks), np.zeros(600)), 0.02, 0.95, snap=snap)
+    assert [one.kept for one in cut.tested] == [2000, 3000, 4000]
 
 
 def test_too_few_verdicts_test_nothing_and_say_how_many_more():
@@ -144,9 +144,9 @@ def test_samples_of_two_zones_keep_the_promise_too():
     broken, kept = 0, []
     for _ in range(40):
         rows = np.union1d(rng.choice(N, 200, replace=False), rng.choice(3000, 200, replace=False))
-        found = guaranteed_cut(Sampled(np.array([3000, N]), rows + 1, bad[rows].astype(float)), 0.02, 0.95).kept
-        broken += found > 0 and so_far[found - 1] > 0.02
-        kept.append(found)
+        cut = guaranteed_cut(Sampled(np.array([3000, N]), rows + 1, bad[rows].astype(float)), 0.02, 0.95).kept
+        broken += cut > 0 and so_far[cut - 1] > 0.02
+        kept.append(cut)
     assert broken <= binom.ppf(0.999, 40, 0.05)
     assert np.mean(kept) > 0.5 * N
 
@@ -158,8 +158,8 @@ def test_badness_between_good_and_bad_keeps_the_promise():
     broken = 0
     for _ in range(40):
         rows = rng.choice(N, 400, replace=False)
-        found = guaranteed_cut(Sampled(np.array([N]), rows + 1, badness[rows]), 0.03, 0.95).kept
-        broken += found > 0 and so_far[found - 1] > 0.03
+        cut = guaranteed_cut(Sampled(np.array([N]), rows + 1, badness[rows]), 0.03, 0.95).kept
+        broken += cut > 0 and so_far[cut - 1] > 0.03
     assert broken <= binom.ppf(0.999, 40, 0.05)
 
 

@@ -118,14 +118,14 @@ def test_a_class_without_rows_is_never_predicted():
 
 def test_cross_validation_predicts_each_row_from_the_other_folds():
     rows, labels = clusters()
-    found = classifier.cross_validate(rows, labels, folds=4, seed=3)
+    scores = classifier.cross_validate(rows, labels, folds=4, seed=3)
     fold = classifier.spread_folds(labels, 4, seed=3)
     for number in range(4):
         inside = fold == number
         fit = classifier.fit_linear(rows[~inside], labels[~inside], 4)
         share = fit.logits(rows[inside]).double().softmax(1)
-        assert torch.equal(found.label[inside], share.argmax(1))
-        assert found.entropy[inside.numpy()] == pytest.approx(scipy.stats.entropy(share.numpy(), axis=1), abs=1e-9)
+        assert torch.equal(scores.label[inside], share.argmax(1))
+        assert scores.entropy[inside.numpy()] == pytest.approx(scipy.stats.entropy(share.numpy(), axis=1), abs=1e-9)
 
 
 def test_folds_hold_every_class_evenly_and_duplicates_together():

@@ -109,6 +109,6 @@ def test_abstained_accuracy_of_counts_runs_straight_through_each_run_of_equal_sc
         alike = rows[score[rows] == value]
         kept.append(kept[-1] + len(alike))
         correct.append(correct[-1] + right[alike].sum())
-    wanted = coverage * len(rows)
-    assert got[:, 0] == pytest.approx(np.interp(wanted, kept, correct) / wanted, abs=1e-12)
+    expected = coverage * len(rows)
+    assert got[:, 0] == pytest.approx(np.interp(expected, kept, correct) / expected, abs=1e-12)
     assert got.sum(1) == pytest.approx(np.ones(6))

@@ -21,16 +21,16 @@ def test_the_mean_change_has_the_normal_interval_of_scipy():
 def test_the_end_and_the_surest_fall_are_those_of_all_pairs():
     values = np.random.default_rng(1).random((5, 30)).cumsum(0)
     values[3] = values[2] - 0.4
-    found = rise(values)
-    assert found.end == pytest.approx(mean_change(values[0], values[-1]))
+    trend = rise(values)
+    assert trend.end == pytest.approx(mean_change(values[0], values[-1]))
     pairs = list(combinations(range(5), 2))
     highs = {}
     for early, late in pairs:
         change = values[late] - values[early]
         z = stats.norm.ppf(1 - 0.05 / len(pairs) / 2)
         highs[early, late] = change.mean() + z * stats.sem(change)
-    assert found.between == min(highs, key=highs.get) == (2, 3)
-    assert found.fall.high == pytest.approx(highs[2, 3])
+    assert trend.between == min(highs, key=highs.get) == (2, 3)
+    assert trend.fall.high == pytest.approx(highs[2, 3])
 
 
 def test_a_level_score_is_said_to_fall_in_few_of_many_runs():
@@ -41,8 +41,8 @@ def test_a_level_score_is_said_to_fall_in_few_of_many_runs():
 
 
 def test_values_that_are_all_the_same_neither_rise_nor_fall():
-    found = rise(np.ones((3, 10)))
-    assert found.end == found.fall == (0, 0, 0)
+    trend = rise(np.ones((3, 10)))
+    assert trend.end == trend.fall == (0, 0, 0)
 
 
 def test_bands_are_those_of_each_row():

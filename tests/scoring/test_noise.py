@@ -1,20 +1,20 @@
-"""Labels that are wrong, from chances alone: against slow restatements of the definitions."""
+"""Labels that are wrong, from class probabilities alone: against slow restatements of the definitions."""
 
 import numpy as np
 import pytest
 
 from scoring.noise.annotators import majority, weigh
-from scoring.noise.chances import MOST_KEPT, Chances, trust
+from scoring.noise.class_probabilities import MOST_KEPT, ClassProbabilities, trust
 from scoring.noise.joint import PRIOR_ROWS, Mistakes, confident_joint
 from scoring.noise.quality import judge
 from scoring.noise.share import anchors, shares
 
 
 def kept(table, given):
-    """Probabilities of all classes as ``Chances``."""
-    found = Chances.room(len(table), table.shape[1])
-    found.put(np.arange(len(table)), given, table)
-    return found
+    """Probabilities of all classes as ``ClassProbabilities``."""
+    empty = ClassProbabilities.room(len(table), table.shape[1])
+    empty.put(np.arange(len(table)), given, table)
+    return empty
 
 
 def drawn(n=300, n_classes=4, wrong=0.2, sharp=4.0, seed=0):
@@ -23,8 +23,8 @@ def drawn(n=300, n_classes=4, wrong=0.2, sharp=4.0, seed=0):
     true = generator.integers(0, n_classes, n)
     logits = generator.normal(size=(n, n_classes)) + sharp * np.eye(n_classes)[true]
     chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    given = np.where(generator.random(n) < wrong, (true + generator.integers(1, n_classes, n)) % n_classes, true)
-    return chances, given, true
+    labels = np.where(generator.random(n) < wrong, (true + generator.integers(1, n_classes, n)) % n_classes, true)
+    return chances, labels, true
 
 
 def naive_joint(chances, given):
@@ -40,22 +40,22 @@ def naive_joint(chances, given):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_confident_joint_is_as_northcutt_defines_it(seed):
-    chances, given, _ = drawn(seed=seed)
-    joint = confident_joint(kept(chances, given), given, 4)
+    chances, labels, _ = drawn(seed=seed)
+    joint = confident_joint(kept(chances, labels), labels, 4)
     rows, columns = np.mgrid[:4, :4]
-    np.testing.assert_array_equal(joint.at(rows, columns), naive_joint(chances, given))
+    np.testing.assert_array_equal(joint.at(rows, columns), naive_joint(chances, labels))
     assert joint.count.sum() == (joint.confident >= 0).sum()
 
 
 def test_quality_is_the_odds_against_the_likeliest_other_class():
-    chances, given, _ = drawn()
-    few = kept(chances, given)
-    mistakes = Mistakes.of(confident_joint(few, given, 4))
-    count = naive_joint(chances, given)
+    chances, labels, _ = drawn()
+    few = kept(chances, labels)
+    mistakes = Mistakes.of(confident_joint(few, labels, 4))
+    count = naive_joint(chances, labels)
     rate = (count.sum() - np.trace(count) + 1) / (count.sum() + 2)
-    judged = judge(few, given, mistakes)
-    for row in range(len(given)):
-        g = given[row]
+    judged = judge(few, labels, mistakes)
+    for row in range(len(labels)):
+        g = labels[row]
 
         def weight(k, g=g, row=row):
             even = 1 - rate if k == g else rate / 3
@@ -70,55 +70,55 @@ def test_quality_is_the_odds_against_the_likeliest_other_class():
 
 
 def test_wrong_labels_have_the_lowest_quality_and_nothing_is_thought_of_rows_without_one():
-    chances, given, true = drawn()
-    given[:5] = -1
-    few = kept(chances, given)
-    judged = judge(few, given, Mistakes.of(confident_joint(few, given, 4)))
+    chances, labels, true = drawn()
+    labels[:5] = -1
+    few = kept(chances, labels)
+    judged = judge(few, labels, Mistakes.of(confident_joint(few, labels, 4)))
     assert np.isnan(judged.quality[:5]).all()
     np.testing.assert_array_equal(judged.suggested[:5], chances[:5].argmax(1))
-    wrong = (given != true)[5:]
+    wrong = (labels != true)[5:]
     assert np.median(judged.quality[5:][wrong]) < 0.1 < 0.9 < np.median(judged.quality[5:][~wrong])
     assert (trust(few)[:5] == 0).all()
     assert ((trust(few) >= 0) & (trust(few) <= 1)).all()
 
 
-def test_of_many_classes_the_likeliest_are_kept_in_order_and_the_label_besides():
+def test_of_many_classes_the_likeliest_are_kept_in_order_and_the_label_too():
     generator = np.random.default_rng(1)
     table = generator.dirichlet(np.full(100, 0.1), 20)
-    given = table.argmin(1)
-    found = kept(table, given)
-    assert found.index.shape == (20, MOST_KEPT)
-    np.testing.assert_array_equal(found.index, np.argsort(-table, axis=1)[:, :MOST_KEPT])
-    np.testing.assert_allclose(found.own, table.min(1), rtol=1e-6)
+    labels = table.argmin(1)
+    few = kept(table, labels)
+    assert few.index.shape == (20, MOST_KEPT)
+    np.testing.assert_array_equal(few.index, np.argsort(-table, axis=1)[:, :MOST_KEPT])
+    np.testing.assert_allclose(few.of_label, table.min(1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [0.05, 0.1, 0.3])
 def test_the_share_of_wrong_labels_lies_in_its_interval_for_planted_noise(wrong):
     inside = 0
     for seed in range(20):
-        chances, given, true = drawn(n=600, wrong=wrong, seed=seed)
-        few = kept(chances, given)
-        joint = confident_joint(few, given, 4)
-        judged = judge(few, given, Mistakes.of(joint))
-        told = shares(few, given, joint, judged.quality < 0.5, judged.suggested)
-        inside += told.overall.low <= (given != true).mean() <= told.overall.high
-        assert told.overall.low <= told.overall.value <= told.overall.high
-        counts = [pair.rows for pair in told.pairs]
+        chances, labels, true = drawn(n=600, wrong=wrong, seed=seed)
+        few = kept(chances, labels)
+        joint = confident_joint(few, labels, 4)
+        judged = judge(few, labels, Mistakes.of(joint))
+        estimate = shares(few, labels, joint, judged.quality < 0.5, judged.suggested)
+        inside += estimate.overall.low <= (labels != true).mean() <= estimate.overall.high
+        assert estimate.overall.low <= estimate.overall.value <= estimate.overall.high
+        counts = [pair.rows for pair in estimate.pairs]
         assert counts == sorted(counts, reverse=True)
         assert sum(counts) == (judged.quality < 0.5).sum()
     assert inside >= 18
 
 
 def test_anchors_are_the_surest_of_each_class_that_rows_are_called():
-    chances, given, _ = drawn()
-    sure = anchors(kept(chances, given), 0.25)
+    chances, labels, _ = drawn()
+    sure = anchors(kept(chances, labels), 0.25)
     for label in range(4):
         called = np.flatnonzero(chances.argmax(1) == label)
         assert sure[called].sum() == np.ceil(len(called) * 0.25)
         assert chances[called[sure[called]], label].min() >= chances[called[~sure[called]], label].max()
 
 
-def test_the_majority_goes_by_the_number_of_the_row_where_votes_are_tied():
+def test_the_majority_follows_the_number_of_the_row_where_votes_are_tied():
     votes = np.array([[2, 1, 2], [0, 1, -1], [0, 1, -1], [-1, -1, 3], [-1, -1, -1]])
     assert majority(votes, np.array([5, 0, 1, 0, 0], np.uint64)).tolist() == [2, 0, 1, 3, -1]
 
@@ -132,9 +132,9 @@ def test_votes_weigh_the_same_as_columns_of_annotators_and_as_lists_of_who_gave_
     order = np.argsort(votes < 0, axis=1, kind="stable")
     short, who = np.take_along_axis(votes, order, 1), np.where(np.take_along_axis(votes, order, 1) < 0, 0, order)
     width = int((votes >= 0).sum(1).max())
-    given = majority(votes, np.arange(n, dtype=np.uint64))
-    first = weigh(kept(chances, given), votes, given, 4)
-    second = weigh(kept(chances, given), short[:, :width], given, 4, who[:, :width])
+    labels = majority(votes, np.arange(n, dtype=np.uint64))
+    first = weigh(kept(chances, labels), votes, labels, 4)
+    second = weigh(kept(chances, labels), short[:, :width], labels, 4, who[:, :width])
     assert np.allclose(first.quality, second.quality, atol=1e-6, equal_nan=True)
     assert np.array_equal(first.suggested, second.suggested)
     assert np.array_equal(first.agreement, second.agreement, equal_nan=True)
@@ -151,14 +151,14 @@ def test_annotators_are_weighed_by_how_often_they_are_right():
         [np.where(generator.random(3000) < p, true, (true + generator.integers(1, 4, 3000)) % 4) for p in right], 1
     )
     votes[:100, 1:] = -1
-    given = majority(votes, np.arange(3000, dtype=np.uint64))
-    found = weigh(kept(chances, given), votes, given, 4)
-    for told, p in zip(found.accuracy, right, strict=True):
+    labels = majority(votes, np.arange(3000, dtype=np.uint64))
+    weighed = weigh(kept(chances, labels), votes, labels, 4)
+    for told, p in zip(weighed.accuracy, right, strict=True):
         assert told.value == pytest.approx(p, abs=0.03)
         assert told.low < told.value < told.high
-    assert (found.suggested == true).mean() > (given == true).mean() + 0.03
-    assert (found.agreement[:100] == 1).all()
-    doubted = found.quality < 0.5
-    assert (given != true)[doubted].mean() > 0.7
-    assert found.pairs == pytest.approx(np.mean([(votes[100:, a] == votes[100:, b]).mean() for a, b in
+    assert (weighed.suggested == true).mean() > (labels == true).mean() + 0.03
+    assert (weighed.agreement[:100] == 1).all()
+    doubted = weighed.quality < 0.5
+    assert (labels != true)[doubted].mean() > 0.7
+    assert weighed.pairs == pytest.approx(np.mean([(votes[100:, a] == votes[100:, b]).mean() for a, b in
                                                  ((0, 1), (0, 2), (1, 2))]), abs=0.001)  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from two_trunks import CARD, FILE, NAME, PACKAGE, images, install, make_model, make_package, parts
+from two_backbones import CARD, FILE, NAME, PACKAGE, images, install, make_model, make_package, parts
 
 from scoring import packaged as subject
 from scoring.backbones import published_shapes
@@ -43,9 +43,9 @@ def same(one, other):
 
 def test_tensors_go_by_their_order_to_timms_names_and_no_code_of_the_package_runs(place, weights):
     state = make_package(place)
-    found = weights.weights(published_shapes(NAME))
+    tensors = weights.weights(published_shapes(NAME))
     expected = {name: value for name, value in state.items() if not name.endswith("num_batches_tracked")}
-    assert same(found, expected)
+    assert same(tensors, expected)
     assert "tiny_weights" not in sys.modules
 
 

@@ -35,7 +35,7 @@ def pixels():
     return torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
-def test_a_map_of_4_to_7_pixels_is_doubled_until_it_is_a_picture():
+def test_a_map_of_4_to_7_pixels_is_doubled_until_it_is_an_image():
     able = {size for size in range(1, 400) if any(size == side << n for side in range(4, 8) for n in range(1, 8))}
     for size in range(1, 400):
         if size in able:
@@ -47,7 +47,7 @@ def test_a_map_of_4_to_7_pixels_is_doubled_until_it_is_a_picture():
 
 
 @pytest.mark.parametrize("size", [8, 20, 32, 48, 56])
-def test_a_decoder_makes_pictures_of_its_size(size):
+def test_a_decoder_makes_images_of_its_size(size):
     pictures = Decoder(3, size, 32)(torch.randn(2, 3))
     assert pictures.shape == (2, 3, size, size)
     assert 0 <= pictures.min() <= pictures.max() <= 1
@@ -86,13 +86,13 @@ def test_the_embedding_is_the_direction_of_mu_and_survives_a_checkpoint(model, p
 def test_batches_of_any_size_have_the_same_scores(model, pixels):
     images = pixels.permute(0, 2, 3, 1).numpy()
     runner = Runner(model, torch.device("cpu"))
-    whole = runner.submit(images).result()
+    outputs = runner.submit(images).result()
     runner.step = 4
     parts = runner.submit(images).result()
-    assert list(runner.columns) == list(whole.columns)
-    for name, values in whole.columns.items():
+    assert list(runner.columns) == list(outputs.columns)
+    for name, values in outputs.columns.items():
         assert np.allclose(parts.columns[name], values, rtol=1e-4, atol=1e-6)
-    assert np.allclose(parts.embedding, whole.embedding, atol=1e-5)
+    assert np.allclose(parts.embedding, outputs.embedding, atol=1e-5)
 
 
 def test_a_card_cannot_take_the_embedding_from_a_head_that_has_none(model):

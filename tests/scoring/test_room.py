@@ -9,7 +9,7 @@ import torch
 from scoring import room
 from scoring.errors import InputError
 from scoring.room import space
-from scoring.tasks import HERE
+from scoring.tasks import IN_PROCESS
 
 
 def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path):
@@ -23,7 +23,7 @@ def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_without_room_is_told_before_anything_is_written(monkeypatch):
+def test_a_disk_without_room_is_reported_before_anything_is_written(monkeypatch):
     def full(_handle, _start, _size):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -37,9 +37,9 @@ def test_a_disk_without_room_is_told_before_anything_is_written(monkeypatch):
 def test_room_for_tensors_beyond_the_memory_holds_what_one_in_memory_holds(monkeypatch, tmp_path, kind):
     monkeypatch.setattr(room.tempfile, "tempdir", str(tmp_path))
     numbers = torch.arange(12).reshape(3, 4)
-    inside = HERE.room((3, 4), kind).value
+    inside = IN_PROCESS.room((3, 4), kind).value
     monkeypatch.setattr(room, "IN_MEMORY", 7)
-    outside = HERE.room((3, 4), kind).value
+    outside = IN_PROCESS.room((3, 4), kind).value
     for tensor in (inside, outside):
         tensor[:] = numbers.to(kind)
     assert outside.dtype == inside.dtype == kind

@@ -13,29 +13,29 @@ from scoring.shipped_networks import NETWORKS, same_padding
 @pytest.mark.parametrize("size", [33, 64, 97, 128])
 def test_features_are_those_of_timm_with_the_same_weights(name, size):
     generator = torch.Generator().manual_seed(size)
-    ours, theirs = NETWORKS[name](), timm.create_model(name, num_classes=0)
-    for value in theirs.state_dict().values():
+    ours, reference = NETWORKS[name](), timm.create_model(name, num_classes=0)
+    for value in reference.state_dict().values():
         if value.is_floating_point():
             value.copy_(0.05 + 0.2 * torch.rand(value.shape, generator=generator))
-    ours.load_state_dict(theirs.state_dict())
+    ours.load_state_dict(reference.state_dict())
     pictures = torch.randn(2, 3, size, size, generator=generator)
     for training in (False, True):
-        expected = theirs.train(training)(pictures)
+        expected = reference.train(training)(pictures)
         assert torch.equal(ours.train(training)(pictures), expected)
         assert expected.shape == (2, ours.num_features)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_weights_have_the_names_shapes_and_order_of_timm(name):
-    theirs = {key: value.shape for key, value in timm.create_model(name).state_dict().items()}
-    assert list(published_shapes(name).items()) == list(theirs.items())
+    reference = {key: value.shape for key, value in timm.create_model(name).state_dict().items()}
+    assert list(published_shapes(name).items()) == list(reference.items())
 
 
 @pytest.mark.parametrize(("name", "options"), [("resnet18", {}), ("resnet10t", {"in_chans": 1})])
 def test_every_other_network_is_of_timm(name, options):
-    found = stored_backbone(name, options)
-    assert type(found) is type(create_backbone(name, options=options))
-    assert type(found).__module__.startswith("timm.")
+    backbone = stored_backbone(name, options)
+    assert type(backbone) is type(create_backbone(name, options=options))
+    assert type(backbone).__module__.startswith("timm.")
 
 
 @pytest.mark.parametrize("name", shipped_models())
@@ -51,7 +51,7 @@ def test_padding_is_that_of_timm(size, kernel, stride, dilation):
 
 def test_padding_by_size_is_seen_in_both():
     ours = NETWORKS["tf_efficientnet_lite0"]().conv_stem
-    theirs = timm.create_model("tf_efficientnet_lite0").conv_stem
+    reference = timm.create_model("tf_efficientnet_lite0").conv_stem
     assert pads_same(ours)
-    assert pads_same(theirs)
+    assert pads_same(reference)
     assert not pads_same(torch.nn.Conv2d(3, 3, 3))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from scoring.search import CosineIndex, assign, knn_graph, spherical_kmeans
-from scoring.tasks import HERE, Held, cuts, tasks_for, tasks_run_by
+from scoring.tasks import IN_PROCESS, Held, cuts, tasks_for, tasks_run_by
 
 
 class Elsewhere:
@@ -67,9 +67,9 @@ def test_links_are_the_same_bytes(exact_rows, first, monkeypatch):
 
     def search():
         index = CosineIndex(rows, 0.9, exact_rows=exact_rows, sample=256)
-        found = index.search(rows[:3000], among, first=first)
+        links = index.search(rows[:3000], among, first=first)
         share = np.array([index.probes, index.recall.estimate])
-        return found.query, found.row, found.similarity, share
+        return links.query, links.row, links.similarity, share
 
     here, there, n = both(search)
     assert len(here[0]) > 300
@@ -122,10 +122,10 @@ def test_ranges_cover_all_rows_in_whole_blocks():
     assert list(cuts(0, 4, 100, 500)) == list(cuts(0, 4, 100, 0)) == []
 
 
-def test_who_runs_tasks_is_asked_only_where_there_is_enough_work_and_no_longer():
+def test_a_runner_of_tasks_is_used_only_where_there_is_enough_work_and_no_longer():
     tasks = Elsewhere()
     tasks.least = 10.0
     with tasks_run_by(tasks):
         assert tasks_for(10) is tasks
-        assert tasks_for(9) is HERE
-    assert tasks_for(10) is HERE
+        assert tasks_for(9) is IN_PROCESS
+    assert tasks_for(10) is IN_PROCESS

@@ -44,8 +44,8 @@ def column(request):
 
 def test_the_distance_of_distributions_is_that_of_scipy(column):
     values, is_b = column
-    found = kolmogorov_smirnov(units(values, np.arange(60), is_b), repeats=19, seed=0)
-    assert found.value == pytest.approx(ks_2samp(values[~is_b], values[is_b]).statistic)
+    tested = kolmogorov_smirnov(units(values, np.arange(60), is_b), repeats=19, seed=0)
+    assert tested.value == pytest.approx(ks_2samp(values[~is_b], values[is_b]).statistic)
 
 
 def test_total_variation_is_half_the_sum_of_differences_of_shares(column):
@@ -61,8 +61,8 @@ def test_the_p_value_is_the_share_of_all_arrangements_that_reach_the_distance():
     real = ks_2samp(values[~is_b], values[is_b]).statistic
     others = [np.isin(np.arange(8), one) for one in combinations(range(8), 4)]
     exact = np.mean([ks_2samp(values[~one], values[one]).statistic >= real - 1e-9 for one in others])
-    found = kolmogorov_smirnov(units(values, np.arange(8), is_b), repeats=9_999, seed=1)
-    assert found.p == pytest.approx(exact, abs=0.02)
+    tested = kolmogorov_smirnov(units(values, np.arange(8), is_b), repeats=9_999, seed=1)
+    assert tested.p == pytest.approx(exact, abs=0.02)
 
 
 def test_a_p_value_is_never_zero_and_the_real_order_counts():
@@ -98,21 +98,21 @@ def test_the_classifier_is_as_good_as_logistic_regression():
     generator = np.random.default_rng(5)
     rows, is_b = generator.normal(size=(400, 10)), sides(400, 150)
     rows[is_b, :3] += 0.5
-    found = classifier_test(rows, counts(is_b), repeats=19, seed=0)
+    tested = classifier_test(rows, counts(is_b), repeats=19, seed=0)
     logits = cross_val_predict(LogisticRegression(), rows, is_b, cv=5, method="decision_function")
-    assert found.auroc.value == pytest.approx(ranking.auroc(logits, is_b), abs=0.03)
-    assert found.auroc.low < found.auroc.value < found.auroc.high
-    assert found.p == 0.05
-    assert found.scores[is_b].mean() > found.scores[~is_b].mean()
+    assert tested.auroc.value == pytest.approx(ranking.auroc(logits, is_b), abs=0.03)
+    assert tested.auroc.low < tested.auroc.value < tested.auroc.high
+    assert tested.p == 0.05
+    assert tested.scores[is_b].mean() > tested.scores[~is_b].mean()
 
 
 def test_a_test_that_is_far_from_anything_stops_early_with_a_p_that_is_as_good():
     of = units(np.random.default_rng(1).normal(size=3000), np.arange(3000), sides(3000, 1500))
-    whole = kolmogorov_smirnov(of, repeats=9_999, seed=0)
-    assert kolmogorov_smirnov(of, repeats=9_999, seed=0, enough=50).p == pytest.approx(whole.p, abs=0.06)
+    tested = kolmogorov_smirnov(of, repeats=9_999, seed=0)
+    assert kolmogorov_smirnov(of, repeats=9_999, seed=0, enough=50).p == pytest.approx(tested.p, abs=0.06)
 
 
-def test_shares_that_do_not_differ_are_rarely_told_apart_however_many_there_are():
+def test_shares_that_do_not_differ_are_rarely_separated_however_many_there_are():
     generator, alarms = np.random.default_rng(12), 0
     for trial in range(150):
         of = units(generator.integers(0, 30, 300), np.arange(300), sides(300, 100))
@@ -140,15 +140,15 @@ def test_a_kernel_sees_a_spread_that_no_line_divides():
 def test_samples_that_hold_the_same_items_are_no_different_at_all():
     rows = np.random.default_rng(7).normal(size=(60, 5))
     both = Counts(np.ones(60, int), np.ones(60, int))
-    found = classifier_test(rows, both, repeats=19, seed=0)
-    assert (found.auroc.value, found.p) == (0.5, 1.0)
+    tested = classifier_test(rows, both, repeats=19, seed=0)
+    assert (tested.auroc.value, tested.p) == (0.5, 1.0)
     assert mmd_test(rows, both, repeats=19, seed=0).p == 1.0
 
 
 def test_vectors_that_are_all_alike_say_nothing():
     alike = np.full((50, 6), 0.3, np.float16)
-    found = classifier_test(alike, counts(sides(50, 20)), repeats=19, seed=0)
-    assert (found.auroc.value, found.p) == (0.5, 1.0)
+    tested = classifier_test(alike, counts(sides(50, 20)), repeats=19, seed=0)
+    assert (tested.auroc.value, tested.p) == (0.5, 1.0)
 
 
 def of_overlap(kind, generator, n):
@@ -179,12 +179,12 @@ def test_false_alarms_come_as_often_as_the_p_value_says(kind):
         assert alarms >= 4, f"{name}: {alarms} of 150 at 0.1"
 
 
-def test_a_sample_that_is_a_part_chosen_by_its_looks_is_told_from_the_whole():
+def test_a_sample_that_is_a_part_chosen_by_its_looks_is_separated_from_the_whole():
     rows = np.random.default_rng(8).normal(size=(300, 4))
     kept = rows[:, 0] < 1.2
-    found = classifier_test(rows, Counts(np.ones(300, int), kept.astype(int)), repeats=99, seed=0)
-    assert found.p == 0.01
-    assert 0.5 < found.auroc.value < 0.62  # most rows are in both, and show nothing
+    tested = classifier_test(rows, Counts(np.ones(300, int), kept.astype(int)), repeats=99, seed=0)
+    assert tested.p == 0.01
+    assert 0.5 < tested.auroc.value < 0.62  # most rows are in both, and show nothing
 
 
 def test_a_standardised_difference_is_in_standard_deviations_and_nan_without_spread():

@@ -32,7 +32,7 @@ from trainers.extract import CacheRecipe, Images
 from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.table import METHODS
-from trainers.start import trunk_digest
+from trainers.start import backbone_digest
 from trainers.targets import TargetsDigest
 from trainers.views import CachedViews
 
@@ -69,7 +69,7 @@ def images(files, labels=True, losses=None):
 
 def about(model, epochs=3, recipe=RECIPE, **columns):
     return {
-        "kind": "cache", "format": FORMAT, "model": {"trunk": trunk_digest(model), "backbone": "resnet10t"},
+        "kind": "cache", "format": FORMAT, "model": {"trunk": backbone_digest(model), "backbone": "resnet10t"},
         "made_from": {"name": "m.safetensors"}, "preprocessing": model.spec.preprocessing.to_json(),
         "width": model.width, "recipe": recipe.to_json(), "epochs": epochs, "data": "files", "input": "digest",
         "columns": {"label": "label", "loss": None, **columns}, "versions": {},

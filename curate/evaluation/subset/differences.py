@@ -33,19 +33,19 @@ class ChanceLevel:
 
     Attributes:
         variance: of the mean between draws of one size, >= 0.
-        chance: the part of it that n test rows would bring alone.
+        from_rows: the part of it that comes from n test rows alone.
         df: degrees of freedom.
         draws: how many were averaged on one side, R.
     """
 
     variance: float
-    chance: float
+    from_rows: float
     df: int
     draws: int
 
 
 def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
-    """Return what random draws say of chance level.
+    """Return the chance level that random draws show.
 
     Args:
         draws: whether every draw is right on every row, shape (R, N), R >= 2.
@@ -79,7 +79,7 @@ def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floa
     rows = float((weight**2 * np.square(paired - value)).sum()) * n / max(n - 1, 1)
     factor = 1 + 1 / chance_level.draws
     drawn = factor * chance_level.variance
-    variance = rows + max(0.0, drawn - factor * chance_level.chance)
+    variance = rows + max(0.0, drawn - factor * chance_level.from_rows)
     df = chance_level.df * max(1.0, variance / drawn) ** 2 if drawn > 0 else MOST_DF
     return _tested(value, variance, min(df, MOST_DF), n)
 

@@ -82,19 +82,21 @@ def fairness(column: str, codes: Codes, kept: NDArray[np.bool_]) -> Fairness:
     place = np.where(codes.codes < 0, len(codes.names), codes.codes)
     names = [*codes.names, NOBODY]
     rows, stay = np.bincount(place, minlength=len(names)), np.bincount(place[kept], minlength=len(names))
-    there = np.flatnonzero(rows)
-    if len(there) > MOST_GROUPS:
+    present = np.flatnonzero(rows)
+    if len(present) > MOST_GROUPS:
         raise InputError(
-            f"--group: expected at most {MOST_GROUPS:,} groups in column {column!r}, got {len(there):,}; name a column "
-            "of groups"
+            f"--group: expected at most {MOST_GROUPS:,} groups in column {column!r}, got {len(present):,}; name a "
+            "column of groups"
         )
     n, dropped = len(kept), int((~kept).sum())
-    p = np.array([chance_of_at_least(int(rows[g] - stay[g]), int(rows[g]), dropped, n) for g in there])
-    adjusted = holm(p) if len(there) else p
-    found = [
+    p = np.array([chance_of_at_least(int(rows[g] - stay[g]), int(rows[g]), dropped, n) for g in present])
+    adjusted = holm(p) if len(present) else p
+    shares_kept = [
         GroupShare(names[g], int(rows[g]), int(stay[g]), wilson(int(stay[g]), int(rows[g])), float(each), float(after))
-        for g, each, after in zip(there.tolist(), p, adjusted, strict=True)
+        for g, each, after in zip(present.tolist(), p, adjusted, strict=True)
     ]
-    shares = stay[there] / rows[there]
-    ratio = float(shares.min() / shares.max()) if len(there) > 1 and shares.max() > 0 else float("nan")
-    return Fairness(column, float(kept.mean()) if n else 0.0, sorted(found, key=lambda one: one.share.value), ratio)
+    shares = stay[present] / rows[present]
+    ratio = float(shares.min() / shares.max()) if len(present) > 1 and shares.max() > 0 else float("nan")
+    return Fairness(
+        column, float(kept.mean()) if n else 0.0, sorted(shares_kept, key=lambda group: group.share.value), ratio
+    )

@@ -60,18 +60,20 @@ class Coverage:
 def diversity(pool: SubsetPool, sides: Sides, *, seed: int) -> Diversity:
     """Return the Vendi scores of a subset, of the whole and of random subsets, of cosines between stored embeddings."""
     mixed = np.random.default_rng([seed, 3])
-    subset, whole = (vendi_interval(pool.vectors[mixed.permutation(rows)]) for rows in (sides.subset, sides.whole))
-    drawn = [*sides.random, *(mixed.choice(sides.whole, len(sides.subset), replace=False) for _ in range(DRAWS))]
+    subset, all_rows = (
+        vendi_interval(pool.vectors[mixed.permutation(rows)]) for rows in (sides.subset, sides.all_rows)
+    )
+    drawn = [*sides.random, *(mixed.choice(sides.all_rows, len(sides.subset), replace=False) for _ in range(DRAWS))]
     random = np.array([vendi_score(pool.vectors[rows]) for rows in drawn[: max(DRAWS, len(sides.random))]])
-    return Diversity(subset, whole, float(random.mean()), gap_of_draws(subset.value, random))
+    return Diversity(subset, all_rows, float(random.mean()), gap_of_draws(subset.value, random))
 
 
 def coverage(pool: SubsetPool, sides: Sides, *, seed: int) -> Coverage:
     """Return how near rows of the whole are to the subset, next to random subsets."""
     generator = np.random.default_rng([seed, 4])
-    looked_at = np.sort(generator.permutation(len(sides.whole))[:LOOKED_AT])
-    rows = pool.vectors[sides.whole[looked_at]]
-    radius = float(np.quantile(nearest_distances(rows, pool.vectors[sides.whole], same=looked_at), WITHIN))
+    looked_at = np.sort(generator.permutation(len(sides.all_rows))[:LOOKED_AT])
+    rows = pool.vectors[sides.all_rows[looked_at]]
+    radius = float(np.quantile(nearest_distances(rows, pool.vectors[sides.all_rows], same=looked_at), WITHIN))
     radius += 1e-6  # a neighbour at the radius is within it, whatever the product's last digits
     ours = nearest_distances(rows, pool.vectors[sides.subset])
     random = np.stack([nearest_distances(rows, pool.vectors[drawn]) for drawn in sides.random])

@@ -42,19 +42,19 @@ def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOption
         InputError: if there is no path to an image, or none can be read.
     """
     pixels = np.zeros((len(pool.row), 3, SIDE, SIDE), np.uint8)
-    there = np.zeros(len(pool.row), bool)
+    is_read = np.zeros(len(pool.row), bool)
     for number, table in enumerate(pool.tables):
-        own = source if number == 0 or not holds_paths(table) else None  # a test table may have its own paths
-        require_images(table, own)
+        paths_of = source if number == 0 or not holds_paths(table) else None  # a test table may have its own paths
+        require_images(table, paths_of)
         places = np.flatnonzero(pool.source == number)
         place = dict(zip(pool.row[places].tolist(), places.tolist(), strict=True))
         rows = np.sort(pool.row[places]).tolist()
-        for row, square in squares(table, rows, most=MOST, source=own, options=options):
+        for row, square in squares(table, rows, most=MOST, source=paths_of, options=options):
             pixels[place[row]] = thumbnail(square)
-            there[place[row]] = True
-    if not there.any():
+            is_read[place[row]] = True
+    if not is_read.any():
         raise InputError("--network: expected images that can be read, got none; name what was scored with --source")
-    at = np.flatnonzero(there)
+    at = np.flatnonzero(is_read)
     return Pictures(at, torch.from_numpy(pixels[at]))
 
 
@@ -62,7 +62,7 @@ def trainer(pool: SubsetPool, pictures: Pictures, settings: SubsetSettings, anno
     """Return what trains a network on some rows with a seed and says which test rows are right.
 
     Args:
-        pool: rows whose image could be read; its labels, and who is tested on.
+        pool: rows whose image could be read; its labels, and which are tested on.
         pictures: of the same rows, in the same order.
         settings: steps, seed and device.
         announce: called with nothing but the device, once.

@@ -30,7 +30,7 @@ NOT_OK, NO_LABEL, NO_EMBEDDING = "status is not ok", "without a label", "without
 
 @dataclass(frozen=True)
 class SubsetPool:
-    """P rows with all that is known of them; those of a table in the order of the hashes of their keys.
+    """P rows with all that is known of them; the rows of a table in the order of the hashes of their keys.
 
     Attributes:
         tables: that they are of: the table, and another one that is tested on.
@@ -65,7 +65,7 @@ class SubsetPool:
     groups: dict[str, tuple[Codes, NDArray[np.bool_]]] = field(default_factory=dict)
 
     @property
-    def whole(self) -> NDArray[np.int64]:
+    def trainable(self) -> NDArray[np.int64]:
         """The rows that any side may train on, ascending."""
         return np.flatnonzero(~self.tested)
 
@@ -92,7 +92,10 @@ class SubsetPool:
 
     def same_bytes(self) -> NDArray[np.bool_]:
         """Return which of the rows that are tested on have the very bytes of one that may be trained on, by sha256."""
-        trained, tested = _sha256(self.tables[0], self.row[self.whole]), _sha256(self.tables[-1], self.row[self.tests])
+        trained, tested = (
+            _sha256(self.tables[0], self.row[self.trainable]),
+            _sha256(self.tables[-1], self.row[self.tests]),
+        )
         return pc.is_in(tested, value_set=trained.drop_null(), skip_nulls=True).to_numpy(zero_copy_only=False)
 
 
@@ -107,7 +110,7 @@ def read_pool(
     sample: int | None,
     seed: int,
 ) -> SubsetPool:
-    """Read the rows of a table, those of a subset among them, and those that are tested on.
+    """Read the rows of a table, among them the rows of a subset, and the rows to test on.
 
     Raises:
         InputError: for a table without embeddings, a subset that is empty or of other keys, or labels or a test side
@@ -176,12 +179,12 @@ def _usable(rows: Rows, names: NDArray[np.object_] | None) -> tuple[NDArray[np.i
 
 
 def _looked_at(tested: NDArray[np.bool_], hashes: NDArray[np.uint64], limit: int, seed: int) -> NDArray[np.int64]:
-    """Return the places of the rows that are looked at, ascending: of either side those whose hashes are lowest."""
-    found = []
+    """Return the places of the rows that are looked at, ascending: of either side the rows with the lowest hashes."""
+    places = []
     for side, most in ((np.flatnonzero(~tested), limit), (np.flatnonzero(tested), MOST_TESTED)):
         order = np.argsort(redrawn(hashes[side], seed, "sample of a subset"), kind="stable")
-        found.append(side[order[:most]])
-    return np.sort(np.concatenate(found))
+        places.append(side[order[:most]])
+    return np.sort(np.concatenate(places))
 
 
 @dataclass(frozen=True)
@@ -223,15 +226,15 @@ def _equal(codes: Codes, test: TestSide) -> NDArray[np.bool_]:
 def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float, seed: int) -> NDArray[np.bool_]:
     """Return which rows are held out, shape (P,): of each class the share whose hashes are lowest, and never all of it.
 
-    The subset has no part in it, so that rows which a filter dropped are tested on like others.
+    The subset has no part in it, so that rows that a filter dropped are tested on like others.
     """
     order = np.lexsort((redrawn(hashes, seed, "test side of a subset"), label))
     _, first, size = np.unique(label[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(first, size)
     taken = np.minimum(np.floor(size * share + 0.5), size - 1)
-    found = np.zeros(len(label), bool)
-    found[order[rank < np.repeat(taken, size)]] = True
-    return found
+    is_held_out = np.zeros(len(label), bool)
+    is_held_out[order[rank < np.repeat(taken, size)]] = True
+    return is_held_out
 
 
 def _sha256(table: Table, rows: NDArray[np.int64]) -> pa.Array:
@@ -250,9 +253,9 @@ def _of_ok(codes: Codes, ok: NDArray[np.bool_]) -> Codes:
     return Codes(codes.codes[ok], codes.names)
 
 
-def _with_tests(pool: SubsetPool, path: Path, label: str, own: str | None, seed: int) -> SubsetPool:
+def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None, seed: int) -> SubsetPool:
     """Return the pool with the rows of another table to test on."""
-    other = open_table(path, require=[label], embedding=own)
+    other = open_table(path, require=[label], embedding=embedding)
     rows = read_rows(other, Needs(representations=EMBEDDINGS), by_hash=True)
     if rows.embedding is None or rows.embedding.shape[1] != pool.vectors.shape[1]:
         width = 0 if rows.embedding is None else rows.embedding.shape[1]
@@ -273,10 +276,10 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, own: str | None, seed:
     label_codes = side.label(pool.classes)
     known = label_codes >= 0
     if not known.any():
-        there = sorted({str(name) for name in side.names})[:3] if side.names is not None else []
+        examples = sorted({str(name) for name in side.names})[:3] if side.names is not None else []
         raise InputError(
             f"--test: expected classes such as {pool.classes[0]!r} in column {label!r} of {path}, got "
-            f"{', '.join(map(repr, there)) or 'no labels'}; give both tables the same names"
+            f"{', '.join(map(repr, examples)) or 'no labels'}; give both tables the same names"
         )
     left = {**pool.left_out, **{f"{why}, in {path.name}": n for why, n in left_out.items()}}
     if not known.all():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.lookup import closest, told
+from scoring.lookup import closest, name_list
 
 SHARE = 0.2  # of each class that is held out by default
 MOST_SEEDS = 1000
@@ -61,7 +61,7 @@ def parse_test(text: str | None, table: Table) -> TestSide:
     if column not in table.schema.names:
         raise InputError(
             f"--test: {table.path} has no column {column!r}{closest(column, table.schema.names)} "
-            f"(columns: {told(table.schema.names, column)})"
+            f"(columns: {name_list(table.schema.names, column)})"
         )
     return TestSide(0.0, column, value.removeprefix("="))
 

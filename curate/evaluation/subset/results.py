@@ -1,4 +1,4 @@
-"""What was found of a subset, with every message on it."""
+"""The findings on a subset, with every message on it."""
 
 import math
 from dataclasses import asdict
@@ -6,16 +6,16 @@ from typing import Any
 
 from curate.counted import Grid, Printed
 from curate.evaluation.subset import words
-from curate.evaluation.subset.found import SubsetFound
+from curate.evaluation.subset.findings import SubsetFindings
 
 
-class SubsetEvaluation(SubsetFound, Printed):
-    """What ``curate evaluate --subset`` found, and prints; see ``SubsetFound`` for its fields."""
+class SubsetEvaluation(SubsetFindings, Printed):
+    """The findings that ``curate evaluate --subset`` prints; see ``SubsetFindings`` for its fields."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""
         record = dict(asdict(self))
-        record["verdicts"] = [asdict(one) for one in self.verdicts]
+        record["verdicts"] = [asdict(verdict) for verdict in self.verdicts]
         return dict(_plain(record))
 
     def notes(self) -> list[str]:

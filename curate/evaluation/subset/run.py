@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from curate.evaluation.joined import open_labelled
 from curate.evaluation.subset import training
 from curate.evaluation.subset.fairness import fairness
-from curate.evaluation.subset.found import Noise
+from curate.evaluation.subset.findings import Noise
 from curate.evaluation.subset.holdings import coverage, diversity
 from curate.evaluation.subset.noise import Judgement, judge_labels
 from curate.evaluation.subset.pixels import Pictures, read_pictures, trainer
 from curate.evaluation.subset.pool import FEWEST_TESTED, SubsetPool, read_pool
 from curate.evaluation.subset.request import SubsetSettings, parse_test
 from curate.evaluation.subset.results import SubsetEvaluation
-from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Sides, draw_sides
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, Sides, draw_sides
 from curate.evaluation.subset.trained import HeldOut, Trained, compared, train_on_sides
 from curate.manifest import SourceOptions
 from curate.tables.table import Table
@@ -44,7 +44,7 @@ def evaluate_subset(
     options: SourceOptions | None = None,
     announce: Announce = lambda text: None,
 ) -> SubsetEvaluation:
-    """Return what a subset of a table is worth; nothing is written.
+    """Return how well a subset of a table trains models; nothing is written.
 
     Args:
         table: scored, with embeddings.
@@ -79,11 +79,11 @@ def evaluate_subset(
     n_copies, left_out = 0, False
     if label is not None:
         _refuse_tests(pool)
-        announce(f"{len(pool.tests):,} test rows: looking for near-copies among {len(pool.whole):,} to train on")
+        announce(f"{len(pool.tests):,} test rows: looking for near-copies among {len(pool.trainable):,} to train on")
         pool, n_copies, left_out = _without_copies(pool)
         _refuse_tests(pool)
     sides = draw_sides(pool, seeds=settings.seeds, seed=settings.seed)
-    found = SubsetEvaluation(
+    evaluation = SubsetEvaluation(
         str(table.path),
         str(subset),
         pool.rows_in_table,
@@ -93,30 +93,37 @@ def evaluate_subset(
         len(pool.classes),
         side.words(),
         len(pool.tests),
-        {SUBSET: len(sides.subset), WHOLE: len(sides.whole), RANDOM: len(sides.subset), BY_CLASS: len(sides.subset)},
+        {
+            SUBSET: len(sides.subset),
+            ALL_ROWS: len(sides.all_rows),
+            RANDOM: len(sides.subset),
+            BY_CLASS: len(sides.subset),
+        },
         pool.share,
         n_copies,
         left_out,
         settings={**asdict(settings), "test": side.words(), "copy": COPY},
     )
-    found.fairness = [fairness(name, *each) for name, each in pool.groups.items()]
+    evaluation.fairness = [fairness(name, *each) for name, each in pool.groups.items()]
     announce("diversity and coverage")
-    found.diversity = diversity(pool, sides, seed=settings.seed)
-    found.coverage = coverage(pool, sides, seed=settings.seed)
+    evaluation.diversity = diversity(pool, sides, seed=settings.seed)
+    evaluation.coverage = coverage(pool, sides, seed=settings.seed)
     if label is not None:
-        there = set(pool.label[sides.subset].tolist())
-        found.lost = [name for code, name in enumerate(pool.classes) if code not in there]
+        labels_kept = set(pool.label[sides.subset].tolist())
+        evaluation.lost = [name for code, name in enumerate(pool.classes) if code not in labels_kept]
         announce(f"labels of {len(pool.label):,} rows, judged by other rows")
         judged = judge_labels(pool, seed=settings.seed)
-        found.noise = Noise(judged.left(sides.subset, sides.whole), judged.wrong(sides.whole), judged.wrong(pool.tests))
+        evaluation.noise = Noise(
+            judged.left(sides.subset, sides.all_rows), judged.wrong(sides.all_rows), judged.wrong(pool.tests)
+        )
         pictures = None
         if settings.network:
             announce(f"reading {len(pool.row):,} images")
             pictures = read_pictures(pool, source=source, options=options)
-        _train_all(found, pool, sides, judged, settings, announce)
+        _train_all(evaluation, pool, sides, judged, settings, announce)
         if pictures is not None:
-            found.trained.insert(0, _network(pool, pictures, judged, settings, announce))
-    return found
+            evaluation.trained.insert(0, _network(pool, pictures, judged, settings, announce))
+    return evaluation
 
 
 def _refuse_tests(pool: SubsetPool) -> None:
@@ -141,20 +148,20 @@ def _refuse_tests(pool: SubsetPool) -> None:
 
 
 def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
-    """Return the pool without test rows that some side may have seen, how many there are, and whether they are gone.
+    """Return the pool without test rows that some side may have seen, how many they are, and whether they were removed.
 
-    Where near-copies are most of the test rows, as in a film or in embeddings that are all alike, they stay; rows with
-    the very embedding of another, or the very bytes, never do.
+    Where near-copies are most of the test rows, as in a film or in embeddings that are all alike, they are kept; rows
+    with the very embedding of another, or the very bytes, never do.
     """
     tests = pool.tests
-    twin = np.isin(vector_hashes(pool.vectors[tests]), vector_hashes(pool.vectors[pool.whole]))
+    twin = np.isin(vector_hashes(pool.vectors[tests]), vector_hashes(pool.vectors[pool.trainable]))
     twin |= pool.same_bytes()  # the same image scored in another precision has another vector
     if twin.any():
         pool = pool.without_tests(tests[twin], "of the test side that may be trained on, too")
         tests = pool.tests
         if not len(tests):
             return pool, 0, False
-    distance = nearest_distances(pool.vectors[tests], pool.vectors[pool.whole])
+    distance = nearest_distances(pool.vectors[tests], pool.vectors[pool.trainable])
     copies = tests[1 - distance**2 / 2 > COPY]
     if not len(copies) or len(copies) > MOST_COPIES * len(tests):
         return pool, len(copies), False
@@ -162,7 +169,7 @@ def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
 
 
 def _train_all(
-    found: SubsetEvaluation,
+    evaluation: SubsetEvaluation,
     pool: SubsetPool,
     sides: Sides,
     judged: Judgement,
@@ -171,25 +178,25 @@ def _train_all(
 ) -> None:
     """Train the models on embeddings, on every side, and compare them."""
     tests, vectors, label = pool.tests, pool.vectors, pool.label
-    wanted, held = label[tests], vectors[tests]
+    truth, held = label[tests], vectors[tests]
     n_classes = len(pool.classes)
     tested = _held_out(pool, judged, sides, tests)
     strengths: list[float] = []
 
     def linear(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
         right, c = training.right_by_linear(
-            vectors[rows], label[rows], held, wanted, n_classes, seed=settings.seed + number
+            vectors[rows], label[rows], held, truth, n_classes, seed=settings.seed + number
         )
         strengths.append(c)
         return right
 
     def neighbours(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
-        return training.right_by_neighbours(vectors[rows], label[rows], held, wanted)
+        return training.right_by_neighbours(vectors[rows], label[rows], held, truth)
 
     models = {training.LINEAR: linear, training.KNN: neighbours}
     if n_classes > training.MOST_CLASSES:
         models.pop(training.LINEAR)
-        found.not_trained[training.LINEAR] = (
+        evaluation.not_trained[training.LINEAR] = (
             f"{n_classes:,} classes are more than the {training.MOST_CLASSES:,} that it is fitted for"
         )
     for name, train in models.items():
@@ -200,32 +207,32 @@ def _train_all(
             repeated=False,
             report=lambda text, name=name: announce(f"{name}: {text}"),  # type: ignore[misc]
         )
-        one = compared(name, right, tested)
+        trained = compared(name, right, tested)
         if name == training.LINEAR:
-            one.strengths = _by_side(strengths, right)
-        found.trained.append(one)
+            trained.strengths = _by_side(strengths, right)
+        evaluation.trained.append(trained)
 
 
 def _held_out(pool: SubsetPool, judged: Judgement, sides: Sides, tests: NDArray[np.int64]) -> HeldOut:
-    counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.whole)]
-    return HeldOut(pool.label[tests], pool.classes, pool.kept[tests], judged.borne_out(tests), *counts)
+    counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.all_rows)]
+    return HeldOut(pool.label[tests], pool.classes, pool.kept[tests], judged.confirmed(tests), *counts)
 
 
 def _by_side(values: list[float], right: dict[str, NDArray[np.bool_]]) -> dict[str, list[float]]:
-    found, start = {}, 0
+    by_side, start = {}, 0
     for side, each in right.items():
-        found[side] = values[start : start + len(each)]
+        by_side[side] = values[start : start + len(each)]
         start += len(each)
-    return found
+    return by_side
 
 
 def _network(
     pool: SubsetPool, pictures: Pictures, judged: Judgement, settings: SubsetSettings, announce: Announce
 ) -> Trained:
     """Train the small network on every side, of rows whose image could be read."""
-    there = np.zeros(len(pool.row), bool)
-    there[pictures.at] = True
-    readable = pool.part(there)
+    is_readable = np.zeros(len(pool.row), bool)
+    is_readable[pictures.at] = True
+    readable = pool.part(is_readable)
     _refuse_tests(readable)
     sides = draw_sides(readable, seeds=settings.seeds, seed=settings.seed)
     train = trainer(readable, pictures, settings, announce)
@@ -233,7 +240,7 @@ def _network(
         sides, train, seeds=settings.seeds, repeated=True, report=lambda text: announce(f"network: {text}")
     )
     tests = readable.tests
-    tested = replace(_held_out(readable, judged, sides, tests), borne_out=judged.borne_out(pictures.at[tests]))
-    one = compared(training.NETWORK, right, tested)
-    one.n_unread = len(pool.row) - len(pictures.at)
-    return one
+    tested = replace(_held_out(readable, judged, sides, tests), confirmed=judged.confirmed(pictures.at[tests]))
+    trained = compared(training.NETWORK, right, tested)
+    trained.n_unread = len(pool.row) - len(pictures.at)
+    return trained

@@ -10,10 +10,10 @@ from curate.counted import counted
 from curate.evaluation.subset.pool import SubsetPool
 from scoring.errors import InputError
 
-SUBSET, WHOLE, RANDOM, BY_CLASS = "subset", "whole", "random", "random by class"
+SUBSET, ALL_ROWS, RANDOM, BY_CLASS = "subset", "whole", "random", "random by class"
 MEANS = {
     SUBSET: "the rows of the subset",
-    WHOLE: "all rows but those that are tested on",
+    ALL_ROWS: "all rows but those that are tested on",
     RANDOM: "as many rows of the whole as the subset has, at random",
     BY_CLASS: "as many rows of each class as the subset has, at random",
 }
@@ -26,13 +26,13 @@ class Sides:
 
     Attributes:
         subset: ascending.
-        whole: ascending.
+        all_rows: ascending.
         random: draws of the subset's size from the whole, R of them.
         by_class: draws with the subset's number of each class; none without labels.
     """
 
     subset: Rows
-    whole: Rows
+    all_rows: Rows
     random: Sequence[Rows]
     by_class: Sequence[Rows]
 
@@ -48,16 +48,16 @@ def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> Sides:
     Raises:
         InputError: for a subset of which nothing can be trained on, of one class, or that is the whole.
     """
-    subset, whole = pool.subset, pool.whole
+    subset, all_rows = pool.subset, pool.trainable
     if len(subset) == 0:
         raise InputError(
             f"--subset: expected rows to train on, got none of {counted(pool.rows_in_subset, 'row')} that is scored, "
             "labelled and not tested on; keep more, or test on others with --test"
         )
-    if len(subset) == len(whole):
+    if len(subset) == len(all_rows):
         raise InputError(
-            f"--subset: expected fewer rows than the table has, got all {len(whole):,} that can be trained on; there "
-            "is nothing to compare"
+            f"--subset: expected fewer rows than the table has, got all {len(all_rows):,} that can be trained on; "
+            "there is nothing to compare"
         )
     labelled = bool(pool.classes)
     if labelled and len(np.unique(pool.label[subset])) < 2:
@@ -65,20 +65,20 @@ def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> Sides:
             f"--subset: expected rows of at least two classes, got {counted(len(subset), 'row')} of "
             f"{pool.classes[pool.label[subset[0]]]!r} alone; there is nothing to separate"
         )
-    random = [_random(whole, len(subset), seed, number) for number in range(seeds)]
+    random = [_random(all_rows, len(subset), seed, number) for number in range(seeds)]
     by_class = [_by_class(pool, seed, number) for number in range(seeds)] if labelled else []
-    return Sides(subset, whole, random, by_class)
+    return Sides(subset, all_rows, random, by_class)
 
 
-def _random(whole: Rows, n: int, seed: int, number: int) -> Rows:
-    return np.sort(np.random.default_rng([seed, 1, number]).choice(whole, n, replace=False))
+def _random(all_rows: Rows, n: int, seed: int, number: int) -> Rows:
+    return np.sort(np.random.default_rng([seed, 1, number]).choice(all_rows, n, replace=False))
 
 
 def _by_class(pool: SubsetPool, seed: int, number: int) -> Rows:
-    generator, whole = np.random.default_rng([seed, 2, number]), pool.whole
+    generator, all_rows = np.random.default_rng([seed, 2, number]), pool.trainable
     classes, counts = np.unique(pool.label[pool.subset], return_counts=True)
     drawn = [
-        generator.choice(whole[pool.label[whole] == label], n, replace=False)
+        generator.choice(all_rows[pool.label[all_rows] == label], n, replace=False)
         for label, n in zip(classes.tolist(), counts.tolist(), strict=True)
     ]
     return np.sort(np.concatenate(drawn))

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.evaluation.subset.differences import ChanceLevel, Floats, Gap, chance_level_of, gap
-from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Sides
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, Sides
 from scoring.metrics.two_sample import holm
 
 SIGNIFICANT = 0.05
-AGAINST = {WHOLE: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # and the draws that report how lucky a subset may be
+AGAINST = {ALL_ROWS: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # and the draws that report how lucky a subset may be
 FEWEST_OF_CLASS = 5  # test rows of a class that a difference is given
 Right = NDArray[np.bool_]  # (T,), of test rows
 Train = Callable[[NDArray[np.int64], int], Right]  # rows of a side, number of the seed -> which test rows are right
@@ -82,25 +82,25 @@ def train_on_sides(
         sides: to train on.
         train: trains and tests.
         seeds: R.
-        repeated: whether a side without draws is trained with every seed, too; else its model has no chance level.
+        repeated: whether to train a side without draws with every seed, too; else its model has no chance level.
         report: called with what is trained.
     """
     runs: dict[str, Sequence[NDArray[np.int64]]] = {
         SUBSET: [sides.subset] * (seeds if repeated else 1),
-        WHOLE: [sides.whole] * (seeds if repeated else 1),
+        ALL_ROWS: [sides.all_rows] * (seeds if repeated else 1),
         RANDOM: sides.random,
         BY_CLASS: sides.by_class,
     }
-    found = {}
+    by_side = {}
     for name, drawn in runs.items():
-        one = []
+        draws = []
         for number, rows in enumerate(drawn):
             if repeated or not number:
                 times = f", {number + 1} of {len(drawn)}" if repeated else f", {len(drawn)} times"
                 report(f"{name}, {len(rows):,} rows" + (times if len(drawn) > 1 else ""))
-            one.append(train(rows, number))
-        found[name] = np.stack(one)
-    return found
+            draws.append(train(rows, number))
+        by_side[name] = np.stack(draws)
+    return by_side
 
 
 @dataclass(frozen=True)
@@ -111,17 +111,17 @@ class HeldOut:
         label: shape (T,).
         classes: names.
         kept: whether each is in the subset, shape (T,).
-        borne_out: whether other rows bear its label out, shape (T,).
+        confirmed: whether other rows confirm its label, shape (T,).
         n_kept: rows of each class that the subset trains on, shape (C,).
-        n_whole: the same of the whole.
+        n_all: the same of the whole.
     """
 
     label: NDArray[np.int64]
     classes: Sequence[str]
     kept: Right
-    borne_out: Right
+    confirmed: Right
     n_kept: NDArray[np.int64]
-    n_whole: NDArray[np.int64]
+    n_all: NDArray[np.int64]
 
 
 def compared(model: str, right: Mapping[str, Right], tested: HeldOut) -> Trained:
@@ -134,7 +134,7 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOut) -> Trained
     """
     even = np.full(len(tested.label), 1 / len(tested.label))
     balanced = _balanced(tested.label)
-    found = Trained(
+    trained = Trained(
         model,
         len(tested.label),
         {side: float(each.mean()) for side, each in right.items()},
@@ -143,14 +143,14 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOut) -> Trained
         _gaps(right, even),
         _gaps(right, balanced),
     )
-    found.n_borne_out = int(tested.borne_out.sum())
-    if found.n_borne_out >= FEWEST_OF_CLASS:
-        found.borne_out = _gaps(right, _among(tested.borne_out))
+    trained.n_borne_out = int(tested.confirmed.sum())
+    if trained.n_borne_out >= FEWEST_OF_CLASS:
+        trained.borne_out = _gaps(right, _among(tested.confirmed))
     for name, inside in (("kept", tested.kept), ("dropped", ~tested.kept)):
         if tested.kept.any() and inside.sum() >= FEWEST_OF_CLASS:
-            found.by_kept[name] = _gaps(right, _among(inside), (RANDOM,))[RANDOM]
-    found.classes = _by_class(right, tested)
-    return found
+            trained.by_kept[name] = _gaps(right, _among(inside), (RANDOM,))[RANDOM]
+    trained.classes = _by_class(right, tested)
+    return trained
 
 
 def _gaps(
@@ -166,16 +166,16 @@ def _gaps(
 
 
 def _chance_levels(draws: Sequence[Right]) -> list[ChanceLevel]:
-    """Return the chance level of each class, from what draws say on its test rows, (R, T_c) of each of C classes.
+    """Return the chance level of each class, from draws tested on its test rows, (R, T_c) of each of C classes.
 
     Of one class a few draws show the spread too badly for a small p. How much more they vary than their test rows alone
     would make them is pooled over the classes.
     """
     alone = [chance_level_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
-    chance = float(np.mean([one.chance for one in alone])) if alone else 0.0
-    more = max(1.0, float(np.mean([one.variance for one in alone])) / chance) if chance > 0 else 1.0
-    df = sum(one.df for one in alone) // 2  # draws that are good for one class are bad for another
-    return [ChanceLevel(one.chance * more, one.chance, max(df, 1), one.draws) for one in alone]
+    from_rows = float(np.mean([level.from_rows for level in alone])) if alone else 0.0
+    more = max(1.0, float(np.mean([level.variance for level in alone])) / from_rows) if from_rows > 0 else 1.0
+    df = sum(level.df for level in alone) // 2  # draws that are good for one class are bad for another
+    return [ChanceLevel(level.from_rows * more, level.from_rows, max(df, 1), level.draws) for level in alone]
 
 
 def _among(inside: Right) -> Floats:
@@ -191,8 +191,8 @@ def _balanced(label: NDArray[np.int64]) -> Floats:
 def _by_class(right: Mapping[str, Right], tested: HeldOut) -> list[ClassGap]:
     """Return the differences of every class with five test rows or more, the largest loss against random first."""
     sizes = np.bincount(tested.label, minlength=len(tested.classes))
-    there = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()
-    inside = [tested.label == label for label in there]
+    tested_classes = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()
+    inside = [tested.label == label for label in tested_classes]
     chance_level = {draws: _chance_levels([right[draws][:, rows] for rows in inside]) for draws in (RANDOM, BY_CLASS)}
     gaps = [
         {
@@ -201,16 +201,16 @@ def _by_class(right: Mapping[str, Right], tested: HeldOut) -> list[ClassGap]:
         }
         for number, rows in enumerate(inside)
     ]
-    adjusted = {other: holm(np.array([one[other].p for one in gaps])) for other in AGAINST}
-    found = [
+    adjusted = {other: holm(np.array([of_class[other].p for of_class in gaps])) for other in AGAINST}
+    class_gaps = [
         ClassGap(
             tested.classes[label],
             int(sizes[label]),
             int(tested.n_kept[label]),
-            int(tested.n_whole[label]),
+            int(tested.n_all[label]),
             gaps[number],
             {other: float(adjusted[other][number]) for other in AGAINST},
         )
-        for number, label in enumerate(there)
+        for number, label in enumerate(tested_classes)
     ]
-    return sorted(found, key=lambda one: one.gaps[RANDOM].interval.value)
+    return sorted(class_gaps, key=lambda of_class: of_class.gaps[RANDOM].interval.value)

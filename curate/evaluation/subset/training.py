@@ -12,14 +12,14 @@ from scoring.metrics.neighbours import knn_predict
 LINEAR, KNN, NETWORK = "linear", "kNN", "network"
 VOTERS = 20
 MOST_CLASSES = 2000  # for the linear probe, whose cost grows with them
-STRENGTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # inverse penalties that are tried: that of evaluate is 1, of rounds 16
+STRENGTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # inverse penalties that are tried; evaluate uses 1, rounds 16
 FOLDS = 3
 CHOSEN_ON = 3000  # rows of a side that its penalty is chosen on
 TOLERANCE = 1e-4  # gradient of the mean loss at which a fit is done
 
 
 def right_by_neighbours(
-    train: NDArray[np.float32], labels: NDArray[np.int64], test: NDArray[np.float32], wanted: NDArray[np.int64]
+    train: NDArray[np.float32], labels: NDArray[np.int64], test: NDArray[np.float32], truth: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Return which test rows the 20 nearest rows of a side vote right, shape (T,).
 
@@ -27,19 +27,19 @@ def right_by_neighbours(
         train: unit rows, shape (L, D).
         labels: of them, shape (L,).
         test: unit rows, shape (T, D).
-        wanted: their classes, shape (T,).
+        truth: their classes, shape (T,).
     """
     said = knn_predict(
         torch.from_numpy(test), torch.from_numpy(train), torch.from_numpy(labels), k=min(VOTERS, len(train))
     )
-    return np.asarray(said.numpy() == wanted)
+    return np.asarray(said.numpy() == truth)
 
 
 def right_by_linear(
     train: NDArray[np.float32],
     labels: NDArray[np.int64],
     test: NDArray[np.float32],
-    wanted: NDArray[np.int64],
+    truth: NDArray[np.int64],
     n_classes: int,
     *,
     seed: int,
@@ -53,7 +53,7 @@ def right_by_linear(
         train: rows, shape (L, D).
         labels: of them, shape (L,).
         test: rows, shape (T, D).
-        wanted: their classes, shape (T,).
+        truth: their classes, shape (T,).
         n_classes: C.
         seed: of the folds.
     """
@@ -61,7 +61,7 @@ def right_by_linear(
     c = chosen_strength(rows, target, n_classes, seed=seed)
     fitted = fit_linear(rows, target, n_classes, c=c, tolerance=TOLERANCE)
     said = [fitted.logits(part).argmax(1) for part in torch.from_numpy(test).split(4096)]
-    return np.asarray(torch.cat(said).numpy() == wanted), c
+    return np.asarray(torch.cat(said).numpy() == truth), c
 
 
 def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) -> float:
@@ -94,7 +94,7 @@ def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) 
 
 
 def least(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return where the parabola through the lowest of some points and its neighbours is least; an end is itself.
+    """Return where the parabola through the lowest of some points and its neighbours is least; an end is kept.
 
     Args:
         x: evenly spaced, ascending, shape (K,).
@@ -106,6 +106,6 @@ def least(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     at = int(y.argmin())
     if at in (0, len(y) - 1):
         return float(x[at])
-    before, here, after = y[at - 1 : at + 2]
-    bend = before - 2 * here + after
+    before, lowest, after = y[at - 1 : at + 2]
+    bend = before - 2 * lowest + after
     return float(x[at] + (x[1] - x[0]) * (before - after) / (2 * bend)) if bend > 0 else float(x[at])

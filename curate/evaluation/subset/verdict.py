@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from curate.evaluation.subset.differences import Gap
-from curate.evaluation.subset.sides import BY_CLASS, RANDOM, WHOLE
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM
 from curate.evaluation.subset.trained import Trained
 
 HELPS, HURTS, NO_HELP, UNKNOWN = "helps", "hurts", "does not help", "cannot be determined"
@@ -55,4 +55,4 @@ def beside(gap: Gap, margin: float = MARGIN) -> str:
 def verdict_of(trained: Trained) -> Verdict:
     """Return the verdict by one kind of model."""
     gaps = trained.gaps
-    return Verdict(trained.model, against(gaps[RANDOM]), against(gaps[BY_CLASS]), beside(gaps[WHOLE]))
+    return Verdict(trained.model, against(gaps[RANDOM]), against(gaps[BY_CLASS]), beside(gaps[ALL_ROWS]))

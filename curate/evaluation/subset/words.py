@@ -3,8 +3,8 @@
 from curate.counted import Grid, counted
 from curate.evaluation.subset.differences import Gap
 from curate.evaluation.subset.fairness import Fairness
-from curate.evaluation.subset.found import SubsetFound
-from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE
+from curate.evaluation.subset.findings import SubsetFindings
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET
 from curate.evaluation.subset.trained import SIGNIFICANT, ClassGap, Trained
 from curate.evaluation.subset.verdict import (
     AS_GOOD,
@@ -30,46 +30,62 @@ SAYS = {
 }
 
 
-def about(found: SubsetFound) -> list[str | Grid]:
+def about(findings: SubsetFindings) -> list[str | Grid]:
     """Return what was compared."""
-    lines = [f"{found.subset}: {found.kept:,} of {found.rows:,} rows of {found.table} ({found.kept / found.rows:.1%})"]
-    lines += [f"  left out: {n:,} {reason}" for reason, n in found.left_out.items()]
-    if found.trained:
+    lines = [
+        f"{findings.subset}: {findings.kept:,} of {findings.rows:,} rows of {findings.table} "
+        f"({findings.kept / findings.rows:.1%})"
+    ]
+    lines += [f"  left out: {n:,} {reason}" for reason, n in findings.left_out.items()]
+    if findings.trained:
         apart, near = " that no side trained on", ", most of them near-copies of rows that are trained on"
-        which = near if _from_memory(found) else apart
-        lines.append(f"tested on {counted(found.n_tested, 'row')}{which}: {found.test}")
+        which = near if _from_memory(findings) else apart
+        lines.append(f"tested on {counted(findings.n_tested, 'row')}{which}: {findings.test}")
     return [*lines]
 
 
-def of_models(found: SubsetFound) -> list[str | Grid]:
+def of_models(findings: SubsetFindings) -> list[str | Grid]:
     """Return accuracies by side, and the differences; nothing where nothing was trained."""
-    if not found.trained:
+    if not findings.trained:
         return []
-    models = found.trained
-    header = ["trained on", "rows", *(f"{one.model} {what}" for one in models for what in ("accuracy", "balanced"))]
-    rows = [
-        [side, found.n_trained[side], *(f"{value:.1%}" for one in models for value in _of_side(one, side))]
-        for side in (SUBSET, WHOLE, RANDOM, BY_CLASS)
+    models = findings.trained
+    header = [
+        "trained on",
+        "rows",
+        *(f"{trained.model} {what}" for trained in models for what in ("accuracy", "balanced")),
     ]
-    gaps = [[f"subset - {side}", *(_points(one.gaps[side]) for one in models)] for side in (WHOLE, RANDOM, BY_CLASS)]
+    rows = [
+        [side, findings.n_trained[side], *(f"{value:.1%}" for trained in models for value in _of_side(trained, side))]
+        for side in (SUBSET, ALL_ROWS, RANDOM, BY_CLASS)
+    ]
+    gaps = [
+        [f"subset - {side}", *(_points(trained.gaps[side]) for trained in models)]
+        for side in (ALL_ROWS, RANDOM, BY_CLASS)
+    ]
     gaps += [
-        [f"subset - {side}, balanced", *(_points(one.balanced_gaps[side]) for one in models)]
-        for side in (WHOLE, RANDOM)
+        [f"subset - {side}, balanced", *(_points(trained.balanced_gaps[side]) for trained in models)]
+        for side in (ALL_ROWS, RANDOM)
     ]
     if models[0].borne_out:
-        gaps.append(["subset - random, labels confirmed", *(_points(one.borne_out.get(RANDOM)) for one in models)])
+        gaps.append(
+            ["subset - random, labels confirmed", *(_points(trained.borne_out.get(RANDOM)) for trained in models)]
+        )
     for name in ("kept", "dropped"):
         if name in models[0].by_kept:
-            gaps.append([f"subset - random, rows {name}", *(_points(one.by_kept.get(name)) for one in models)])
-    return ["", Grid(rows, header=header), "", Grid(gaps, header=["points", *(one.model for one in models)])]
+            gaps.append([f"subset - random, rows {name}", *(_points(trained.by_kept.get(name)) for trained in models)])
+    return ["", Grid(rows, header=header), "", Grid(gaps, header=["points", *(trained.model for trained in models)])]
 
 
-def of_classes(found: SubsetFound) -> list[str | Grid]:
+def of_classes(findings: SubsetFindings) -> list[str | Grid]:
     """Return the classes that gain or lose more than chance allows, against random rows or the whole."""
-    if not found.trained or not found.trained[0].classes:
+    if not findings.trained or not findings.trained[0].classes:
         return []
-    model = found.trained[0]
-    moved = [one for one in model.classes if min(one.adjusted_p[RANDOM], one.adjusted_p[WHOLE]) <= SIGNIFICANT]
+    model = findings.trained[0]
+    moved = [
+        of_class
+        for of_class in model.classes
+        if min(of_class.adjusted_p[RANDOM], of_class.adjusted_p[ALL_ROWS]) <= SIGNIFICANT
+    ]
     n = counted(len(model.classes), "class", "classes")
     if not moved:
         return [
@@ -81,27 +97,27 @@ def of_classes(found: SubsetFound) -> list[str | Grid]:
     more = "" if len(moved) == len(shown) else f", {len(shown)} of them shown"
     return [
         "",
-        Grid([_class_line(one) for one in shown], header=header),
+        Grid([_class_line(of_class) for of_class in shown], header=header),
         f"{len(moved):,} of {n} gain or lose more than chance allows ({model.model}, p adjusted for all){more}",
     ]
 
 
-def of_holdings(found: SubsetFound) -> list[str | Grid]:
+def of_holdings(findings: SubsetFindings) -> list[str | Grid]:
     """Return what the subset holds: diversity, coverage and wrong labels."""
     rows = []
-    if found.diversity is not None:
-        one = found.diversity
+    if findings.diversity is not None:
+        diversity = findings.diversity
         rows.append(
             [
                 "Vendi score ↑",
-                _number(one.subset, "{:.2f}"),
-                f"{one.random:.2f}",
-                _signed(one.against_random, "{:+.2f}"),
-                _number(one.whole, "{:.2f}"),
+                _number(diversity.subset, "{:.2f}"),
+                f"{diversity.random:.2f}",
+                _signed(diversity.against_random, "{:+.2f}"),
+                _number(diversity.whole, "{:.2f}"),
             ]
         )
-    if found.coverage is not None:
-        near = found.coverage
+    if findings.coverage is not None:
+        near = findings.coverage
         rows.append(
             [
                 "covered ↑",
@@ -123,8 +139,8 @@ def of_holdings(found: SubsetFound) -> list[str | Grid]:
     lines: list[str | Grid] = (
         ["", Grid(rows, header=["holds", "subset", "random", "difference", "whole"])] if rows else []
     )
-    if found.noise is not None:
-        noise = found.noise
+    if findings.noise is not None:
+        noise = findings.noise
         lines += [
             f"wrong labels, estimated: {_number(noise.subset, '{:.1%}')} in the subset, "
             f"{_number(noise.whole, '{:.1%}')} in the whole, {_number(noise.tested, '{:.1%}')} on the test side"
@@ -132,77 +148,80 @@ def of_holdings(found: SubsetFound) -> list[str | Grid]:
     return lines
 
 
-def of_fairness(found: SubsetFound) -> list[str | Grid]:
+def of_fairness(findings: SubsetFindings) -> list[str | Grid]:
     """Return what is kept of each group."""
     lines: list[str | Grid] = []
-    for one in found.fairness:
-        shown = one.groups if len(one.groups) <= N_NAMED else one.groups[:N_NAMED]
+    for fairness in findings.fairness:
+        shown = fairness.groups if len(fairness.groups) <= N_NAMED else fairness.groups[:N_NAMED]
         rows = [
             [each.name, each.rows, each.kept, _number(each.share, "{:.1%}"), f"{each.adjusted_p:.3f}"] for each in shown
         ]
-        more = "" if len(shown) == len(one.groups) else f" (the {len(shown)} lowest of {len(one.groups):,})"
-        lines += ["", Grid(rows, header=[one.column, "rows", "kept", "share kept", "p of as few"]), *_fair(one, more)]
+        more = "" if len(shown) == len(fairness.groups) else f" (the {len(shown)} lowest of {len(fairness.groups):,})"
+        lines += [
+            "",
+            Grid(rows, header=[fairness.column, "rows", "kept", "share kept", "p of as few"]),
+            *_fair(fairness, more),
+        ]
     return lines
 
 
-def notes(found: SubsetFound) -> list[str]:
+def notes(findings: SubsetFindings) -> list[str]:
     """Return what a reader must know in addition to the numbers."""
     lines = []
-    if found.share < 1:
+    if findings.share < 1:
         lines.append(
-            f"{found.share:.1%} of the rows that can be trained on were looked at, by a hash of their keys; all sides "
-            "are as much smaller: --sample N takes more"
+            f"{findings.share:.1%} of the rows that can be trained on were looked at, by a hash of their keys; all "
+            "sides are as much smaller: --sample N takes more"
         )
-    if found.copies:
+    if findings.copies:
         what = (
             "were left out, for every side may have seen them"
-            if found.copies_left_out
-            else "are most of them, and stay: what they say is in part memory; deduplicate, or name others with --test"
+            if findings.copies_left_out
+            else "are most of them, and are kept: they measure memory in part; deduplicate, or name others with --test"
         )
-        lines.append(f"{counted(found.copies, 'test row')} with a near-copy (cosine above 0.97) to train on {what}")
-    if found.lost:
-        named = ", ".join(found.lost[:N_NAMED]) + (", ..." if len(found.lost) > N_NAMED else "")
-        lines.append(f"the subset has no row of {counted(len(found.lost), 'class', 'classes')}: {named}")
-    lines += [f"no {model} model: {why}" for model, why in found.not_trained.items()]
+        lines.append(f"{counted(findings.copies, 'test row')} with a near-copy (cosine above 0.97) to train on {what}")
+    if findings.lost:
+        named = ", ".join(findings.lost[:N_NAMED]) + (", ..." if len(findings.lost) > N_NAMED else "")
+        lines.append(f"the subset has no row of {counted(len(findings.lost), 'class', 'classes')}: {named}")
+    lines += [f"no {model} model: {why}" for model, why in findings.not_trained.items()]
     lines += [
-        f"{counted(one.n_unread, 'image')} could not be read, and have no part in the {one.model}"
-        for one in found.trained
-        if one.n_unread
+        f"{counted(trained.n_unread, 'image')} could not be read, and have no part in the {trained.model}"
+        for trained in findings.trained
+        if trained.n_unread
     ]
-    if found.noise is not None and found.noise.tested.low > NOISY:
+    if findings.noise is not None and findings.noise.tested.low > NOISY:
         lines.append(
             "labels of the test side are wrong in part, too: right models are counted as wrong there, which makes "
             "differences smaller; see the line 'labels confirmed', or test on labels that were checked, with --test"
         )
-    if found.noise is not None:
+    if findings.noise is not None:
         lines.append(
-            "wrong labels are determined by what other rows say, as in curate labels: of a subset that was "
-            "chosen by that, "
-            "what is left looks better than it is"
+            "wrong labels are found by predictions from other rows, as in curate labels: a subset that was "
+            "chosen by them looks better than it is"
         )
     return lines
 
 
-def verdict(found: SubsetFound) -> list[str]:
+def verdict(findings: SubsetFindings) -> list[str]:
     """Return whether the subset helps, in plain words."""
-    if not found.trained:
+    if not findings.trained:
         return ["cannot be determined whether it helps: no model was trained; name classes with --label"]
-    model, told = found.trained[0], found.verdicts[0]
+    model, judged = findings.trained[0], findings.verdicts[0]
     gap = model.gaps[RANDOM]
-    memory = "in part memory: " if _from_memory(found) else ""
-    ours, theirs = (f"{model.accuracy[side]:.1%}" for side in (SUBSET, RANDOM))
+    memory = "in part memory: " if _from_memory(findings) else ""
+    of_subset, of_random = (f"{model.accuracy[side]:.1%}" for side in (SUBSET, RANDOM))
     lines = [
-        f"{memory}{SAYS[told.says]}: by the {_name(model)}, {ours} against {theirs} of random rows of the same size, "
-        f"{_points(gap)} points" + (_unknown(gap) if told.says == UNKNOWN else ""),
-        _of_whole(model, told.of_size),
+        f"{memory}{SAYS[judged.says]}: by the {_name(model)}, {of_subset} against {of_random} of random rows of the "
+        f"same size, {_points(gap)} points" + (_unknown(gap) if judged.says == UNKNOWN else ""),
+        _of_whole(model, judged.of_size),
     ]
-    if {HELPS, HURTS} & {told.says, told.of_rows}:
-        lines += _of_classes_or_rows(model, told.says, told.of_rows)
+    if {HELPS, HURTS} & {judged.says, judged.of_rows}:
+        lines += _of_classes_or_rows(model, judged.says, judged.of_rows)
     lines += [
-        f"the {_name(one)} says: {SAYS[verdict_of(one).says]}, {_points(one.gaps[RANDOM])} points"
-        for one in found.trained[1:]
+        f"the {_name(trained)} says: {SAYS[verdict_of(trained).says]}, {_points(trained.gaps[RANDOM])} points"
+        for trained in findings.trained[1:]
     ]
-    if found.noise is not None and found.noise.tested.low > NOISY and model.borne_out:
+    if findings.noise is not None and findings.noise.tested.low > NOISY and model.borne_out:
         clean = against(model.borne_out[RANDOM])
         lines.append(
             f"on the {counted(model.n_borne_out, 'test row')} whose label other rows confirm: {SAYS[clean]}, "
@@ -212,34 +231,35 @@ def verdict(found: SubsetFound) -> list[str]:
     return lines
 
 
-def _from_memory(found: SubsetFound) -> bool:
-    """Return whether most test rows have near-copies that are trained on, and stay."""
-    return found.copies > 0 and not found.copies_left_out
+def _from_memory(findings: SubsetFindings) -> bool:
+    """Return whether most test rows have near-copies that are trained on and kept."""
+    return findings.copies > 0 and not findings.copies_left_out
 
 
-def _of_side(one: Trained, side: str) -> tuple[float, float]:
-    return one.accuracy[side], one.balanced[side]
+def _of_side(trained: Trained, side: str) -> tuple[float, float]:
+    return trained.accuracy[side], trained.balanced[side]
 
 
-def _class_line(one: ClassGap) -> list[object]:
-    told = [(_points(one.gaps[side]), f"{one.adjusted_p[side]:.3f}") for side in (RANDOM, WHOLE)]
-    return [one.name, one.tested, one.kept, one.whole, *told[0], *told[1]]
+def _class_line(of_class: ClassGap) -> list[object]:
+    gaps = [(_points(of_class.gaps[side]), f"{of_class.adjusted_p[side]:.3f}") for side in (RANDOM, ALL_ROWS)]
+    return [of_class.name, of_class.tested, of_class.kept, of_class.whole, *gaps[0], *gaps[1]]
 
 
-def _fair(one: Fairness, more: str) -> list[str]:
-    if one.ratio != one.ratio:
-        return [f"{one.column}: a single group, or nothing kept of any: there is nothing to compare"]
-    rule = "passes" if one.passes else "fails"
-    unlucky = [each.name for each in one.groups if each.dropped_more]
+def _fair(fairness: Fairness, more: str) -> list[str]:
+    if fairness.ratio != fairness.ratio:
+        return [f"{fairness.column}: a single group, or nothing kept of any: there is nothing to compare"]
+    rule = "passes" if fairness.passes else "fails"
+    unlucky = [each.name for each in fairness.groups if each.dropped_more]
     named = ", ".join(unlucky[:N_NAMED]) + (", ..." if len(unlucky) > N_NAMED else "")
-    chance = f"dropped more than chance allows: {named}" if unlucky else "no group was dropped more than chance allows"
+    dropped = f"dropped more than chance allows: {named}" if unlucky else "no group was dropped more than chance allows"
     return [
-        f"{one.column}{more}: {rule} the four-fifths rule, the lowest share is {one.ratio:.2f} of the highest; {chance}"
+        f"{fairness.column}{more}: {rule} the four-fifths rule, the lowest share is {fairness.ratio:.2f} of the "
+        f"highest; {dropped}"
     ]
 
 
 def _of_whole(model: Trained, says: str) -> str:
-    gap, rate = _points(model.gaps[WHOLE]), f"{model.accuracy[WHOLE]:.1%}"
+    gap, rate = _points(model.gaps[ALL_ROWS]), f"{model.accuracy[ALL_ROWS]:.1%}"
     words = {
         BETTER: "it is better than training on everything",
         WORSE: "training on everything is better",
@@ -265,12 +285,16 @@ def _of_classes_or_rows(model: Trained, says: str, of_rows: str) -> list[str]:
 
 def _losers(model: Trained) -> list[str]:
     lines = []
-    for side, what in ((RANDOM, "random rows"), (WHOLE, "everything")):
+    for side, what in ((RANDOM, "random rows"), (ALL_ROWS, "everything")):
         lost = [
-            one for one in model.classes if one.adjusted_p[side] <= SIGNIFICANT and one.gaps[side].interval.value < 0
+            of_class
+            for of_class in model.classes
+            if of_class.adjusted_p[side] <= SIGNIFICANT and of_class.gaps[side].interval.value < 0
         ]
         if lost:
-            named = ", ".join(f"{one.name} {100 * one.gaps[side].interval.value:+.1f}" for one in lost[:N_NAMED])
+            named = ", ".join(
+                f"{of_class.name} {100 * of_class.gaps[side].interval.value:+.1f}" for of_class in lost[:N_NAMED]
+            )
             lines.append(f"reported worse than with {what}, in points: {named}{', ...' if len(lost) > N_NAMED else ''}")
     return lines
 
@@ -280,9 +304,9 @@ def _unknown(gap: Gap) -> str:
     return f": anything from {low:+.1f} to {high:+.1f} is likely; more test rows (--test) or draws (--seeds) show more"
 
 
-def _name(one: Trained) -> str:
+def _name(trained: Trained) -> str:
     return {"linear": "linear probe", "kNN": "vote of 20 neighbours", "network": "small network"}.get(
-        one.model, one.model
+        trained.model, trained.model
     )
 
 

@@ -11,7 +11,7 @@ from curate.manifest.store_path import path_here
 from curate.manifest.text import decoded, read_bytes
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
 from scoring.errors import InputError
-from scoring.lookup import closest, told
+from scoring.lookup import closest, name_list
 
 NAMED = {"uniform": 0.0, "square-root": 0.5}  # power of the size of a cell that its share uses
 FILES = (".csv", ".json")
@@ -116,7 +116,7 @@ def _read(path: Path) -> dict[str, float]:
         names = [name for name in table.schema.names if name != SHARE]
         if SHARE not in table.schema.names or len(names) != 1:
             raise InputError(
-                f"expected two columns in {path}, classes and {SHARE!r}, got {told(table.schema.names)}; take the "
+                f"expected two columns in {path}, classes and {SHARE!r}, got {name_list(table.schema.names)}; take the "
                 "others out"
             )
         columns = table.column(names[0]).to_pylist(), table.column(SHARE).to_pylist()

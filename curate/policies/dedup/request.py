@@ -19,7 +19,7 @@ from curate.tables.table import Table
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.images.views import View, views
-from scoring.lookup import lookup, told
+from scoring.lookup import lookup, name_list
 
 STAR, CHAIN = "star", "chain"
 GROUPS = {STAR: "no row further from the one that stays than the threshold", CHAIN: "rows that a chain of pairs joins"}
@@ -232,7 +232,7 @@ def _default_finders(table: Table) -> tuple[tuple[str, ...], FewFinders | None]:
         return others, FewFinders(str(table.path), others)
     raise InputError(
         f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
-        f"{told(table.schema.names)}; score the images with curate score"
+        f"{name_list(table.schema.names)}; score the images with curate score"
     )
 
 

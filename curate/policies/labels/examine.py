@@ -102,18 +102,18 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
     given = majority(votes, rows.hashes)
     _refuse(given[at], classes, _place(request, table))
     evidence = crossed(dataset.embeddings, given[at], len(classes), seed=request.seed)
-    chances = evidence.chances
+    chances = evidence.probabilities
     joint = confident_joint(chances, given[at], len(classes))
     judged = judge(chances, given[at], Mistakes.of(joint))
     quality, suggested, agreement = judged.quality, judged.suggested, None
     annotators, alike = list[Interval](), float("nan")
     if votes.shape[1] > 1:
         weighed = weigh(chances, votes[at], given[at], len(classes), None if who is None else who[at])
-        known = ~np.isnan(chances.own)
+        known = ~np.isnan(chances.of_label)
         quality = np.where(known, weighed.quality, np.nan).astype(np.float32)
         suggested, annotators, alike = weighed.suggested, weighed.accuracy, weighed.pairs
         agreement = _spread(rows, at, weighed.agreement, np.nan)
-    reason = _reasons(rows, at, given, np.isnan(chances.own))
+    reason = _reasons(rows, at, given, np.isnan(chances.of_label))
     return Examined(
         rows=rows,
         hashes=_placed(rows, rows.hashes),
@@ -122,7 +122,7 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         given=_placed(rows, given.astype(np.int32)),
         quality=_spread(rows, at, quality, np.nan),
         suggested=_spread(rows, at, suggested, -1),
-        rival=_spread(rows, at, np.where(np.isnan(chances.own), -1, judged.rival).astype(np.int32), -1),
+        rival=_spread(rows, at, np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), -1),
         against=_spread(rows, at, _against(evidence, given[at], joint.confident), 0),
         reason=_placed(rows, reason),
         agreement=agreement,
@@ -200,7 +200,7 @@ def _against(evidence: Evidence, given: NDArray[np.int64], confident: NDArray[np
     found += np.where((evidence.voted >= 0) & (evidence.voted != given), NEIGHBOURS, 0)
     found += np.where((confident >= 0) & (confident != given), JOINT, 0)
     found += np.where((evidence.copy >= 0) & (other != given), COPY, 0)
-    return np.where(np.isnan(evidence.chances.own), 0, found).astype(np.uint8)
+    return np.where(np.isnan(evidence.probabilities.of_label), 0, found).astype(np.uint8)
 
 
 def _reasons(

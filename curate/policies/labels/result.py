@@ -95,7 +95,7 @@ def label_facts(columns: LabelColumns) -> dict[str, Any]:
         ],
         "pairs": [
             {
-                "given": found.classes[pair.given],
+                "given": found.classes[pair.label],
                 "true": found.classes[pair.true],
                 "rows": pair.rows,
                 "share": estimate(pair.share),

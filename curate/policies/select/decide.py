@@ -24,7 +24,7 @@ from curate.policies.select.words import (
 )
 from curate.probes.chances import Labelled, codes_of
 from curate.selectors.graphs import with_graph
-from curate.selectors.picking import Told
+from curate.selectors.picking import ReportPicks
 from curate.selectors.table import SELECTORS
 from curate.tables.amount import Amount
 from curate.tables.graph import Stored, stored_graph
@@ -100,7 +100,7 @@ def pick(
     request: SelectRequest,
     *,
     write_graph: bool = False,
-    picked: Told = lambda done, total: None,
+    picked: ReportPicks = lambda done, total: None,
 ) -> Picked:
     """Choose rows of a table.
 

@@ -11,7 +11,7 @@ from curate.policies.select.gaps import first_too_near
 from curate.policies.select.groups import group_order, pick_in_groups, water_fill
 from curate.policies.select.strategy import SAFE_GATE, can_discount, guard, make_selector
 from curate.selectors.contract import Selector
-from curate.selectors.picking import Told, picks_told
+from curate.selectors.picking import ReportPicks, reporting_picks
 from curate.selectors.pool import Pool
 from curate.tables.amount import Amount
 from scoring.errors import InputError
@@ -110,7 +110,9 @@ class Chosen:
     least: float = 0.0
 
 
-def choose(pool: Pool, plan: Plan, groups: Groups | None = None, *, picked: Told = lambda done, total: None) -> Chosen:
+def choose(
+    pool: Pool, plan: Plan, groups: Groups | None = None, *, picked: ReportPicks = lambda done, total: None
+) -> Chosen:
     """Choose rows of a pool; the same pool, plan and groups give the same choice.
 
     In groups, each group's rows are picked as if there were no other candidates, with all labelled rows
@@ -143,10 +145,10 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None, *, picked: Told
         quotas = _quotas(plan, amount, by_group, len(pool.candidates), passed=quotas)
         notes += _short_groups(plan, amount, by_group, quotas)
         labelled = _by_group(pool.labelled, groups)
-        with picks_told(picked, sum(quotas.values())):
+        with reporting_picks(picked, sum(quotas.values())):
             found = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
     else:
-        with picks_told(picked, budget):
+        with reporting_picks(picked, budget):
             found = selector(pool, budget, seed=plan.seed)
     chosen = Chosen(
         found.rows,

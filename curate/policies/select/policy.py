@@ -22,7 +22,7 @@ from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
-from curate.selectors.picking import Told
+from curate.selectors.picking import ReportPicks
 from curate.tables.amount import Amount
 from curate.tables.fits import fitted_apart
 from curate.tables.keys import named
@@ -85,7 +85,7 @@ class Select:
     """
 
     request: SelectRequest
-    picked: Told = lambda done, total: None
+    picked: ReportPicks = lambda done, total: None
 
     def __post_init__(self) -> None:
         self.request.plan.selector()
@@ -178,7 +178,7 @@ def select(
     address: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
-    picked: Told = lambda done, total: None,
+    picked: ReportPicks = lambda done, total: None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> SelectResult:
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.

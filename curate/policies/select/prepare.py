@@ -142,9 +142,9 @@ def _modelled(
     selector = plan.selector()
     wanted = CHANCES & set(selector.needs)
     if judged is not None and pool.labels is not None:
-        from curate.probes.out_of_fold import with_own_losses
+        from curate.probes.out_of_fold import with_label_losses
 
-        return with_own_losses(pool, labelled, judged, excluded)
+        return with_label_losses(pool, labelled, judged, excluded)
     if pool.vectors is None or not (wanted or "probabilities" in selector.optional):
         return pool, {}, []
     pool, model = with_chances(pool, labelled, seed=plan.seed, draws="draws" in wanted)

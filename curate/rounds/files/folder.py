@@ -14,8 +14,8 @@ from curate.rounds.files.label_files import LabelFile, read_label_file
 from curate.rounds.files.sealed import ChangedError, read_sealed
 from curate.rounds.files.settings import CONFIG, KIND, Settings
 from curate.rounds.files.votes import Votes
-from curate.rounds.worth.anytime import PairLift
-from curate.rounds.worth.measured import Measured
+from curate.rounds.measures.anytime import PairLift
+from curate.rounds.measures.measured import Measured
 from curate.tables.table import open_table
 from curate.tables.typed_json import from_json
 from scoring.atomic import place_errors
@@ -51,7 +51,7 @@ class RoundState:
         number: of the round.
         files: name -> digest of the files of the round.
         labels: name -> digest of every import before it.
-        model: what the model of the labels before it was worth; None before there were any.
+        model: accuracy of the model of the labels before it; None before there were any.
         lift: of the strategy over random labels before it; None where that was not measured.
         graph: that it used; None where it needed none.
         parent: digest of what was written before it.
@@ -153,7 +153,7 @@ class Folder:
         return [file for each in self.rounds for file in each.labels]
 
     @property
-    def asked(self) -> dict[str, int]:
+    def requested(self) -> dict[str, int]:
         """Every key that was requested -> the round in which it was."""
         return {key: each.number for each in self.rounds for key in each.keys}
 
@@ -270,14 +270,16 @@ def open_round(folder: Path, number: int) -> Round:
 
 def numbered_folders(path: Path) -> list[str]:
     """Return the names of the rounds of a folder that are there, in order."""
-    return [one.name for one in _round_folders(path) if one.name == f"{int(one.name):04}"]
+    return [folder.name for folder in _round_folders(path) if folder.name == f"{int(folder.name):04}"]
 
 
 def _round_folders(path: Path) -> list[Path]:
     inside = path / ROUNDS
     if not inside.is_dir():
         return []
-    return sorted((one for one in inside.iterdir() if _NUMBER.fullmatch(one.name)), key=lambda one: int(one.name))
+    return sorted(
+        (entry for entry in inside.iterdir() if _NUMBER.fullmatch(entry.name)), key=lambda entry: int(entry.name)
+    )
 
 
 @contextmanager
@@ -299,8 +301,8 @@ def held(path: str | Path) -> Iterator[Folder]:
 
 def sweep(path: Path) -> None:
     """Remove rounds and files that were never finished; only the process that holds the folder may."""
-    for one in (path, *_round_folders(path)):
-        for leftover in one.glob(".*.tmp.*"):
+    for folder in (path, *_round_folders(path)):
+        for leftover in folder.glob(".*.tmp.*"):
             if _TEMPORARY.fullmatch(leftover.name) and leftover.is_file() and not leftover.is_symlink():
                 leftover.unlink()
     inside = path / ROUNDS

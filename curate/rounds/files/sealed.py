@@ -18,7 +18,7 @@ class ChangedError(InputError):
 
 def digest_of(value: dict[str, Any]) -> str:
     """Return the SHA-256 of a JSON object without its own digest, whatever the order of its names."""
-    rest = {name: one for name, one in value.items() if name != DIGEST}
+    rest = {name: entry for name, entry in value.items() if name != DIGEST}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

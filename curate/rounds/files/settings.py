@@ -7,7 +7,7 @@ from typing import Any
 from curate.columns import LABEL
 from curate.exchange.plan import COPY, LINKS
 from curate.exchange.table import TOOLS
-from curate.rounds.worth.rules import StopRule, parse_rules
+from curate.rounds.measures.rules import StopRule, parse_rules
 from curate.tables.classes import read_classes
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
@@ -126,7 +126,11 @@ class Settings:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Every label that may come back, those that mean skipping last; None takes every name."""
-        return None if self.classes is None else (*self.classes, *(one for one in self.skip if one not in self.classes))
+        return (
+            None
+            if self.classes is None
+            else (*self.classes, *(label for label in self.skip if label not in self.classes))
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON."""
@@ -140,11 +144,11 @@ class Settings:
         Raises:
             InputError: if a name is missing, unknown (the folder is of another version), or of another type.
         """
-        given = {name: one for name, one in value.items() if name not in ("kind", "digest", "curate")}
-        if given.pop("blind", True) is not True:
-            raise InputError(f"{CONFIG} is of a version whose models knew rows held out; start anew with round init")
-        given["digest"] = given.pop("rows_digest", None)  # a file's own digest has that name
-        return from_json(cls, given, what=CONFIG, complete=True)
+        fields = {name: field for name, field in value.items() if name not in ("kind", "digest", "curate")}
+        if fields.pop("blind", True) is not True:
+            raise InputError(f"{CONFIG} is of a version whose models knew rows held out; start again with round init")
+        fields["digest"] = fields.pop("rows_digest", None)  # a file's own digest has that name
+        return from_json(cls, fields, what=CONFIG, complete=True)
 
 
 def class_names(texts: Sequence[str], label: str | None = None) -> tuple[str, ...] | None:

@@ -134,7 +134,7 @@ class Agreement:
     Attributes:
         n_keys: keys with at least two labels.
         pairs: share of pairs of labels of one key that are alike; NaN without pairs.
-        alpha: Krippendorff's alpha for classes: 1 is agreement, 0 what chance would give; NaN where it is not defined.
+        alpha: Krippendorff's alpha for classes: 1 is agreement, 0 agreement by chance; NaN where it is not defined.
     """
 
     n_keys: int
@@ -183,10 +183,10 @@ def label_table(votes: Votes, rounds: dict[str, int], arms: dict[str, str]) -> p
     return pa.table(
         {
             "key": pa.array(list(consensus), pa.string()),
-            "label": pa.array([one.label for one in consensus.values()], pa.string()),
-            "state": pa.array([one.state for one in consensus.values()], pa.string()),
-            "n_labels": pa.array([one.n_labels for one in consensus.values()], pa.int32()),
-            "entropy": pa.array([one.entropy for one in consensus.values()], pa.float32()),
+            "label": pa.array([agreed.label for agreed in consensus.values()], pa.string()),
+            "state": pa.array([agreed.state for agreed in consensus.values()], pa.string()),
+            "n_labels": pa.array([agreed.n_labels for agreed in consensus.values()], pa.int32()),
+            "entropy": pa.array([agreed.entropy for agreed in consensus.values()], pa.float32()),
             "round": pa.array([rounds.get(key) for key in consensus], pa.int32()),
             "arm": pa.array([arms.get(key) for key in consensus], pa.string()),
         }

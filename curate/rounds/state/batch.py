@@ -75,7 +75,7 @@ def pick_batch(
     """
     ask = standing.to_ask if number == 1 else np.zeros(0, np.int64)
     taken = np.zeros(len(scored.rows), bool)
-    taken[standing.holdout] = taken[standing.asked] = True
+    taken[standing.holdout] = taken[standing.requested] = True
     free = np.flatnonzero(scored.usable & ~taken)
     size = min(settings.batch, len(free))
     generator = np.random.default_rng([settings.seed, 2, number])
@@ -126,7 +126,7 @@ def _by_strategy(
         plan = replace(plan, strategy=FIRST, settings={})
         notes = (f"{settings.strategy} needs labels, and none is given yet: {FIRST} picks this batch",)
     excluded = np.zeros(len(scored.rows), bool)
-    excluded[standing.holdout] = excluded[standing.asked] = True
+    excluded[standing.holdout] = excluded[standing.requested] = True
     rows = scored.rows
     rows = replace(rows, ok=rows.ok & ~np.isin(np.arange(len(rows)), standing.holdout))
     ready = prepare(

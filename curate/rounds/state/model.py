@@ -7,13 +7,13 @@ from curate.probes.accuracy import accuracy, entropy_share, fit
 from curate.probes.linear import Probe, Spread, spread_of
 from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder
 from curate.rounds.files.settings import Settings
+from curate.rounds.measures.anytime import PairLift, anytime_accuracy, pair_lift
+from curate.rounds.measures.comparison import compared
+from curate.rounds.measures.coverage import coverage, sample_of
+from curate.rounds.measures.lift import Arms
+from curate.rounds.measures.measured import Measured
 from curate.rounds.state.pool import Places, TableRows
 from curate.rounds.state.standing import Standing, rows_of_arm
-from curate.rounds.worth.anytime import PairLift, anytime_accuracy, pair_lift
-from curate.rounds.worth.comparison import compared
-from curate.rounds.worth.coverage import coverage, sample_of
-from curate.rounds.worth.lift import Arms
-from curate.rounds.worth.measured import Measured
 
 
 def pool_spread(scored: TableRows, settings: Settings, holdout: Places) -> Spread | None:
@@ -35,7 +35,7 @@ def fit_probe(scored: TableRows, settings: Settings, standing: Standing) -> Prob
 
 def arms_of(folder: Folder, scored: TableRows, standing: Standing, up_to: int | None = None) -> Arms:
     """Return the labelled rows of both arms, of all rounds or those up to one."""
-    keys = [key for key, number in folder.asked.items() if up_to is None or number <= up_to]
+    keys = [key for key, number in folder.requested.items() if up_to is None or number <= up_to]
     known = standing.known.among(scored.find(keys))
     strategy, control = (rows_of_arm(folder, scored, known, arm) for arm in (STRATEGY, CONTROL))
     spread = pool_spread(scored, folder.settings, standing.holdout)

@@ -47,10 +47,10 @@ class TableRows:
         Raises:
             InputError: for a key that the table has not.
         """
-        wanted = list(keys)
-        rows = self.rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in wanted]))
+        key_list = list(keys)
+        rows = self.rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in key_list]))
         if (rows < 0).any():
-            lost = wanted[int(np.flatnonzero(rows < 0)[0])]
+            lost = key_list[int(np.flatnonzero(rows < 0)[0])]
             raise InputError(
                 f"expected the rows of these rounds in {self.table.path}, got no key {lost!r} "
                 f"({int((rows < 0).sum()):,} are missing); give the table that the folder was made of"
@@ -91,10 +91,10 @@ def signals_of(guard: Guard, table: Table) -> Signals:
     Raises:
         InputError: for a column that the table lacks, or one whose direction is not known.
     """
-    wanted = guard.quality or guard.gate or guard.discount or guard.noise_guard
+    uses_quality = guard.quality or guard.gate or guard.discount or guard.noise_guard
     return Signals(
         score=signal(guard.score, table, certain_first=False, flag="--score") if guard.score else None,
-        quality=quality_signal(guard.quality, table) if wanted else None,
+        quality=quality_signal(guard.quality, table) if uses_quality else None,
     )
 
 

@@ -1,8 +1,8 @@
 """Images drawn at random, each predicted before its label came: how often the models so far were right on new ones."""
 
 from curate.rounds.files.folder import CONTROL, Folder
+from curate.rounds.measures.anytime import Prequential, prequential
 from curate.rounds.state.standing import Progress
-from curate.rounds.worth.anytime import Prequential, prequential
 
 
 def prequential_in(folder: Folder, progress: Progress) -> Prequential | None:
@@ -16,7 +16,7 @@ def prequential_in(folder: Folder, progress: Progress) -> Prequential | None:
     for each in folder.rounds:
         columns = (each.batch[name].to_pylist() for name in ("key", "arm", "predicted"))
         for key, arm, predicted in zip(*columns, strict=True):
-            one = progress.consensus.get(key)
-            if arm == CONTROL and predicted is not None and one is not None and one.label is not None:
-                right.append(predicted == one.label)
+            agreed = progress.consensus.get(key)
+            if arm == CONTROL and predicted is not None and agreed is not None and agreed.label is not None:
+                right.append(predicted == agreed.label)
     return prequential(sum(right), len(right), folder.settings.confidence) if right else None

@@ -32,7 +32,7 @@ class Progress:
 
     def count(self, state: str) -> int:
         """Return the keys whose votes came to "labelled", "tied" or "skipped"."""
-        return sum(one.state == state for one in self.consensus.values())
+        return sum(agreed.state == state for agreed in self.consensus.values())
 
     def missing(self, of: Round) -> list[str]:
         """Return the keys of a round that did not come back, in the order requested."""
@@ -59,15 +59,15 @@ class Standing:
 
     Attributes:
         holdout: held out.
-        asked: in a batch of any round.
+        requested: in a batch of any round.
         away: requested and not held out, that are labelled or may still be: they shape diversity.
         known: class agreed on, not held out.
         held_known: rows held out whose class is known.
-        to_ask: rows held out whose class is to be requested: not known from the start, and never requested.
+        to_ask: rows held out whose class is to be requested: not known at the start and never requested.
     """
 
     holdout: Places
-    asked: Places
+    requested: Places
     away: Places
     known: KnownClasses
     held_known: KnownClasses
@@ -86,14 +86,14 @@ def standing_of(folder: Folder, scored: TableRows, progress: Progress) -> Standi
         InputError: if the table lacks a key of the folder.
     """
     holdout = np.sort(scored.find(progress.held_out))
-    asked = np.sort(scored.find(progress.arms))
-    skipped = scored.find(key for key, one in progress.consensus.items() if one.state == SKIPPED)
-    away = np.setdiff1d(np.setdiff1d(asked, holdout), skipped)
+    requested = np.sort(scored.find(progress.arms))
+    skipped = scored.find(key for key, agreed in progress.consensus.items() if agreed.state == SKIPPED)
+    away = np.setdiff1d(np.setdiff1d(requested, holdout), skipped)
     known = known_rows(scored, progress.consensus, progress.initial_labels, folder.settings.classes)
     to_ask = [key for key in progress.held_out if key not in progress.initial_labels and key not in progress.arms]
     return Standing(
         holdout,
-        asked,
+        requested,
         away,
         known.among(np.setdiff1d(known.rows, holdout)),
         known.among(holdout),
@@ -103,11 +103,11 @@ def standing_of(folder: Folder, scored: TableRows, progress: Progress) -> Standi
 
 def rows_of_arm(folder: Folder, scored: TableRows, known: KnownClasses, arm: str) -> KnownClasses:
     """Return the rows of an arm whose class is known, in the order in which they were requested."""
-    asked = []
+    requested = []
     for each in folder.rounds:
         picks = zip(each.batch["pick"].to_pylist(), each.keys, each.batch["arm"].to_pylist(), strict=True)
-        asked += [key for _, key, one in sorted(picks) if one == arm]
-    rows = scored.find(asked)
+        requested += [key for _, key, arm_of_key in sorted(picks) if arm_of_key == arm]
+    rows = scored.find(requested)
     rows = rows[np.isin(rows, known.rows)]
     return KnownClasses(rows, known.labels[np.searchsorted(known.rows, rows)], known.classes)
 
@@ -124,13 +124,13 @@ def known_rows(
         scored: the table.
         consensus: of every key that came back.
         initial_labels: key -> class, known from the start.
-        classes: all of them; None for those that are seen.
+        classes: all of them; None for the classes that are seen.
 
     Raises:
         InputError: for a class that is not among them.
     """
     class_of = {key: label for key, label in initial_labels.items() if key not in consensus}
-    class_of |= {key: one.label for key, one in consensus.items() if one.state == LABELLED and one.label}
+    class_of |= {key: agreed.label for key, agreed in consensus.items() if agreed.state == LABELLED and agreed.label}
     names = tuple(sorted(set(class_of.values()))) if classes is None else tuple(classes)
     place = {name: number for number, name in enumerate(names)}
     unknown = [label for label in class_of.values() if label not in place]

@@ -106,12 +106,12 @@ def test_a_row_without_a_score_has_no_chance(known, tmp_path):
     values = table["unc_x"].to_pylist()
     values[:4] = [None, float("nan"), float("inf"), -1.0]
     table = table.set_column(2, "unc_x", pa.array(values, pa.float32()))
-    found = calibrate(written(tmp_path / "t.parquet", table), fitted=known, apply=tmp_path / "c.parquet").applied
+    calibration = calibrate(written(tmp_path / "t.parquet", table), fitted=known, apply=tmp_path / "c.parquet").applied
     p = pq.read_table(tmp_path / "c.parquet")["p_error_logistic"].to_pylist()
     assert p[:3] == [None, None, None]
     assert p[3] == min(p[3:])
     low = np.sort(pq.read_table(known.parent / "scores.parquet")["unc_x"].to_numpy()[: N - 2])[0]
-    assert (found.without, found.outside.below) == (3, sum(v < low for v in np.float32(values[3:])))
+    assert (calibration.without, calibration.outside.below) == (3, sum(v < low for v in np.float32(values[3:])))
 
 
 def test_two_runs_write_the_same_bytes_and_none_is_there_without_its_receipt(scored, known, tmp_path):
@@ -278,17 +278,17 @@ def test_a_batch_that_leaves_the_range_raises_an_alarm(scored, known, tmp_path):
     above = int((pq.read_table(tmp_path / "far.parquet")["unc_x"].to_numpy() > high).sum())
     assert far.applied.outside.above == above > 100
     assert "more than chance (p" in str(far)
-    found = compare(tmp_path / "a.parquet", tmp_path / "far.parquet", column="unc_x", repeats=19)
-    assert [(each.table, each.outside.above) for each in found.left_range] == [
+    comparison = compare(tmp_path / "a.parquet", tmp_path / "far.parquet", column="unc_x", repeats=19)
+    assert [(each.table, each.outside.above) for each in comparison.left_range] == [
         (0, alike.applied.outside.above),
         (1, above),
     ]
-    assert found.left_range[1].p < 1e-6 < found.left_range[0].p
-    assert "far: " in str(found)
-    assert found.to_json()["left_range"][1]["outside"]["above"] == above
+    assert comparison.left_range[1].p < 1e-6 < comparison.left_range[0].p
+    assert "far: " in str(comparison)
+    assert comparison.to_json()["left_range"][1]["outside"]["above"] == above
 
 
-def test_verify_tells_what_was_changed(scored, known, tmp_path):
+def test_verify_reports_what_was_changed(scored, known, tmp_path):
     assert verify_calibration(known).identical
     calibrate(scored, fitted=known, apply=tmp_path / "c.parquet")
     receipt = tmp_path / "c.receipt.json"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from curate import __version__
 from curate.cli import user_errors
-from curate.commands.printing import one_line
+from curate.commands.printing import single_line
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 
@@ -112,8 +112,8 @@ def test_a_bug_keeps_its_traceback(error):
 
 
 def test_control_characters_of_a_name_cannot_reach_the_terminal():
-    assert one_line("a\nb\x1b[31m\r\u202ec") == "a\\nb\\x1b[31m\\r\\u202ec"
-    assert one_line("Grüße 日本 \udcff") == "Grüße 日本 \\udcff"
+    assert single_line("a\nb\x1b[31m\r\u202ec") == "a\\nb\\x1b[31m\\r\\u202ec"
+    assert single_line("Grüße 日本 \udcff") == "Grüße 日本 \\udcff"
     result = run("info", "no\x1b[31m\nfile.parquet")
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1

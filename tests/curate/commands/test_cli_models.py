@@ -4,7 +4,7 @@ import json
 import pickle
 
 import pytest
-import two_trunks
+import two_backbones
 from commandline import run
 from PIL import Image
 
@@ -39,10 +39,10 @@ def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
 
 
 def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_whether_it_is_here(tmp_path, monkeypatch):
-    two_trunks.make_package(tmp_path)
-    two_trunks.install(tmp_path, monkeypatch)
+    two_backbones.make_package(tmp_path)
+    two_backbones.install(tmp_path, monkeypatch)
     path = tmp_path / "world.safetensors"
-    save_checkpoint(path, two_trunks.make_model(), {**two_trunks.CARD, "good for": "photographs"})
+    save_checkpoint(path, two_backbones.make_model(), {**two_backbones.CARD, "good for": "photographs"})
     monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: {"world": path})
     first = "backbone resnet10t at 64 px: in the package tiny-weights, "
     rest = [
@@ -55,7 +55,7 @@ def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_wh
         *(f"  {line}" for line in rest),
     ]
     assert run("models", "world").stdout.splitlines()[-3:] == rest
-    (tmp_path / two_trunks.FILE).write_bytes(b"other")
+    (tmp_path / two_backbones.FILE).write_bytes(b"other")
     changed = run("models").stdout.splitlines()[2]
     assert changed.startswith(f"  {first}not usable: ")
     assert "pip install" in changed

@@ -10,9 +10,9 @@ from curate.evaluation.words import NO_SLOPE
 from curate.policies import findings
 from curate.policies.dedup.finders.facts import FewFinders, ManyLinks, NotCompared, PixelsRead
 from curate.policies.findings import Difference, Finding
-from curate.rounds.worth import stopping
-from curate.rounds.worth.lift import ArmLift
-from curate.rounds.worth.stopping import Advice
+from curate.rounds.measures import stopping
+from curate.rounds.measures.lift import ArmLift
+from curate.rounds.measures.stopping import Advice
 
 
 def constants(module):

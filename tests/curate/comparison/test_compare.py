@@ -56,29 +56,29 @@ def by_name(found):
     return {each.name: each for each in found.columns}
 
 
-def test_tables_of_the_same_kind_are_not_told_apart(pair):
-    found = curate.compare(*pair, **QUICK, fail_above=0.6)
-    assert found.embedding.auroc.low < 0.5 < found.embedding.auroc.high
-    assert found.embedding.p > 0.05
-    assert found.embedding.mmd_p > 0.05
-    assert all(each.adjusted_p > 0.05 for each in [*found.columns, *found.clusters])
-    assert not found.failed
+def test_tables_of_the_same_kind_are_not_separated(pair):
+    comparison = curate.compare(*pair, **QUICK, fail_above=0.6)
+    assert comparison.embedding.auroc.low < 0.5 < comparison.embedding.auroc.high
+    assert comparison.embedding.p > 0.05
+    assert comparison.embedding.mmd_p > 0.05
+    assert all(each.adjusted_p > 0.05 for each in [*comparison.columns, *comparison.clusters])
+    assert not comparison.failed
 
 
 def test_a_shift_is_found_in_columns_embeddings_and_clusters(moved):
-    found = curate.compare(*moved, **QUICK, fail_above=0.6)
-    assert found.failed
-    assert found.embedding.auroc.value > 0.9
-    assert found.embedding.p == found.embedding.mmd_p == 0.01
-    width = by_name(found)["width"]
+    comparison = curate.compare(*moved, **QUICK, fail_above=0.6)
+    assert comparison.failed
+    assert comparison.embedding.auroc.value > 0.9
+    assert comparison.embedding.p == comparison.embedding.mmd_p == 0.01
+    width = by_name(comparison)["width"]
     assert width.adjusted_p <= 0.05
     assert width.standardised > 1
     assert width.means[1] - width.means[0] == pytest.approx(20, abs=5)
-    assert by_name(found)["label"].adjusted_p > 0.05
-    assert any(each.adjusted_p <= 0.05 for each in found.clusters)
-    assert [len(each) for each in found.tell] == [3, 3]
-    assert all(told.key.startswith("1-") for told in found.tell[0])
-    assert all(told.key.startswith("2-") for told in found.tell[1])
+    assert by_name(comparison)["label"].adjusted_p > 0.05
+    assert any(each.adjusted_p <= 0.05 for each in comparison.clusters)
+    assert [len(each) for each in comparison.tell] == [3, 3]
+    assert all(row.key.startswith("1-") for row in comparison.tell[0])
+    assert all(row.key.startswith("2-") for row in comparison.tell[1])
 
 
 def test_a_cluster_that_one_side_lacks_is_named_with_its_rows(tmp_path):
@@ -86,32 +86,32 @@ def test_a_cluster_that_one_side_lacks_is_named_with_its_rows(tmp_path):
     rows = generator.normal(size=(150, 6)).astype(np.float32) * 0.1
     rows[np.arange(150), np.arange(150) % 3] += 1
     lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 6)
-    whole = table(tmp_path / "whole.parquet", n=150, seed=1, embedding=lists)
-    part = pq.read_table(whole).filter(pa.array(np.arange(150) % 3 != 1))
+    full = table(tmp_path / "whole.parquet", n=150, seed=1, embedding=lists)
+    part = pq.read_table(full).filter(pa.array(np.arange(150) % 3 != 1))
     pq.write_table(part, tmp_path / "part.parquet")
-    found = curate.compare(whole, tmp_path / "part.parquet", repeats=199, clusters=6)
-    lacking = [each for each in found.clusters if each.lacking]
-    assert lacking == found.clusters[: len(lacking)]
+    comparison = curate.compare(full, tmp_path / "part.parquet", repeats=199, clusters=6)
+    lacking = [each for each in comparison.clusters if each.lacking]
+    assert lacking == comparison.clusters[: len(lacking)]
     assert sum(each.rows[0] for each in lacking) == 50
     for each in lacking:
         assert each.lacking == "second"
         assert each.rows[1] == 0
         assert each.second.high < each.first.low
-        assert {int(told.key.split("-")[1]) % 3 for told in each.examples[0]} == {1}
+        assert {int(row.key.split("-")[1]) % 3 for row in each.examples[0]} == {1}
         assert each.examples[1] == ()
 
 
 def test_a_part_drawn_at_random_is_no_different_and_one_chosen_by_looks_is(tmp_path):
-    whole = table(tmp_path / "whole.parquet", n=200)
-    rows = pq.read_table(whole)
+    full = table(tmp_path / "whole.parquet", n=200)
+    rows = pq.read_table(full)
     pq.write_table(rows.filter(pa.array(np.random.default_rng(5).random(200) < 0.7)), tmp_path / "random.parquet")
     x = np.stack(rows["embedding"].to_numpy())[:, 1]
     pq.write_table(rows.filter(pa.array(x < np.quantile(x, 0.7))), tmp_path / "chosen.parquet")
-    drawn = curate.compare(whole, tmp_path / "random.parquet", **QUICK)
+    drawn = curate.compare(full, tmp_path / "random.parquet", **QUICK)
     assert drawn.embedding.p > 0.05
     assert drawn.embedding.shared == drawn.embedding.rows[1]
     assert not any(each.adjusted_p <= 0.05 for each in [*drawn.columns, *drawn.clusters])
-    chosen = curate.compare(whole, tmp_path / "chosen.parquet", **QUICK)
+    chosen = curate.compare(full, tmp_path / "chosen.parquet", **QUICK)
     assert chosen.embedding.p == 0.01
     assert len(chosen.tell[0]) == 3
     assert chosen.tell[1] == ()  # no row is in the part alone
@@ -119,10 +119,10 @@ def test_a_part_drawn_at_random_is_no_different_and_one_chosen_by_looks_is(tmp_p
 
 def test_a_table_and_its_copy_are_the_same(pair, tmp_path):
     (tmp_path / "copy.parquet").write_bytes(pair[0].read_bytes())
-    found = curate.compare(pair[0], tmp_path / "copy.parquet", **QUICK, fail_above=0.5)
-    assert (found.embedding.auroc.value, found.embedding.p, found.embedding.mmd_p) == (0.5, 1.0, 1.0)
-    assert {each.distance for each in found.columns} == {0.0}
-    assert not found.failed
+    comparison = curate.compare(pair[0], tmp_path / "copy.parquet", **QUICK, fail_above=0.5)
+    assert (comparison.embedding.auroc.value, comparison.embedding.p, comparison.embedding.mmd_p) == (0.5, 1.0, 1.0)
+    assert {each.distance for each in comparison.columns} == {0.0}
+    assert not comparison.failed
 
 
 def test_the_order_of_rows_changes_no_number(moved, tmp_path):
@@ -136,15 +136,15 @@ def test_the_order_of_rows_changes_no_number(moved, tmp_path):
     ):
         for name in ("distance", "p", "adjusted_p", "shared", "mmd_p"):
             assert now.get(name) == then.get(name), name  # of the means the last digit differs
-    assert [[told["key"] for told in side] for side in after["tell"]] == [
-        [told["key"] for told in side] for side in before["tell"]
+    assert [[row["key"] for row in side] for side in after["tell"]] == [
+        [row["key"] for row in side] for side in before["tell"]
     ]
 
 
 def test_a_sample_is_drawn_by_keys_and_said(moved):
-    found = curate.compare(*moved, **QUICK, sample=50)
-    assert found.rows == (120, 90)
-    assert found.sampled == (50, 50)
+    comparison = curate.compare(*moved, **QUICK, sample=50)
+    assert comparison.rows == (120, 90)
+    assert comparison.sampled == (50, 50)
     assert "50 of them compared" in run("compare", *moved, *FLAGS, "--sample", 50).stdout
 
 
@@ -153,14 +153,14 @@ def test_keys_that_are_missing_or_stand_twice_are_said(tmp_path, pair):
     keys = [None, None, *(f"k{i // 2}" for i in range(40)), *(f"x{i}" for i in range(78))]
     twice = table(tmp_path / "twice.parquet", key=pa.array(keys))
     for kind in (pa.string(), pa.dictionary(pa.int32(), pa.string())):
-        odd = table(tmp_path / "odd.parquet", key=pa.array(keys).cast(kind))
-        assert curate.compare(pair[0], odd, **QUICK).notes == [
-            f"{odd}: 2 of 120 rows compared without a key",
-            f"{odd}: 20 of 120 rows compared with a key that another row has too",
+        keyless = table(tmp_path / "odd.parquet", key=pa.array(keys).cast(kind))
+        assert curate.compare(pair[0], keyless, **QUICK).notes == [
+            f"{keyless}: 2 of 120 rows compared without a key",
+            f"{keyless}: 20 of 120 rows compared with a key that another row has too",
         ]
     none = table(tmp_path / "none.parquet", key=None)
-    told = run("compare", none, twice, *FLAGS).stdout
-    assert f"note: {none} has no column 'key': its rows are sampled, and named, by their numbers" in told
+    finished = run("compare", none, twice, *FLAGS).stdout
+    assert f"note: {none} has no column 'key': its rows are sampled, and named, by their numbers" in finished
     repeated = table(tmp_path / "repeated.parquet", n=400, key=[f"k{i // 4}" for i in range(400)])
     (note,) = curate.compare(pair[0], repeated, **QUICK, sample=40).notes
     assert note == f"{repeated}: 30 of 40 rows compared with a key that another row has too"
@@ -169,9 +169,9 @@ def test_keys_that_are_missing_or_stand_twice_are_said(tmp_path, pair):
 def test_columns_of_one_side_are_named_and_the_rest_is_compared(tmp_path):
     a = table(tmp_path / "a.parquet", seed=1, camera=["x"] * 120)
     b = table(tmp_path / "b.parquet", seed=2, width=None)
-    found = curate.compare(a, b, **QUICK)
-    assert found.only_in == (["width", "camera"], [])
-    assert set(by_name(found)) == {"status", "label"}
+    comparison = curate.compare(a, b, **QUICK)
+    assert comparison.only_in == (["width", "camera"], [])
+    assert set(by_name(comparison)) == {"status", "label"}
     assert "only in a: width, camera" in run("compare", a, b, *FLAGS).stdout
 
 
@@ -201,12 +201,12 @@ def test_columns_of_every_type_are_compared_or_left_out_with_a_reason(tmp_path):
     }
     a = table(tmp_path / "a.parquet", seed=1, mixed=np.arange(n), **columns)
     b = table(tmp_path / "b.parquet", seed=2, mixed=["x"] * n, **columns)
-    found = curate.compare(a, b, **QUICK)
-    assert {"half", "big", "day", "flag", "word", "odd\x1b[2J"} <= set(by_name(found))
-    assert by_name(found)["word"].missing == (0.5, 0.5)
-    assert set(found.left_out) == {"name", "list", "none", "mixed"}
-    assert "in one table and" in found.left_out["mixed"]
-    json.dumps(found.to_json(), allow_nan=False)
+    comparison = curate.compare(a, b, **QUICK)
+    assert {"half", "big", "day", "flag", "word", "odd\x1b[2J"} <= set(by_name(comparison))
+    assert by_name(comparison)["word"].missing == (0.5, 0.5)
+    assert set(comparison.left_out) == {"name", "list", "none", "mixed"}
+    assert "in one table and" in comparison.left_out["mixed"]
+    json.dumps(comparison.to_json(), allow_nan=False)
     shown = run("compare", a, b, *FLAGS)
     assert shown.exit_code == 0
     assert "\x1b" not in shown.output
@@ -224,16 +224,16 @@ def test_embeddings_of_two_models_are_refused_by_name_but_columns_can_be_compare
     other = table(tmp_path / "other.parquet", seed=3, metadata={"model": {"digest": "b" * 64, "method": "dino"}})
     with pytest.raises(InputError, match=r"two: .*train\.parquet \(visimsiam, a{12}\) and .*\(dino, b{12}\).*--column"):
         curate.compare(pair[0], other, **QUICK)
-    found = curate.compare(pair[0], other, column="width", **QUICK)
-    assert list(by_name(found)) == ["width"]
-    assert found.embedding is None
+    comparison = curate.compare(pair[0], other, column="width", **QUICK)
+    assert list(by_name(comparison)) == ["width"]
+    assert comparison.embedding is None
 
 
 def test_tables_without_embeddings_are_compared_by_columns_and_cannot_be_gated(tmp_path, pair):
     bare = table(tmp_path / "bare.parquet", seed=3, embedding=None)
-    found = curate.compare(pair[0], bare, **QUICK)
-    assert "no embedding column" in found.without_embedding
-    assert found.columns
+    comparison = curate.compare(pair[0], bare, **QUICK)
+    assert "no embedding column" in comparison.without_embedding
+    assert comparison.columns
     with pytest.raises(InputError, match="--fail-above"):
         curate.compare(pair[0], bare, **QUICK, fail_above=0.6)
 
@@ -241,9 +241,9 @@ def test_tables_without_embeddings_are_compared_by_columns_and_cannot_be_gated(t
 def test_rows_that_failed_are_a_shift_of_the_status_and_have_no_say_in_embeddings(tmp_path, pair):
     n = 120
     bad = table(tmp_path / "bad.parquet", seed=3, status=["ok"] * 60 + ["corrupt"] * 60)
-    found = curate.compare(pair[0], bad, **QUICK)
-    assert by_name(found)["status"].adjusted_p <= 0.05
-    assert found.embedding.rows == (n, 60)
+    comparison = curate.compare(pair[0], bad, **QUICK)
+    assert by_name(comparison)["status"].adjusted_p <= 0.05
+    assert comparison.embedding.rows == (n, 60)
 
 
 @pytest.mark.parametrize(

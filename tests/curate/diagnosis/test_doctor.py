@@ -107,7 +107,7 @@ def test_a_card_that_torch_cannot_use_is_a_problem(monkeypatch, tmp_path):
     assert list(machine.cards())[-1].state == PROBLEM
 
 
-def test_a_decoder_that_gives_another_picture_or_none_is_found(monkeypatch):
+def test_a_decoder_that_gives_another_image_or_none_is_found(monkeypatch):
     other = io.BytesIO()
     Image.fromarray(255 - decoders.ramp()).save(other, format="png")
     monkeypatch.setattr(decoders, "encoded", lambda picture, name: other.getvalue())
@@ -127,7 +127,7 @@ def test_what_is_expected_of_the_whole_follows_from_its_parts():
     assert (slow.state, slow.advice) == (NOTE, "--precision bf16: 2.0 x the model")
 
 
-def test_the_pictures_of_the_speed_test_are_the_same_each_time_and_as_large_as_photographs():
+def test_the_images_of_the_speed_test_are_the_same_each_time_and_as_large_as_photographs():
     pictures = speed.photographs(3)
     assert pictures == speed.photographs(3)
     assert len(set(pictures)) == 3
@@ -147,8 +147,8 @@ def test_the_command_prints_for_people_and_for_programs():
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[0] == "software"
     assert done.stdout.splitlines()[-1].startswith("all works")
-    found = json.loads(run("doctor", "--seconds", "0", "--json").stdout)
-    assert {"section": "software", "name": "curate", "state": "ok", "advice": ""}.items() <= found[0].items()
+    record = json.loads(run("doctor", "--seconds", "0", "--json").stdout)
+    assert {"section": "software", "name": "curate", "state": "ok", "advice": ""}.items() <= record[0].items()
 
 
 def test_a_problem_is_named_at_the_end_and_is_the_exit_code(monkeypatch):

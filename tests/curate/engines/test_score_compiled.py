@@ -49,6 +49,6 @@ def test_a_source_that_cannot_be_read_is_told_before_anything_is_compiled(tmp_pa
     def compiled(*_: object) -> None:
         raise AssertionError("it was compiled")
 
-    monkeypatch.setattr("scoring.compiled_trunk.with_compiled", compiled)
+    monkeypatch.setattr("scoring.compiled_backbone.with_compiled", compiled)
     with pytest.raises(InputError, match="nowhere"):
         open_all(str(tmp_path / "nowhere"), SourceOptions(), tiny_checkpoint, SETTINGS)

@@ -56,12 +56,12 @@ def test_more_folds_than_rows_are_to_be_lowered_and_do_not_matter_without_labels
     assert evaluate(path, votes="votes", **many).measures[0].n == 40
 
 
-def test_rows_with_an_exact_twin_are_counted_beside_the_neighbours(tmp_path):
+def test_rows_with_an_exact_twin_are_counted_next_to_the_neighbours(tmp_path):
     rows = numbers(240).reshape(60, 4)
     rows[10:14] = rows[0:4]  # four pairs
     rows[20] = rows[0]  # and a third of the first
-    found = evaluate(make(tmp_path / "s.parquet", rows, kappa_a=numbers(60)), label="label", **QUICK)
-    notes = [note for note in found.notes() if "twin" in note]
+    evaluation = evaluate(make(tmp_path / "s.parquet", rows, kappa_a=numbers(60)), label="label", **QUICK)
+    notes = [note for note in evaluation.notes() if "twin" in note]
     assert len(notes) == 1
     assert notes[0].startswith("9 of 60 rows have an exact twin")
     assert "Recall@1 and R-AUROC" in notes[0]

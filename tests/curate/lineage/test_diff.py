@@ -32,10 +32,10 @@ def keys_of(path):
 
 def test_rows_of_only_one_are_named_with_the_reason_of_the_other(made):
     folder, best, other = made
-    found = curate.diff(best.subset, other.subset, out=folder / "rows.parquet")
+    difference = curate.diff(best.subset, other.subset, out=folder / "rows.parquet")
     one, two = keys_of(best.subset), keys_of(other.subset)
-    assert (found.rows, found.in_both) == ((len(one), len(two)), len(one & two))
-    assert (found.only_first.rows, found.only_second.rows) == (len(one - two), len(two - one))
+    assert (difference.rows, difference.in_both) == ((len(one), len(two)), len(one & two))
+    assert (difference.only_first.rows, difference.only_second.rows) == (len(one - two), len(two - one))
     assert len(one - two) > 0
     decisions = {row["key"]: row for row in pq.read_table(other.decisions).to_pylist()}
     rows = pq.read_table(folder / "rows.parquet").to_pylist()
@@ -47,27 +47,27 @@ def test_rows_of_only_one_are_named_with_the_reason_of_the_other(made):
             assert (row["decision"], row["reason"], row["rule"]) == tuple(
                 noted[name] for name in ("decision", "reason", "rule")
             )
-    assert sum(found.only_first.why.values()) == len(one - two)
-    assert all(key in one - two and reason == decisions[key]["reason"] for key, reason in found.only_first.named)
-    assert not found.identical
+    assert sum(difference.only_first.why.values()) == len(one - two)
+    assert all(key in one - two and reason == decisions[key]["reason"] for key, reason in difference.only_first.named)
+    assert not difference.identical
 
 
-def test_a_row_that_an_earlier_step_dropped_is_told_so(made):
+def test_a_row_that_an_earlier_step_dropped_is_reported_so(made):
     folder, _, other = made
     everything = curate.filter(folder / "scores.parquet", folder / "all.parquet", where="unread >= 0")
-    found = curate.diff(everything.subset, other.subset)
+    difference = curate.diff(everything.subset, other.subset)
     dropped = [
         row for row in pq.read_table(folder / "unique.decisions.parquet").to_pylist() if row["decision"] == "drop"
     ]
-    told = {why: n for why, n in found.only_first.why.items() if "by step 1, dedup" in why}
+    told = {why: n for why, n in difference.only_first.why.items() if "by step 1, dedup" in why}
     assert sum(told.values()) == len(dropped) > 0
-    assert [one for one in found.settings if one.name == "step"]
+    assert [one for one in difference.settings if one.name == "step"]
 
 
 def test_settings_that_differ_are_named_and_no_others(made):
     _, best, other = made
-    found = curate.diff(best.receipt, other.receipt)
-    assert {one.step for one in found.settings} == {"2 filter"}
+    difference = curate.diff(best.receipt, other.receipt)
+    assert {one.step for one in difference.settings} == {"2 filter"}
     shown = run("diff", best.receipt, other.receipt).stdout
     assert "50%" in shown
     assert "30%" in shown
@@ -82,13 +82,13 @@ def test_values_are_compared_by_key_in_any_order(made, tmp_path):
     table = pq.read_table(best.subset)
     order = np.random.default_rng(0).permutation(table.num_rows)
     pq.write_table(table.take(pa.array(order)), tmp_path / "shuffled.parquet")
-    found = curate.diff(best.subset, tmp_path / "shuffled.parquet")
-    assert (found.values.rows, found.same_order, found.identical) == (0, False, False)
+    difference = curate.diff(best.subset, tmp_path / "shuffled.parquet")
+    assert (difference.values.rows, difference.same_order, difference.identical) == (0, False, False)
     key = table.column("key")[4].as_py()
     changed(tmp_path / "shuffled.parquet", "kappa_a", int(np.flatnonzero(order == 4)[0]), 0.125)
-    found = curate.diff(best.subset, tmp_path / "shuffled.parquet")
-    assert (found.values.rows, found.values.columns) == (1, {"kappa_a": 1})
-    assert found.values.named == [(key, "kappa_a", table.column("kappa_a")[4].as_py(), 0.125)]
+    difference = curate.diff(best.subset, tmp_path / "shuffled.parquet")
+    assert (difference.values.rows, difference.values.columns) == (1, {"kappa_a": 1})
+    assert difference.values.named == [(key, "kappa_a", table.column("kappa_a")[4].as_py(), 0.125)]
     assert run("diff", best.subset, tmp_path / "shuffled.parquet").exit_code == 1
     assert json.loads(run("diff", best.subset, best.subset, "--json").stdout)["identical"] is True
 
@@ -117,8 +117,8 @@ def test_a_number_of_a_list_nan_nulls_and_nested_columns_are_compared(tmp_path):
 def test_columns_and_types_that_only_one_has_are_named(tmp_path):
     pq.write_table(pa.table({"key": ["a"], "x": [1], "y": [1]}), tmp_path / "one.parquet")
     pq.write_table(pa.table({"key": ["a"], "x": [1.0], "z": [1]}), tmp_path / "two.parquet")
-    found = curate.diff(tmp_path / "one.parquet", tmp_path / "two.parquet")
-    assert found.columns == {"x": ("int64", "double"), "y": ("int64", None), "z": (None, "int64")}
+    difference = curate.diff(tmp_path / "one.parquet", tmp_path / "two.parquet")
+    assert difference.columns == {"x": ("int64", "double"), "y": ("int64", None), "z": (None, "int64")}
     assert "column y: int64 | not there" in run("diff", tmp_path / "one.parquet", tmp_path / "two.parquet").stdout
 
 
@@ -148,8 +148,8 @@ def diff_rows_links(receipt):
 def test_empty_tables_and_mistakes(made, tmp_path):
     _folder, best, _ = made
     pq.write_table(pq.read_table(best.subset).slice(0, 0), tmp_path / "none.parquet")
-    found = curate.diff(best.subset, tmp_path / "none.parquet")
-    assert (found.in_both, found.only_first.rows, found.only_first.why) == (
+    difference = curate.diff(best.subset, tmp_path / "none.parquet")
+    assert (difference.in_both, difference.only_first.rows, difference.only_first.why) == (
         0,
         best.kept,
         {"no receipt says why": best.kept},

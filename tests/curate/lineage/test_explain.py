@@ -17,7 +17,7 @@ def made(tmp_path):
     return tmp_path, *chain(tmp_path)
 
 
-def test_every_row_is_told_as_the_decisions_of_each_step_note_it(made):
+def test_every_row_is_reported_as_the_decisions_of_each_step_note_it(made):
     folder, first, best = made
     keys = [f"{number:03}.png" for number in range(N)]
     stories = curate.explain(best.subset, keys)
@@ -40,7 +40,7 @@ def test_every_row_is_told_as_the_decisions_of_each_step_note_it(made):
     assert {one.key for one in stories if one.lost is None} == kept
 
 
-def test_a_copy_is_told_with_the_row_in_its_place(made):
+def test_a_copy_is_reported_with_the_row_in_its_place(made):
     _folder, first, best = made
     dropped = next(row for row in pq.read_table(first.decisions).to_pylist() if row["decision"] == "drop")
     (story,) = curate.explain(best.decisions, dropped["key"])
@@ -56,7 +56,7 @@ def test_a_copy_is_told_with_the_row_in_its_place(made):
     assert (noted["lost"], noted["in_its_place"]) == (0, dropped["kept_key"])
 
 
-def test_of_the_scored_table_every_step_beside_it_is_told(made):
+def test_of_the_scored_table_every_step_next_to_it_is_reported(made):
     folder, _first, _best = made
     curate.filter(folder / "scores.parquet", folder / "another.parquet", keep_top="10%", column="kappa_a")
     (story,) = curate.explain(folder / "scores.parquet", "001.png")
@@ -68,14 +68,14 @@ def test_of_the_scored_table_every_step_beside_it_is_told(made):
     assert run("explain", folder / "scores.parquet", "001.png").exit_code == 0
 
 
-def test_a_table_without_a_step_is_told_as_scored(tmp_path):
+def test_a_table_without_a_step_is_reported_as_scored(tmp_path):
     dataset(tmp_path)
     (story,) = curate.explain(tmp_path / "scores.parquet", "000.png")
     assert (story.events, story.lost) == ([], None)
     assert "no step next to the table has read it" in run("explain", tmp_path / "scores.parquet", "000.png").stdout
 
 
-def test_what_cannot_be_told_is_one_line(made):
+def test_what_cannot_be_explained_is_one_line(made):
     folder, first, best = made
     with pytest.raises(InputError, match=r"has no row with the key 'x'; its keys look like '000.png'"):
         curate.explain(best.subset, ["000.png", "x"])

@@ -74,9 +74,9 @@ def is_found(receipt):
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_figure_of_a_receipt_that_is_another_is_found(folder, name):
     receipt = POLICIES[name](folder / "scores.parquet", folder / f"{name}.parquet").receipt
-    whole = receipt.read_bytes()
+    written = receipt.read_bytes()
     assert curate.verify(receipt).identical
-    places = [place for place in leaves(json.loads(whole)) if place[0] not in NOT_DERIVED]
+    places = [place for place in leaves(json.loads(written)) if place[0] not in NOT_DERIVED]
     if name == "split":
         places.remove(("notes", 0))  # a sentence of the command, on the finders that it chose
     assert len(places) > 20
@@ -86,7 +86,7 @@ def test_every_figure_of_a_receipt_that_is_another_is_found(folder, name):
             resealed(receipt, lambda value, change=change, place=place: change(value, place))
             if not is_found(receipt):
                 unseen.append((place, change is lie))
-            receipt.write_bytes(whole)
+            receipt.write_bytes(written)
     assert not unseen, unseen
 
 
@@ -184,9 +184,9 @@ def test_figures_of_a_calibration_and_of_a_pipeline_that_are_others_are_found(tm
                    ("outputs", "table", "n_rows")]),
         (pipeline, [("steps", 0, "rows_in"), ("steps", 0, "rows_out"), ("steps", 0, "lost", "--keep-top 50%")]),
     ):  # fmt: skip
-        whole = path.read_bytes()
+        written = path.read_bytes()
         assert cli("verify", path).exit_code == 0, cli("verify", path).output
         for place in places:
             resealed(path, lambda value, place=place: lie(value, place))
             assert cli("verify", path).exit_code == 1, place
-            path.write_bytes(whole)
+            path.write_bytes(written)

@@ -23,9 +23,9 @@ def made(tmp_path):
 
 
 def notes(receipt, *table, **how):
-    found = curate.verify(receipt, *table, **how)
-    assert found.to_json()["identical"] is found.identical
-    return found, " | ".join(lines_of(found)["notes"])
+    checked = curate.verify(receipt, *table, **how)
+    assert checked.to_json()["identical"] is checked.identical
+    return checked, " | ".join(lines_of(checked)["notes"])
 
 
 def test_a_score_that_changed_and_changes_no_decision_is_named(made):

@@ -48,10 +48,10 @@ def test_the_moments_of_the_others_are_all_less_those_held():
 def test_planted_mistakes_are_found():
     rows, true = blobs()
     generator = np.random.default_rng(2)
-    given = np.where(generator.random(len(true)) < 0.2, (true + 1) % 5, true)
-    evidence = crossed(rows, given, 5)
-    judged = judge(evidence.chances, given, Mistakes.of(confident_joint(evidence.chances, given, 5)))
-    assert auroc(-judged.quality, given != true) > 0.97
+    labels = np.where(generator.random(len(true)) < 0.2, (true + 1) % 5, true)
+    evidence = crossed(rows, labels, 5)
+    judged = judge(evidence.probabilities, labels, Mistakes.of(confident_joint(evidence.probabilities, labels, 5)))
+    assert auroc(-judged.quality, labels != true) > 0.97
     assert (evidence.probe == true).mean() > 0.9
     assert (evidence.voted == true).mean() > 0.9
 
@@ -59,27 +59,29 @@ def test_planted_mistakes_are_found():
 def test_the_label_of_a_row_has_no_say_in_its_own_chances(monkeypatch):
     monkeypatch.setattr("curate.probes.crossed.ROUNDS", 1)
     assert ROUNDS == 2
-    rows, given = blobs(200)
+    rows, labels = blobs(200)
     row = 17
     fold = np.arange(200) % 5
     monkeypatch.setattr("curate.probes.crossed._folds", lambda *_: fold)
     monkeypatch.setattr(
         "curate.probes.crossed._Crossing._calibrated", lambda self, models, shrink, at: (models[0], 1, 1.0)
     )
-    before = crossed(rows, given, 5)
-    changed = given.copy()
-    changed[row] = (given[row] + 2) % 5
+    before = crossed(rows, labels, 5)
+    changed = labels.copy()
+    changed[row] = (labels[row] + 2) % 5
     after = crossed(rows, changed, 5)
     assert before.probe[row] == after.probe[row]
     assert before.voted[row] == after.voted[row]
-    np.testing.assert_allclose(before.chances.chance[row], after.chances.chance[row], atol=0.01)  # class shares move
+    np.testing.assert_allclose(
+        before.probabilities.probability[row], after.probabilities.probability[row], atol=0.01
+    )  # class shares move
 
 
 def test_copies_share_a_fold_and_a_copy_with_another_label_is_named():
-    rows, given = blobs(100)
+    rows, labels = blobs(100)
     rows[50:53] = rows[10] * np.array([[1.0], [1.0], [2.0]], np.float32)  # of the same direction
-    given[50:53] = (given[10] + 1) % 5
-    evidence = crossed(rows, given, 5)
+    labels[50:53] = (labels[10] + 1) % 5
+    evidence = crossed(rows, labels, 5)
     assert set(evidence.copy[[10, 50, 51, 52]]) <= {10, 50, 51, 52}
     assert (evidence.copy[[10, 50, 51, 52]] >= 0).all()
     assert (np.delete(evidence.copy, [10, 50, 51, 52]) < 0).all()
@@ -90,15 +92,15 @@ def test_few_rows_and_classes_of_one_row_are_judged_or_left_open(given):
     rows, _ = blobs(len(given))
     evidence = crossed(rows, np.array(given), max(given) + 1)
     counts = np.bincount([label for label in given if label >= 0], minlength=5)
-    for label, own in zip(given, evidence.chances.own, strict=True):
+    for label, own in zip(given, evidence.probabilities.of_label, strict=True):
         if label < 0 or counts[label] < 2:
             assert np.isnan(own)
-    assert np.isfinite(evidence.chances.chance).all()
+    assert np.isfinite(evidence.probabilities.probability).all()
 
 
 def test_classes_of_nothing_but_copies_are_judged_all_the_same():
-    rows, given = blobs(60, 2, spread=0.001)
-    evidence = crossed(rows, given, 2)
+    rows, labels = blobs(60, 2, spread=0.001)
+    evidence = crossed(rows, labels, 2)
     assert (evidence.copy >= 0).all()
-    assert np.isfinite(evidence.chances.own).all()
-    assert (evidence.probe == given).all()
+    assert np.isfinite(evidence.probabilities.of_label).all()
+    assert (evidence.probe == labels).all()

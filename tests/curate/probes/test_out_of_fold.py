@@ -33,7 +33,7 @@ def pool_of(n=90, classes=3, seed=0, d=6):
 def losses(pool, classes=None, excluded=None):
     names = tuple("abcdefghij"[: classes or int(pool.labels.max()) + 1])
     out = np.zeros(len(pool.labels), bool) if excluded is None else excluded
-    pool, facts, notes = out_of_fold.with_own_losses(pool, Labelled(classes=names), "label", out)
+    pool, facts, notes = out_of_fold.with_label_losses(pool, Labelled(classes=names), "label", out)
     return pool.holdout_loss, facts, notes
 
 
@@ -87,7 +87,7 @@ def test_the_very_same_embedding_never_bears_itself_out():
     assert notes[1] == "2 rows have the largest loss, for want of another image of the class: 'd'"
 
 
-def test_a_class_of_one_row_gets_the_largest_loss_and_is_told():
+def test_a_class_of_one_row_gets_the_largest_loss_and_is_reported():
     pool = pool_of(60)
     pool.labels[7] = 3
     found, facts, notes = losses(pool)
@@ -121,9 +121,9 @@ def test_of_many_rows_some_of_every_class_are_learned_from(monkeypatch):
 
 
 def test_blocks_change_nothing(monkeypatch):
-    whole = losses(pool_of())[0]
+    loss = losses(pool_of())[0]
     monkeypatch.setattr(out_of_fold, "BLOCK_NUMBERS", 30)
-    assert np.abs(losses(pool_of())[0] - whole).max() < 1e-6
+    assert np.abs(losses(pool_of())[0] - loss).max() < 1e-6
 
 
 def test_wrong_labels_of_a_table_are_left_out_counted_and_verified(tmp_path):
@@ -161,7 +161,7 @@ def test_a_smaller_budget_is_a_prefix_of_a_larger_one_in_the_table_too(tmp_path)
     assert many[:20] == few
 
 
-def test_a_column_of_losses_takes_the_place_of_embeddings(tmp_path):
+def test_a_column_of_losses_replaces_embeddings(tmp_path):
     source = table(tmp_path / "s.parquet", 60, embedding=None)
     result = curate.select(source, tmp_path / "b.parquet", "small-loss", 15, holdout_loss="holdout")
     assert result.model == {}
@@ -207,7 +207,7 @@ def test_shares_and_the_gate_work_as_for_other_strategies(tmp_path):
         curate.select(source, None, "small-loss", 4, discount=True, quality="unc_losspred", dry_run=True)
 
 
-def test_rows_without_a_class_are_told_and_picked_last(tmp_path):
+def test_rows_without_a_class_are_reported_and_picked_last(tmp_path):
     source = table(tmp_path / "s.parquet", 60, label=[("a", None, "b")[i % 3] for i in range(60)])
     result = curate.select(source, tmp_path / "b.parquet", "small-loss", 50)
     assert batch_of(result)["label"].to_pylist()[40:] == [None] * 10
@@ -250,7 +250,7 @@ def test_other_threads_pick_the_same_rows(tmp_path):
         ({}, {"graph": "g.parquet"}, "--graph is for the strategies"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(tmp_path, columns, asked, said):
+def test_what_cannot_be_requested_is_one_line(tmp_path, columns, asked, said):
     source = table(tmp_path / "s.parquet", 60, **columns)
     with pytest.raises(InputError, match=said) as error:
         curate.select(source, None, **{"strategy": "small-loss", "budget": 5, "dry_run": True, **asked})
@@ -274,6 +274,6 @@ def test_the_command_says_what_the_models_found(tmp_path, monkeypatch):
     assert "probe" in (tmp_path / "b.receipt.json").read_text()
 
 
-def test_it_stands_beside_rho_loss():
+def test_it_stands_next_to_rho_loss():
     names = list(SELECTORS)
     assert names.index("small-loss") == names.index("rho-loss") + 1

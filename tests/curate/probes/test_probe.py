@@ -33,42 +33,42 @@ def test_the_linear_probe_is_the_one_of_scikit_learn_on_scaled_features(c):
     assert np.linalg.norm((x - spread.mean) * spread.scale, axis=1).mean() == pytest.approx(STRENGTH)
     probe = fit_linear_probe(x, y, c, calibrate=False)
     strength = 2.0 if c == 2 else 1.0  # theirs has one weight for two classes, ours two of half its length
-    theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=5000).fit((x - spread.mean) * spread.scale, y)
-    assert probe.predict(new) == pytest.approx(theirs.predict_proba((new - spread.mean) * spread.scale), abs=1e-5)
+    reference = LogisticRegression(C=strength, tol=1e-10, max_iter=5000).fit((x - spread.mean) * spread.scale, y)
+    assert probe.predict(new) == pytest.approx(reference.predict_proba((new - spread.mean) * spread.scale), abs=1e-5)
 
 
 def test_the_scale_of_the_pool_decides_where_it_is_given():
     x, y = blobs(30)
     pool, _ = blobs(400, seed=2, noise=3.0)
     spread = spread_of(pool)
-    theirs = LogisticRegression(C=1.0, tol=1e-10, max_iter=5000).fit((x - spread.mean) * spread.scale, y)
-    found = fit_linear_probe(x, y, 3, spread=spread, calibrate=False).predict(pool)
-    assert found == pytest.approx(theirs.predict_proba((pool - spread.mean) * spread.scale), abs=1e-5)
+    reference = LogisticRegression(C=1.0, tol=1e-10, max_iter=5000).fit((x - spread.mean) * spread.scale, y)
+    predicted = fit_linear_probe(x, y, 3, spread=spread, calibrate=False).predict(pool)
+    assert predicted == pytest.approx(reference.predict_proba((pool - spread.mean) * spread.scale), abs=1e-5)
 
 
 @pytest.mark.parametrize("fit", [fit_linear_probe, fit_neighbour_probe])
 def test_rows_sum_to_one_and_classes_without_a_label_get_nothing(fit):
     x, y = blobs(40)
-    found = fit(x, np.array([1, 4, 6])[y], 9).predict(x)
-    assert found.shape == (40, 9)
-    assert found.dtype == np.float32
-    assert found.sum(1) == pytest.approx(1, abs=1e-6)
-    assert (found[:, [0, 2, 3, 5, 7, 8]] == 0).all()
-    assert (found[:, [1, 4, 6]] > 0).all()
+    predicted = fit(x, np.array([1, 4, 6])[y], 9).predict(x)
+    assert predicted.shape == (40, 9)
+    assert predicted.dtype == np.float32
+    assert predicted.sum(1) == pytest.approx(1, abs=1e-6)
+    assert (predicted[:, [0, 2, 3, 5, 7, 8]] == 0).all()
+    assert (predicted[:, [1, 4, 6]] > 0).all()
 
 
 @pytest.mark.parametrize("fit", [fit_linear_probe, fit_neighbour_probe])
 @pytest.mark.parametrize("n", [1, 2, 30])
 def test_a_class_alone_is_predicted_with_chance_one(fit, n):
     x, _ = blobs(n)
-    found = fit(x, np.full(n, 2), 4).predict(blobs(9, seed=3)[0])
-    assert found == pytest.approx(np.eye(4)[[2] * 9], abs=1e-6)
+    predicted = fit(x, np.full(n, 2), 4).predict(blobs(9, seed=3)[0])
+    assert predicted == pytest.approx(np.eye(4)[[2] * 9], abs=1e-6)
 
 
 @pytest.mark.parametrize("fit", [fit_linear_probe, fit_neighbour_probe])
 def test_rows_that_are_all_equal_get_the_shares_of_the_classes(fit):
-    found = fit(np.ones((40, 5), np.float32), np.arange(40) % 4 // 3, 2).predict(np.ones((3, 5), np.float32))
-    assert found == pytest.approx(np.tile([0.75, 0.25], (3, 1)), abs=0.05)
+    predicted = fit(np.ones((40, 5), np.float32), np.arange(40) % 4 // 3, 2).predict(np.ones((3, 5), np.float32))
+    assert predicted == pytest.approx(np.tile([0.75, 0.25], (3, 1)), abs=0.05)
 
 
 @pytest.mark.parametrize("fit", [fit_linear_probe, fit_neighbour_probe])
@@ -102,7 +102,7 @@ def test_predictions_do_not_depend_on_the_block(monkeypatch):
         assert probe.predict(new) == pytest.approx(expected, abs=1e-6)
 
 
-def test_prediction_needs_little_beside_what_it_returns():
+def test_prediction_needs_little_next_to_what_it_returns():
     x, y = blobs(50, d=64)
     probe, new = fit_linear_probe(x, y, 3), np.zeros((400_000, 64), np.float16)
     tracemalloc.start()
@@ -119,12 +119,12 @@ def test_the_temperature_is_the_one_of_least_loss():
     true = logits / 2.7
     chance = np.exp(true) / np.exp(true).sum(1, keepdims=True)
     labels = np.array([generator.choice(5, p=p) for p in chance])
-    found = coolest_fit(logits, labels)
+    temperature = coolest_fit(logits, labels)
     grid = np.exp(np.linspace(math.log(0.3), math.log(30), 4000))
     shifted = [logits / t for t in grid]
     losses = [(np.log(np.exp(s).sum(1)) - s[np.arange(400), labels]).mean() for s in shifted]
-    assert found == pytest.approx(grid[int(np.argmin(losses))], rel=2e-3)
-    assert found == pytest.approx(2.7, rel=0.2)
+    assert temperature == pytest.approx(grid[int(np.argmin(losses))], rel=2e-3)
+    assert temperature == pytest.approx(2.7, rel=0.2)
 
 
 def test_a_temperature_without_a_least_loss_stays_in_its_range():
@@ -158,14 +158,14 @@ def test_neighbours_vote_as_defined():
     x, y = blobs(50)
     new, _ = blobs(20, seed=1)
     probe = fit_neighbour_probe(x, y, 3, k=7, calibrate=False)
-    found = probe.predict(new)
+    predicted = probe.predict(new)
     references = unit(x.astype(float))
     for row, query in enumerate(unit(new.astype(float))):
         cosine = references @ query
         top = np.argsort(-cosine)[:7]
         weight = np.exp(cosine[top] / 0.07)
         votes = np.array([weight[y[top] == c].sum() for c in range(3)]) / weight.sum()
-        assert found[row] == pytest.approx((7 * votes + np.bincount(y, minlength=3) / 50) / 8, abs=1e-4)
+        assert predicted[row] == pytest.approx((7 * votes + np.bincount(y, minlength=3) / 50) / 8, abs=1e-4)
 
 
 def test_the_temperature_of_a_vote_is_chosen_with_every_row_left_out_once():

@@ -16,12 +16,12 @@ from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
+from curate.rounds.measures.anytime import Anytime, PairLift, anytime_accuracy, anytime_difference
+from curate.rounds.measures.rules import StopRule, check_rule, parse_rules, refuse_unreachable
 from curate.rounds.next import next_round
 from curate.rounds.plot import folder_curves, plot_folder
 from curate.rounds.status import status
 from curate.rounds.verify import verify_rounds
-from curate.rounds.worth.anytime import Anytime, PairLift, anytime_accuracy, anytime_difference
-from curate.rounds.worth.rules import StopRule, check_rule, parse_rules, refuse_unreachable
 from scoring.errors import InputError
 from scoring.metrics.anytime import level_of_look, running_mean_interval
 from scoring.metrics.paired import paired_interval
@@ -57,8 +57,8 @@ def reseal(path, change):
 def test_a_look_is_an_import_and_its_interval_is_the_exact_one_at_the_level_of_that_look(made):
     for number, look in ((2, 1), (3, 3)):
         model = state(made, number)["model"]
-        wanted = clopper_pearson(model["holdout"]["right"], 60, level_of_look(look))
-        assert model["anytime"] == {"look": look, "confidence": 0.95, "low": wanted.low, "high": wanted.high}
+        expected = clopper_pearson(model["holdout"]["right"], 60, level_of_look(look))
+        assert model["anytime"] == {"look": look, "confidence": 0.95, "low": expected.low, "high": expected.high}
         assert model["anytime"]["low"] < model["holdout"]["low"] < model["holdout"]["high"] < model["anytime"]["high"]
 
 
@@ -66,8 +66,8 @@ def test_the_lift_of_a_round_is_counted_on_the_rows_held_out_and_its_interval_ho
     lift = state(made, 3)["lift"]
     assert (lift["n"], lift["n_held_out"]) == (40, 60)
     assert lift["strategy"] - lift["control"] == pytest.approx((lift["better"] - lift["worse"]) / 60)
-    wanted = paired_interval(lift["better"], lift["worse"], 60, level_of_look(3))
-    assert (lift["anytime"]["low"], lift["anytime"]["high"]) == (wanted.low, wanted.high)
+    expected = paired_interval(lift["better"], lift["worse"], 60, level_of_look(3))
+    assert (lift["anytime"]["low"], lift["anytime"]["high"]) == (expected.low, expected.high)
     found = status(made)
     assert found.pair_lift.better == lift["better"]
     assert found.looks == 3
@@ -81,11 +81,11 @@ def test_control_images_count_as_they_were_predicted_before_their_label_came(mad
         right += [
             row["predicted"] == truth[row["key"]] for row in batch if row["arm"] == "control" and row["key"] in truth
         ]
-    found = status(made, lift=False).prequential
-    assert (found.right, found.n) == (sum(right), len(right)) == (sum(right), 20)
-    assert (found.low, found.high) == running_mean_interval(sum(right), 20)[1:]
-    told = run("round", "status", made, "--no-lift", "--all").stdout
-    assert "drawn at random, predicted before the label came" in told
+    state = status(made, lift=False).prequential
+    assert (state.right, state.n) == (sum(right), len(right)) == (sum(right), 20)
+    assert (state.low, state.high) == running_mean_interval(sum(right), 20)[1:]
+    finished = run("round", "status", made, "--no-lift", "--all").stdout
+    assert "drawn at random, predicted before the label came" in finished
 
 
 def test_status_shows_both_intervals_by_name_and_says_stop(made):
@@ -93,16 +93,16 @@ def test_status_shows_both_intervals_by_name_and_says_stop(made):
     short = run(*asked)
     assert short.stdout.startswith("Stop: accuracy >= 40% is reached; accuracy ")
     assert "95 % of this look" not in short.stdout
-    found = run(*asked, "--all")
-    assert found.exit_code == 0
-    assert "95 % at every look" in found.stdout
-    assert "95 % of this look" in found.stdout
-    assert "accuracy >= 40%: STOP" in found.stdout
-    assert "not to be shown with 60 held-out images, it needs at least" in found.stdout
-    assert "lift >= 30%: go on" in found.stdout
-    told = json.loads(run("round", "status", made, "--json").stdout)
-    assert told["stop"] is True
-    assert told["rules"][0]["text"].startswith(f"{told['curve'][-1]['accuracy']:.1%}, at every look between")
+    finished = run(*asked, "--all")
+    assert finished.exit_code == 0
+    assert "95 % at every look" in finished.stdout
+    assert "95 % of this look" in finished.stdout
+    assert "accuracy >= 40%: STOP" in finished.stdout
+    assert "not to be shown with 60 held-out images, it needs at least" in finished.stdout
+    assert "lift >= 30%: go on" in finished.stdout
+    record = json.loads(run("round", "status", made, "--json").stdout)
+    assert record["stop"] is True
+    assert record["rules"][0]["text"].startswith(f"{record['curve'][-1]['accuracy']:.1%}, at every look between")
 
 
 def test_the_exit_code_says_whether_a_rule_is_reached(made, tmp_path):
@@ -156,7 +156,7 @@ def test_verify_measures_again_and_names_what_is_not_so(made, tmp_path):
         assert not checked.n_different
 
 
-def test_the_picture_has_the_band_of_every_look_and_the_bound_to_reach(made, tmp_path):
+def test_the_image_has_the_band_of_every_look_and_the_bound_to_reach(made, tmp_path):
     curves, bounds = folder_curves(made)
     assert list(curves[0].low) == [point["anytime"]["low"] for point in status(made, lift=False).curve]
     assert (bounds[0].name, set(bounds[0].y)) == ("stop: accuracy >= 40%", {0.4})
@@ -239,18 +239,18 @@ def test_rules_go_by_the_interval_of_every_look_in_both_directions():
 
 
 @pytest.mark.parametrize(("right", "text"), [(0, "accuracy >= 50%"), (500, "accuracy <= 50%")])
-def test_all_wrong_and_all_right_are_told_like_any_other(right, text):
-    found = check_rule(StopRule.parse(text), 1, 0.95, Accuracy(right, 500, right / 500), None)
-    assert (found.reached, found.needed) == (False, None)
-    assert "is not enough" in rule_words(found)
+def test_all_wrong_and_all_right_are_reported_like_any_other(right, text):
+    check = check_rule(StopRule.parse(text), 1, 0.95, Accuracy(right, 500, right / 500), None)
+    assert (check.reached, check.needed) == (False, None)
+    assert "is not enough" in rule_words(check)
     assert check_rule(StopRule.parse("accuracy >= 50%"), 1, 0.95, Accuracy(500, 500, 1.0), None).reached
 
 
 def test_what_is_missing_is_said_with_the_number_that_would_do():
-    found = check_rule(StopRule.parse("accuracy >= 90%"), 3, 0.95, Accuracy(460, 500, 0.92), None)
-    assert found.needed > 500
-    assert f"about {found.needed:,} held-out images would show it, there are 500" in rule_words(found)
-    needed = Accuracy(int(0.92 * found.needed), found.needed, 0.92)
+    check = check_rule(StopRule.parse("accuracy >= 90%"), 3, 0.95, Accuracy(460, 500, 0.92), None)
+    assert check.needed > 500
+    assert f"about {check.needed:,} held-out images would show it, there are 500" in rule_words(check)
+    needed = Accuracy(int(0.92 * check.needed), check.needed, 0.92)
     assert check_rule(StopRule.parse("accuracy >= 90%"), 3, 0.95, needed, None).reached
     none = check_rule(StopRule.parse("lift <= 1%"), 0, 0.95, None, None)
     assert (none.reached, "nothing is measured yet" in rule_words(none)) == (None, True)

@@ -44,7 +44,7 @@ def edit_state(path, **changes):
     path.write_text(json.dumps(value | {"digest": digest_of(value)}))
 
 
-def test_a_folder_that_nobody_touched_is_as_it_was_written(folder):
+def test_a_folder_left_untouched_is_as_it_was_written(folder):
     assert open_folder(folder).changed() == []
     assert status(folder, lift=False).changed == []
 
@@ -73,8 +73,8 @@ def test_an_edit_that_covers_its_own_tracks_breaks_the_chain(folder, name):
 @pytest.mark.parametrize("name", ["holdout.parquet", "rounds/0001/batch.parquet", "rounds/0002/stop.parquet"])
 def test_another_file_in_place_of_one_is_named(folder, name):
     path = folder / name
-    whole = pq.read_table(path)
-    pq.write_table(whole.slice(0, whole.num_rows - 1), path)
+    table = pq.read_table(path)
+    pq.write_table(table.slice(0, table.num_rows - 1), path)
     assert [line for line in open_folder(folder).changed() if line.startswith(name)]
     with pytest.raises(InputError, match=rf"was changed: {name} is not what"):
         import_labels(folder, folder.parent / "1.csv")
@@ -82,9 +82,9 @@ def test_another_file_in_place_of_one_is_named(folder, name):
 
 def test_a_state_that_names_a_file_elsewhere_is_named_and_the_file_is_not_opened(folder):
     edit_state(folder / "rounds" / "0002" / "state.json", files={"/dev/zero": "0" * 64, "../0001/state.json": ""})
-    found = status(folder, lift=False).changed
-    assert "rounds/0002//dev/zero is not what rounds/0002/state.json says" in found
-    assert "rounds/0002/../0001/state.json is not what rounds/0002/state.json says" in found
+    state = status(folder, lift=False).changed
+    assert "rounds/0002//dev/zero is not what rounds/0002/state.json says" in state
+    assert "rounds/0002/../0001/state.json is not what rounds/0002/state.json says" in state
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,16 @@ def test_a_round_with_the_receipt_of_an_earlier_version_is_opened_and_its_receip
 
 def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folder):
     path = folder / "rounds" / "0002" / "labels-0002.parquet"
-    whole = pq.read_table(path)
-    labels = whole.column("label").to_pylist()
+    table = pq.read_table(path)
+    labels = table.column("label").to_pylist()
     labels[0] = "ant" if labels[0] != "ant" else "bee"
-    pq.write_table(whole.set_column(1, "label", pa.array(labels)), path)
+    pq.write_table(table.set_column(1, "label", pa.array(labels)), path)
     with pytest.raises(InputError, match=r"labels-0002\.parquet was changed since it was written"):
         next_round(folder)
     path.unlink()
     (folder / "rounds" / "0001" / "labels-0001.parquet").unlink()
-    found = open_folder(folder).changed()
-    assert "rounds/0001/labels-0001.parquet is not what rounds/0002/state.json says" in found
+    changes = open_folder(folder).changed()
+    assert "rounds/0001/labels-0001.parquet is not what rounds/0002/state.json says" in changes
 
 
 def test_a_batch_that_is_lost_is_named_with_a_way_out(folder):
@@ -166,7 +166,7 @@ def test_another_table_is_refused_and_both_are_named(folder, tmp_path):
         next_round(folder, table=tmp_path / "model.parquet")
 
 
-def test_a_table_that_was_moved_or_sorted_anew_is_the_same(folder, tmp_path):
+def test_a_table_that_was_moved_or_sorted_again_is_the_same(folder, tmp_path):
     table(tmp_path / "sorted.parquet", order=list(reversed(range(120))))
     (tmp_path / "t.parquet").unlink()
     with pytest.raises(InputError, match=r"t\.parquet, which is missing; say where it is with --table"):
@@ -257,7 +257,7 @@ def test_settings_that_cannot_be_are_refused_and_nothing_is_made(tmp_path, asked
     assert not (tmp_path / "r").exists()
 
 
-def test_labels_before_anything_was_asked_are_refused(tmp_path):
+def test_labels_before_any_request_are_refused(tmp_path):
     table(tmp_path / "t.parquet")
     start(tmp_path / "r", tmp_path / "t.parquet")
     with pytest.raises(InputError, match="no batch was made yet"):

@@ -123,9 +123,9 @@ def test_a_graph_that_was_changed_is_no_fault_of_the_rounds_that_went_by_another
     pq.write_table(table.set_column(2, "neighbours", forged), path)
     for broken in (path.read_bytes(), data[:2000], b""):
         path.write_bytes(broken)
-        found = verify_rounds(folder)
-        assert [each.identical for each in found.rounds] == [True, True]
-        assert found.problems == ["graph.parquet is not what any round used; delete it, and it is made again"]
+        verified = verify_rounds(folder)
+        assert [each.identical for each in verified.rounds] == [True, True]
+        assert verified.problems == ["graph.parquet is not what any round used; delete it, and it is made again"]
         assert path.read_bytes() == broken
     path.unlink()
     path.mkdir()
@@ -154,7 +154,7 @@ def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path, trut
     assert used == [True, False]
 
 
-def test_a_round_that_died_after_its_graph_was_made_is_asked_again_as_it_was(tmp_path, truth, monkeypatch):
+def test_a_round_that_died_after_its_graph_was_made_is_made_again_as_it_was(tmp_path, truth, monkeypatch):
     whole = next_round(begin(tmp_path, "whole"))
     folder = begin(tmp_path)
 

@@ -74,9 +74,9 @@ def test_next_leaves_the_old_state_or_the_new_wherever_it_dies(labelled):
     assert copies.n_operations > 15
     assert len(copies.seen) > 8
     for place in copies.seen.values():
-        found = visible(place / "r")
-        assert found in (old, new), place
-        if found == old:
+        files = visible(place / "r")
+        assert files in (old, new), place
+        if files == old:
             next_round(place / "r")
         assert content(place / "r") == new, place
 
@@ -91,10 +91,10 @@ def test_import_leaves_the_old_state_or_the_new_wherever_it_dies(labelled):
     new = visible(tmp_path / "r")
     assert len(copies.seen) >= 3
     for place in copies.seen.values():
-        found = visible(place / "r")
-        assert found in (old, new), place
+        files = visible(place / "r")
+        assert files in (old, new), place
         again = import_labels(place / "r", answers)
-        assert (again.written is None) == (found == new)
+        assert (again.written is None) == (files == new)
         assert visible(place / "r") == new, place
 
 
@@ -110,8 +110,8 @@ def test_init_leaves_nothing_or_a_whole_folder_wherever_it_dies(tmp_path):
     new = visible(tmp_path / "r")
     assert len(copies.seen) >= 5
     for place in copies.seen.values():
-        found = visible(place / "r")
-        assert found == new or "round.json" not in found, place
-        if found != new:
+        files = visible(place / "r")
+        assert files == new or "round.json" not in files, place
+        if files != new:
             run(place / "r")
         assert visible(place / "r") == new, place

@@ -50,17 +50,17 @@ def test_two_rounds_in_every_format_take_every_label_back(tmp_path, truth, forma
         made = next_round(tmp_path / "r")
         place = tmp_path / f"tool-{number}"
         place.mkdir()
-        found = import_labels(tmp_path / "r", annotate(format, made, truth, place))
-        assert (found.labels, found.missing, found.skipped) == (22 if number == 1 else 10, 0, 0)
-        assert found.problems == ()
+        imported = import_labels(tmp_path / "r", annotate(format, made, truth, place))
+        assert (imported.labels, imported.missing, imported.skipped) == (22 if number == 1 else 10, 0, 0)
+        assert imported.problems == ()
     opened = open_folder(tmp_path / "r")
     said = {key: one.label for key, one in opened.votes.consensus().items()}
-    assert said == {key: truth[key] for key in opened.asked}
+    assert said == {key: truth[key] for key in opened.requested}
     assert len(said) == 32
     assert not opened.changed()
 
 
-def test_no_image_is_asked_twice_and_the_held_out_ones_only_in_the_first_round(tmp_path, truth):
+def test_no_image_is_requested_twice_and_the_held_out_ones_only_in_the_first_round(tmp_path, truth):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=20, control=0.25, holdout="10%")
     made = loop(tmp_path / "r", truth, tmp_path, 3)
     held_out = set(open_folder(tmp_path / "r").holdout["key"].to_pylist())
@@ -100,7 +100,7 @@ def test_a_half_labelled_batch_has_about_half_of_each_arm(tmp_path, truth):
     assert [row["rank"] for row in rows] == list(range(1, 61))
 
 
-def test_nothing_in_the_export_says_why_an_image_is_asked(tmp_path, truth):
+def test_nothing_in_the_export_says_why_an_image_is_requested(tmp_path, truth):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10)
     with next_round(tmp_path / "r").export.open(encoding="utf-8-sig") as file:
         header = next(csv.reader(file))
@@ -150,7 +150,7 @@ def test_the_accuracy_is_that_of_the_probe_on_the_held_out_rows(tmp_path, truth)
     assert [row["probability"] for row in batch_of(made[1])] == pytest.approx(chances.max(1).tolist(), rel=1e-3)
 
 
-def test_next_waits_for_labels_unless_told_not_to(tmp_path, truth):
+def test_next_waits_for_labels_unless_it_need_not(tmp_path, truth):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0")
     made = next_round(tmp_path / "r")
     keys = [row["key"] for row in batch_of(made)]
@@ -195,8 +195,8 @@ def test_unknown_keys_classes_conflicts_and_ties_are_named_and_the_rest_is_taken
         (d, "skip", "ann"),
         (e, "ant", "ann"), (e, "ant", "bob"), (e, "bee", "eve"),
     ]  # fmt: skip
-    found = import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", rows))
-    said = [str(problem) for problem in found.problems]
+    imported = import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", rows))
+    said = [str(problem) for problem in imported.problems]
     assert "unknown key: 1 ('set/9999.png')" in said
     assert any(text.startswith(f"unknown class: 1 ('bees' for '{c}'; did you mean 'bee'?") for text in said)
     assert f"two labels by one annotator: 2 ('cow' for '{b}', 'ant' for '{b}')" in said
@@ -206,7 +206,7 @@ def test_unknown_keys_classes_conflicts_and_ties_are_named_and_the_rest_is_taken
     assert {key: (one.state, one.label) for key, one in agreed.items()} == {
         a: ("tied", None), d: ("skipped", None), e: ("labelled", "ant"),
     }  # fmt: skip
-    assert (found.labels, found.skipped) == (5, 1)
+    assert (imported.labels, imported.skipped) == (5, 1)
 
 
 def test_a_later_import_corrects_and_the_earlier_file_stays(tmp_path, truth):
@@ -222,20 +222,20 @@ def test_a_later_import_corrects_and_the_earlier_file_stays(tmp_path, truth):
     assert open_folder(tmp_path / "r").votes.labels_of(keys[0]) == ["bee"]
 
 
-def test_a_second_annotator_is_told_apart_by_name(tmp_path, truth):
+def test_a_second_annotator_is_separated_by_name(tmp_path, truth):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=4, holdout="0")
     keys = [row["key"] for row in batch_of(next_round(tmp_path / "r"))]
     for who, label in (("ann", "ant"), ("bob", "bee"), ("eve", "bee")):
         answers = sheet(tmp_path / f"{who}.csv", [(key, label) for key in keys], ("key", "label"))
         import_labels(tmp_path / "r", answers, annotator=who)
-    found = status(tmp_path / "r", lift=False)
-    assert found.annotators == ["ann", "bob", "eve"]
-    assert found.agreement["n_keys"] == 4
-    assert found.agreement["pairs"] == pytest.approx(1 / 3)
-    assert found.classes == {"ant": 0, "bee": 4, "cow": 0}
+    state = status(tmp_path / "r", lift=False)
+    assert state.annotators == ["ann", "bob", "eve"]
+    assert state.agreement["n_keys"] == 4
+    assert state.agreement["pairs"] == pytest.approx(1 / 3)
+    assert state.classes == {"ant": 0, "bee": 4, "cow": 0}
 
 
-def test_skipped_images_are_not_asked_again_and_do_not_hold_up_the_next_round(tmp_path, truth):
+def test_skipped_images_are_not_requested_again_and_do_not_hold_up_the_next_round(tmp_path, truth):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=5, holdout="0", format="label-studio")
     made = next_round(tmp_path / "r")
     tasks = json.loads(made.export.read_text())
@@ -244,8 +244,8 @@ def test_skipped_images_are_not_asked_again_and_do_not_hold_up_the_next_round(tm
         task["annotations"] = [{"result": result, "was_cancelled": False}]
     tasks[3]["annotations"] = [{"result": [], "was_cancelled": True}]
     (tmp_path / "back.json").write_text(json.dumps(tasks))
-    found = import_labels(tmp_path / "r", tmp_path / "back.json", skip_rest=True)
-    assert (found.labels, found.skipped, found.missing) == (3, 2, 0)
+    imported = import_labels(tmp_path / "r", tmp_path / "back.json", skip_rest=True)
+    assert (imported.labels, imported.skipped, imported.missing) == (3, 2, 0)
     again = next_round(tmp_path / "r")
     assert again.state["pool"]["skipped"] == 2
     assert not {row["key"] for row in batch_of(again)} & {task["data"]["curate_key"] for task in tasks}
@@ -260,8 +260,8 @@ def test_a_file_in_which_every_image_was_skipped_is_taken_as_skips_however_long_
     for task in tasks:
         task["annotations"] = [{"result": [], "was_cancelled": True}]
     (tmp_path / "back.json").write_text(json.dumps(tasks))
-    found = import_labels(tmp_path / "r", tmp_path / "back.json")
-    assert (found.labels, found.skipped, found.missing) == (0, 4, 0)
+    imported = import_labels(tmp_path / "r", tmp_path / "back.json")
+    assert (imported.labels, imported.skipped, imported.missing) == (0, 4, 0)
     said = open_folder(tmp_path / "r").votes.consensus()
     assert {key: one.state for key, one in said.items()} == {task["data"]["curate_key"]: "skipped" for task in tasks}
 
@@ -302,9 +302,9 @@ def test_without_held_out_labels_status_says_so(tmp_path, truth):
     made = next_round(tmp_path / "r")
     asked = [row["key"] for row in batch_of(made) if row["arm"] != "holdout"]
     import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", [(key, truth[key], "") for key in asked]))
-    found = status(tmp_path / "r")
-    assert "none of the 5 held-out images has a label yet, so nothing can be said of accuracy" in status_notes(found)
-    assert "not enough yet" in lift_words(found.lift)
+    state = status(tmp_path / "r")
+    assert "none of the 5 held-out images has a label yet, so nothing can be said of accuracy" in status_notes(state)
+    assert "not enough yet" in lift_words(state.lift)
     start(tmp_path / "n", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0")
     assert "no rows are held out, so nothing can be said of accuracy" in status_notes(status(tmp_path / "n"))
 
@@ -336,7 +336,7 @@ def test_rows_run_out_in_peace(tmp_path):
     assert found["pool"] is True
 
 
-def test_rows_without_a_usable_embedding_are_never_asked(tmp_path):
+def test_rows_without_a_usable_embedding_are_never_requested(tmp_path):
     status_of = ["ok"] * 27 + ["decode"] * 3
     truth = table(tmp_path / "t.parquet", 30, status=status_of)
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=30, holdout="0")

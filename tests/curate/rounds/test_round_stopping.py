@@ -7,12 +7,12 @@ import pytest
 
 from curate.commands.round_words import lift_words
 from curate.probes.accuracy import Accuracy, KnownClasses, entropy_share
-from curate.rounds.worth.anytime import anytime_accuracy
-from curate.rounds.worth.comparison import Comparison, cohen_kappa, compared
-from curate.rounds.worth.coverage import REACHED, Coverage, coverage, sample_of
-from curate.rounds.worth.lift import Arms, arm_lift
-from curate.rounds.worth.measured import Measured
-from curate.rounds.worth.stopping import advise
+from curate.rounds.measures.anytime import anytime_accuracy
+from curate.rounds.measures.comparison import Comparison, cohen_kappa, compared
+from curate.rounds.measures.coverage import REACHED, Coverage, coverage, sample_of
+from curate.rounds.measures.lift import Arms, arm_lift
+from curate.rounds.measures.measured import Measured
+from curate.rounds.measures.stopping import advise
 
 ANYTIME = anytime_accuracy(Accuracy(9, 10, 0.9), 1, 0.95)
 
@@ -66,9 +66,9 @@ def test_models_are_compared_on_the_keys_that_both_saw(tmp_path):
     before = pa.table({"key": ["a", "b", "c", "z"], "predicted": ["x", "x", "y", "y"]})
     pq.write_table(before, tmp_path / "stop.parquet")
     now = pa.table({"key": ["c", "a", "b", "new"], "predicted": ["y", "x", "y", "x"]})
-    found = compared(now, tmp_path / "stop.parquet")
-    assert (found.n, found.changed) == (3, pytest.approx(1 / 3))
-    assert found.kappa == pytest.approx(cohen_kappa(["y", "x", "y"], ["y", "x", "x"]))
+    result_of_models = compared(now, tmp_path / "stop.parquet")
+    assert (result_of_models.n, result_of_models.changed) == (3, pytest.approx(1 / 3))
+    assert result_of_models.kappa == pytest.approx(cohen_kappa(["y", "x", "y"], ["y", "x", "x"]))
     assert compared(now, tmp_path / "none.parquet") is None
 
 
@@ -78,9 +78,9 @@ def test_coverage_is_the_distance_to_the_nearest_labelled_row():
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     sample, labelled = np.arange(40), np.array([3, 50, 55])
     slow = np.array([min(np.linalg.norm(vectors[i] - vectors[j]) for j in labelled) for i in sample])
-    found = coverage(vectors, sample, labelled)
-    assert (found.mean, found.most) == (pytest.approx(slow.mean(), abs=1e-3), pytest.approx(slow.max(), abs=1e-4))
-    assert found.within == pytest.approx((slow <= REACHED).mean())
+    covered = coverage(vectors, sample, labelled)
+    assert (covered.mean, covered.most) == (pytest.approx(slow.mean(), abs=1e-3), pytest.approx(slow.max(), abs=1e-4))
+    assert covered.within == pytest.approx((slow <= REACHED).mean())
     assert coverage(vectors, sample, np.zeros(0, np.int64)) is None
 
 
@@ -112,19 +112,19 @@ def arms(n_strategy=80, n_control=40, n_held_out=200, *, spoil=0.0, seed=0):
 
 
 def test_a_control_arm_of_wrong_labels_is_beaten_and_the_interval_says_so():
-    found = arm_lift(arms(spoil=0.45))
-    assert found.n == 40
-    assert found.difference == pytest.approx(found.strategy - found.control)
-    assert 0 < found.low < found.difference < found.high
-    assert found.needed is None
-    assert "the strategy beats random" in lift_words(found)
+    gain = arm_lift(arms(spoil=0.45))
+    assert gain.n == 40
+    assert gain.difference == pytest.approx(gain.strategy - gain.control)
+    assert 0 < gain.low < gain.difference < gain.high
+    assert gain.needed is None
+    assert "the strategy beats random" in lift_words(gain)
 
 
-def test_arms_alike_are_not_told_apart_and_it_says_so():
-    found = arm_lift(arms())
-    assert found.low < 0 < found.high
-    assert "not enough yet to decide" in lift_words(found)
-    assert abs(found.difference) < 0.1
+def test_arms_alike_are_not_separated_and_it_says_so():
+    gain = arm_lift(arms())
+    assert gain.low < 0 < gain.high
+    assert "not enough yet to decide" in lift_words(gain)
+    assert abs(gain.difference) < 0.1
 
 
 @pytest.mark.slow
@@ -139,9 +139,9 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     [((80, 19, 200), "19 control labels of at least 20"), ((80, 40, 49), "49 held-out labels of at least 50")],
 )
 def test_too_few_labels_to_say_anything_are_counted(sizes, text):
-    found = arm_lift(arms(*sizes))
-    assert text in lift_words(found)
-    assert found.difference is None
+    gain = arm_lift(arms(*sizes))
+    assert text in lift_words(gain)
+    assert gain.difference is None
 
 
 def test_the_number_of_labels_that_would_do_shrinks_as_the_difference_grows():

@@ -51,8 +51,8 @@ def keys_of(path, number):
 
 def rewrite(path, change):
     """Write a table with other rows or values instead of one."""
-    found = pq.read_table(path)
-    pq.write_table(change(found), path)
+    table = pq.read_table(path)
+    pq.write_table(change(table), path)
 
 
 def replaced(found, name, row, value):
@@ -73,7 +73,7 @@ def ok(number, n=10):
     return f"round {number}: ok, {n} rows were chosen again, all the same"
 
 
-def test_rounds_that_nobody_touched_are_the_same_and_nothing_is_written(folder):
+def test_rounds_left_untouched_are_the_same_and_nothing_is_written(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert said(folder) == ([ok(1, 20), ok(2), ok(3)], [], True)  # ten of the first batch are held out
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
@@ -87,8 +87,8 @@ def test_labels_that_came_after_a_round_do_not_matter_to_it(folder):
 
 
 def test_a_table_in_another_order_and_place_gives_the_same_rounds(folder, made, tmp_path):
-    whole = pq.read_table(made.parent / "t.parquet")
-    moved = replaced(whole.take(pa.array(range(whole.num_rows - 1, -1, -1))), "uri", 5, "elsewhere.png")
+    table = pq.read_table(made.parent / "t.parquet")
+    moved = replaced(table.take(pa.array(range(table.num_rows - 1, -1, -1))), "uri", 5, "elsewhere.png")
     pq.write_table(moved, tmp_path / "moved.parquet")
     assert said(folder, table=tmp_path / "moved.parquet")[2]
 
@@ -190,7 +190,7 @@ def test_a_round_that_is_missing_is_named_and_so_are_those_that_need_it(folder):
     assert "cannot be chosen again: rounds/0002 is missing" in lines[2]
 
 
-def test_a_number_far_away_is_told_at_once(folder):
+def test_a_number_far_away_is_reported_at_once(folder):
     (folder / "rounds" / "0003").rename(folder / "rounds" / "99999999999999")
     lines, _, _ = said(folder)
     assert lines[2] == "round 3: NOT THE SAME: rounds/0003 to 99999999999998 is missing; take it from a copy"

@@ -30,30 +30,30 @@ def slow_alpha(votes):
 def test_agreement_is_alpha_of_all_ordered_pairs(seed):
     generator = np.random.default_rng(seed)
     votes = [[f"c{i}" for i in generator.integers(0, 3, generator.integers(1, 6))] for _ in range(30)]
-    found = agreement(votes)
-    assert found.alpha == pytest.approx(slow_alpha(votes))
+    measures = agreement(votes)
+    assert measures.alpha == pytest.approx(slow_alpha(votes))
     alike = [a == b for labels in votes for a, b in permutations(labels, 2)]
     weights = [1 for labels in votes for _ in permutations(labels, 2)]
-    assert found.pairs == pytest.approx(np.average(alike, weights=weights))
-    assert found.n_keys == sum(len(labels) > 1 for labels in votes)
+    assert measures.pairs == pytest.approx(np.average(alike, weights=weights))
+    assert measures.n_keys == sum(len(labels) > 1 for labels in votes)
 
 
-def test_agreement_of_nobody_with_anybody_is_not_defined():
+def test_agreement_without_annotators_is_not_defined():
     assert math.isnan(agreement([["a"], ["b"], []]).alpha)
     assert math.isnan(agreement([["a", "a"], ["a", "a"]]).alpha)
     assert agreement([["a", "a"], ["a", "a"]]).pairs == 1
 
 
 def test_the_majority_decides_and_the_entropy_says_how_far_votes_differ():
-    found = agree(["cat"] * 3 + ["dog"])
-    assert (found.state, found.label, found.n_labels) == ("labelled", "cat", 4)
-    assert found.entropy == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
+    consensus = agree(["cat"] * 3 + ["dog"])
+    assert (consensus.state, consensus.label, consensus.n_labels) == ("labelled", "cat", 4)
+    assert consensus.entropy == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
     assert agree(["cat"]).entropy == 0
 
 
 def test_a_tie_has_no_label_and_names_both():
-    found = agree(["dog", "cat", "cat", "dog", "cow"])
-    assert (found.state, found.label, found.classes) == ("tied", None, ("cat", "dog"))
+    consensus = agree(["dog", "cat", "cat", "dog", "cow"])
+    assert (consensus.state, consensus.label, consensus.classes) == ("tied", None, ("cat", "dog"))
 
 
 def test_a_later_answer_of_the_same_annotator_counts_in_place_of_the_earlier():

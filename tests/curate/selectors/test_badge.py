@@ -46,8 +46,8 @@ def test_picks_are_those_of_the_definition_with_every_gradient_built(seed, c):
     if c == 1:  # no gradient at all: every pick is by equal probabilities
         assert sorted(Badge()(pool, 70, seed=seed).rows) == sorted(pool.candidates)
         return
-    found = Badge()(pool, 40, seed=seed)
-    assert found.rows.tolist() == slow_badge(pool, 40, seed).tolist()
+    selection = Badge()(pool, 40, seed=seed)
+    assert selection.rows.tolist() == slow_badge(pool, 40, seed).tolist()
 
 
 def test_quality_scales_the_gradients():
@@ -58,12 +58,12 @@ def test_quality_scales_the_gradients():
 
 def test_gains_are_squared_distances_to_the_nearest_earlier_pick():
     pool = pool_of(seed=3)
-    found = Badge()(pool, 25, seed=3)
-    g = gradients_of(pool)[np.searchsorted(pool.candidates, found.rows)]
-    assert found.gains[0] == pytest.approx((g[0] ** 2).sum(), rel=1e-5)
+    selection = Badge()(pool, 25, seed=3)
+    g = gradients_of(pool)[np.searchsorted(pool.candidates, selection.rows)]
+    assert selection.gains[0] == pytest.approx((g[0] ** 2).sum(), rel=1e-5)
     for k in range(1, 25):
-        assert found.gains[k] == pytest.approx(((g[:k] - g[k]) ** 2).sum(1).min(), rel=1e-4)
-    assert found.parts["norm"] == pytest.approx(np.linalg.norm(g, axis=1), rel=1e-5)
+        assert selection.gains[k] == pytest.approx(((g[:k] - g[k]) ** 2).sum(1).min(), rel=1e-4)
+    assert selection.parts["norm"] == pytest.approx(np.linalg.norm(g, axis=1), rel=1e-5)
 
 
 @pytest.mark.parametrize("blocks", ["one", "many"])
@@ -111,10 +111,10 @@ def test_of_rows_without_gradient_one_at_most_is_drawn_before_all_that_have_one(
     p = pool.probabilities.copy()
     p[10:] = np.eye(3, dtype=np.float32)[0]
     pool = Pool(np.arange(60), vectors=pool.vectors, probabilities=p)
-    found = Badge()(pool, 60, seed=1)
-    assert set(found.rows[:11].tolist()) > set(range(10))
-    assert (found.gains[:11] > 0).all()
-    assert (found.gains[11:] == 0).all()
+    selection = Badge()(pool, 60, seed=1)
+    assert set(selection.rows[:11].tolist()) > set(range(10))
+    assert (selection.gains[:11] > 0).all()
+    assert (selection.gains[11:] == 0).all()
     assert len({tuple(Badge()(pool, 60, seed=seed).rows[20:]) for seed in range(5)}) == 5
 
 

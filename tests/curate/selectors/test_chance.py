@@ -58,7 +58,7 @@ def test_equal_turns_fill_the_class_with_the_fewest_rows_labelled_ones_counted()
         left[classes[row]] -= 1
 
 
-def test_given_classes_are_used_where_they_are_asked_for_and_unknown_is_a_class():
+def test_given_classes_are_used_where_they_are_requested_and_unknown_is_a_class():
     labels = np.array([0] * 10 + [1] * 10 + [-1] * 10)
     pool = Pool(np.arange(30), labels=labels)
     picks = StratifiedRandom(by="given")(pool, 6, seed=4).rows
@@ -78,7 +78,7 @@ def test_parameters_that_do_not_exist_are_named():
         StratifiedRandom(by="guessed")
 
 
-def test_given_classes_that_no_candidate_has_are_told_to_be_random_picks():
+def test_given_classes_that_no_candidate_has_are_reported_to_be_random_picks():
     pool = Pool(np.arange(20), np.array([20, 21]), labels=np.array([-1] * 20 + [0, 1]))
     assert StratifiedRandom(by="given")(pool, 5).notes == (
         "no candidate has a class that is given, so these are random picks",

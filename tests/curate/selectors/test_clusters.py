@@ -96,8 +96,8 @@ def test_neighbours_in_a_large_cluster_are_looked_for_among_rows_drawn(monkeypat
     drawn = typicality.typicality(rows)
     assert np.corrcoef(exact, drawn)[0, 1] > 0.9
     assert (drawn <= exact * (1 + 1e-6)).all()  # fewer to choose from are no nearer
-    found = TypiClust(most_clusters=1)(Pool(np.arange(300), vectors=rows), 3)
-    assert "approximate: neighbours in 1 clusters drawn" in found.notes
+    selection = TypiClust(most_clusters=1)(Pool(np.arange(300), vectors=rows), 3)
+    assert "approximate: neighbours in 1 clusters drawn" in selection.notes
 
 
 @pytest.mark.parametrize("budget", [3, 40, 101])
@@ -151,12 +151,12 @@ def test_only_rows_that_the_graph_knows_too_little_of_are_measured(monkeypatch):
     asked = []
     real = typicality._among
     monkeypatch.setattr(typicality, "_among", lambda v, some, others: asked.append(len(some)) or real(v, some, others))
-    whole = graph_of(rows, 64)
-    typicalities(rows, label.astype(np.int32), whole)
+    graph = graph_of(rows, 64)
+    typicalities(rows, label.astype(np.int32), graph)
     assert asked == [0, 0]
-    index, cosine = whole.index.copy(), whole.cosine.copy()
+    index, cosine = graph.index.copy(), graph.cosine.copy()
     index[:30], cosine[:30] = -1, -np.inf
-    found, measure = typicalities(rows, label.astype(np.int32), Graph(index, cosine, whole.recall))
+    found, measure = typicalities(rows, label.astype(np.int32), Graph(index, cosine, graph.recall))
     assert sum(asked) == 30
     assert measure.n_known == 170
     assert found == pytest.approx(typicalities(rows, label.astype(np.int32), None)[0], rel=1e-4)
@@ -167,14 +167,14 @@ def test_a_large_cluster_is_measured_whole_where_the_graph_leaves_few_rows(monke
     home = np.zeros(300, np.int32)
     exact = typicality.typicality(rows)
     monkeypatch.setattr(typicality, "LARGEST", 100)
-    whole = graph_of(rows, 64)
-    index, cosine = whole.index.copy(), whole.cosine.copy()
+    graph = graph_of(rows, 64)
+    index, cosine = graph.index.copy(), graph.cosine.copy()
     index[:90], cosine[:90] = -1, -np.inf
-    found, measure = typicalities(rows, home, Graph(index, cosine, whole.recall))
+    found, measure = typicalities(rows, home, Graph(index, cosine, graph.recall))
     assert found == pytest.approx(exact, rel=1e-4)  # in three parts of at most 100 rows
     assert not measure.drawn
     index[:101], cosine[:101] = -1, -np.inf
-    drawn, measure = typicalities(rows, home, Graph(index, cosine, whole.recall))
+    drawn, measure = typicalities(rows, home, Graph(index, cosine, graph.recall))
     assert np.array_equal(drawn, typicality.typicality(rows))
     assert measure.drawn == {0}
 

@@ -35,10 +35,10 @@ def cosines(rows):
 def test_facility_location_is_its_definition_to_the_last_candidate(seed, labelled):
     pool, rows = small_pool(seed, labelled=labelled)
     members = np.concatenate([pool.candidates, pool.labelled])
-    found = FacilityLocation()(pool, len(pool.candidates))
+    selection = FacilityLocation()(pool, len(pool.candidates))
     picks, gains = locate(cosines(rows), pool, members, len(pool.candidates))
-    assert found.rows.tolist() == picks
-    assert found.gains == pytest.approx(gains, abs=1e-12)
+    assert selection.rows.tolist() == picks
+    assert selection.gains == pytest.approx(gains, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -50,11 +50,11 @@ def test_the_sparse_form_is_the_definition_on_the_graph(seed):
     for row in members:
         others = sorted((other for other in members if other != row), key=lambda o: -(rows[row] @ rows[o]))
         allowed[row, others[:6]] = True
-    found = FacilityLocation(neighbours=6, exact_rows=1)(pool, 60)
+    selection = FacilityLocation(neighbours=6, exact_rows=1)(pool, 60)
     picks, gains = locate(np.where(allowed, similarity, 0), pool, members, 60)
-    assert found.rows.tolist() == picks
-    assert found.gains == pytest.approx(gains, abs=1e-6)
-    assert "served by its 6 nearest only" in found.notes[0]
+    assert selection.rows.tolist() == picks
+    assert selection.gains == pytest.approx(gains, abs=1e-6)
+    assert "served by its 6 nearest only" in selection.notes[0]
 
 
 def test_the_sparse_form_loses_little_and_says_how_much():
@@ -64,10 +64,10 @@ def test_the_sparse_form_loses_little_and_says_how_much():
     pool = Pool(np.arange(800), vectors=rows.astype(np.float32))
     similarity = cosines(rows)
     dense = similarity[:, FacilityLocation()(pool, 40).rows].max(1).sum()
-    found = FacilityLocation(exact_rows=1)(pool, 40)
-    sparse = similarity[:, found.rows].max(1).sum()
+    selection = FacilityLocation(exact_rows=1)(pool, 40)
+    sparse = similarity[:, selection.rows].max(1).sum()
     assert sparse > 0.97 * dense
-    assert f"reaches {sparse / dense:.2%} of what" in found.notes[-1]
+    assert f"reaches {sparse / dense:.2%} of what" in selection.notes[-1]
 
 
 def test_neighbours_beyond_what_a_graph_holds_are_refused():

@@ -29,10 +29,10 @@ def herd(rows, pool, budget, weights, bandwidth=0.5):
 @pytest.mark.parametrize("seed", range(4))
 def test_herding_is_its_definition_to_the_last_candidate(seed, labelled):
     pool, rows = small_pool(seed, labelled=labelled)
-    found = MaxHerding()(pool, len(pool.candidates))
+    selection = MaxHerding()(pool, len(pool.candidates))
     picks, gains = herd(rows, pool, len(pool.candidates), np.ones(len(rows)))
-    assert found.rows.tolist() == picks
-    assert found.gains == pytest.approx(gains, abs=1e-12)
+    assert selection.rows.tolist() == picks
+    assert selection.gains == pytest.approx(gains, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -43,11 +43,11 @@ def test_auto_weighs_rows_by_their_margin_and_quality(seed):
     quality = generator.random(len(rows)).astype(np.float32)
     top = np.sort(chances, axis=1)
     weights = (1 - (top[:, -1] - top[:, -2])) * quality
-    found = Auto()(replace(pool, probabilities=chances, quality=quality), 60)
+    selection = Auto()(replace(pool, probabilities=chances, quality=quality), 60)
     picks, gains = herd(rows, pool, 60, weights.astype(np.float64))
-    assert found.rows.tolist() == picks
-    assert found.gains == pytest.approx(gains, abs=1e-7)
-    assert found.parts["weight"] == pytest.approx(weights[found.rows])
+    assert selection.rows.tolist() == picks
+    assert selection.gains == pytest.approx(gains, abs=1e-7)
+    assert selection.parts["weight"] == pytest.approx(weights[selection.rows])
 
 
 def test_auto_without_chances_is_herding():
@@ -77,7 +77,7 @@ def test_beyond_the_exact_range_a_smaller_budget_is_a_prefix_also_across_stages(
     assert "1,000 of 1,481 candidates and 64 references drawn" in whole.notes[0]
 
 
-def test_beyond_the_exact_range_what_no_row_beside_it_covers_is_ranked_by_weight():
+def test_beyond_the_exact_range_what_no_row_next_to_it_covers_is_ranked_by_weight():
     """Where kernels reach no neighbour, a row covers itself alone: the definition is then a ranking by weight."""
     generator = np.random.default_rng(2)
     vectors = generator.standard_normal((900, 16)).astype(np.float32)
@@ -90,18 +90,18 @@ def test_beyond_the_exact_range_what_no_row_beside_it_covers_is_ranked_by_weight
     pool = Pool(np.setdiff1d(np.arange(900), labelled), labelled, vectors, chances)
     expected = [row for row in np.argsort(-weight, kind="stable").tolist() if row < 850 and row % 9][:100]
     for references in (64, 4_096):
-        found = Auto(bandwidth=0.02, exact_rows=1, references=references)(pool, 100)
-        assert found.rows.tolist() == expected
-        assert found.gains == pytest.approx(weight[expected] / len(pool.candidates), rel=1e-3)
+        selection = Auto(bandwidth=0.02, exact_rows=1, references=references)(pool, 100)
+        assert selection.rows.tolist() == expected
+        assert selection.gains == pytest.approx(weight[expected] / len(pool.candidates), rel=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_beyond_the_exact_range_with_all_rows_drawn_the_gains_are_the_definitions(seed):
     pool, rows = small_pool(seed, n=300, width=8, labelled=40)
-    found = MaxHerding(exact_rows=1)(pool, 60)
+    selection = MaxHerding(exact_rows=1)(pool, 60)
     kernel = np.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / 0.5)
     covered = kernel[pool.labelled].max(0)
-    for row, gain in zip(found.rows, found.gains, strict=True):
+    for row, gain in zip(selection.rows, selection.gains, strict=True):
         added = np.maximum(kernel - covered, 0)[:, pool.candidates].mean(1)
         assert gain == pytest.approx(added[row], abs=0.01)  # cosines to 0.004
         assert added[row] > added[pool.candidates].max() - 0.02

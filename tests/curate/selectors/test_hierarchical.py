@@ -82,7 +82,7 @@ def test_the_nearest_rows_of_each_cluster_are_found():
     assert nearest_of_each(cluster, nearness, 1).tolist() == [1, 2]
 
 
-def test_the_closest_rows_of_a_cluster_come_first_where_that_is_asked():
+def test_the_closest_rows_of_a_cluster_come_first_where_that_is_requested():
     _, vectors = crowded(400, 0)
     pool = Pool(np.arange(len(vectors)), vectors=vectors)
     home, nearness, _ = hierarchy(vectors, [25, 3, 1], resamples=10, seed=7)

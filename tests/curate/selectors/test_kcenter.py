@@ -30,34 +30,34 @@ def test_picks_and_gains_are_those_of_the_definition_whatever_is_held(monkeypatc
     monkeypatch.setattr(kcenter, "CENTRES", min(front, 64))
     monkeypatch.setattr(kcenter, "EXACT_NUMBERS", 10**7 if precision == "float64" else 0)
     pool, rows = small_pool(seed, labelled=labelled)
-    found = KCenter()(pool, len(pool.candidates), seed=seed)
+    selection = KCenter()(pool, len(pool.candidates), seed=seed)
     first = pool.candidates[np.random.default_rng(seed).integers(len(pool.candidates))]
     picks, gains = farthest_first(rows, pool, len(pool.candidates), first)
-    assert found.rows.tolist() == picks
-    assert found.gains == pytest.approx(gains, abs=1e-7)
+    assert selection.rows.tolist() == picks
+    assert selection.gains == pytest.approx(gains, abs=1e-7)
 
 
 def test_many_rows_on_a_lattice_tie_and_the_lowest_is_picked_even_outside_the_front(monkeypatch):
     monkeypatch.setattr(kcenter, "FRONT", 4)
     monkeypatch.setattr(kcenter, "ROOTS", 0)
     vectors = np.tile(np.eye(8, dtype=np.float32), (20, 1))  # 160 rows, 8 directions
-    found = KCenter()(Pool(np.arange(1, 160), np.array([0]), vectors=vectors), 9)
-    assert found.rows.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert found.gains == pytest.approx([2**0.5] * 7 + [0, 0])
-    assert found.notes == ("the last 2 picks are as good as copies of others",)
+    selection = KCenter()(Pool(np.arange(1, 160), np.array([0]), vectors=vectors), 9)
+    assert selection.rows.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert selection.gains == pytest.approx([2**0.5] * 7 + [0, 0])
+    assert selection.notes == ("the last 2 picks are as good as copies of others",)
 
 
 def test_the_rows_of_a_larger_pool_in_half_precision_are_those_of_a_plain_loop():
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((20_000, 128)).astype(np.float16)
-    found = KCenter(unit=False)(Pool(np.arange(len(vectors)), vectors=vectors), 60)
+    selection = KCenter(unit=False)(Pool(np.arange(len(vectors)), vectors=vectors), 60)
     rows = vectors.astype(np.float64)
-    nearest, picks = np.full(len(rows), np.inf), [int(found.rows[0])]
+    nearest, picks = np.full(len(rows), np.inf), [int(selection.rows[0])]
     for _ in range(59):
         gap = rows - rows[picks[-1]]
         nearest = np.minimum(nearest, np.einsum("nd,nd->n", gap, gap))
         picks.append(int(nearest.argmax()))
-    assert found.rows.tolist() == picks
+    assert selection.rows.tolist() == picks
 
 
 def test_an_outlier_comes_first():

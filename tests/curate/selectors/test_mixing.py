@@ -60,11 +60,11 @@ def test_equal_qualities_pass_or_fail_together():
 def test_the_discount_is_its_definition_row_by_row():
     pool = pool_of()
     e = {row: margin_of(pool.probabilities[row]) for row in pool.candidates}
-    found = discount(pool, "margin").uncertainty
+    discounted = discount(pool, "margin").uncertainty
     for row in pool.candidates:
         rank_e = place_of(e[row], list(e.values()))
         rank_a = place_of(-pool.quality[row], -pool.quality[pool.candidates])
-        assert found[row] == pytest.approx(rank_e * (1 - rank_a), abs=1e-12)
+        assert discounted[row] == pytest.approx(rank_e * (1 - rank_a), abs=1e-12)
 
 
 def test_a_discount_of_equal_qualities_changes_no_pick():
@@ -74,16 +74,16 @@ def test_a_discount_of_equal_qualities_changes_no_pick():
 
 def test_a_discounted_selector_ranks_by_the_mix_and_says_what_it_cost():
     pool = pool_of()
-    found = Discounted(Margin())(pool, 8)
+    selection = Discounted(Margin())(pool, 8)
     mixed = discount(pool, "margin").uncertainty
-    assert found.rows.tolist() == sorted(pool.candidates, key=lambda row: (-mixed[row], row))[:8]
-    assert found.gains.tolist() == [mixed[row] for row in found.rows]
-    assert found.parts["margin"] == pytest.approx([margin_of(pool.probabilities[row]) for row in found.rows])
-    assert found.parts["quality"] == pytest.approx(pool.quality[found.rows])
-    alone = len(set(Margin()(pool, 8).rows) & set(found.rows))
+    assert selection.rows.tolist() == sorted(pool.candidates, key=lambda row: (-mixed[row], row))[:8]
+    assert selection.gains.tolist() == [mixed[row] for row in selection.rows]
+    assert selection.parts["margin"] == pytest.approx([margin_of(pool.probabilities[row]) for row in selection.rows])
+    assert selection.parts["quality"] == pytest.approx(pool.quality[selection.rows])
+    alone = len(set(Margin()(pool, 8).rows) & set(selection.rows))
     best = set(sorted(pool.candidates, key=lambda row: -pool.quality[row])[:8])
-    assert found.notes == (
-        f"of 8 picks, {alone} are those of margin alone and {len(best & set(found.rows))} those of quality alone",
+    assert selection.notes == (
+        f"of 8 picks, {alone} are those of margin alone and {len(best & set(selection.rows))} those of quality alone",
     )
 
 

@@ -49,17 +49,17 @@ def test_it_is_its_definition(seed, alpha, labelled):
         for row, value in zip(pool.candidates, inside, strict=True)
     }
     picks, gains = paired(rows, pool, 60, rank, 5, alpha)
-    found = Pairwise(alpha=alpha, neighbours=5)(replace(pool, uncertainty=uncertainty), 60)
-    assert found.rows.tolist() == picks
-    assert found.gains == pytest.approx(gains, abs=1e-6)
-    assert found.parts["worth"] - found.parts["similarity"] == pytest.approx(found.gains)
+    selection = Pairwise(alpha=alpha, neighbours=5)(replace(pool, uncertainty=uncertainty), 60)
+    assert selection.rows.tolist() == picks
+    assert selection.gains == pytest.approx(gains, abs=1e-6)
+    assert selection.parts["worth"] - selection.parts["similarity"] == pytest.approx(selection.gains)
 
 
 def test_without_a_score_it_avoids_copies_of_what_is_picked():
     vectors = np.repeat(np.eye(4, dtype=np.float32), 2, axis=0)
-    found = Pairwise(neighbours=1)(Pool(np.arange(8), vectors=vectors), 8)
-    assert found.rows.tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
-    assert found.gains == pytest.approx([0.9] * 4 + [0.8] * 4)
+    selection = Pairwise(neighbours=1)(Pool(np.arange(8), vectors=vectors), 8)
+    assert selection.rows.tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert selection.gains == pytest.approx([0.9] * 4 + [0.8] * 4)
 
 
 def test_one_row_alone_and_a_zero_row_have_no_neighbours():

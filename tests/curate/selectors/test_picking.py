@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curate.policies.select.plan import PER, Groups, Plan, choose
-from curate.selectors.picking import picking, picks_told
+from curate.selectors.picking import picking, reporting_picks
 from curate.selectors.pool import Pool
 
 VECTORS = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
@@ -13,7 +13,7 @@ POOL = Pool(np.arange(60), vectors=VECTORS)
 
 
 @pytest.mark.parametrize("strategy", ["k-center", "herding", "typiclust", "prob-cover", "pairwise"])
-def test_every_pick_is_told_and_telling_changes_none(strategy):
+def test_every_pick_is_reported_and_reporting_changes_none(strategy):
     told = []
     plan = Plan(strategy, "12")
     chosen = choose(POOL, plan, picked=lambda done, total: told.append((done, total)))
@@ -34,7 +34,7 @@ def test_groups_count_together():
 
 def test_a_strategy_that_looks_at_more_than_it_picks_never_passes_the_end():
     told = []
-    with picks_told(lambda *at: told.append(at), 3):
+    with reporting_picks(lambda *at: told.append(at), 3):
         assert [list(picking(2)), list(picking(1)), list(picking(4))] == [[0, 1], [0], [0, 1, 2, 3]]
     assert told == [(done, 3) for done in (0, 1, 2, 2, 3, 3, 3, 3, 3, 3)]
     assert list(picking(2)) == [0, 1]  # and nobody is reported outside

@@ -28,18 +28,18 @@ def cover(rows, pool, radius, budget):
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_its_definition_in_both_forms(seed, radius, exact_rows):
     pool, rows = small_pool(seed, copies=False)
-    found = ProbCover(radius=radius, exact_rows=exact_rows)(pool, len(pool.candidates))
+    selection = ProbCover(radius=radius, exact_rows=exact_rows)(pool, len(pool.candidates))
     picks, gains = cover(rows, pool, radius, len(pool.candidates))
-    assert found.rows.tolist() == picks
-    assert found.gains == pytest.approx(gains)
+    assert selection.rows.tolist() == picks
+    assert selection.gains == pytest.approx(gains)
 
 
 def test_copies_lie_in_one_ball_and_labelled_balls_are_full():
     pool, rows = small_pool(0)
-    found = ProbCover(radius=0.05)(pool, 30)
-    assert found.rows.tolist() == cover(rows, pool, 0.05, 30)[0]
+    selection = ProbCover(radius=0.05)(pool, 30)
+    assert selection.rows.tolist() == cover(rows, pool, 0.05, 30)[0]
     copies = [row for row in (3, 10, 40, 41) if row in pool.candidates]
-    assert found.rows[0] == copies[0]
+    assert selection.rows[0] == copies[0]
     labelled = Pool(pool.candidates[pool.candidates != 40], np.array([40]), vectors=pool.vectors)
     assert not {3, 10, 41} & set(ProbCover(radius=0.05)(labelled, 30).rows.tolist())
 

@@ -58,9 +58,9 @@ def test_noise_that_all_models_agree_on_is_no_disagreement():
 
 def test_rho_loss_leaves_noise_and_what_is_learnt():
     learnable, noise, learnt = 0, 1, 2
-    found = rho_loss(np.array([2.0, 3.0, 0.1]), np.array([0.2, 3.1, 0.1]))
-    assert found == pytest.approx([1.8, -0.1, 0.0])
-    assert list(np.argsort(-found)) == [learnable, learnt, noise]
+    scores = rho_loss(np.array([2.0, 3.0, 0.1]), np.array([0.2, 3.1, 0.1]))
+    assert scores == pytest.approx([1.8, -0.1, 0.0])
+    assert list(np.argsort(-scores)) == [learnable, learnt, noise]
 
 
 def test_scores_over_many_blocks_equal_those_of_single_rows():

@@ -36,11 +36,11 @@ def trusted_rows(pool, share):
 @pytest.mark.parametrize(("share", "levels"), [(0.5, None), (0.3, 2), (1.0, 1)])
 def test_every_pick_is_what_the_rule_allows_at_that_place(seed, share, levels):
     pool = pool_of(seed, levels=levels)
-    found = SmallLoss(share)(pool, len(pool.candidates), seed=seed)
+    selection = SmallLoss(share)(pool, len(pool.candidates), seed=seed)
     parts = trusted_rows(pool, share)
     have = {label: int((pool.labels[pool.labelled] == label).sum()) for label in parts}
     left = {label: (set(trusted), list(others)) for label, (trusted, others) in parts.items()}
-    for row, was_trusted in zip(found.rows.tolist(), found.parts["trusted"].tolist(), strict=True):
+    for row, was_trusted in zip(selection.rows.tolist(), selection.parts["trusted"].tolist(), strict=True):
         still = [label for label in left if left[label][0] or left[label][1]]
         label = int(pool.labels[row])
         if label < 0:
@@ -55,15 +55,17 @@ def test_every_pick_is_what_the_rule_allows_at_that_place(seed, share, levels):
         else:
             assert row == others.pop(0)
         have[label] += 1
-    assert len(set(found.rows.tolist())) == len(pool.candidates)
+    assert len(set(selection.rows.tolist())) == len(pool.candidates)
 
 
 def test_gains_are_the_chance_of_the_own_label_and_0_without_one():
     pool = pool_of(1)
-    found = SmallLoss()(pool, len(pool.candidates))
-    known = pool.labels[found.rows] >= 0
-    assert np.allclose(found.gains[known], [math.exp(-float(pool.holdout_loss[row])) for row in found.rows[known]])
-    assert (found.gains[~known] == 0).all()
+    selection = SmallLoss()(pool, len(pool.candidates))
+    known = pool.labels[selection.rows] >= 0
+    assert np.allclose(
+        selection.gains[known], [math.exp(-float(pool.holdout_loss[row])) for row in selection.rows[known]]
+    )
+    assert (selection.gains[~known] == 0).all()
     assert 0 < (~known).sum() < len(known)
 
 
@@ -81,10 +83,10 @@ def test_trusted_rows_are_drawn_by_chance_not_by_loss():
 )
 def test_the_share_is_rounded_up_and_exact_shares_stay_exact(share, size, n):
     pool = Pool(np.arange(size), labels=np.zeros(size, np.int64), holdout_loss=np.arange(size, dtype=np.float32))
-    found = SmallLoss(share)(pool, size, seed=2)
-    assert found.parts["trusted"].tolist() == [1.0] * n + [0.0] * (size - n)
-    assert sorted(found.rows[:n].tolist()) == list(range(n))
-    assert found.rows[n:].tolist() == list(range(n, size))
+    selection = SmallLoss(share)(pool, size, seed=2)
+    assert selection.parts["trusted"].tolist() == [1.0] * n + [0.0] * (size - n)
+    assert sorted(selection.rows[:n].tolist()) == list(range(n))
+    assert selection.rows[n:].tolist() == list(range(n, size))
 
 
 def test_rows_whose_labels_were_flipped_are_left_out():
@@ -100,7 +102,7 @@ def test_rows_whose_labels_were_flipped_are_left_out():
     assert np.bincount(given[picks]).tolist() == [80] * 5
 
 
-def test_what_a_person_should_know_is_told():
+def test_what_the_user_should_know_is_reported():
     labels = np.array([0, 0, 0, 0, -1, -1])
     pool = Pool(np.arange(6), labels=labels, holdout_loss=np.arange(6, dtype=np.float32))
     assert SmallLoss()(pool, 2).notes == ()

@@ -105,8 +105,8 @@ def judged(climbed, kind):
 
 
 def test_a_score_that_falls_with_the_light_keeps_the_contract_and_one_that_rises_breaks_it(climbed):
-    found = judged(climbed, "darkness")
-    assert {name: check.state for name, check in found.items()} == {
+    judgement = judged(climbed, "darkness")
+    assert {name: check.state for name, check in judgement.items()} == {
         "kappa_light": HOLDS,
         "unc_light": BROKEN,
         "unc_dark": HOLDS,
@@ -114,10 +114,10 @@ def test_a_score_that_falls_with_the_light_keeps_the_contract_and_one_that_rises
         "kappa_turning": BROKEN,
         LAPLACIAN: UNTRIED,
     }
-    assert "more certain the worse the image" in found["unc_light"].words
-    assert "does not notice" in found["kappa_same"].words
-    assert "turns back between 0 and 0.3" in found["kappa_turning"].words
-    assert found["unc_dark"].measured == found["kappa_light"].measured
+    assert "more certain the worse the image" in judgement["unc_light"].words
+    assert "does not notice" in judgement["kappa_same"].words
+    assert "turns back between 0 and 0.3" in judgement["kappa_turning"].words
+    assert judgement["unc_dark"].measured == judgement["kappa_light"].measured
 
 
 def test_the_share_is_how_many_unchanged_images_are_surer(climbed):
@@ -131,13 +131,13 @@ def test_the_share_is_how_many_unchanged_images_are_surer(climbed):
     assert check.images == 40
 
 
-def test_worse_images_come_in_the_order_of_the_pictures():
+def test_worse_images_come_in_the_order_of_the_images():
     """Images of several sizes go through in batches of one size."""
     pictures = [picture(seed, side) for seed, side in enumerate([40, 64, 40, 50, 64] * 5)]
-    found = corruption.climb(pictures, Made(kappa_light=light), kinds=["darkness"], seed=0)
+    climbed = corruption.climb(pictures, Made(kappa_light=light), kinds=["darkness"], seed=0)
     for number, data in enumerate(pictures):
         with Image.open(io.BytesIO(data)) as image:
-            assert found.base["kappa_light"][number] == pytest.approx(np.asarray(image).mean(), abs=2)
+            assert climbed.base["kappa_light"][number] == pytest.approx(np.asarray(image).mean(), abs=2)
 
 
 def test_copies_are_nearer_than_anything_else():
@@ -159,8 +159,8 @@ def test_an_embedding_that_is_another_each_time_makes_no_image_less_unique():
             return rows / np.linalg.norm(rows, axis=1, keepdims=True), {}
 
     dataset = generator.normal(size=(200, 16))
-    found = copies.less_unique([picture(seed) for seed in range(30)], Random(), dataset)
-    assert {check.state for check in found} == {BROKEN}
+    checks = copies.less_unique([picture(seed) for seed in range(30)], Random(), dataset)
+    assert {check.state for check in checks} == {BROKEN}
 
 
 def test_the_same_images_are_drawn_whatever_their_order_and_at_most_half(photos, tmp_path):
@@ -173,10 +173,10 @@ def test_the_same_images_are_drawn_whatever_their_order_and_at_most_half(photos,
         (tmp_path / name).mkdir()
         source = str(tmp_path / f"{name}.txt")
         drawn.append(of_source(source, 200, tmp_path / name, seed=3, options=options, announce=lambda text: None))
-    (first, whole), (second, _) = drawn
+    (first, sample), (second, _) = drawn
     assert set(first.keys) == set(second.keys)
     assert len(first.keys) + first.unread == 41
-    assert len(whole.keys) == 80
+    assert len(sample.keys) == 80
     assert next(first.data()) == (photos / first.keys[0]).read_bytes()
 
 
@@ -191,10 +191,10 @@ def test_images_behind_a_table_are_those_of_its_rows(table, tmp_path):
 def test_a_way_that_cannot_be_gone_is_not_tried_and_the_others_are(photos, tiny_checkpoint, tmp_path):
     sample, _ = of_source(str(photos), 24, tmp_path, seed=0, options=SourceOptions(), announce=lambda text: None)
     ways = [Way("a cluster that is missing", {"engine": "ray", "address": "127.0.0.1:1"}), QUICK[0]]
-    found = unchanged(sample, tmp_path, tiny_checkpoint, fit=False, ways=ways)
-    assert [check.state for check in found if check.what == ways[0].what] == [UNTRIED]
-    assert "no Ray cluster answers" in found[0].words
-    assert {check.state for check in found if check.what == QUICK[0].what} == {HOLDS}
+    checks = unchanged(sample, tmp_path, tiny_checkpoint, fit=False, ways=ways)
+    assert [check.state for check in checks if check.what == ways[0].what] == [UNTRIED]
+    assert "no Ray cluster answers" in checks[0].words
+    assert {check.state for check in checks if check.what == QUICK[0].what} == {HOLDS}
 
 
 def open_(path):
@@ -211,9 +211,9 @@ def test_scores_do_not_depend_on_batches_order_or_parts_and_a_way_that_changes_t
     local = [way for way in WAYS if not way.needs and way.tolerance is not None]
     rounded = Way("rounded", {"precision": "bf16"}, 0.0)
     absent = Way("the engine of another", {}, needs="a_package_that_nobody_has")
-    found = unchanged(sample, tmp_path, tiny_checkpoint, fit=True, ways=[*local, rounded, absent])
+    checks = unchanged(sample, tmp_path, tiny_checkpoint, fit=True, ways=[*local, rounded, absent])
     by_way = {}
-    for check in found:
+    for check in checks:
         by_way.setdefault(check.what, []).append(check)
     for way in local:
         assert {check.state for check in by_way[way.what]} <= {HOLDS, UNTRIED}, way.what
@@ -223,13 +223,13 @@ def test_scores_do_not_depend_on_batches_order_or_parts_and_a_way_that_changes_t
     assert by_way["the engine of another"][0].words == "a_package_that_nobody_has is not installed"
 
 
-def test_a_column_that_knows_the_labels_is_told_from_chance_level(photos, tiny_checkpoint, tmp_path):
+def test_a_column_that_knows_the_labels_is_separated_from_chance_level(photos, tiny_checkpoint, tmp_path):
     """A column that is high where the classifier is wrong, by its own predictions, and one of noise."""
     out = tmp_path / "s.parquet"
     score(photos, out, model=tiny_checkpoint, device="cpu", label_from_folder=True, workers=1)
-    whole = pq.read_table(out)
+    table = pq.read_table(out)
     generator = np.random.default_rng(5)
-    found = whole.append_column("unc_noise", pa.array(generator.random(len(whole)), mask=_failed(whole)))
+    found = table.append_column("unc_noise", pa.array(generator.random(len(table)), mask=_failed(table)))
     pq.write_table(found, out)
     from curate.evaluation.correctness import LINEAR
     from curate.evaluation.work import EvaluateSettings, judge_table
@@ -237,9 +237,9 @@ def test_a_column_that_knows_the_labels_is_told_from_chance_level(photos, tiny_c
     judged_rows = judge_table(
         open_(out), "label", labelled=None, column=(), settings=EvaluateSettings(), announce=lambda text: None
     )
-    wrong = np.zeros(len(whole))
+    wrong = np.zeros(len(table))
     wrong[judged_rows.rows.index] = ~judged_rows.correctness.right[LINEAR]
-    found = found.append_column("unc_knows", pa.array(wrong + generator.random(len(whole)) / 10, mask=_failed(whole)))
+    found = found.append_column("unc_knows", pa.array(wrong + generator.random(len(table)) / 10, mask=_failed(table)))
     pq.write_table(found, out)
     result = selftest(
         out, images=30, model=tiny_checkpoint, device="cpu", label="label", change="darkness", ways=QUICK, repeats=200
@@ -250,8 +250,8 @@ def test_a_column_that_knows_the_labels_is_told_from_chance_level(photos, tiny_c
     assert set(result.left_out) >= {"unc_noise", "unc_knows"}
 
 
-def _failed(whole):
-    return np.array([status != "ok" for status in whole["status"].to_pylist()])
+def _failed(scores):
+    return np.array([status != "ok" for status in scores["status"].to_pylist()])
 
 
 def test_a_folder_is_tried_with_its_own_company(photos, tiny_checkpoint):
@@ -269,16 +269,16 @@ def run(*words):
     return CliRunner().invoke(app, ["selftest", *map(str, words)])
 
 
-def test_the_command_prints_a_table_draws_a_picture_and_ends_with_1(table, tiny_checkpoint, tmp_path, monkeypatch):
+def test_the_command_prints_a_table_draws_an_image_and_ends_with_1(table, tiny_checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("curate.selftests.invariance.WAYS", QUICK)
     monkeypatch.setattr("curate.selftests.run.selftest.__kwdefaults__", {**selftest.__kwdefaults__, "ways": QUICK})
     place, report = tmp_path / "fall.png", tmp_path / "all.json"
-    given = ["--model", tiny_checkpoint, "--images", 30, "--device", "cpu", "--plot", place, "-o", report]
-    done = run(table, *given)
+    options = ["--model", tiny_checkpoint, "--images", 30, "--device", "cpu", "--plot", place, "-o", report]
+    done = run(table, *options)
     assert done.exit_code == (0 if json.loads(report.read_text())["passed"] else 1)
     assert "what must change no score" in done.stdout
     assert Image.open(place).size[0] > 500
-    again = run(table, *given)
+    again = run(table, *options)
     assert again.exit_code == 1
     assert "--overwrite" in again.stderr
 
@@ -338,8 +338,8 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
     missed = naive = 0
     for _ in range(1_000):
         base, worse_ = drawn_changes(generator, 80)
-        found = corruption.Climbed(np.zeros((80, 1)), {"unc_x": base}, {"blur": [{"unc_x": worse_}]})
-        end = rise(found.shares("blur", "unc_x")).end
+        climbed = corruption.Climbed(np.zeros((80, 1)), {"unc_x": base}, {"blur": [{"unc_x": worse_}]})
+        end = rise(climbed.shares("blur", "unc_x")).end
         missed += not end.low <= 0 <= end.high
         shares = np.stack([rank_among(base, each, "unc_x") for each in (base, worse_)])
         end = rise(shares).end
@@ -350,8 +350,8 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
 
 def test_what_all_images_show_alike_has_no_interval():
     base = np.arange(40.0)
-    found = corruption.Climbed(np.zeros((40, 1)), {"unc_x": base}, {"blur": [{"unc_x": base + 100}]})
-    assert rise(found.shares("blur", "unc_x")).end == pytest.approx((0.5, 0.5, 0.5))
+    climbed = corruption.Climbed(np.zeros((40, 1)), {"unc_x": base}, {"blur": [{"unc_x": base + 100}]})
+    assert rise(climbed.shares("blur", "unc_x")).end == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_a_small_fall_that_is_sure_does_not_hide_a_larger_one():

@@ -25,17 +25,17 @@ def truth(tmp_path):
     return table(tmp_path / "t.parquet", 150)
 
 
-def test_a_replay_has_random_beside_the_strategies_and_compares_seed_by_seed(tmp_path, truth):
-    found = simulate(tmp_path / "t.parquet", "truth", ["margin", "typiclust"], [6, 12, 30], seeds=3)
-    assert list(found.curves) == ["margin", "typiclust", "random"]
-    assert list(found.lifts) == ["margin", "typiclust"]
-    assert found.facts["rows"] == {"to_label": 120, "to_measure": 30, "left_out": 0}
-    for curves in found.curves.values():
+def test_a_replay_has_random_next_to_the_strategies_and_compares_seed_by_seed(tmp_path, truth):
+    simulation = simulate(tmp_path / "t.parquet", "truth", ["margin", "typiclust"], [6, 12, 30], seeds=3)
+    assert list(simulation.curves) == ["margin", "typiclust", "random"]
+    assert list(simulation.lifts) == ["margin", "typiclust"]
+    assert simulation.facts["rows"] == {"to_label": 120, "to_measure": 30, "left_out": 0}
+    for curves in simulation.curves.values():
         assert curves.accuracy.shape == (3, 3)
         assert np.isin(np.round(curves.accuracy * 30), np.arange(31)).all()
-    again = lift(found.curves["margin"], found.curves["random"])
-    assert found.to_json()["over_random"]["margin"]["area"] == again.area
-    assert found.curves["margin"].accuracy[:, 0].tolist() == found.curves["random"].accuracy[:, 0].tolist()
+    again = lift(simulation.curves["margin"], simulation.curves["random"])
+    assert simulation.to_json()["over_random"]["margin"]["area"] == again.area
+    assert simulation.curves["margin"].accuracy[:, 0].tolist() == simulation.curves["random"].accuracy[:, 0].tolist()
 
 
 def test_annotators_who_err_teach_less_and_are_measured_against_the_truth(tmp_path):
@@ -62,20 +62,20 @@ def test_rows_without_a_label_are_left_out_and_the_order_of_the_table_does_not_m
 
 
 def test_what_is_written_is_what_was_found(tmp_path, truth):
-    found = simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=1)
-    paths = write_simulation(found, tmp_path / "r.json")
+    simulation = simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=1)
+    paths = write_simulation(simulation, tmp_path / "r.json")
     assert [path.name for path in paths] == ["r.json", "r.csv"]
     value = json.loads(paths[0].read_text())
     assert value["strategies"]["margin"]["error"] == [None, None]
-    assert value["strategies"]["random"]["mean"] == found.curves["random"].mean.tolist()
+    assert value["strategies"]["random"]["mean"] == simulation.curves["random"].mean.tolist()
     with paths[1].open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["strategy"], row["labels"]) for row in rows] == [
         ("margin", "6"), ("margin", "12"), ("random", "6"), ("random", "12"),
     ]  # fmt: skip
-    assert [float(row["accuracy"]) for row in rows[:2]] == found.curves["margin"].accuracy[0].tolist()
+    assert [float(row["accuracy"]) for row in rows[:2]] == simulation.curves["margin"].accuracy[0].tolist()
     with pytest.raises(InputError, match=r"r\.json exists already"):
-        write_simulation(found, tmp_path / "r.json")
+        write_simulation(simulation, tmp_path / "r.json")
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_is_written_is_what_was_found(tmp_path, truth):
     ],
 )
 def test_a_replay_that_cannot_be_is_refused(tmp_path, truth, asked, text):
-    given = {"label": "truth", "strategies": ["margin"], "budgets": [5], "seeds": 1} | asked
+    labels = {"label": "truth", "strategies": ["margin"], "budgets": [5], "seeds": 1} | asked
     with pytest.raises(InputError, match=text):
-        simulate(tmp_path / "t.parquet", given.pop("label"), given.pop("strategies"), given.pop("budgets"), **given)
+        simulate(tmp_path / "t.parquet", labels.pop("label"), labels.pop("strategies"), labels.pop("budgets"), **labels)
 
 
 def test_budgets_that_are_no_numbers_are_refused():

@@ -71,20 +71,20 @@ def test_the_graph_is_computed_once_for_all_rounds_and_seeds_and_changes_no_pick
     monkeypatch.setattr(graph, "knn_graph", lambda *args, **how: calls.append(len(args[0])) or real(*args, **how))
     known = data(vectors=unit(blobs(80, 0)[0]))
     run = {"budgets": [6, 15, 30], "seeds": [0, 1]}
-    found = compare(known, {"a": kind()}, **run)
+    comparison = compare(known, {"a": kind()}, **run)
     assert calls == [80]
     monkeypatch.setattr(simulate, "computes_graph", lambda selector, n: False)
     calls.clear()
     plain = compare(known, {"a": kind()}, **run)
     assert calls == [80] * 6
-    assert np.array_equal(found["a"].picks, plain["a"].picks)
+    assert np.array_equal(comparison["a"].picks, plain["a"].picks)
 
 
 def unit(rows):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def test_a_strategy_that_can_do_without_a_graph_is_given_none_even_beside_one_that_cannot():
+def test_a_strategy_that_can_do_without_a_graph_is_given_none_even_next_to_one_that_cannot():
     shown = Recorder()
     compare(data(), {"a": Pairwise(), "b": shown}, budgets=[5, 12], seeds=[0])
     assert not any(isinstance(pool, Neighboured) for pool in shown.pools)
@@ -120,9 +120,9 @@ def test_a_first_selector_other_than_random_can_be_given():
     assert curves.picks[0, :4].tolist() == [0, 1, 2, 3]
 
 
-def test_progress_is_told_after_every_round():
+def test_progress_is_reported_after_every_round():
     told = []
-    found = compare(
+    comparison = compare(
         data(),
         {"random": Random(), "margin": SELECTORS["margin"]()},
         budgets=[5, 9],
@@ -130,7 +130,7 @@ def test_progress_is_told_after_every_round():
         observe=lambda *news: told.append(news),
     )
     assert [news[:3] for news in told] == list(product(["random", "margin"], [1, 2], [5, 9]))
-    assert told[0][3] == found["random"].accuracy[0, 0]
+    assert told[0][3] == comparison["random"].accuracy[0, 0]
 
 
 @pytest.mark.parametrize("budgets", [[], [0, 5], [5, 5], [9, 3], [10, 81]])
@@ -151,13 +151,13 @@ def test_the_area_is_the_mean_height_by_trapezoids():
 
 def test_labels_saved_reads_the_budget_where_our_curve_reaches_theirs():
     budgets = np.array([10, 20, 40, 80])
-    ours, theirs = np.array([0.4, 0.6, 0.5, 0.9]), np.array([0.5, 0.4, 0.75, 0.95])
+    ours, reference = np.array([0.4, 0.6, 0.5, 0.9]), np.array([0.5, 0.4, 0.75, 0.95])
     # made to never fall: ours .4 .6 .6 .9, theirs .5 .5 .75 .95
     expected = [1 - 15 / 10, 1 - 15 / 10, 1 - 60 / 40]  # theirs is at .5 with 10 already
-    found = labels_saved(budgets, ours, theirs)
-    assert found[:3] == pytest.approx(expected)
-    assert np.isnan(found[3])
-    for curve in (ours, theirs, np.full(4, 0.5)):  # nothing is saved over oneself, however flat
+    saved = labels_saved(budgets, ours, reference)
+    assert saved[:3] == pytest.approx(expected)
+    assert np.isnan(saved[3])
+    for curve in (ours, reference, np.full(4, 0.5)):  # nothing is saved over oneself, however flat
         assert labels_saved(budgets, curve, curve) == pytest.approx(np.zeros(4))
 
 
@@ -184,12 +184,12 @@ def test_a_lift_is_taken_seed_by_seed():
     one, other = (
         replay(known, SELECTORS[name](), budgets=[5, 20, 40], seeds=range(4)) for name in ("margin", "random")
     )
-    found = lift(one, other)
+    gain = lift(one, other)
     gap = one.accuracy - other.accuracy
-    assert found.difference == pytest.approx(gap.mean(0))
-    assert found.error == pytest.approx(gap.std(0, ddof=1) / 2)
-    assert found.area == pytest.approx((one.area - other.area).mean())
-    assert found.p == sign_flip_p(one.area - other.area)
+    assert gain.difference == pytest.approx(gap.mean(0))
+    assert gain.error == pytest.approx(gap.std(0, ddof=1) / 2)
+    assert gain.area == pytest.approx((one.area - other.area).mean())
+    assert gain.p == sign_flip_p(one.area - other.area)
     assert one.error == pytest.approx(one.accuracy.std(0, ddof=1) / 2)
     same = lift(other, other)
     assert same.area == 0

@@ -55,13 +55,13 @@ def trained(dataset, seed=1):
 
 
 def test_a_clean_dataset_is_hardly_flagged_and_corrupted_copies_are_found():
-    found = trained(images(500))
-    assert (found.log_odds > 0).mean() <= 0.01
-    assert found.held_out.applies
-    assert found.held_out.auroc.value > 0.999
-    assert found.held_out.found.value > 0.97
-    assert set(found.held_out.by_kind) == set(KINDS)
-    assert found.held_out.flagged == pytest.approx((found.log_odds > 0).mean())
+    classifier = trained(images(500))
+    assert (classifier.log_odds > 0).mean() <= 0.01
+    assert classifier.held_out.applies
+    assert classifier.held_out.auroc.value > 0.999
+    assert classifier.held_out.found.value > 0.97
+    assert set(classifier.held_out.by_kind) == set(KINDS)
+    assert classifier.held_out.flagged == pytest.approx((classifier.log_odds > 0).mean())
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
@@ -69,52 +69,52 @@ def test_junk_that_is_there_already_is_found_though_it_comes_in_crowds(share):
     n_junk = round(400 * share / (1 - share))
     junk, _ = damaged(n_junk, seed=7)
     dataset = joined(images(400), junk)
-    found = trained(dataset)
+    classifier = trained(dataset)
     is_junk = np.arange(400 + n_junk) >= 400
-    assert auroc(found.log_odds, is_junk) > 0.99
-    assert (found.log_odds[is_junk] > 0).mean() > 0.95
-    assert (found.log_odds[~is_junk] > 0).mean() <= 0.01
+    assert auroc(classifier.log_odds, is_junk) > 0.99
+    assert (classifier.log_odds[is_junk] > 0).mean() > 0.95
+    assert (classifier.log_odds[~is_junk] > 0).mean() <= 0.01
 
 
 def test_a_kind_that_no_corruption_resembles_is_found_by_what_it_shares_with_them():
     copies, kinds = damaged(300, kinds=("dark", "flat"))
     junk, _ = damaged(20, seed=7, kinds=("noise",))
-    found = train(joined(images(400), junk), copies, np.arange(300) % 100, kinds)
-    assert auroc(found.log_odds, np.arange(420) >= 400) > 0.8
+    trained = train(joined(images(400), junk), copies, np.arange(300) % 100, kinds)
+    assert auroc(trained.log_odds, np.arange(420) >= 400) > 0.8
 
 
 def test_a_dataset_that_looks_like_its_corrupted_copies_is_none_that_the_score_applies_to():
     copies = images(300, seed=3)
-    found = train(images(400), copies, np.arange(300) % 100, ["dark"] * 300)
-    assert not found.held_out.applies
-    assert "AUROC" in found.held_out.problem
+    trained = train(images(400), copies, np.arange(300) % 100, ["dark"] * 300)
+    assert not trained.held_out.applies
+    assert "AUROC" in trained.held_out.problem
 
 
 def test_a_new_image_is_judged_about_as_one_of_the_dataset():
     dataset = images(500)
-    found = trained(dataset)
-    again = found.classifier.log_odds(dataset)
-    assert np.corrcoef(again, found.log_odds)[0, 1] > 0.95
+    classifier = trained(dataset)
+    again = classifier.classifier.log_odds(dataset)
+    assert np.corrcoef(again, classifier.log_odds)[0, 1] > 0.95
     new, _ = damaged(60, seed=12)
-    assert (found.classifier.probability(new) > 0.5).mean() > 0.95
-    assert (found.classifier.probability(images(300, seed=13)) > 0.5).mean() <= 0.02
-    p = found.classifier.probability(new)
-    assert p == pytest.approx(1 / (1 + np.exp(-found.classifier.log_odds(new))), abs=1e-6)
+    assert (classifier.classifier.probability(new) > 0.5).mean() > 0.95
+    assert (classifier.classifier.probability(images(300, seed=13)) > 0.5).mean() <= 0.02
+    p = classifier.classifier.probability(new)
+    assert p == pytest.approx(1 / (1 + np.exp(-classifier.classifier.log_odds(new))), abs=1e-6)
 
 
 def test_missing_values_are_taken_as_such():
     dataset = images(300)
     dataset.columns["quality_sharpness"][::3] = np.nan
-    found = trained(dataset)
-    assert np.isfinite(found.log_odds).all()
-    assert (found.log_odds > 0).mean() <= 0.02
+    classifier = trained(dataset)
+    assert np.isfinite(classifier.log_odds).all()
+    assert (classifier.log_odds > 0).mean() <= 0.02
 
 
 def test_without_columns_the_embedding_decides():
     copies, kinds = damaged(300)
-    found = train(Seen({}, images(300).embedding), Seen({}, copies.embedding), np.arange(300) % 100, kinds)
-    assert found.held_out.auroc.value > 0.99
-    assert found.classifier.names == ()
+    trained = train(Seen({}, images(300).embedding), Seen({}, copies.embedding), np.arange(300) % 100, kinds)
+    assert trained.held_out.auroc.value > 0.99
+    assert trained.classifier.names == ()
 
 
 def test_a_few_images_are_refused():
@@ -152,9 +152,9 @@ def test_what_is_no_classifier_is_refused(change):
 
 
 def test_embeddings_of_another_width_are_refused():
-    found = trained(images(200)).classifier
+    classifier = trained(images(200)).classifier
     with pytest.raises(ValueError, match=f"{WIDTH} numbers, got 3"):
-        found.log_odds(Seen(images(5).columns, np.ones((5, 3))))
+        classifier.log_odds(Seen(images(5).columns, np.ones((5, 3))))
 
 
 def test_of_a_kappa_and_its_uncertainty_one_is_read():
@@ -194,12 +194,12 @@ def test_the_threshold_leaves_most_copies_above_and_no_unexplained_crowd():
 
 def test_held_out_measures_are_those_of_the_definition():
     images_, copies = np.array([-3.0, -1.0, 0.5, -2.0]), np.array([1.0, 2.0, -0.5, 3.0])
-    found = held_out(images_, copies, ["a", "b", "a", "b"])
-    assert found.found.value == 0.75
-    assert found.by_kind == {"a": 0.5, "b": 1.0}
-    assert found.flagged == 0.25
-    assert found.auroc.value == pytest.approx(1.0)  # of the three images that are not flagged
-    assert found.to_json()["applies"] == found.applies
+    measured = held_out(images_, copies, ["a", "b", "a", "b"])
+    assert measured.found.value == 0.75
+    assert measured.by_kind == {"a": 0.5, "b": 1.0}
+    assert measured.flagged == 0.25
+    assert measured.auroc.value == pytest.approx(1.0)  # of the three images that are not flagged
+    assert measured.to_json()["applies"] == measured.applies
 
 
 def test_false_alarms_are_foreseen_by_the_exponential_tail():

@@ -36,7 +36,7 @@ def test_columns_are_what_they_say():
     assert set(said.columns[UNLIKE]) == {-1}
 
 
-def test_it_tells_rows_whose_nearest_row_is_of_another_kind():
+def test_it_ranks_rows_whose_nearest_row_is_of_another_kind():
     rows, kind = kinds(n=600, spread=0.75)
     near = np.array([np.argsort(-(unit(rows.astype(float)) @ row.astype(float)))[1] for row in rows])
     _, said = fit_dataset(rows)
@@ -73,10 +73,12 @@ def test_a_row_without_junk_score_is_no_junk():
 def test_of_a_large_dataset_a_bounded_draw_is_kept():
     rows, _ = kinds(n=500)
     fit, said = fit_dataset(rows, most=200)
-    whole = fit_dataset(rows)[1]
+    fitted = fit_dataset(rows)[1]
     assert len(fit.references) == 200
     assert fit.n_bytes < 200 * 24 * 2 + 300 * 24 * 4 + 5 * 1001 * 4 + 200 * 10 * 4 + 60 * 24 * 4
-    assert said.columns[NEIGHBOUR] == pytest.approx(whole.columns[NEIGHBOUR])  # the dataset itself is judged as a whole
+    assert said.columns[NEIGHBOUR] == pytest.approx(
+        fitted.columns[NEIGHBOUR]
+    )  # the dataset itself is judged as a whole
     apart = fit.score(rows).columns
     assert (apart[NEIGHBOUR] >= said.columns[NEIGHBOUR] - 1e-4).all()
     assert apart[AMBIGUOUS].mean() == pytest.approx(0.5, abs=0.07)  # its ranks are those of the draw

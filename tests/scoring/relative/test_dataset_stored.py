@@ -47,7 +47,7 @@ def test_a_fitted_model_is_its_base_and_what_it_was_fitted_to(tmp_path, tiny_che
     assert (said["p_junk"] > 0.5).any()
 
 
-def test_what_is_fitted_anew_takes_the_place_of_what_was(tmp_path, tiny_checkpoint, fitted):
+def test_what_is_fitted_again_replaces_what_was(tmp_path, tiny_checkpoint, fitted):
     write_fitted(tmp_path / "a.safetensors", tiny_checkpoint, fitted, {})
     write_fitted(tmp_path / "b.safetensors", tmp_path / "a.safetensors", fit_dataset(kinds(n=60)[0])[0], {})
     with safe_open(tmp_path / "b.safetensors", "pt") as file:
@@ -59,7 +59,7 @@ def test_a_model_that_was_not_fitted_has_none(tiny_checkpoint):
     assert read_fit(tiny_checkpoint, read_header(tiny_checkpoint)) is None
 
 
-def test_the_digest_tells_fits_apart(fitted):
+def test_the_digest_differs_between_fits(fitted):
     other = fit_dataset(kinds(n=100)[0], seed=1)[0]
     assert digest_of_fit(other) != digest_of_fit(fitted)
 

@@ -68,13 +68,13 @@ def test_the_chance_of_two_classes_is_that_of_two_draws():
     near = near_in(dataset_of(rows))
     generator = np.random.default_rng(0)
     chances, guess = generator.dirichlet(np.ones(4), (2, 50)).astype(np.float32)
-    found = other_class(near, chances, guess)
+    shares = other_class(near, chances, guess)
     for i in range(50):
         weight = np.exp(10 * np.maximum(near.cosine[i, :10].astype(float), 0))
         own = 0.8 * (weight / weight.sum()) @ chances[near.index[i, :10]] + 0.2 * 0.1 * guess[i]
         own /= own.sum()
         draws = sum(own[a] * chances[near.index[i, 0]][b] for a in range(4) for b in range(4) if a != b)
-        assert found[i] == pytest.approx(draws, abs=1e-4)
+        assert shares[i] == pytest.approx(draws, abs=1e-4)
 
 
 def test_few_labels_make_the_score_better_on_rows_without_one():
@@ -141,9 +141,9 @@ def test_what_is_measured_is_the_nearest_labelled_row():
     np.fill_diagonal(products, -2)
     assert np.array_equal(wrong, labels.codes[products.argmax(1)] != labels.codes)
     score = np.random.default_rng(0).normal(size=200)
-    found = telling(dataset_of(rows), score, labels)
-    assert found.value == pytest.approx(auroc(score[at], wrong))
-    assert found.low < found.value < found.high
+    interval = telling(dataset_of(rows), score, labels)
+    assert interval.value == pytest.approx(auroc(score[at], wrong))
+    assert interval.low < interval.value < interval.high
 
 
 def test_too_few_labels_or_one_class_tell_nothing():

@@ -29,13 +29,13 @@ def test_a_cut_takes_the_same_share_where_all_is_hard_as_where_all_is_clear():
     assert hard[by_local].mean() == pytest.approx(hard.mean(), abs=0.08)
 
 
-def test_junk_stays_above_every_picture_in_its_own_order():
+def test_junk_stays_above_every_image_in_its_own_order():
     near, _ = dataset_of()
     fitted = np.random.default_rng(2).uniform(0, 0.5, 200)
     fitted[:20] = np.linspace(0.51, 1, 20)
-    found = among_neighbours(fitted, near, fitted)
-    assert found[:20] == pytest.approx(fitted[:20])
-    assert found[20:].max() <= 0.5
+    scores = among_neighbours(fitted, near, fitted)
+    assert scores[:20] == pytest.approx(fitted[:20])
+    assert scores[20:].max() <= 0.5
 
 
 def test_rows_without_neighbours_go_by_their_own_score():

@@ -42,14 +42,14 @@ def test_rows_of_another_table_meet_themselves_as_copies():
 
 def test_where_all_are_copies_there_is_no_neighbour():
     rows = np.tile(unit(np.ones((1, 8))), (30, 1)).astype(np.float16)
-    assert not near_in(dataset_of(rows)).there.any()
+    assert not near_in(dataset_of(rows)).exists.any()
 
 
 def test_a_copy_is_what_was_said():
     assert COPY == 0.97
 
 
-def test_screening_in_bfloat16_loses_no_neighbour_that_can_be_told():
+def test_screening_in_bfloat16_loses_no_neighbour_that_can_be_measured():
     rows, _ = kinds(n=700, width=48)
     units = dataset_of(rows).units
     index, cosine, recall = screened_nearest(units, 20)

@@ -39,7 +39,7 @@ def test_images_of_another_domain_are_one_listed_group(n_other):
     assert groups[0].rows == first.sum()
 
 
-def test_what_is_told_of_a_group_is_what_it_means():
+def test_what_is_reported_of_a_group_is_what_it_means():
     units, looks, _ = dataset(60)
     groups, number, cluster = groups_of(units, looks)
     inside = number == 1

@@ -71,7 +71,7 @@ def test_few_groups_hold_most_of_the_nearest_and_what_they_lack_is_filled_up_fro
         assert torch.allclose(cosine[row, many[row, len(inside) :]], rest, atol=0.01)
 
 
-def test_the_first_is_the_same_however_many_are_asked_for_and_in_whatever_company(grouped, monkeypatch):
+def test_the_first_is_the_same_however_many_are_requested_and_in_whatever_company(grouped, monkeypatch):
     units, _, groups = grouped
     groups = replace(groups, looked_at=3)
     one = groups.nearest(units)[0][:, 0]
@@ -90,8 +90,8 @@ def test_searches_by_groups_say_truly_what_they_find(monkeypatch):
     monkeypatch.setattr("scoring.search.inverted.LIST_ROWS", 60)
     monkeypatch.setattr("scoring.search.kmeans.LOOKED_AT", 2)
     index = CosineIndex(rows, 0.9, exact_rows=100, recall=0.9)
-    found = index.search_rows(np.arange(6000))
-    codes, truth = ((each.query * 6000 + each.row)[each.query != each.row] for each in (found, exact))
+    links = index.search_rows(np.arange(6000))
+    codes, truth = ((each.query * 6000 + each.row)[each.query != each.row] for each in (links, exact))
     assert np.isin(codes, truth).all()
     assert index.recall.low - 0.01 < len(codes) / len(truth) < index.recall.high + 0.01
     near_rows = knn_graph(rows, 10, exact_rows=100, recall=0.9)
@@ -107,8 +107,8 @@ def test_a_dataset_of_near_copies_is_found_by_way_of_groups_too(monkeypatch, noi
     rows[9:] = rows[0] + noise * generator.standard_normal((891, 24)).astype(np.float32)
     flat = CosineIndex(rows, 0.9, exact_rows=10, recall=0.99)
     monkeypatch.setattr("scoring.search.kmeans.FLAT", 16)
-    found = CosineIndex(rows, 0.9, exact_rows=10, recall=0.99).search_rows(np.arange(900))
-    assert len(found) > 0.98 * len(flat.search_rows(np.arange(900)))
-    assert np.isin(np.arange(900), found.row[found.query == found.row]).mean() > 0.95
+    links = CosineIndex(rows, 0.9, exact_rows=10, recall=0.99).search_rows(np.arange(900))
+    assert len(links) > 0.98 * len(flat.search_rows(np.arange(900)))
+    assert np.isin(np.arange(900), links.row[links.query == links.row]).mean() > 0.95
     units, lists = unit_table(rows).units, in_groups(torch.from_numpy(spherical_kmeans(rows, 120, seed=0)), 0)
     assert torch.equal(lists.nearest(units, 9)[0][:, 0], lists.nearest(units)[0][:, 0])

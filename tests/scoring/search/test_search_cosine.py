@@ -61,16 +61,16 @@ def test_links_are_sorted_by_query_and_row_and_none_comes_twice():
 
 def test_blocks_that_do_not_divide_the_rows_change_nothing(monkeypatch):
     rows = table(103)
-    whole = CosineIndex(rows, 0.7).search(rows)
+    links = CosineIndex(rows, 0.7).search(rows)
     monkeypatch.setattr("scoring.search.layout.CPU_BLOCK", (7, 10))
     monkeypatch.setattr("scoring.search.layout.BLOCK", 9)
     monkeypatch.setattr("scoring.search.rows.BLOCK", 8)
     monkeypatch.setattr("scoring.search.cosine.AT_ONCE", 11)
     monkeypatch.setattr(scanning, "AT_ONCE", 5)
     parts = CosineIndex(rows, 0.7).search(rows)
-    assert pairs(parts) == pairs(whole) == expected(rows, rows, 0.7)
+    assert pairs(parts) == pairs(links) == expected(rows, rows, 0.7)
     first = CosineIndex(rows, 0.7).search(rows, first=True)
-    assert pairs(first) == first_only(whole)
+    assert pairs(first) == first_only(links)
 
 
 def first_only(links):
@@ -94,7 +94,7 @@ def test_first_gives_each_row_the_first_of_its_links(exact_rows, threshold):
 
 
 @pytest.mark.parametrize("exact_rows", [1, 50_000])
-def test_only_rows_among_those_asked_for_are_found(exact_rows):
+def test_only_rows_among_those_requested_are_found(exact_rows):
     rows = table(1500)
     among = np.random.default_rng(3).random(1500) < 0.3
     index = CosineIndex(rows, 0.8, exact_rows=exact_rows)
@@ -121,8 +121,8 @@ def test_clusters_report_no_false_pair_and_the_recall_that_is_measured_holds(dty
 def test_every_row_finds_itself_and_its_equals_even_where_there_are_no_clusters():
     rows = np.random.default_rng(0).standard_normal((20_000, 32)).astype(np.float16)
     rows[10_000:10_500] = rows[:500]
-    found = CosineIndex(rows, 0.9999, exact_rows=100).search(rows)
-    assert pairs(found) >= {(row, row) for row in range(20_000)} | {(row, row + 10_000) for row in range(500)}
+    links = CosineIndex(rows, 0.9999, exact_rows=100).search(rows)
+    assert pairs(links) >= {(row, row) for row in range(20_000)} | {(row, row + 10_000) for row in range(500)}
 
 
 def test_the_recall_of_an_index_that_cannot_reach_its_aim_is_said_as_it_is():
@@ -167,9 +167,9 @@ def test_equal_seeds_give_equal_results_and_the_rows_are_not_touched():
     first, second = (CosineIndex(rows, 0.8, exact_rows=10, seed=5) for _ in range(2))
     assert first.recall == second.recall
     assert first.probes == second.probes
-    ours, theirs = first.search(rows), second.search(rows)
-    assert np.array_equal(ours.row, theirs.row)
-    assert np.array_equal(ours.similarity, theirs.similarity)
+    ours, reference = first.search(rows), second.search(rows)
+    assert np.array_equal(ours.row, reference.row)
+    assert np.array_equal(ours.similarity, reference.similarity)
     assert np.array_equal(rows, before)
 
 
@@ -178,12 +178,12 @@ def test_equal_seeds_give_equal_results_and_the_rows_are_not_touched():
 def test_rows_equal_in_direction_are_found_at_threshold_one(dtype, exact_rows):
     rows = table(1200, dtype=dtype, spread=1)
     rows[5] = rows[900] = rows[17]
-    found = pairs(CosineIndex(rows, 1.0, exact_rows=exact_rows).search(rows))
-    assert {(5, 17), (17, 5), (5, 900), (900, 17)} <= found
-    assert all((row, row) in found for row in range(1200))
+    matches = pairs(CosineIndex(rows, 1.0, exact_rows=exact_rows).search(rows))
+    assert {(5, 17), (17, 5), (5, 900), (900, 17)} <= matches
+    assert all((row, row) in matches for row in range(1200))
     assert all(
         np.allclose(*(rows[list(pair)] / np.linalg.norm(rows[list(pair)].astype(float), axis=1)[:, None]))
-        for pair in found
+        for pair in matches
     )
 
 
@@ -251,8 +251,8 @@ def test_a_memory_map_is_searched_where_it_lies(tmp_path):
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     for exact_rows in (10, 50_000):
         ours = CosineIndex(mapped, 0.8, exact_rows=exact_rows).search(mapped[:50])
-        theirs = CosineIndex(rows, 0.8, exact_rows=exact_rows).search(rows[:50])
-        assert pairs(ours) == pairs(theirs)
+        reference = CosineIndex(rows, 0.8, exact_rows=exact_rows).search(rows[:50])
+        assert pairs(ours) == pairs(reference)
 
 
 def test_very_long_and_very_short_rows_keep_their_directions():
@@ -268,12 +268,12 @@ values = st.floats(-1, 1, width=32).map(lambda x: 0.0 if abs(x) < 1e-6 else x)
 @given(st.integers(1, 40).flatmap(lambda d: st.tuples(*[st.lists(values, min_size=d, max_size=d)] * 2)))
 def test_a_product_of_rounded_rows_is_never_further_from_the_cosine_than_the_margin(both):
     first, second = (np.array([row], np.float32) for row in both)
-    ours, theirs = unit_rows(first), unit_rows(second)
-    if ours.squares[0] and theirs.squares[0]:
-        allowed = margin(float(ours.residual[0]), float(theirs.residual[0]), first.shape[1])
-        product = float((ours.units.float() @ theirs.units.float().T).item())
+    ours, reference = unit_rows(first), unit_rows(second)
+    if ours.squares[0] and reference.squares[0]:
+        allowed = margin(float(ours.residual[0]), float(reference.residual[0]), first.shape[1])
+        product = float((ours.units.float() @ reference.units.float().T).item())
         assert abs(product - cosines(first, second)[0, 0]) <= allowed
-        assert max(ours.residual[0], theirs.residual[0]) <= 2.0**-8
+        assert max(ours.residual[0], reference.residual[0]) <= 2.0**-8
 
 
 @settings(max_examples=200, deadline=None)
@@ -359,12 +359,12 @@ def test_rows_of_the_index_find_what_the_same_vectors_find(monkeypatch, exact_ro
     index = CosineIndex(vectors, 0.8, exact_rows=exact_rows, sample=64)
     among = generator.random(1200) < 0.6
     for rows in (generator.permutation(1200)[:500], np.arange(1200), np.array([3, 700]), np.zeros(0, np.int64)):
-        asked = index.search(vectors[rows], among, first=first)
+        links = index.search(vectors[rows], among, first=first)
         found = index.search_rows(rows, among, first=first)
-        assert np.array_equal(found.query, asked.query)
-        assert np.array_equal(found.row, asked.row)
-        assert found.similarity == pytest.approx(asked.similarity, abs=1e-7)
-    assert len(asked) == 0
+        assert np.array_equal(found.query, links.query)
+        assert np.array_equal(found.row, links.row)
+        assert found.similarity == pytest.approx(links.similarity, abs=1e-7)
+    assert len(links) == 0
     assert len(index.search_rows(np.arange(1200), among, first=first)) > 500
 
 

@@ -83,7 +83,7 @@ def test_a_lower_aim_looks_at_less():
 
 
 @pytest.mark.parametrize("exact_rows", [10, 50_000])
-def test_rows_of_length_zero_have_no_neighbour_and_are_nobodys(exact_rows):
+def test_rows_of_length_zero_have_no_neighbour_and_are_no_neighbours(exact_rows):
     rows = table(1200)
     rows[[0, 600, 1199]] = 0
     graph = knn_graph(rows, 4, exact_rows=exact_rows)

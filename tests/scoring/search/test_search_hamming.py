@@ -52,7 +52,7 @@ def test_two_codes_that_differ_in_exactly_the_radius_are_found_wherever_the_bits
 
 
 @pytest.mark.parametrize("radius", [0, 3, 10])
-def test_first_gives_each_row_its_first_link_and_among_only_those_asked_for(radius):
+def test_first_gives_each_row_its_first_link_and_among_only_those_requested(radius):
     rows = np.concatenate([codes(300), codes(300)])
     queries = rows[::-7]
     among = np.random.default_rng(0).random(600) < 0.5

@@ -56,7 +56,7 @@ def test_few_rows_have_no_lists_and_many_have_four_times_their_root():
     assert len(list_centroids(np.ones((1000, 2), np.float32), exact_rows=1, seed=0)) == 2
 
 
-def test_queries_are_told_list_by_list():
+def test_queries_are_listed_list_by_list():
     lists = InvertedLists(np.array([1, 0, -1, 1, 2], np.int32), 3)
     assert lists.order.tolist() == [2, 1, 0, 3, 4]
     spans = lists.spans(np.array([4, 7]), np.array([[2, 1], [1, 0]]))
@@ -74,24 +74,24 @@ def test_queries_are_told_list_by_list():
 def test_the_cosine_index_finds_the_pairs_of_the_lists_that_are_looked_at_and_no_other(rows, cosines, threshold):
     index = CosineIndex(rows, threshold, exact_rows=100, recall=0.6, seed=1)
     lists = InvertedLists.by_centroids(rows, list_centroids(rows, exact_rows=100, seed=1))
-    wanted = looked_at(lists, rows, index.probes) & (cosines >= threshold - 1e-12)
-    wanted[77] = wanted[:, 77] = False
+    expected = looked_at(lists, rows, index.probes) & (cosines >= threshold - 1e-12)
+    expected[77] = expected[:, 77] = False
     links = index.search(rows)
-    assert np.array_equal(np.stack([links.query, links.row]), np.nonzero(wanted))
-    assert np.allclose(links.similarity, cosines[wanted], atol=1e-6)
+    assert np.array_equal(np.stack([links.query, links.row]), np.nonzero(expected))
+    assert np.allclose(links.similarity, cosines[expected], atol=1e-6)
     assert index.probes < lists.n_lists or threshold == 0.8
 
 
 def test_the_share_of_pairs_is_that_of_the_rows_that_report():
     """Of rows 0, 2 and 4, which decide, every pair is in the nearest list; of 1 and 3 a half and a quarter."""
     probed = np.array([[0, 1]] * 5)
-    found = ProbeCounts(probed, 3)
-    found.add(np.array([0, 0, 1, 1, 2, 3]), np.array([0, 0, 0, 1, 0, 0], np.int32))
-    found.add(np.array([3, 3, 3, 4]), np.array([1, 1, 2, 0], np.int32))
-    assert found.counts.tolist() == [[2, 0, 0], [1, 1, 0], [1, 0, 0], [1, 2, 1], [1, 0, 0]]
-    probes, recall = choose_probes(found.counts, 0.9)
+    counts = ProbeCounts(probed, 3)
+    counts.add(np.array([0, 0, 1, 1, 2, 3]), np.array([0, 0, 0, 1, 0, 0], np.int32))
+    counts.add(np.array([3, 3, 3, 4]), np.array([1, 1, 2, 0], np.int32))
+    assert counts.counts.tolist() == [[2, 0, 0], [1, 1, 0], [1, 0, 0], [1, 2, 1], [1, 0, 0]]
+    probes, recall = choose_probes(counts.counts, 0.9)
     assert (probes, recall.estimate, recall.n_pairs) == (1, 2 / 6, 6)
-    assert choose_probes(found.counts, 0.9, least=2)[1].estimate == 5 / 6
+    assert choose_probes(counts.counts, 0.9, least=2)[1].estimate == 5 / 6
 
 
 def test_a_large_group_does_not_decide_alone_and_without_pairs_some_lists_are_looked_at():

@@ -52,7 +52,7 @@ def test_assign_gives_the_nearest_centroids_within_the_precision_of_its_products
     assert all(len(set(row)) == probes for row in index.tolist())
 
 
-def test_the_nearest_centroid_is_the_same_however_many_are_asked_for_where_products_tie():
+def test_the_nearest_centroid_is_the_same_however_many_are_requested_where_products_tie():
     rows = np.random.default_rng(0).standard_normal((4000, 8)).astype(np.float16)
     centroids = np.repeat(spherical_kmeans(rows, 10, seed=0), 12, axis=0)  # of each twelve, which tie
     one, cosine = assign(rows, centroids)

@@ -56,8 +56,8 @@ def test_all_rows_within_each_bound_are_there_in_order(made):
     links = search(vectors).within(queries, own, bounds, 10_000)
     for at in range(9):
         rows = np.flatnonzero(cosine[at] >= bounds[at])
-        wanted = rows[np.lexsort((rows, -cosine[at][rows]))]
-        np.testing.assert_array_equal(links.row[links.query == at], wanted)
+        expected = rows[np.lexsort((rows, -cosine[at][rows]))]
+        np.testing.assert_array_equal(links.row[links.query == at], expected)
 
 
 def test_too_many_are_no_links_and_none_are_an_empty_one(made):

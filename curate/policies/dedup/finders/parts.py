@@ -66,7 +66,7 @@ class PartOf:
                 near = np.flatnonzero(cosine >= LIKELY)
                 for start in range(0, len(near), AT_ONCE):
                     at = near[start : start + AT_ONCE]
-                    fit = refine(wholes[whole[at]], parts[part[at]], frame[at], worth=self.threshold - ROOM)
+                    fit = refine(wholes[whole[at]], parts[part[at]], frame[at], least_cosine=self.threshold - ROOM)
                     ok = _large(fit.edges)
                     looks = look_codes(number, fit.edges[ok], holds=holds)
                     _raise(best, seen, rest[at[ok]], fit.cosine[ok].astype(np.float32), looks)

@@ -12,13 +12,13 @@ NO_CHANCE_LEVEL = ChanceLevel(0.0, 0.0, 8, 5)
 def test_without_chance_level_the_interval_is_that_of_a_bootstrap_over_rows():
     generator = np.random.default_rng(0)
     first, second = generator.random((2, 800)) < np.array([[0.8], [0.75]])
-    found = gap(first, second, NO_CHANCE_LEVEL)
+    difference = gap(first, second, NO_CHANCE_LEVEL)
     resampled = [
         first[rows].mean() - second[rows].mean() for rows in (generator.integers(0, 800, 800) for _ in range(4000))
     ]
-    assert found.interval.value == pytest.approx(first.mean() - second.mean())
-    assert found.interval.low == pytest.approx(np.quantile(resampled, 0.025), abs=0.003)
-    assert found.interval.high == pytest.approx(np.quantile(resampled, 0.975), abs=0.003)
+    assert difference.interval.value == pytest.approx(first.mean() - second.mean())
+    assert difference.interval.low == pytest.approx(np.quantile(resampled, 0.025), abs=0.003)
+    assert difference.interval.high == pytest.approx(np.quantile(resampled, 0.975), abs=0.003)
 
 
 def test_weights_leave_rows_out_and_several_models_are_averaged():
@@ -34,33 +34,33 @@ def test_weights_leave_rows_out_and_several_models_are_averaged():
 
 def test_models_that_are_right_on_the_same_rows_do_not_differ():
     right = np.arange(50) % 3 > 0
-    found = gap(right, np.stack([right, right]), chance_level_of(np.stack([right, right]), np.full(50, 1 / 50)))
-    assert found.interval == (0, 0, 0)
-    assert found.p == 1
+    difference = gap(right, np.stack([right, right]), chance_level_of(np.stack([right, right]), np.full(50, 1 / 50)))
+    assert difference.interval == (0, 0, 0)
+    assert difference.p == 1
 
 
 def test_chance_level_is_what_the_draws_vary_by():
     generator = np.random.default_rng(2)
     draws = generator.random((4, 500)) < 0.8
     weight = np.full(500, 1 / 500)
-    found = chance_level_of(draws, weight)
-    assert found.variance == pytest.approx(np.var(draws.mean(1), ddof=1))
-    assert found.df == 3
-    assert found.draws == 4
-    assert found.chance == pytest.approx(found.variance, rel=2)  # rows alone: independent models vary by no more
+    level = chance_level_of(draws, weight)
+    assert level.variance == pytest.approx(np.var(draws.mean(1), ddof=1))
+    assert level.df == 3
+    assert level.draws == 4
+    assert level.from_rows == pytest.approx(level.variance, rel=2)  # rows alone: independent models vary by no more
 
 
 @pytest.mark.parametrize(("draw", "row"), [(0.0, 0.4), (0.15, 0.3), (0.3, 0.1)])
-def test_random_draws_are_told_apart_in_about_5_of_100(draw, row):
+def test_random_draws_are_separated_in_about_5_of_100(draw, row):
     generator = np.random.default_rng(3)
     n, trials, low, high = 400, 600, 0, 0
     weight = np.full(n, 1 / n)
     for _ in range(trials):
         easy = generator.normal(1, 1.5, n)
         right = easy + generator.normal(0, draw, (6, 1)) + generator.normal(0, row, (6, n)) > 0
-        found = gap(right[:1], right[1:], chance_level_of(right[1:], weight))
-        low += found.interval.low > 0
-        high += found.interval.high < 0
+        difference = gap(right[:1], right[1:], chance_level_of(right[1:], weight))
+        low += difference.interval.low > 0
+        high += difference.interval.high < 0
     assert low / trials < 0.05
     assert high / trials < 0.06
     assert low + high > 0
@@ -76,9 +76,9 @@ def test_classes_of_random_draws_seldom_move():
         drawn = generator.normal(0, 0.3, (12, 10))[:, label] + generator.normal(0, 0.3, (12, 400))
         right = easy + drawn > 0
         sides = {"subset": right[:1], "whole": right[1:2], "random": right[2:7], "random by class": right[7:]}
-        found = compared("any", sides, tested)
-        assert [one.tested for one in found.classes] == [40] * 10
-        moved += min(one.adjusted_p["random"] for one in found.classes) <= 0.05
+        result_of_models = compared("any", sides, tested)
+        assert [one.tested for one in result_of_models.classes] == [40] * 10
+        moved += min(one.adjusted_p["random"] for one in result_of_models.classes) <= 0.05
     assert moved / 200 < 0.09
 
 

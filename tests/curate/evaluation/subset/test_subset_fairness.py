@@ -18,22 +18,22 @@ def make(counts):
 
 def test_shares_ratio_and_p_are_those_of_the_definitions():
     codes, kept = make([(100, 80), (50, 25), (30, 24)])
-    found = fairness("group", codes, kept)
-    assert [one.name for one in found.groups] == ["g1", "g0", "g2"]
-    assert found.ratio == pytest.approx(0.5 / 0.8)
-    assert not found.passes
-    assert found.kept == pytest.approx(129 / 180)
-    lowest = found.groups[0]
+    result_by_group = fairness("group", codes, kept)
+    assert [one.name for one in result_by_group.groups] == ["g1", "g0", "g2"]
+    assert result_by_group.ratio == pytest.approx(0.5 / 0.8)
+    assert not result_by_group.passes
+    assert result_by_group.kept == pytest.approx(129 / 180)
+    lowest = result_by_group.groups[0]
     assert lowest.p == pytest.approx(scipy.stats.hypergeom(180, 51, 50).sf(24))
     assert lowest.adjusted_p == pytest.approx(min(1, 3 * lowest.p))
-    assert [one.name for one in found.groups if one.dropped_more] == ["g1"]
+    assert [one.name for one in result_by_group.groups if one.dropped_more] == ["g1"]
     assert lowest.share.low == pytest.approx(0.366, abs=0.001)  # Wilson, 25 of 50
 
 
-def test_shares_that_are_alike_pass_and_nobody_is_dropped_more():
-    found = fairness("group", *make([(1000, 480), (1000, 500)]))
-    assert found.passes
-    assert not any(one.dropped_more for one in found.groups)
+def test_shares_that_are_alike_pass_and_no_group_is_dropped_more():
+    result_by_group = fairness("group", *make([(1000, 480), (1000, 500)]))
+    assert result_by_group.passes
+    assert not any(one.dropped_more for one in result_by_group.groups)
 
 
 def test_rows_without_a_group_are_one_of_their_own():
@@ -44,9 +44,9 @@ def test_rows_without_a_group_are_one_of_their_own():
 
 @pytest.mark.parametrize("counts", [[(20, 7)], [(5, 0), (6, 0)]])
 def test_one_group_or_nothing_kept_has_no_ratio(counts):
-    found = fairness("group", *make(counts))
-    assert np.isnan(found.ratio)
-    assert found.passes
+    result_by_group = fairness("group", *make(counts))
+    assert np.isnan(result_by_group.ratio)
+    assert result_by_group.passes
 
 
 def test_random_subsets_are_seldom_called_unfair():

@@ -44,12 +44,12 @@ def half(tmp_path, columns):
     return keys(tmp_path / "half.parquet", columns, np.arange(300) < 150)
 
 
-def test_a_fifth_of_each_class_is_held_out_whatever_the_order_and_whoever_is_kept(tmp_path, columns, table, half):
+def test_a_fifth_of_each_class_is_held_out_whatever_the_order_and_whatever_is_kept(tmp_path, columns, table, half):
     pool = read(table, half)
     names = np.array(columns["label"])
-    wanted = {name: round(0.2 * n) for name, n in zip(*np.unique(names, return_counts=True), strict=True)}
+    expected = {name: round(0.2 * n) for name, n in zip(*np.unique(names, return_counts=True), strict=True)}
     held = np.array(pool.classes)[pool.label[pool.tests]]
-    assert {name: int((held == name).sum()) for name in pool.classes} == pytest.approx(wanted, abs=1)
+    assert {name: int((held == name).sum()) for name in pool.classes} == pytest.approx(expected, abs=1)
     order = np.random.default_rng(0).permutation(300)
     shuffled = {
         name: values[order] if name == "embedding" else [values[i] for i in order] for name, values in columns.items()
@@ -65,7 +65,7 @@ def test_sides_hold_no_test_row_and_draws_are_as_large(table, half):
     sides = draw_sides(pool, seeds=4, seed=0)
     tests = set(pool.tests.tolist())
     assert len(sides.subset) + int(pool.kept[pool.tests].sum()) == 150
-    assert set(sides.subset.tolist()) < set(sides.whole.tolist())
+    assert set(sides.subset.tolist()) < set(sides.all_rows.tolist())
     counts = np.bincount(pool.label[sides.subset])
     for drawn in [*sides.random, *sides.by_class]:
         assert len(np.unique(drawn)) == len(sides.subset)
@@ -105,12 +105,12 @@ def test_a_column_or_another_table_says_what_is_tested_on(tmp_path, columns, tab
     other = {**made(90, seed=5), "label": [*made(90, seed=5)["true"][:80], *["stranger"] * 10]}
     pool = read(table, half, str(write(tmp_path / "other.parquet", other)))
     assert len(pool.tests) == 80
-    assert len(pool.whole) == 300
+    assert len(pool.trainable) == 300
     assert pool.left_out == {"of a class that the table has not, in other.parquet": 10}
     found = np.array(pool.classes)[pool.label[pool.tests]]
     place = dict(zip(other["key"], other["label"], strict=True))
-    theirs = pool.tables[1].take(pool.row[pool.tests], ["key"]).column(0).to_pylist()
-    assert [place[key] for key in theirs] == found.tolist()
+    reference = pool.tables[1].take(pool.row[pool.tests], ["key"]).column(0).to_pylist()
+    assert [place[key] for key in reference] == found.tolist()
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.binary()])
@@ -135,7 +135,7 @@ def test_rows_with_the_bytes_of_one_to_train_on_are_not_tested_on(tmp_path, colu
     digest[100:200] = digest[:100]  # images that are there twice, under other keys and with other vectors
     pool = read(write(tmp_path / "twice.parquet", {**columns, "sha256": digest}), half)
     shas = np.array(digest, object)[pool.row]
-    trained = {sha for sha in shas[pool.whole] if sha and sha.strip()}
+    trained = {sha for sha in shas[pool.trainable] if sha and sha.strip()}
     assert pool.same_bytes().tolist() == [sha in trained for sha in shas[pool.tests]]
     assert pool.same_bytes().any()
 
@@ -167,7 +167,7 @@ def test_a_column_without_classes_is_said_to_be_one(tmp_path, columns, half):
 
 def test_a_sample_makes_all_sides_smaller_alike(table, half):
     pool = read(table, half, sample=100)
-    assert len(pool.whole) == 100
+    assert len(pool.trainable) == 100
     assert pool.share == pytest.approx(100 / 240, abs=0.01)
     assert 30 < len(pool.subset) < 70
 
@@ -260,10 +260,10 @@ def test_tables_that_nothing_can_be_trained_on_are_refused(tmp_path, columns, ha
     one = write(tmp_path / "o.parquet", {**columns, "label": ["x"] * 300})
     with pytest.raises(InputError, match="at least two classes"):
         judged(one, half)
-    own = write(tmp_path / "w.parquet", {**made(90, width=5), "key": [f"w{i}" for i in range(90)]})
+    path = write(tmp_path / "w.parquet", {**made(90, width=5), "key": [f"w{i}" for i in range(90)]})
     table = write(tmp_path / "s.parquet", columns)
     with pytest.raises(InputError, match="expected embeddings of 8 numbers"):
-        judged(table, half, test=str(own))
+        judged(table, half, test=str(path))
     strangers = write(tmp_path / "n.parquet", {**made(90), "label": ["zebra"] * 90})
     with pytest.raises(InputError, match="expected classes such as 'class 0'"):
         judged(table, half, test=str(strangers))

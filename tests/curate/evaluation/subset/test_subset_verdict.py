@@ -47,27 +47,27 @@ def says(found):
 
 
 def test_leaving_out_wrong_labels_helps(folder, columns):
-    found = judged(folder, columns, ~np.array(columns["bad"]), group=["camera"])
-    assert says(found)["kNN"] == ("helps", "helps", "better")
-    assert found.verdicts[0].model == "linear"
-    assert found.verdicts[0].says in ("helps", "does not help")
-    assert found.noise.subset.low < 0.06
-    assert found.noise.subset.high < found.noise.whole.low
-    assert found.noise.whole.low < 0.35 < found.noise.whole.high + 0.05
-    assert found.fairness[0].passes
-    text = str(found)
+    judgement = judged(folder, columns, ~np.array(columns["bad"]), group=["camera"])
+    assert says(judgement)["kNN"] == ("helps", "helps", "better")
+    assert judgement.verdicts[0].model == "linear"
+    assert judgement.verdicts[0].says in ("helps", "does not help")
+    assert judgement.noise.subset.low < 0.06
+    assert judgement.noise.subset.high < judgement.noise.whole.low
+    assert judgement.noise.whole.low < 0.35 < judgement.noise.whole.high + 0.05
+    assert judgement.fairness[0].passes
+    text = str(judgement)
     assert "verdict: " in text
     assert "wrong labels, estimated" in text
     assert "camera: passes the four-fifths rule" in text
 
 
 def test_keeping_wrong_labels_hurts(folder, columns):
-    found = judged(folder, columns, np.array(columns["bad"]) | (np.arange(1500) % 5 == 0))
-    assert says(found)["linear"][0] == "hurts"
-    assert says(found)["kNN"][0] == "hurts"
-    assert "the subset hurts" in found.verdict()[0]
-    assert any(one.gaps["random"].interval.high < 0 for one in found.trained[0].classes)
-    assert any("reported worse than with random rows" in line for line in found.verdict())
+    judgement = judged(folder, columns, np.array(columns["bad"]) | (np.arange(1500) % 5 == 0))
+    assert says(judgement)["linear"][0] == "hurts"
+    assert says(judgement)["kNN"][0] == "hurts"
+    assert "the subset hurts" in judgement.verdict()[0]
+    assert any(one.gaps["random"].interval.high < 0 for one in judgement.trained[0].classes)
+    assert any("reported worse than with random rows" in line for line in judgement.verdict())
 
 
 def test_a_random_subset_does_not_help(folder, columns):
@@ -78,14 +78,14 @@ def test_a_random_subset_does_not_help(folder, columns):
     assert said.count("helps") + said.count("hurts") <= 1
 
 
-def test_a_subset_of_few_classes_is_told_from_one_of_good_rows(folder, columns):
+def test_a_subset_of_few_classes_is_separated_from_one_of_good_rows(folder, columns):
     label, generator = np.array(columns["true"]), np.random.default_rng(0)
     kept = (label != "class 2") & (generator.random(1500) < 0.6) | (np.arange(1500) < 30)
-    found = judged(folder, columns, kept)
-    model = found.trained[0]
-    assert found.verdicts[0].says == "hurts"
+    judgement = judged(folder, columns, kept)
+    model = judgement.trained[0]
+    assert judgement.verdicts[0].says == "hurts"
     assert model.gaps["random by class"].interval.value > model.gaps["random"].interval.value
-    assert any("number of each class" in line for line in found.verdict())
+    assert any("number of each class" in line for line in judgement.verdict())
 
 
 def test_models_are_those_of_scikit_learn():
@@ -95,8 +95,8 @@ def test_models_are_those_of_scikit_learn():
     train, test = slice(0, 300), slice(300, 400)
     right, c = right_by_linear(rows[train], label[train], rows[test], label[test], 3, seed=0)
     scale = np.sqrt(np.square(rows[train] - rows[train].mean(0)).sum(1).mean())
-    theirs = sklearn.linear_model.LogisticRegression(C=c, max_iter=2000).fit(rows[train] / scale, label[train])
-    assert np.mean(right == (theirs.predict(rows[test] / scale) == label[test])) > 0.98
+    reference = sklearn.linear_model.LogisticRegression(C=c, max_iter=2000).fit(rows[train] / scale, label[train])
+    assert np.mean(right == (reference.predict(rows[test] / scale) == label[test])) > 0.98
     near = sklearn.neighbors.KNeighborsClassifier(
         20, metric="cosine", weights=lambda distance: np.exp((1 - distance) / 0.07)
     ).fit(rows[train], label[train])
@@ -144,28 +144,36 @@ def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
         for name, values in twin.items()
     }
     table = write(tmp_path / "s.parquet", both)
-    found = evaluate(table, subset=keys(tmp_path / "k.parquet", both, np.arange(340) % 2 == 0), label="label", seeds=2)
-    gone = found.left_out["of the test side that may be trained on, too"]
+    evaluation = evaluate(
+        table, subset=keys(tmp_path / "k.parquet", both, np.arange(340) % 2 == 0), label="label", seeds=2
+    )
+    gone = evaluation.left_out["of the test side that may be trained on, too"]
     assert gone > 0
-    assert found.n_tested + gone + found.copies == pytest.approx(68, abs=2)
+    assert evaluation.n_tested + gone + evaluation.copies == pytest.approx(68, abs=2)
     near = {**both, "embedding": both["embedding"] + np.arange(340)[:, None].astype(np.float16) / 20_000}
     table = write(tmp_path / "n.parquet", near)
-    found = evaluate(table, subset=keys(tmp_path / "m.parquet", near, np.arange(340) % 2 == 0), label="label", seeds=2)
-    assert found.copies > 0
-    assert found.copies_left_out
-    assert any("near-copy" in note for note in found.notes())
+    evaluation = evaluate(
+        table, subset=keys(tmp_path / "m.parquet", near, np.arange(340) % 2 == 0), label="label", seeds=2
+    )
+    assert evaluation.copies > 0
+    assert evaluation.copies_left_out
+    assert any("near-copy" in note for note in evaluation.notes())
     alike = {**columns, "embedding": (0.02 * columns["embedding"] + 1).astype(np.float16)}
     table = write(tmp_path / "t.parquet", alike)
-    found = evaluate(table, subset=keys(tmp_path / "l.parquet", alike, np.arange(300) % 2 == 0), label="label", seeds=2)
-    assert found.copies == found.n_tested
-    assert not found.copies_left_out
-    assert any("most of them, and stay" in note for note in found.notes())
-    assert f"tested on {found.n_tested} rows, most of them near-copies of rows that are trained on: " in str(found)
-    assert "no side trained on" not in str(found)
-    assert found.verdict()[0].startswith("in part memory: ")
-    found.copies_left_out = True
-    assert f"tested on {found.n_tested} rows that no side trained on: " in str(found)
-    assert "in part memory: " not in str(found)
+    evaluation = evaluate(
+        table, subset=keys(tmp_path / "l.parquet", alike, np.arange(300) % 2 == 0), label="label", seeds=2
+    )
+    assert evaluation.copies == evaluation.n_tested
+    assert not evaluation.copies_left_out
+    assert any("most of them, and are kept" in note for note in evaluation.notes())
+    assert f"tested on {evaluation.n_tested} rows, most of them near-copies of rows that are trained on: " in str(
+        evaluation
+    )
+    assert "no side trained on" not in str(evaluation)
+    assert evaluation.verdict()[0].startswith("in part memory: ")
+    evaluation.copies_left_out = True
+    assert f"tested on {evaluation.n_tested} rows that no side trained on: " in str(evaluation)
+    assert "in part memory: " not in str(evaluation)
 
 
 def test_a_table_is_not_tested_on_itself(folder, columns, tmp_path):
@@ -177,26 +185,26 @@ def test_a_table_is_not_tested_on_itself(folder, columns, tmp_path):
 def test_without_labels_there_is_diversity_and_fairness_but_no_verdict(tmp_path, columns):
     table = write(tmp_path / "s.parquet", {name: columns[name] for name in ("key", "camera", "embedding")})
     kept = np.array([one == "old" for one in columns["camera"]])
-    found = evaluate(table, subset=keys(tmp_path / "k.parquet", columns, kept), group="camera", seeds=3)
-    assert found.trained == []
-    assert found.diversity.subset.value > 1
-    assert found.coverage.subset >= 0.5
-    assert "cannot be determined" in found.verdict()[0]
-    fair = found.fairness[0]
+    evaluation = evaluate(table, subset=keys(tmp_path / "k.parquet", columns, kept), group="camera", seeds=3)
+    assert evaluation.trained == []
+    assert evaluation.diversity.subset.value > 1
+    assert evaluation.coverage.subset >= 0.5
+    assert "cannot be determined" in evaluation.verdict()[0]
+    fair = evaluation.fairness[0]
     assert fair.ratio == 0
     assert [one.name for one in fair.groups if one.dropped_more] == ["new"]
-    assert "fails the four-fifths rule" in str(found)
+    assert "fails the four-fifths rule" in str(evaluation)
 
 
-def test_a_class_of_one_row_and_one_without_a_kept_row_are_told(tmp_path):
+def test_a_class_of_one_row_and_one_without_a_kept_row_are_reported(tmp_path):
     columns = made(200, wrong=0)
     columns["label"][0] = "alone"
     table = write(tmp_path / "s.parquet", columns)
     kept = np.array([name != "class 1" for name in columns["label"]]) & (np.arange(200) > 3)
-    found = evaluate(table, subset=keys(tmp_path / "k.parquet", columns, kept), label="label", seeds=2)
-    assert found.lost == ["alone", "class 1"]
-    assert any("no row of 2 classes: alone, class 1" in note for note in found.notes())
-    assert found.trained[0].classes[0].name == "class 1"
+    evaluation = evaluate(table, subset=keys(tmp_path / "k.parquet", columns, kept), label="label", seeds=2)
+    assert evaluation.lost == ["alone", "class 1"]
+    assert any("no row of 2 classes: alone, class 1" in note for note in evaluation.notes())
+    assert evaluation.trained[0].classes[0].name == "class 1"
 
 
 def test_the_command_writes_json_that_says_what_it_prints(folder, columns, tmp_path):
@@ -204,16 +212,16 @@ def test_the_command_writes_json_that_says_what_it_prints(folder, columns, tmp_p
     arguments = ["evaluate", str(folder / "s.parquet"), "--subset", str(subset), "--label", "label", "--seeds", "2"]
     result = CliRunner().invoke(app, [*arguments, "--group", "camera", "--json", "-o", str(tmp_path / "r.json")])
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told == json.loads((tmp_path / "r.json").read_text())
-    assert told["verdicts"][0]["model"] == "linear"
+    record = json.loads(result.stdout)
+    assert record == json.loads((tmp_path / "r.json").read_text())
+    assert record["verdicts"][0]["model"] == "linear"
     assert (
-        told["trained"][0]["gaps"]["random"]["interval"]["low"]
-        <= told["trained"][0]["gaps"]["random"]["interval"]["high"]
+        record["trained"][0]["gaps"]["random"]["interval"]["low"]
+        <= record["trained"][0]["gaps"]["random"]["interval"]["high"]
     )
-    assert len(told["trained"][1]["draws"]["random"]) == 2
-    assert told["fairness"][0]["groups"][0]["name"] in ("old", "new")
-    assert told["verdict"]
+    assert len(record["trained"][1]["draws"]["random"]) == 2
+    assert record["fairness"][0]["groups"][0]["name"] in ("old", "new")
+    assert record["verdict"]
     quiet = CliRunner().invoke(app, [*arguments, "--quiet"])
     assert quiet.stderr == ""
     assert quiet.stdout.splitlines()[-1].startswith("verdict: ")
@@ -251,13 +259,13 @@ def pictures(tmp_path):
 def test_a_network_is_trained_on_every_side_with_every_seed(pictures, tmp_path):
     table, subset, _, folder = pictures
     options = {"subset": subset, "label": "label", "test": "0.3", "seeds": 2, "network": 8}
-    found = evaluate(table, **options)
-    first = found.trained[0]
+    evaluation = evaluate(table, **options)
+    first = evaluation.trained[0]
     assert first.model == "network"
     assert {side: len(draws) for side, draws in first.draws.items()} == dict.fromkeys(first.draws, 2)
     assert first.n_unread == 1
-    assert found.verdicts[0].model == "network"
-    assert any("1 image could not be read" in note for note in found.notes())
+    assert evaluation.verdicts[0].model == "network"
+    assert any("1 image could not be read" in note for note in evaluation.notes())
     plain = write(tmp_path / "p.parquet", {name: pictures[2][name] for name in ("key", "label", "embedding")})
     Image.new("RGB", (9, 9)).save(folder / pictures[2]["key"][0])
     again = evaluate(plain, **options, source=str(folder))

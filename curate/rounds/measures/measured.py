@@ -1,11 +1,11 @@
-"""What the model of a round is worth: measured on rows held out, and on a fixed sample of the pool."""
+"""How good the model of a round is: measured on rows held out, and on a fixed sample of the pool."""
 
 from dataclasses import dataclass
 
 from curate.probes.accuracy import Accuracy
-from curate.rounds.worth.anytime import Anytime
-from curate.rounds.worth.comparison import Comparison
-from curate.rounds.worth.coverage import Coverage
+from curate.rounds.measures.anytime import Anytime
+from curate.rounds.measures.comparison import Comparison
+from curate.rounds.measures.coverage import Coverage
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curate.rounds.worth.measured import Measured
+from curate.rounds.measures.measured import Measured
 
 STABLE = 0.99  # kappa of successive models at which predictions count as stable
 WINDOW = 3  # rounds in a row that have to be
-SURE = 0.05  # mean entropy, over that of an even guess
+SURE = 0.05  # mean entropy, over the entropy of an even guess
 STABILISING, CHANGE, COVERAGE, ENTROPY = (
     "stabilising predictions",
     "classification change",

@@ -81,8 +81,8 @@ def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
 
     Of the larger arm, the labels that were requested first: what the strategy would have had with so few. A random part
     of its picks would not do, since a pick is made for what the earlier ones leave open. The interval holds for other
-    labels and for other held-out rows: the variance of the difference over halves of the labels, plus that of its mean
-    over the held-out rows.
+    labels and for other held-out rows: the variance of the difference over halves of the labels, plus the variance of
+    its mean over the held-out rows.
 
     Args:
         arms: their rows.

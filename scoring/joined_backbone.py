@@ -25,7 +25,7 @@ class PartSpec:
     Attributes:
         name: timm's name of the architecture.
         size: side of what it reads, in pixels; it divides the side of the decoded square.
-        share: of this part in the squared length of an embedding, above 0; those of all parts add up to 1.
+        share: of this part in the squared length of an embedding, above 0; the shares of all parts add up to 1.
         mean: of the channels in [0, 1], subtracted before the backbone.
         std: of the same, divided by.
         options: of timm, which shape the network.
@@ -82,7 +82,7 @@ def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None
         raise ValueError(f"a projection has 1 to {WIDEST_EMBEDDING} dimensions, or 0 for none, got {projection!r}")
 
 
-class Trunks(nn.Module):
+class JoinedBackbone(nn.Module):
     """Several backbones as one: pixels in [0, 1], (N, 3, S, S) -> features (N, D), the parts side's by side.
 
     Args:
@@ -128,8 +128,8 @@ class Trunks(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return features, shape (N, D), float32, from pixels in [0, 1], shape (N, 3, S, S)."""
-        found = [part(self.read(at, pixels)).float() for at, part in enumerate(self.parts)]
-        return self.standardize(torch.cat(found, dim=1))
+        features = [part(self.read(at, pixels)).float() for at, part in enumerate(self.parts)]
+        return self.standardize(torch.cat(features, dim=1))
 
     def standardize(self, pooled: Tensor) -> Tensor:
         """Return features, shape (N, D), of pooled backbone outputs, shape (N, D): centred and scaled."""
@@ -139,14 +139,15 @@ class Trunks(nn.Module):
     def weigh(self, features: Tensor) -> Tensor:
         """Return the directions of what the parts pooled, by the roots of their shares: (N, D), unit length together.
 
-        The centre is put back: a dataset is then alike to itself in what all its images have in common, whatever it is,
-        and a row that is unlike the rest can be determined. The caller that looks at one dataset takes off that
-        dataset's own mean.
+        The centre is put back: images of a dataset then stay similar in what they have in common,
+        and a row that is unlike the rest can be found. A caller that looks at one dataset subtracts
+        the mean of that dataset.
         """
         centres = self.centre.split(self.widths)
         pooled = [piece * self.scale[at] + centres[at] for at, piece in enumerate(features.split(self.widths, dim=1))]
         weighted = [
-            math.sqrt(part.share) * F.normalize(one, dim=1) for part, one in zip(self.specs, pooled, strict=True)
+            math.sqrt(part.share) * F.normalize(features_of_part, dim=1)
+            for part, features_of_part in zip(self.specs, pooled, strict=True)
         ]
         return torch.cat(weighted, dim=1)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curate.probes.accuracy import Accuracy
-from curate.rounds.worth.anytime import Anytime, PairLift, anytime_accuracy
-from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT
+from curate.rounds.measures.anytime import Anytime, PairLift, anytime_accuracy
+from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT
 from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.metrics.anytime import fewest_rows, level_of_look
@@ -46,10 +46,10 @@ class StopRule:
         >>> str(StopRule.parse("accuracy>=0.9"))
         'accuracy >= 90%'
         """
-        found = _FORM.fullmatch(text)
-        if found is None:
+        match = _FORM.fullmatch(text)
+        if match is None:
             raise InputError(f"--stop takes a measure, >= or <=, and a share, {_EXAMPLE}, got {text[:60]!r}")
-        measure, sign, number, percent = found.groups()
+        measure, sign, number, percent = match.groups()
         if measure.lower() not in MEASURES:
             raise InputError(
                 f"--stop {text[:60]!r}: unknown measure {measure!r}{closest(measure.lower(), MEASURES)} "
@@ -105,7 +105,7 @@ class RuleCheck:
 
 
 def check_rule(
-    rule: StopRule, look: int, confidence: float, found: Accuracy | None, lift: PairLift | None
+    rule: StopRule, look: int, confidence: float, accuracy: Accuracy | None, lift: PairLift | None
 ) -> RuleCheck:
     """Hold a rule against what is known at a look.
 
@@ -113,25 +113,33 @@ def check_rule(
         rule: the rule.
         look: imports so far; 0 before the first.
         confidence: of the intervals.
-        found: accuracy of the model now; None without a model.
+        accuracy: accuracy of the model now; None without a model.
         lift: of the arms now; None with too few labels.
     """
     if rule.measure == LIFT:
         if lift is None:
-            return RuleCheck(str(rule), None, "too few labels", LIFT, found.n if found else 0)
+            return RuleCheck(str(rule), None, "too few labels", LIFT, accuracy.n if accuracy else 0)
         value = lift.strategy - lift.control
         return _checked(rule, lift.anytime, lift.n_held_out, value, None)
-    if found is None or not found.n or found.accuracy is None:
+    if accuracy is None or not accuracy.n or accuracy.accuracy is None:
         return RuleCheck(str(rule), None, "too few labels", ACCURACY, 0)
-    interval = anytime_accuracy(found, look, confidence)
+    interval = anytime_accuracy(accuracy, look, confidence)
     short = needed_at_best(rule, look, confidence)
-    if found.n < short:
+    if accuracy.n < short:
         return RuleCheck(
-            str(rule), False, "too few rows", ACCURACY, found.n, found.accuracy, interval.low, interval.high, short
+            str(rule),
+            False,
+            "too few rows",
+            ACCURACY,
+            accuracy.n,
+            accuracy.accuracy,
+            interval.low,
+            interval.high,
+            short,
         )
-    bound, share = _upwards(rule, found.accuracy)
+    bound, share = _upwards(rule, accuracy.accuracy)
     needed = fewest_rows(bound, level_of_look(look, confidence), share)
-    return _checked(rule, interval, found.n, found.accuracy, needed)
+    return _checked(rule, interval, accuracy.n, accuracy.accuracy, needed)
 
 
 def _checked(rule: StopRule, interval: Anytime, n: int, value: float, needed: int | None) -> RuleCheck:

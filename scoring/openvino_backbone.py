@@ -1,6 +1,6 @@
 """A backbone run by OpenVINO on a CPU: any network that it can trace, in float32 or bfloat16.
 
-Images go through in groups of one size, the last filled up with zeros, so that an image's features are the same
+Images are run in groups of one size, the last filled up with zeros, so that an image's features are the same
 whatever else is in its batch. OpenVINO is imported when a backbone is made, not before.
 """
 
@@ -16,7 +16,7 @@ from scoring.errors import InputError, MissingExtraError
 from scoring.folded import has_bfloat16
 from scoring.groups import in_groups, require_alike
 from scoring.model import ScoringModel
-from scoring.quick import QuickTrunks, with_quick
+from scoring.quick import QuickBackbones, with_quick
 
 GROUP = 16  # images; 8 is as fast for small backbones, 32 slower
 HINTS = {"fp32": "f32", "bf16": "bf16"}
@@ -52,15 +52,15 @@ def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> 
     if precision == "bf16" and not has_bfloat16():
         raise InputError("--backend openvino --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
     size = model.spec.preprocessing.size
-    trunks = [OpenvinoTrunk(one.trunk, size // one.pool, precision) for one in model.trunks()]
-    return with_quick(model, QuickTrunks(model, trunks, padded=GROUP))
+    backbones = [OpenvinoBackbone(part.backbone, size // part.pool, precision) for part in model.backbone_parts()]
+    return with_quick(model, QuickBackbones(model, backbones, padded=GROUP))
 
 
-class OpenvinoTrunk(nn.Module):
+class OpenvinoBackbone(nn.Module):
     """A backbone as OpenVINO compiled it: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
 
     Args:
-        trunk: the same in torch, in evaluation mode.
+        backbone: the same in torch, in evaluation mode.
         side: S.
         precision: ``fp32`` or ``bf16``.
 
@@ -68,7 +68,7 @@ class OpenvinoTrunk(nn.Module):
         InputError: if OpenVINO cannot run it, or what it runs gives other features.
     """
 
-    def __init__(self, trunk: nn.Module, side: int, precision: str) -> None:
+    def __init__(self, backbone: nn.Module, side: int, precision: str) -> None:
         super().__init__()
         openvino = import_openvino()
         shape = [GROUP, side, side, 3]
@@ -82,31 +82,33 @@ class OpenvinoTrunk(nn.Module):
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # tracing is what OpenVINO's converter does, deprecated or not
                 example = torch.zeros(1, *shape[1:])
-                traced = torch.jit.trace(ChannelsLast(trunk), example, check_trace=False)  # checked below, by numbers
+                traced = torch.jit.trace(
+                    ChannelsLast(backbone), example, check_trace=False
+                )  # checked below, by numbers
                 graph = openvino.convert_model(traced, example_input=example)
             graph.reshape({0: shape})
             self.request: Any = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
-        except Exception as error:  # of any kind: what a tracer meets in a stranger's network
+        except Exception as error:  # of any kind: what a tracer meets in an untrusted network
             text = " ".join(str(error).split())[:200]
-            raise InputError(f"openvino cannot run {type(trunk).__name__} ({text}); leave out --backend") from None
-        require_alike("openvino", trunk, self, side, precision)
+            raise InputError(f"openvino cannot run {type(backbone).__name__} ({text}); leave out --backend") from None
+        require_alike("openvino", backbone, self, side, precision)
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """Return pooled features."""
-        found = []
-        for full, n in in_groups(pictures.permute(0, 2, 3, 1).contiguous(), GROUP):
+        features = []
+        for full, n in in_groups(images.permute(0, 2, 3, 1).contiguous(), GROUP):
             self.request.infer({0: full.numpy()}, share_inputs=True)
-            found.append(torch.from_numpy(self.request.get_output_tensor(0).data[:n].copy()))
-        return torch.cat(found)
+            features.append(torch.from_numpy(self.request.get_output_tensor(0).data[:n].copy()))
+        return torch.cat(features)
 
 
 class ChannelsLast(nn.Module):
     """A backbone that reads (N, S, S, 3), the order that images are in."""
 
-    def __init__(self, trunk: nn.Module) -> None:
+    def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
-        self.trunk = trunk
+        self.backbone = backbone
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """Return pooled features, float32."""
-        return self.trunk(pictures.permute(0, 3, 1, 2)).float()
+        return self.backbone(images.permute(0, 3, 1, 2)).float()

@@ -6,17 +6,17 @@ import pytest
 import timm
 import torch
 from safetensors.torch import load_file, save_file
-from two_trunks import CARD, LARGE, NAME, images, install, make_model, make_package, own_weights, parts
+from two_backbones import CARD, LARGE, NAME, images, install, make_model, make_package, own_weights, parts
 
 from scoring import checkpoint
 from scoring.checkpoint import load_model, read_header, save_checkpoint
 from scoring.errors import InputError
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
+from scoring.joined_backbone import JoinedBackbone, PartSpec, part_from_json, require_parts
 from scoring.model import ModelSpec, ScoringModel, side_by_side
-from scoring.trunks import PartSpec, Trunks, part_from_json, require_parts
 from trainers.join import projected as project
-from trainers.start import trunk_digest
+from trainers.start import backbone_digest
 
 MIDDLE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 
@@ -66,10 +66,10 @@ def pooled_slowly(pixels, state):
 def test_features_are_each_networks_own_less_the_centre_over_the_scale(model, place):
     pixels = images(3)
     with torch.inference_mode():
-        found = model.features(pixels)
+        computed = model.features(pixels)
     trunks = model.backbone
-    assert found.dtype == torch.float32
-    for got, (large, small) in zip(found.numpy(), pooled_slowly(pixels, place[1]), strict=True):
+    assert computed.dtype == torch.float32
+    for got, (large, small) in zip(computed.numpy(), pooled_slowly(pixels, place[1]), strict=True):
         centre = trunks.centre.numpy()
         expected = [(large - centre[:512]) / float(trunks.scale[0]), (small - centre[512:]) / float(trunks.scale[1])]
         np.testing.assert_allclose(got, np.concatenate(expected), atol=2e-3)
@@ -115,18 +115,18 @@ def test_a_model_with_heads_can_be_projected_later(model, projected):
         later = project(with_a_head(model), model.features(images(24, 1)), 12)
         expected, found = with_a_head(model)(images(4)), later(images(4))
         assert torch.equal(found.columns["kappa_visimsiam"], expected.columns["kappa_visimsiam"])
-        ours, theirs = found.embedding, projected(images(4)).embedding
-    np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=5e-3)  # directions may be turned around
+        ours, reference = found.embedding, projected(images(4)).embedding
+    np.testing.assert_allclose(ours @ ours.T, reference @ reference.T, atol=5e-3)  # directions may be turned around
 
 
-def test_one_trunk_and_too_few_images_are_not_projected(model):
+def test_one_backbone_and_too_few_images_are_not_projected(model):
     with pytest.raises(InputError, match="of several backbones, got resnet10t"):
         project(load_model("trio")[0], torch.zeros(5, 512), 4)
     with pytest.raises(InputError, match="at least 12 images to measure on, got 5"):
         project(model, torch.zeros(5, 1024), 12)
 
 
-def test_a_checkpoint_holds_no_tensor_of_a_packaged_trunk_and_gives_back_the_same_model(model, projected, tmp_path):
+def test_a_checkpoint_holds_no_tensor_of_a_packaged_backbone_and_gives_back_the_same_model(model, projected, tmp_path):
     for one in (model, projected):
         path = tmp_path / "m.safetensors"
         save_checkpoint(path, one, CARD)
@@ -172,7 +172,7 @@ def test_features_are_float32_under_low_precision_and_near_those_of_full(model):
     assert not torch.equal(low, full)
 
 
-def test_a_trunk_that_left_its_package_is_not_saved_under_its_name(place, tmp_path):
+def test_a_backbone_that_left_its_package_is_not_saved_under_its_name(place, tmp_path):
     model = make_model()
     with torch.no_grad():
         model.backbone.parts[0].conv1[0].weight.add_(1)
@@ -181,11 +181,11 @@ def test_a_trunk_that_left_its_package_is_not_saved_under_its_name(place, tmp_pa
     assert not (tmp_path / "m.safetensors").exists()
 
 
-def test_the_digest_of_the_trunk_is_that_of_the_features_whatever_the_embedding(model, projected):
-    assert trunk_digest(model) == trunk_digest(projected)
+def test_the_digest_of_the_backbone_is_that_of_the_features_whatever_the_embedding(model, projected):
+    assert backbone_digest(model) == backbone_digest(projected)
     other = make_model()
     other.backbone.centre.add_(1)
-    assert trunk_digest(other) != trunk_digest(model)
+    assert backbone_digest(other) != backbone_digest(model)
 
 
 def written(path, target, **backbone):
@@ -259,5 +259,5 @@ def test_parts_side_by_side_are_checked_before_anything_is_built():
         require_parts(half, 48, 0)
     with pytest.raises(ValueError, match="above 0"):
         PartSpec(NAME, 64, 0.0, **MIDDLE)
-    assert Trunks(half, 64).num_features == 1024
+    assert JoinedBackbone(half, 64).num_features == 1024
     assert side_by_side(half, Preprocessing(size=64, resize=64)).preprocessing.size == LARGE

@@ -6,9 +6,9 @@ import timm
 import torch
 
 from scoring.backbones import published_shapes
+from scoring.joined_backbone import PartSpec
 from scoring.packaged import packaged_weights
-from scoring.trunks import PartSpec
-from trainers.join import join_trunks
+from trainers.join import join_backbones
 
 NAME = "resnet10t"
 PACKAGE, FILE = "tiny-weights", "tiny_weights/models/tiny.pth"
@@ -65,4 +65,4 @@ def images(n, seed=0):
 
 def make_model(projection=0):
     """The joined model, centred on 24 images."""
-    return join_trunks(parts(), {1: own_weights()}, images(24, 1).split(8), size=LARGE, projection=projection)
+    return join_backbones(parts(), {1: own_weights()}, images(24, 1).split(8), size=LARGE, projection=projection)

@@ -1,4 +1,4 @@
-"""What was found of a subset, as plain values."""
+"""The findings on a subset, as plain values."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +20,8 @@ class Noise:
 
 
 @dataclass
-class SubsetFound:
-    """What ``curate evaluate --subset`` found.
+class SubsetFindings:
+    """The findings of ``curate evaluate --subset``.
 
     Attributes:
         table: the file.
@@ -72,4 +72,4 @@ class SubsetFound:
     @property
     def verdicts(self) -> list[Verdict]:
         """The verdict by each kind of model; the first is the one that counts."""
-        return [verdict_of(one) for one in self.trained]
+        return [verdict_of(model) for model in self.trained]

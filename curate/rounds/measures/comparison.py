@@ -26,7 +26,7 @@ class Comparison:
 
 
 def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return how far two models agree beyond chance: 1 is always, 0 what their class shares would give.
+    """Return how far two models agree beyond chance level: 1 is always, 0 what their class shares would give.
 
     Two models that give every row one and the same class agree: 1.
 

@@ -1,6 +1,6 @@
 """A backbone compiled by torch for the device where it runs: on a CPU by its C++ compiler, on a GPU by Triton.
 
-Images go through in groups of one size, the last filled up with zeros, so that an image's features are the same
+Images are run in groups of one size, the last filled up with zeros, so that an image's features are the same
 whatever else is in its batch, and nothing is compiled a second time. Kernels are not chosen by how long each took
 (``max-autotune``): a run that goes on after a kill would choose others, with other last digits. CUDA graphs are not
 used: they save the start of some hundred kernels, which is little next to a group of 256 images.
@@ -20,12 +20,12 @@ from scoring.errors import InputError
 from scoring.folded import folded_alike, has_bfloat16
 from scoring.groups import in_groups, noise, require_alike
 from scoring.model import ScoringModel
-from scoring.quick import STEP, QuickTrunks, with_quick
+from scoring.quick import STEP, QuickBackbones, with_quick
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GROUPS = {"cpu": 16, "cuda": 256}  # images that go through at once, by the type of the device
+GROUPS = {"cpu": 16, "cuda": 256}  # images run at once, by the type of the device
 MOST_COMPILED = 256  # in a process; torch counts all backbones as one function, and stops at 8 of them on its own
 
 
@@ -43,11 +43,13 @@ def with_compiled(model: ScoringModel, device: torch.device, precision: str) -> 
     """
     if device.type == "cpu" and precision == "bf16" and not has_bfloat16():
         raise InputError("--backend compile --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
-    if device.type == "cpu":  # torch reports for CUDA's tools where there is no GPU, which is not needed here
+    if device.type == "cpu":  # torch warns of missing CUDA tools where there is no GPU, which are not needed here
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     size, group = model.spec.preprocessing.size, GROUPS[device.type]
-    trunks = [CompiledTrunk(one.trunk, size // one.pool, precision, group) for one in model.trunks()]
-    return with_quick(model, QuickTrunks(model, trunks, step=max(STEP, group), padded=group))
+    backbones = [
+        CompiledBackbone(part.backbone, size // part.pool, precision, group) for part in model.backbone_parts()
+    ]
+    return with_quick(model, QuickBackbones(model, backbones, step=max(STEP, group), padded=group))
 
 
 @cache
@@ -60,57 +62,57 @@ def cpp_compiler() -> str:
     return said.splitlines()[0]
 
 
-class CompiledTrunk(nn.Module):
+class CompiledBackbone(nn.Module):
     """A backbone as torch compiled it: images (N, 3, S, S), float32 -> pooled features (N, D), float32.
 
     Args:
-        trunk: in evaluation mode, channels last, on its device; it is held, not copied.
+        backbone: in evaluation mode, channels last, on its device; it is held, not copied.
         side: S.
         precision: ``fp32`` or ``bf16``.
-        group: images that go through at once.
+        group: images run at once.
 
     Raises:
         InputError: if it cannot be compiled here, or gives other features when it is.
     """
 
-    def __init__(self, trunk: nn.Module, side: int, precision: str, group: int) -> None:
+    def __init__(self, backbone: nn.Module, side: int, precision: str, group: int) -> None:
         super().__init__()
         self.group, self.low = group, precision == "bf16"
         try:
             # torch would fold normalisation into weights that are rounded to bfloat16 already
             with torch.inference_mode(False), torch.no_grad():
-                folded = folded_alike(trunk, noise(trunk, side)) or trunk
+                folded = folded_alike(backbone, noise(backbone, side)) or backbone
             self.compiled: Any = torch.compile(OnlyCompiled(folded), fullgraph=True, dynamic=False)
-            require_alike("torch.compile", trunk, self, side, precision)
+            require_alike("torch.compile", backbone, self, side, precision)
         except InputError:
             raise
-        except Exception as error:  # of any kind: what a compiler meets in a stranger's network
+        except Exception as error:  # of any kind: what a compiler meets in an untrusted network
             raise InputError(
-                f"torch.compile cannot run {type(trunk).__name__} ({_reason(error)}); leave out --backend"
+                f"torch.compile cannot run {type(backbone).__name__} ({_reason(error)}); leave out --backend"
             ) from None
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """Return pooled features."""
-        found = []
-        with compiling(pictures.device, low=self.low):
-            for full, n in in_groups(pictures, self.group):
+        features = []
+        with compiling(images.device, low=self.low):
+            for full, n in in_groups(images, self.group):
                 # a copy that is no inference tensor and always laid out alike: else it would compile once more
-                found.append(self.compiled(full.clone(memory_format=torch.channels_last))[:n])
-            return torch.cat(found)
+                features.append(self.compiled(full.clone(memory_format=torch.channels_last))[:n])
+            return torch.cat(features)
 
 
 class OnlyCompiled(nn.Module):
-    """A backbone that refuses to run but in compiled code, so that nothing slower takes its place unseen."""
+    """A backbone that refuses to run but in compiled code, so that nothing slower runs unnoticed."""
 
-    def __init__(self, trunk: nn.Module) -> None:
+    def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
-        self.trunk = trunk
+        self.backbone = backbone
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """Return pooled features, float32."""
         if not torch.compiler.is_compiling():
             raise RuntimeError("it is switched off: is TORCH_COMPILE_DISABLE set?")
-        return self.trunk(pictures).float()
+        return self.backbone(images).float()
 
 
 @contextmanager

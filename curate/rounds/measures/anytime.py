@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curate.probes.accuracy import Accuracy
-from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT, Arms
+from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT, Arms
 from scoring.metrics.anytime import level_of_look, running_mean_interval
 from scoring.metrics.paired import paired_interval
 from scoring.metrics.proportions import clopper_pearson
@@ -18,7 +18,7 @@ from scoring.metrics.proportions import clopper_pearson
 
 @dataclass(frozen=True)
 class Anytime:
-    """An interval that holds together with those of all other looks.
+    """An interval that holds together with the intervals of all other looks.
 
     Attributes:
         look: imports that the model knows, from 1.
@@ -84,9 +84,9 @@ def prequential(right: int, n: int, confidence: float) -> Prequential:
     return Prequential(right, n, confidence, share.low, share.high)
 
 
-def anytime_accuracy(found: Accuracy, look: int, confidence: float) -> Anytime:
+def anytime_accuracy(accuracy: Accuracy, look: int, confidence: float) -> Anytime:
     """Return the interval of an accuracy that holds at every look; [0, 1] without rows."""
-    share = clopper_pearson(found.right, found.n, level_of_look(look, confidence))
+    share = clopper_pearson(accuracy.right, accuracy.n, level_of_look(look, confidence))
     return Anytime(look, confidence, share.low, share.high)
 
 
