@@ -7,6 +7,9 @@ READY := $(VENV)/.installed
 # A process for each core; one that is done takes over tests of another, in runs that keep a module's fixtures together.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
+# The suite starts a thousand processes, each of which would compile the modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test studies fmt lint types docs site wheel clean
 
 # The mark is written last, so an installation that was interrupted is picked up again. A new pyproject.toml makes the
