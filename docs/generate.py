@@ -305,14 +305,10 @@ def extras() -> str:
 
 
 def formats() -> str:
-    """Return every format of `curate export`: what is written, and the line that reads it."""
+    """Return every format of `curate export` with what is written; the command prints the line that reads it."""
     from curate.exchange.table import FORMATS
 
-    rows = [
-        (f"`{name}`", kind.out, "<br>".join(f"`{line}`" for line in kind.load_lines(Path("subset" + kind.suffix))))
-        for name, kind in FORMATS.items()
-    ]
-    return table(("format", "what is written", "read by"), rows)
+    return table(("format", "what is written"), [(f"`{name}`", kind.out) for name, kind in FORMATS.items()])
 
 
 def tools() -> str:

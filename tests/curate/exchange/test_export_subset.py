@@ -200,7 +200,7 @@ def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
     assert result.exit_code == 0, result.output
     assert Path("x.tsv").read_text().startswith("cats/a b.jpg\tcat\ntest_1.jpg\tdog & co\n")
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
-    assert "| `tsv` | a line an image |  |" in tables["formats"]()
+    assert "| `tsv` | a line an image |" in tables["formats"]()
     assert "tsv" in run("t.parquet", "--to", "no", "--dry-run").stderr
     told = runpy.run_path(str(ROOT / "curate/commands/export.py"))["To"].__metadata__[0].help
     assert "npy, lance, tsv" in told
