@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from trainers.methods.table import METHODS
 from trainers.state import RunState, load_state, note_divergence, save_state
 from trainers.views import CachedViews, ImageViews, Views
 
+GRADIENT = "gradient_norm"
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 
 
@@ -36,6 +37,37 @@ class Progress:
     measures: dict[str, float]
     images_per_second: float
     warning: str | None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch that has ended.
+
+    Attributes:
+        step: steps of the run that are done.
+        number: of the epoch, from 1.
+        epochs: of the run.
+        lr: rate of its last step.
+        measures: their means over its steps; ``gradient_norm`` is of all weights together, before it is clipped.
+        model: as it is now, in evaluation mode; not to be changed.
+    """
+
+    step: int
+    number: int
+    epochs: int
+    lr: float
+    measures: dict[str, float]
+    model: ScoringModel
+
+
+class Course(Protocol):
+    """Follows a run, and changes nothing in it."""
+
+    def begin(self, step: int) -> None:
+        """Take note that the run goes on after a step; 0 at its start."""
+
+    def add(self, epoch: Epoch) -> None:
+        """Take note of an epoch, before its state is saved."""
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
@@ -61,6 +93,7 @@ def train(
     origin: dict[str, Any] | None = None,
     compiled: bool = False,
     save_every: float = 60.0,
+    course: Course | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[ScoringModel, dict[str, float]]:
     """Fit a model; pick up from ``state`` where an earlier run of the same recipe left off.
@@ -74,6 +107,7 @@ def train(
         origin: what else the run is made of, such as digests of data and start; a state with another is refused.
         compiled: compile the backbone; pays on a GPU.
         save_every: seconds between two states.
+        course: follows the run by the epoch.
         report: called with the progress about once a second.
 
     Returns:
@@ -103,6 +137,9 @@ def train(
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
     cause = small_map(config, model, method) if config.precision == "bf16" else None
     keeper = Keeper(state, identity, both, optimizer, save_every, cause)
+    _require_epochs(config, data.n, keeper)
+    if course is not None:
+        course.begin(keeper.done.step)
     set_mode(config, model, method)
     backbone = torch.compile(model.backbone) if compiled else model.backbone
     try:
@@ -112,7 +149,7 @@ def train(
         else:
             views = ImageViews(config, data, model, method, backbone=backbone, device=device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            measures = _all_steps(config, data, views, model, method, keeper, report)
+            measures = _all_steps(config, data, views, model, method, keeper, course, report)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -148,11 +185,10 @@ def _all_steps(
     model: ScoringModel,
     method: Method[Any],
     keeper: "Keeper",
+    course: Course | None,
     report: Callable[[Progress], None],
 ) -> dict[str, float]:
-    device = next(model.parameters()).device
-    head = dict(model.heads.items()).get(config.method)
-    labels, losses = (None if values is None else values.to(device) for values in (data.labels, data.losses))
+    batch = _Batches(config, data, views, model, method)
     optimizer, done = keeper.optimizer, keeper.done
     per_epoch = len(_turns(config, data.n, 0))
     steps = config.epochs * per_epoch
@@ -169,34 +205,79 @@ def _all_steps(
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
             optimizer.zero_grad(set_to_none=True)
-            for part, rows in enumerate(turn):
-                draw = step * len(turn) + part
-                torch.manual_seed(config.seed * 1_000_003 + draw)  # for what a backbone draws, such as dropped paths
-                rows = rows.to(device)
-                seen = views(rows, epoch=epoch, step=draw)
-                own = None if losses is None else losses[rows]
-                method.before_step(Batch(rows, own, step / steps, seen.pixels, epoch + 1 == config.epochs))
-                result = method(seen.features, head, None if labels is None else labels[rows])
-                if not result.loss.isfinite():
-                    keeper.stop(step, f"the loss is {result.loss.item()}", config.lr)
-                (result.loss / len(turn)).backward()
-                measured = {"loss": result.loss.detach(), **result.measures}
-                of_epoch.add(measured)
-                of_window.add(measured)
-            if config.clip:
-                nn.utils.clip_grad_norm_(keeper.parameters, config.clip)
+            measured = [batch.backward(rows, epoch, step, part, len(turn), steps) for part, rows in enumerate(turn)]
+            for one in measured:
+                if not one["loss"].isfinite():
+                    keeper.stop(step, f"the loss is {one['loss'].item()}", config.lr)
+            norm = _clip(keeper.parameters, config.clip)
             optimizer.step()
             method.after_step(step)
 
+            for one in measured:
+                of_window.add(one)
+                of_epoch.add({**one, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
             if now - reported > 1 or last:
                 means = of_window.means()
                 speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
                 report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
+            if course is not None and at + 1 == per_epoch:
+                model.eval()
+                course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
+                set_mode(config, model, method)
             if last or keeper.is_due(now):
                 keeper.keep(RunState(step + 1, of_epoch.totals(), of_epoch.n), now, config.lr)
     return of_epoch.means()
+
+
+class _Batches:
+    """Computes the gradients of one batch after another."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        data: TrainingSet | CachedFeatures,
+        views: Views,
+        model: ScoringModel,
+        method: Method[Any],
+    ) -> None:
+        self.config, self.views, self.method = config, views, method
+        self.device = next(model.parameters()).device
+        self.head = dict(model.heads.items()).get(config.method)
+        self.labels, self.losses = (
+            None if values is None else values.to(self.device) for values in (data.labels, data.losses)
+        )
+
+    def backward(self, rows: Tensor, epoch: int, step: int, part: int, parts: int, steps: int) -> dict[str, Tensor]:
+        """Add the gradient of a batch, one of ``parts`` of a step, to the others'; return what was measured."""
+        config, draw = self.config, step * parts + part
+        torch.manual_seed(config.seed * 1_000_003 + draw)  # for what a backbone draws, such as dropped paths
+        rows = rows.to(self.device)
+        seen = self.views(rows, epoch=epoch, step=draw)
+        own = None if self.losses is None else self.losses[rows]
+        self.method.before_step(Batch(rows, own, step / steps, seen.pixels, epoch + 1 == config.epochs))
+        result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
+        (result.loss / parts).backward()
+        return {"loss": result.loss.detach(), **result.measures}
+
+
+def _clip(parameters: list[nn.Parameter], most: float) -> Tensor:
+    """Return the norm of the gradient of all parameters together, and scale it down to ``most`` unless that is 0."""
+    norm = nn.utils.get_total_norm([one.grad for one in parameters if one.grad is not None])
+    if most:
+        nn.utils.clip_grads_with_norm_(parameters, most, norm)
+    return norm
+
+
+def _require_epochs(config: TrainConfig, n: int, keeper: "Keeper") -> None:
+    """Raise ``InputError`` if a run is to end before what it has done already."""
+    per_epoch = len(_turns(config, n, 0))
+    if keeper.done.step > config.epochs * per_epoch:
+        done = -(-keeper.done.step // per_epoch)
+        raise InputError(
+            f"{keeper.path} has {done} epochs done or begun; expected --epochs {done} or more, got {config.epochs}"
+        )
 
 
 def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:

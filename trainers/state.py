@@ -15,6 +15,7 @@ from scoring.errors import InputError
 from trainers.methods.augmentation import LATER_VIEWS
 
 REMEMBERED = "optimizer."
+EXTENDABLE = "epochs"
 EARLIER = (  # what earlier versions held next to one another, whatever the method
     *("contrastive", "losspred", "latent_dim", "hidden_dim", "predictor", "predictor_every", "small_size", "n_small"),
 )
@@ -58,7 +59,8 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
 
     Args:
         path: of the state.
-        identity: what the run is made of: recipe, data, start; it must be what the state was saved with.
+        identity: what the run is made of: recipe, data, start; it must be what the state was saved with, but for the
+            number of epochs, which may be another.
         modules: whose weights to restore.
         optimizer: whose memory (momentum and the like) to restore.
 
@@ -77,7 +79,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
     if done.diverged is not None:
         _require_lower_rate(path, before, wanted, done.diverged)
         before["lr"] = wanted["lr"]
-    for name in {**wanted, **before}:
+    for name in (name for name in {**wanted, **before} if name != EXTENDABLE):
         if before.get(name) != wanted.get(name):
             raise InputError(
                 f"{path} holds an unfinished run with {name} = {before.get(name)!r}, "

@@ -22,6 +22,7 @@ class TrainingFolder(HeldFolder):
 
     Args:
         out: the model; missing folders above it are made.
+        keep: leave the state of a finished run, to go on with more epochs.
 
     Attributes:
         state: where the run keeps its state.
@@ -30,9 +31,9 @@ class TrainingFolder(HeldFolder):
         InputError: on entering, if another live process holds the folder, or the place refuses.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, *, keep: bool = False) -> None:
         super().__init__(out.with_name(f".{out.name}.work"))
-        self.out, self.state = out, self.folder / STATE
+        self.out, self.state, self.keep = out, self.folder / STATE, keep
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -57,12 +58,16 @@ class TrainingFolder(HeldFolder):
             super().__exit__(*error)
 
     def foretell(self, digest: str) -> None:
-        """Note which model the state has become, before that gets its name."""
+        """Note which model the state has become, before that gets its name; one that is kept has not ended."""
+        if self.keep:
+            return
         with AtomicFile(self.folder / FINISHED, overwrite=True) as file:
             file.write(digest.encode())
 
     def finish(self) -> None:
-        """Remove the state: the model has its name."""
+        """Remove the state, unless it is to be kept: the model has its name."""
+        if self.keep:
+            return
         self.state.unlink(missing_ok=True)
 
     def _is_finished(self) -> bool:

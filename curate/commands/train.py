@@ -96,6 +96,32 @@ def run(
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",
     limit: options.Limit = None,
     white: options.White = None,
+    course: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the course of the run: course.csv, and TensorBoard if it is installed.",
+            metavar="FOLDER",
+            show_default=False,
+        ),
+    ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(
+            help="Labelled images to measure on as it learns: kNN, R@1, R-AUROC.", metavar="DATA", show_default=False
+        ),
+    ] = None,
+    every: Annotated[int, typer.Option(help="Epochs between two measurements on --probe.")] = 1,
+    save_best: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep the best model so far, NAME.best.safetensors, by knn, recall_at_1 or r_auroc.",
+            metavar="MEASURE",
+            show_default=False,
+        ),
+    ] = None,
+    keep_state: Annotated[
+        bool, typer.Option("--keep-state", help="Keep the training state, to go on with more --epochs.")
+    ] = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     json_: options.Json = False,
@@ -104,7 +130,8 @@ def run(
 
     A method has its own settings (--set): curate train METHOD --help shows them, and the method's paper. What you
     leave out is as in that paper. Killed, the run goes on when you repeat the command, from a state of at most a minute
-    before. For small images or a CPU, start from a backbone that learned from labels.
+    before. `curate plot FOLDER course` draws what --course wrote. For small images or a CPU, start from a backbone that
+    learned from labels.
 
     Example:
 

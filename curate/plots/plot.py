@@ -74,9 +74,9 @@ def plot(
     Every keyword but ``announce`` is the option of ``curate plot`` of that name.
 
     Args:
-        table: a scored table, a batch of ``curate select`` (gains), or the JSON of ``curate evaluate``
-            (degradation, strengths).
-        kind: histogram, gains, abstained-accuracy, risk-coverage, reliability, degradation or strengths.
+        table: a scored table, a batch of ``curate select`` (gains), the JSON of ``curate evaluate`` (degradation,
+            strengths), or the folder of ``curate train --course`` (course).
+        kind: histogram, gains, abstained-accuracy, risk-coverage, reliability, degradation, strengths or course.
         out: NAME.png, .svg or .pdf; None to write nothing.
         column: one or several columns of numbers.
         per: column whose values are groups.

@@ -70,6 +70,9 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
         "the JSON of curate evaluate --degrade --strengths",
         frozenset({"column"}),
     ),
+    "course": Kind(
+        f"{_ROOM}course", "loss, rate and measures of a training run", "curate train --course", frozenset({"column"})
+    ),
 }
 
 

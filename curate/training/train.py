@@ -9,6 +9,7 @@ from curate.training.recipe import DEFAULT_LABEL, recipe_of, typed_settings, wit
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
+    from curate.training.course import RunCourse
     from curate.training.dataset import Inputs
     from scoring.marks import Marks
     from scoring.model import ScoringModel
@@ -92,6 +93,11 @@ def train(
     note: str = "",
     limit: int | None = None,
     white: int | None = None,
+    course: str | Path | None = None,
+    probe: str | Path | Sequence[str | Path] | None = None,
+    every: int = 1,
+    save_best: str | None = None,
+    keep_state: bool = False,
     overwrite: bool = False,
     report: "Callable[[Progress], None]" = lambda progress: None,
     announce: Line = lambda text: None,
@@ -149,6 +155,12 @@ def train(
         note: a sentence for the model card.
         limit: only the first N images.
         white: value of 16-bit images that is white; None finds it in a sample of them.
+        course: folder for the course of the run: a row an epoch, and TensorBoard's files where that is installed.
+        probe: labelled images that the model is measured on, as ``data``.
+        every: epochs between two measurements on ``probe``.
+        save_best: measure of the probe (``knn``, ``recall_at_1`` or ``r_auroc``) by which the best model so far is
+            kept, as ``NAME.best.safetensors``.
+        keep_state: keep the training state of the finished run, to go on with more ``epochs``.
         overwrite: replace a checkpoint that is there.
         report: called after every step.
         announce: called with what the user should know, in words.
@@ -171,7 +183,7 @@ def train(
     if typed["out"].is_file() and not overwrite:
         sweep_finished(typed["out"])
     check_out(typed["out"], overwrite)
-    with TrainingFolder(typed["out"]) as work:
+    with TrainingFolder(typed["out"], keep=keep_state) as work:
         refuse_existing(typed["out"], overwrite=overwrite)  # another process may have been at its end
         return _trained(typed, work, announce)
 
@@ -200,6 +212,9 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
         inputs = _inputs(config, typed, cache, fresh, marks, line)
         config = fitted(config, inputs.data.n, typed, line)
+        origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
+        made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
+        course = _course(config, typed, fresh, work, origin, made_of, line)
         if work.state.exists():
             line(f"going on from {work.state}")
         model, measures = fit(
@@ -208,17 +223,60 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             state=work.state,
             device=where,
             start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
-            origin={"data": inputs.digest, "start": start.about.get("digest", start.about)},
+            origin=origin,
             compiled=where.type == "cuda" if typed["compile"] is None else typed["compile"],
+            course=course,
             report=typed["report"],
         )
-    made_of = _made_of(config, inputs, start, cache=cache is not None) | {"note": typed["note"]}
-    made_of |= {} if typed["recipe"] is None else {"recipe_name": typed["recipe"]}
     card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
     exact = exact_parts(config, model) if typed["half"] else None
     digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)
     work.finish()
     return TrainResult(work.out, digest, config.method, inputs.data.n, dict(measures))
+
+
+def _course(
+    config: "TrainConfig",
+    typed: dict[str, Any],
+    model: "ScoringModel",
+    work: "TrainingFolder",
+    origin: Mapping[str, Any],
+    made_of: Mapping[str, Any],
+    line: Line,
+) -> "RunCourse | None":
+    """Return what follows the run, or None where nothing was requested."""
+    from curate.training.course import MEASURES, Best, RunCourse, load_probe
+    from scoring.atomic import refuse_existing
+    from scoring.checkpoint import save_checkpoint
+
+    folder, measure = typed["course"], typed["save_best"]
+    if typed["every"] < 1:
+        raise InputError(f"--every is a number of epochs, at least 1, got {typed['every']}")
+    if measure is not None and (measure not in MEASURES or folder is None or typed["probe"] is None):
+        raise InputError(
+            f"--save-best takes {', '.join(MEASURES)}, measured on --probe and written to --course; got {measure!r}"
+            f"{'' if measure in MEASURES else ', which is none of them'}: give all three"
+        )
+    if folder is None and typed["probe"] is None:
+        return None
+    if folder is None:
+        raise InputError("--probe writes what it measures to --course FOLDER, and got none; name one")
+    sources = typed["probe"]
+    probe = None
+    if sources is not None:
+        listed = [str(sources)] if isinstance(sources, str | Path) else [str(one) for one in sources]
+        probe = load_probe(listed, typed, model, precision=config.precision, line=line)
+    path = work.out.with_name(f"{work.out.stem}.best.safetensors")
+    if measure is not None and not work.state.exists():
+        refuse_existing(path, overwrite=typed["overwrite"])
+
+    def save(best: "ScoringModel", row: Mapping[str, float | None]) -> None:
+        card = {"method": config.method, "training": made_of, "data_licence": typed["licence"]}
+        save_checkpoint(path, best, {**card, "metrics": dict(row)})
+
+    run = {name: value for name, value in config.to_json().items() if name not in ("epochs", "lr")}
+    best = None if measure is None else Best(measure, save)
+    return RunCourse(Path(folder), {**run, **origin}, probe=probe, best=best)
 
 
 def _inputs(
@@ -245,15 +303,20 @@ def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line)
         line(f"{start.backbone} has random weights, and --freeze keeps them: a head on it learns little (--backbone)")
 
 
-def _made_of(config: "TrainConfig", inputs: "Inputs", start: "Start", *, cache: bool) -> dict[str, Any]:
+def _made_of(
+    config: "TrainConfig", inputs: "Inputs", start: "Start", typed: dict[str, Any], *, cache: bool
+) -> dict[str, Any]:
     """Return what a model is trained from, for its card."""
     of_cache = {"cache": inputs.digest} if cache else {}
+    of_name = {} if typed["recipe"] is None else {"recipe_name": typed["recipe"]}
     return {
         "data": inputs.description,
         "images": inputs.data.n,
         "recipe": config.to_json(),
         "start": start.about,
         **of_cache,
+        **of_name,
+        "note": typed["note"],
     }
 
 

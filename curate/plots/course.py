@@ -1,0 +1,69 @@
+"""The course of a training run: its loss, its rate, and what a probe measured, by the epoch."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import WIDTH
+from curate.plots.asked import Asked, Numbers
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHARES = ("knn", "recall_at_1", "r_auroc", "accuracy")  # in [0, 1], and drawn together
+PANEL = 34.0  # mm
+
+
+@dataclass
+class TrainingCourse(Numbers):
+    """Measures of a run by the epoch.
+
+    Attributes:
+        epoch: their numbers, shape (E,).
+        measures: name -> value after each; NaN where it was not taken.
+    """
+
+    epoch: list[float]
+    measures: dict[str, list[float]]
+
+
+def measure(asked: Asked) -> TrainingCourse:
+    """Read the folder that `curate train --course` wrote."""
+    from curate.training.course import read_course
+
+    path = Path(str(asked.path))
+    rows = read_course(path.parent if path.is_file() else path)
+    if not rows:
+        raise InputError(f"{path} has no epoch yet; draw it after the first")
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("epoch", "step")]
+    for name in asked.column:
+        if name not in names:
+            raise InputError(f"the course has no {name!r}{closest(name, names)} (it has: {', '.join(names)})")
+    usual = [name for name in names if name in ("loss", "lr", *SHARES)]
+    chosen = list(asked.column) or usual
+    values = {name: [_number(row.get(name)) for row in rows] for name in chosen}
+    return TrainingCourse([_number(row["epoch"]) for row in rows], values)
+
+
+def draw(numbers: TrainingCourse, *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Draw a panel a measure, those in [0, 1] together; points that were not measured are left out."""
+    shares = {name: values for name, values in numbers.measures.items() if name in SHARES}
+    groups = [{name: values} for name, values in numbers.measures.items() if name not in SHARES]
+    panels = []
+    for group in [*groups, *([shares] if shares else [])]:
+        curves = []
+        for name, values in group.items():
+            taken = [(at, value) for at, value in zip(numbers.epoch, values, strict=True) if math.isfinite(value)]
+            curves.append(Curve(name, [at for at, _ in taken], [value for _, value in taken]))
+        is_shares = group is shares
+        name = "on the probe" if is_shares else next(iter(group)).replace("_", " ")
+        panels.append(Panel(curves, "epoch", name, percent=is_shares, legend=is_shares, height=PANEL))
+    return draw_chart(panels, title=title, width=width)
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

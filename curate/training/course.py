@@ -1,0 +1,221 @@
+"""The course of a training run: a row an epoch in a CSV file, probes on labelled images, and the best model so far."""
+
+import csv
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from scoring import metrics
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+from scoring.metrics.neighbours import knn_vote
+from scoring.model import ScoringModel
+from scoring.scorers import main_column
+
+if TYPE_CHECKING:
+    from trainers.loop import Epoch
+
+FILE, RUN = "course.csv", "run.json"
+VOTERS, TEMPERATURE = 20, 0.07
+MEASURES = ("knn", "recall_at_1", "r_auroc")  # of a probe; higher is better
+FEWEST = 3  # images of a probe
+Row = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Labelled images that a model is measured on while it learns; it never learns from them.
+
+    Attributes:
+        pixels: as the model reads them, uint8, shape (N, 3, S, S).
+        labels: int64, shape (N,).
+        precision: of the backbone, fp32 or bf16.
+        every: epochs between two measurements; the last epoch is always measured.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    precision: str = "fp32"
+    every: int = 1
+
+    def is_due(self, number: int, epochs: int) -> bool:
+        """Return whether the model is measured after this epoch."""
+        return number % self.every == 0 or number == epochs
+
+    @torch.inference_mode()
+    def measure(self, model: ScoringModel) -> Row:
+        """Return what the embedding and the first score of a model tell of the labels.
+
+        Returns:
+            ``knn``: accuracy of the vote of the 20 nearest other images, each weighing e^(cosine / 0.07);
+            ``recall_at_1``: share of images whose nearest other image has their label; ``r_auroc``: AUROC of the score
+            for that, None without a score or without both cases.
+        """
+        device, found = model.mean.device, []
+        for batch in self.pixels.split(256):
+            with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+                found.append(model(batch.to(device).contiguous(memory_format=torch.channels_last)))
+        embedding = torch.cat([one.embedding.float().cpu() for one in found])
+        cosine, index = metrics.nearest(embedding, embedding, min(VOTERS, len(embedding) - 1), same=True)
+        near = self.labels[index]
+        voted = knn_vote(cosine, near, temperature=TEMPERATURE)
+        is_right = (near[:, 0] == self.labels).numpy()
+        measured: Row = {"knn": float((voted == self.labels).float().mean()), "recall_at_1": float(is_right.mean())}
+        score = next((main_column(*head) for head in model.spec.heads.items() if head[1].columns), None)
+        if score is not None and is_right.any() and not is_right.all():
+            values = torch.cat([one.columns[score].float().cpu() for one in found]).double().numpy()
+            certainty = values if score.startswith("kappa_") else -values
+            measured["r_auroc"] = metrics.auroc(certainty, is_right)
+        return measured
+
+
+@dataclass(frozen=True)
+class Best:
+    """Where the best model so far goes, by which measure of the probe."""
+
+    measure: str
+    save: Callable[[ScoringModel, Row], None]
+
+
+class RunCourse:
+    """Writes the course of one run into a folder; a run that goes on keeps the rows of the epochs that it has done.
+
+    Args:
+        folder: made if it is missing; None writes nothing.
+        run: what the run is made of, as plain JSON values.
+        probe: what is measured on labelled images, or None.
+        best: which model is kept on the way, or None.
+
+    Raises:
+        InputError: if the folder holds the course of another run, or cannot be written.
+    """
+
+    def __init__(
+        self, folder: Path | None, run: Mapping[str, Any], *, probe: Probe | None = None, best: Best | None = None
+    ) -> None:
+        self._folder, self._probe, self._best = folder, probe, best
+        self._rows: list[Row] = []
+        self._board: Any = None
+        self._since: tuple[float, int] = (time.monotonic(), 0)
+        if folder is None:
+            return
+        digest = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+        if (folder / FILE).exists() or (folder / RUN).exists():
+            if _digest_in(folder / RUN) != digest:
+                raise InputError(f"{folder} holds the course of another run; name another folder with --course")
+            self._rows = read_course(folder)
+        else:
+            with AtomicFile(folder / RUN) as file:
+                file.write(json.dumps({"digest": digest, "run": run}, indent=1, sort_keys=True).encode())
+
+    def begin(self, step: int) -> None:
+        """Drop the rows after a step: their epochs come again."""
+        self._rows = [row for row in self._rows if (row["step"] or 0) <= step]
+        self._since = time.monotonic(), step
+        if self._folder is None:
+            return
+        self._write()
+        if find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(self._folder), purge_step=step + 1)
+
+    def add(self, epoch: "Epoch") -> None:
+        """Measure the model where it is due, write the row of an epoch, and keep the model if it is the best."""
+        (since, before), now = self._since, time.monotonic()
+        speed = (epoch.step - before) / max(now - since, 1e-9)
+        row: Row = {"epoch": epoch.number, "step": epoch.step, "lr": epoch.lr, "steps_per_second": speed}
+        row |= epoch.measures
+        if self._probe is not None and self._probe.is_due(epoch.number, epoch.epochs):
+            row |= self._probe.measure(epoch.model)
+        earlier = [] if self._best is None else [row.get(self._best.measure) for row in self._rows]
+        self._rows.append(row)
+        if self._folder is not None:
+            self._write()
+        if self._board is not None:
+            for name, value in row.items():
+                if value is not None and name not in ("epoch", "step"):
+                    self._board.add_scalar(name, value, epoch.step)
+            self._board.flush()
+        found = None if self._best is None else row.get(self._best.measure)
+        if self._best is not None and found is not None and all(one is None or one < found for one in earlier):
+            self._best.save(epoch.model, row)
+        self._since = time.monotonic(), epoch.step
+
+    def _write(self) -> None:
+        if self._folder is None:
+            return
+        names = list(dict.fromkeys(name for row in self._rows for name in row)) or ["epoch", "step"]
+        text = io.StringIO()
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows)
+        with AtomicFile(self._folder / FILE, overwrite=True) as file:
+            file.write(text.getvalue().encode())
+
+
+def read_course(folder: str | Path) -> list[Row]:
+    """Return the rows of a course, one an epoch; None where a measure was not taken.
+
+    Raises:
+        InputError: if there is no course in the folder, or it is not one.
+    """
+    path = Path(folder) / FILE
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [
+                {name: float(value) if value else None for name, value in row.items()} for row in csv.DictReader(file)
+            ]
+    except FileNotFoundError:
+        raise InputError(f"expected a folder that curate train --course wrote, found no {FILE} in {folder}") from None
+    except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
+        raise InputError(f"{path} is not the course of a run ({error}); remove it, or name another folder") from None
+    if any(row.get("step") is None or row.get("epoch") is None for row in rows):
+        raise InputError(f"{path} is not the course of a run (no step or epoch); remove it, or name another folder")
+    return rows
+
+
+def _digest_in(path: Path) -> str | None:
+    try:
+        return str(json.loads(path.read_bytes())["digest"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def load_probe(
+    table: Sequence[str], typed: Mapping[str, Any], model: ScoringModel, *, precision: str, line: Callable[[str], None]
+) -> Probe:
+    """Return labelled images to measure on, decoded as the model reads them.
+
+    Args:
+        table: the source, as ``data`` of ``curate train``.
+        typed: its options, of which those that say how to read a source, ``label`` and ``every`` are read.
+        model: that is trained.
+        precision: of its backbone.
+        line: called with what was left out.
+
+    Raises:
+        InputError: if there are too few images, or they have no labels.
+    """
+    from curate.training.dataset import labels_of, open_source, say_failures, white_of
+    from trainers.data import load_training_set
+
+    manifest = open_source(table, {**typed, "limit": None})
+    labels = labels_of(manifest, typed["label"], "--probe")
+    images = load_training_set(
+        manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=model.spec.preprocessing,
+        white=white_of(manifest, typed, line),
+    )  # fmt: skip
+    say_failures(images.failures, line)
+    if images.n < FEWEST or images.labels is None:
+        raise InputError(f"expected at least {FEWEST} labelled images in --probe, got {images.n}; give more")
+    return Probe(images.pixels, images.labels, precision, typed["every"])
