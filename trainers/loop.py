@@ -217,17 +217,17 @@ def _all_steps(
                 of_window.add(one)
                 of_epoch.add({**one, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
-            if now - reported > 1 or last:
-                means = of_window.means()
-                speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
-                report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
-                of_window, reported = Sums(), now
             if course is not None and at + 1 == per_epoch:
                 model.eval()
                 course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
                 set_mode(config, model, method)
             if last or keeper.is_due(now):
                 keeper.keep(RunState(step + 1, of_epoch.totals(), of_epoch.n), now, config.lr)
+            if now - reported > 1 or last:
+                means = of_window.means()
+                speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
+                report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
+                of_window, reported = Sums(), now
     return of_epoch.means()
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from scoring import metrics
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.metrics.neighbours import knn_vote
+from scoring.metrics.neighbours import knn_vote, nearest
+from scoring.metrics.ranking import auroc
 from scoring.model import ScoringModel
 from scoring.scorers import main_column
 
@@ -65,7 +65,7 @@ class Probe:
             with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 found.append(model(batch.to(device).contiguous(memory_format=torch.channels_last)))
         embedding = torch.cat([one.embedding.float().cpu() for one in found])
-        cosine, index = metrics.nearest(embedding, embedding, min(VOTERS, len(embedding) - 1), same=True)
+        cosine, index = nearest(embedding, embedding, min(VOTERS, len(embedding) - 1), same=True)
         near = self.labels[index]
         voted = knn_vote(cosine, near, temperature=TEMPERATURE)
         is_right = (near[:, 0] == self.labels).numpy()
@@ -74,7 +74,7 @@ class Probe:
         if score is not None and is_right.any() and not is_right.all():
             values = torch.cat([one.columns[score].float().cpu() for one in found]).double().numpy()
             certainty = values if score.startswith("kappa_") else -values
-            measured["r_auroc"] = metrics.auroc(certainty, is_right)
+            measured["r_auroc"] = auroc(certainty, is_right)
         return measured
 
 

@@ -15,7 +15,7 @@ from curate.training.course import Best, Probe, RunCourse, read_course
 from curate.training.train import train as curate_train
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
-from scoring.metrics import r_auroc
+from scoring.metrics.ranking import r_auroc
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
