@@ -149,8 +149,8 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
         train(config, blobs, state=state, device=CPU, start=(model, method), save_every=-1)
     with pytest.raises(InputError, match=r"diverged at step 4 with lr 0.01; expected a lower --lr"):
         train(config, blobs, state=state, device=CPU, start=build(config, 2, init=one))
-    with pytest.raises(InputError, match="unfinished run with epochs"):
-        train(replace(config, lr=0.001, epochs=9), blobs, state=state, device=CPU, start=build(config, 2, init=one))
+    with pytest.raises(InputError, match="unfinished run with batch_size"):
+        train(replace(config, lr=0.001, batch_size=8), blobs, state=state, device=CPU, start=build(config, 2, init=one))
     whole = state.read_bytes()
     with safe_open(state, "pt") as file:
         header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
