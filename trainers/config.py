@@ -63,7 +63,6 @@ class TrainConfig:
 
     method: str = "visimsiam"
     backbone: str = "resnet18"
-    backbone_options: dict[str, Any] = field(default_factory=dict)  # what was requested of the network beyond its name
     size: int = 224  # side of a standard view and of what the model scores
     epochs: int = 100
     batch_size: int = 512
@@ -80,6 +79,7 @@ class TrainConfig:
     trunk_lr: float = 1.0  # the backbone's rate as a share of lr
     seed: int = 0
     precision: str = "fp32"
+    backbone_options: dict[str, Any] = field(default_factory=dict)  # what was requested of the network beyond its name
     augmentation: Augmentation = field(default_factory=Augmentation)
     settings: Any = None  # of the class that the method names, from here on
 
