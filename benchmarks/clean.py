@@ -36,13 +36,13 @@ source = "images"
 DEFAULT_SETS = ("Caltech", "groceries", "monkeys", "photographs", "aerial", "skin")
 
 
-def write_folder(data: Path, name: str, rows: int, out: Path) -> None:
+def write_folder(data: Path, name: str, rows: int, out: Path, *, share: float = SHARE) -> None:
     """Write a set with what is planted in it: KIND.NUMBER[.of.NUMBER].EXTENSION."""
     out.mkdir(parents=True)
     images = clean_images(data, name)
     draw = np.random.default_rng(1)
     images = images.take(np.sort(draw.permutation(len(images.data))[:rows]))
-    images = planted(images, SHARE, seed=1)
+    images = planted(images, share, seed=1)
     for number, (content, kind) in enumerate(zip(images.data, images.kind, strict=True)):
         ending = "png" if content[:4] == b"\x89PNG" else "jpg"
         (out / f"{kind.replace(' ', '-')}.{number:05}.{ending}").write_bytes(content)

@@ -83,12 +83,12 @@ def measure_facts(folder: Path, rows: int, width: int) -> None:
 
 def measure_view(table: Path) -> None:
     """Seconds of pages of 100 rows from a table that is served."""
-    from curate.facts.serve import view
     from curate.facts.served.query import Query
+    from curate.reviewing.serve import review
 
     began = time.perf_counter()
-    server = view(table, no_map=True)
-    print(f"view begins after {time.perf_counter() - began:,.1f} s")
+    server = review(table, browse=True, no_map=True)
+    print(f"review --browse begins after {time.perf_counter() - began:,.1f} s")
     for words, query in (
         ("first page", Query()),
         ("a page in the middle", Query(offset=table_rows(table) // 2)),
@@ -98,7 +98,7 @@ def measure_view(table: Path) -> None:
         ("searched by key", Query(search="image-00012")),
     ):
         began = time.perf_counter()
-        found = server.site.index.page(query)
+        found = server.site.table.index.page(query)
         print(f"{words}: {time.perf_counter() - began:.2f} s, {found['total']:,} rows")
     server.server_close()
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
     from curate.exchange.subset import export
-    from curate.facts.serve import view
     from curate.facts.write import report
     from curate.fitting.fit import fit
     from curate.fitting.merge import merge
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
     from curate.retrieval.run import retrieve
+    from curate.reviewing.serve import review
     from curate.selftests.run import selftest
     from curate.simulation.functions import (
         round_import,
@@ -82,7 +82,7 @@ _MODULES = {
     "sheet": "curate.display.contact",
     "retrieve": "curate.retrieval.run",
     "report": "curate.facts.write",
-    "view": "curate.facts.serve",
+    "review": "curate.reviewing.serve",
     "plot": "curate.plots.plot",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
@@ -126,6 +126,7 @@ __all__ = [
     "plot",
     "report",
     "retrieve",
+    "review",
     "round_import",
     "round_init",
     "round_labels",
@@ -141,7 +142,6 @@ __all__ = [
     "split",
     "train",
     "verify",
-    "view",
 ]
 
 

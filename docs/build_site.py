@@ -21,6 +21,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
     "Get started": ("install", "first", "concepts"),
     "How to": (
         "clean",
+        "review",
         "quality",
         "filter",
         "dedup",

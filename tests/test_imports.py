@@ -58,6 +58,7 @@ FLOORS = (  # of curate, from below: what is on one imports what is on it or bel
         "diagnosis",
         "lineage",
         "cleaning",
+        "reviewing",
     },
     {"selftests"},
     {"training"},

@@ -1,4 +1,4 @@
-"""``curate audit``: what annotators' answers show, of images or of pairs."""
+"""``curate audit``: what annotators' answers show, of images, of pairs or of labels."""
 
 from math import isnan
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
+from curate.commands.labels_words import verdict_lines
 from curate.commands.printing import emit, print_lines, show, show_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ def run(
     answers: Annotated[
         list[Path],
         typer.Argument(
-            help="NAME.audit.csv of curate audit plan or of curate dedup --audit, with the answers filled in."
+            help="With the answers filled in: NAME.audit.csv of curate audit plan or of curate dedup --audit, or "
+            "NAME.review.csv of curate labels --review."
         ),
     ],
     target_precision: Annotated[
@@ -31,7 +33,7 @@ def run(
     judges: Annotated[str, options.shared("--judges", metavar="any|majority|share", show_default=True)] = "any",
     json_: options.Json = False,
 ) -> None:
-    """Report what annotators' answers show of images, or of pairs.
+    """Report what annotators' answers show of images, pairs or labels.
 
     Example:
 
@@ -39,19 +41,24 @@ def run(
         curate audit plan scores.parquet --max-bad-rate 2% -o kept.audit.csv
         curate audit kept.audit.csv
         curate audit unique.audit.csv --target-precision 0.98
+        curate audit clean.review.csv
 
     `audit plan` draws images to judge: what share of them is bad, and how many rows a filter
     could keep at most 1, 2, 5 or 10 % bad. `curate dedup scores.parquet --audit 200 -o unique.parquet`
-    draws pairs: how many are right. Intervals hold for every population (no normal approximation),
-    and a suggestion holds with the given confidence.
+    draws pairs: how many are right. `--review` of curate labels draws labels: how many are wrong. Intervals
+    hold for every population (no normal approximation), and a suggestion holds with the given confidence.
     """
     from curate.policies.audit.examine import PairReading, audit
+    from curate.policies.labels.verdicts import Verdicts
 
     read = audit(answers, target_precision=target_precision, confidence=confidence, judges=judges)
     if json_:
         emit(read.to_json())
     elif isinstance(read, PairReading):
         for line in [*precision_lines(read.precision), *map(suggestion_line, read.suggestions)]:
+            show(line)
+    elif isinstance(read, Verdicts):
+        for line in verdict_lines(read):
             show(line)
     else:
         print_lines(read.lines(), show, show_table)

@@ -99,7 +99,6 @@ def _report(result: "CleanResult") -> None:
         show(f"{name}: {getattr(result, name)}")
     subset = shlex.quote(str(result.subset))
     if result.to_review:
-        show("tick in the report what is to be dropped, and download keys.csv")
-        show(f"next: curate filter {subset} --without-keys keys.csv -o final.parquet")
+        show(f"next: curate review {shlex.quote(str(result.folder))}")
     else:
         show(f"next: curate export {subset} --to folder -o training")

@@ -62,6 +62,9 @@ def run(
     without_keys: Annotated[
         Texts, typer.Option(metavar="FILE", help="Drop the rows whose keys it names: what was ticked on a report.")
     ] = None,
+    verdicts: Annotated[
+        Texts, options.shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE")
+    ] = None,
     max_bad_rate: Annotated[
         Texts,
         typer.Option(metavar="SHARE", help="Keep the most rows of which --audit shows that at most SHARE is bad: 2%."),
@@ -117,6 +120,7 @@ def run(
         curate filter scores.parquet --max 0.5 --dry-run
         curate filter scores.parquet --unlike logo.png --unlike photos/0017.jpg=0.9 -o kept.parquet
         curate filter scores.parquet --without-keys keys.csv -o kept.parquet
+        curate filter cleaned/subset.parquet --verdicts cleaned/subset.verdicts.jsonl -o final.parquet
         curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
@@ -147,14 +151,14 @@ def filter_notes(result: "Result") -> list[str]:
 
 
 def _note(note: "Note | FittedApart") -> str:
-    from curate.policies.filter.result import Guarantee, OtherReading, Spread, TooFew, WorksOn
+    from curate.policies.filter.result import Decisions, Guarantee, OtherReading, Spread, TooFew, WorksOn
     from curate.tables.fits import FittedApart
 
     if isinstance(note, FittedApart):
         return note.words()
     if isinstance(note, Spread):
         return _spread(note)
-    if isinstance(note, OtherReading):
+    if isinstance(note, OtherReading | Decisions):
         return note.text
     if isinstance(note, Guarantee):
         return note.found.line(note.rule, note.confidence, note.promise)

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.labels_words import report, verdict_lines
-from curate.commands.printing import emit, say_files, show
+from curate.commands.labels_words import report
+from curate.commands.printing import emit, say_files
 
 
 def run(
@@ -34,11 +34,7 @@ def run(
     below: Annotated[float, typer.Option(metavar="X", help="A label of a lower quality is suspected.")] = 0.5,
     review: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Write N rows for a reviewer to judge, for --verdicts.", show_default=False),
-    ] = None,
-    verdicts: Annotated[
-        Path | None,
-        typer.Option(help="NAME.review.csv with answers: print what they bound, and nothing else.", show_default=False),
+        typer.Option(metavar="N", help="Write N rows for a reviewer to judge, for curate audit.", show_default=False),
     ] = None,
     sheet: Annotated[Path | None, options.shared("--sheet", ": the most suspect rows, NAME.png")] = None,
     source: options.Source = None,
@@ -61,7 +57,7 @@ def run(
         curate labels scores.parquet --label label
         curate labels scores.parquet --label label --relabel checked -o checked.parquet
         curate labels scores.parquet --label label --drop-suspected --review 200 -o clean.parquet
-        curate labels scores.parquet --verdicts clean.review.csv
+        curate audit clean.review.csv
         curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
         curate labels scores.parquet --labelled rounds/ -o checked.parquet
 
@@ -71,18 +67,8 @@ def run(
     and label_why as well. The table itself is never changed.
     """
     from curate.policies.labels.policy import labels
-    from curate.policies.labels.verdicts import read_verdicts
     from curate.tables.table import open_table
 
-    if verdicts is not None:
-        open_table(table, require=["key"])
-        found = read_verdicts(verdicts)
-        if json_:
-            emit(found.to_json())
-            return
-        for line in verdict_lines(found):
-            show(line)
-        return
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
         from curate.display.label_sheet import check_sheet

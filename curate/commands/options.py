@@ -79,6 +79,7 @@ MEANS: dict[str, str] = {
     "--test": "Share to measure on",
     "--to": "What to arrive at",
     "--top": "How many of the highest are shown",
+    "--verdicts": "What was decided in curate review, NAME.verdicts.jsonl",
     "--white": "Value of 16-bit images that is white, such as 4095 for 12 bits; auto finds it in a sample of them",
     "--workers": "Decoding threads; by default one a core",
 }

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,7 @@ from scoring.errors import InputError
 LEAK, CONFLICT, LABEL, JUNK, NEAR = "leak", "label-conflict", "label", "junk", "near-copy"
 FIRST = (LEAK, CONFLICT, LABEL, JUNK, NEAR, GROUPS)  # the other kinds follow, the most rows first
 DEDUP = "dedup"
+PAIR = ("given_label", "suggested_label")
 Rows = NDArray[np.int64]
 
 
@@ -45,6 +46,9 @@ class Finding:
         rows: numbers in the table, the worst first, shape (M,).
         value: by which they are sorted, shape (M,); NaN for none.
         texts: what was found of each row.
+        parts: what part of the finding each row belongs to, in words; none where it has no parts.
+        beside: the row that each is to be compared with, shape (M,); -1 for none. Empty where no row has one.
+        labels: the label suggested for each; none where nothing is suggested.
     """
 
     kind: str
@@ -52,11 +56,23 @@ class Finding:
     rows: Rows
     value: NDArray[np.float64]
     texts: Sequence[str]
+    parts: Sequence[str] = ()
+    beside: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
+    labels: Sequence[str] = ()
 
     def of(self, inside: NDArray[np.bool_]) -> "Finding":
         """Return the finding for its rows that are inside, shape (M,)."""
-        texts = [text for text, here in zip(self.texts, inside.tolist(), strict=True) if here]
-        return Finding(self.kind, self.words, self.rows[inside], self.value[inside], texts)
+        return self.at(np.flatnonzero(inside).tolist())
+
+    def at(self, places: Sequence[int]) -> "Finding":
+        """Return the finding for its rows at some places, in that order."""
+        some = {
+            name: [values[place] for place in places] if values else ()
+            for name, values in (("texts", self.texts), ("parts", self.parts), ("labels", self.labels))
+        }
+        at = np.array(places, np.int64)
+        beside = self.beside[at] if len(self.beside) else self.beside
+        return Finding(self.kind, self.words, self.rows[at], self.value[at], beside=beside, **some)
 
 
 def findings_of(dataset: Dataset, decided: Decided, results: Sequence[Applied]) -> list[Finding]:
@@ -110,7 +126,8 @@ def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
             texts = [f"the same as {unguarded(line['other_key'])} of the other set: {line['how']}" for line in lines]
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{path} is not as curate dedup wrote it; take it from a copy") from None
-        yield _sorted(LEAK, "also in the other set", _rows_of(dataset, keys), -value, value, texts)
+        found = Finding(LEAK, "also in the other set", _rows_of(dataset, keys), value, texts)
+        yield _in_order(found, -value)
 
 
 def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
@@ -123,7 +140,7 @@ def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding
         size = np.array([line["size"] for line in lines], np.float64)
         texts = [f"{line['size']} copies with different labels: {line['labels']}" for line in lines]
         rows = _rows_of(dataset, [line["kept_key"] for line in lines])
-        yield _sorted(CONFLICT, "copies of it carry other labels", rows, -size, size, texts)
+        yield _in_order(Finding(CONFLICT, "copies of it carry other labels", rows, size, texts), -size)
 
 
 def _labels(decided: Decided) -> Iterator[Finding]:
@@ -133,9 +150,13 @@ def _labels(decided: Decided) -> Iterator[Finding]:
         if one.applied.name != LABELS or table is None:
             continue
         at = np.flatnonzero(one.margin < 0)
-        read = table.take(at, ["reason", "score"]).to_pydict()
+        read = table.take(at, ["reason", "score", *PAIR]).to_pydict()
         value = np.array(read["score"], np.float64)
-        yield _sorted(LABEL, "the label is suspected", one.row[at], value, value, read["reason"])
+        pairs = [*zip(map(str, read[PAIR[0]]), map(str, read[PAIR[1]]), strict=True)]
+        labels = [new if new != given else "" for given, new in pairs]
+        parts = [f"labelled {given}, {f'{new} is likelier' if new != given else 'doubtful'}" for given, new in pairs]
+        found = Finding(LABEL, "the label is suspected", one.row[at], value, read["reason"], parts, labels=labels)
+        yield _in_order(found, value)
 
 
 def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
@@ -164,8 +185,12 @@ def _paired(dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value:
         found.setdefault(key, (alike, f"like {owner}, by signature (cosine {alike:.4f})"))
     numbers = np.array([each for each, _ in found.values()], np.float64)
     texts = [text for _, text in found.values()]
-    order = np.arange(len(found), dtype=np.float64)
-    return _sorted(NEAR, "nearly the same as another", _rows_of(dataset, list(found)), order, numbers, texts)
+    rows = dict(zip(found, _rows_of(dataset, list(found)).tolist(), strict=True))
+    other = dict(zip(keys, owners, strict=True))
+    beside = np.array([rows.get(other.get(key, ""), -1) for key in found], np.int64)
+    named_rows = np.array([*rows.values()], np.int64)
+    one = Finding(NEAR, "nearly the same as another", named_rows, numbers, texts, beside=beside)
+    return _in_order(one, np.arange(len(found), dtype=np.float64))
 
 
 def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
@@ -175,18 +200,17 @@ def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
         value = values[rows].astype(np.float64)
         side = "below" if kind.low else "above"
         texts = [f"{kind.name} {each:.4g} is {side} {cut:.4g}" for each in value.tolist()]
+        parts: Sequence[str] = ()
         if name == GROUPS:
-            texts = [f"in group {each:.0f}" for each in value.tolist()]
-        yield _sorted(name, kind.meaning, rows, value if kind.low or name == GROUPS else -value, value, texts)
+            parts = texts = [f"in group {each:.0f}" for each in value.tolist()]
+        found = Finding(name, kind.meaning, rows, value, texts, parts)
+        yield _in_order(found, value if kind.low or name == GROUPS else -value)
 
 
 def _rows_of(dataset: Dataset, keys: Sequence[str]) -> Rows:
     return dataset.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
 
 
-def _sorted(
-    kind: str, words: str, rows: Rows, order: NDArray[np.float64], value: NDArray[np.float64], texts: Sequence[str]
-) -> Finding:
-    """A finding of the rows that are in the table, by ``order``, the lowest first."""
-    at = [place for place in np.argsort(order, kind="stable").tolist() if rows[place] >= 0]
-    return Finding(kind, words, rows[at], value[at], [texts[place] for place in at])
+def _in_order(found: Finding, order: NDArray[np.float64]) -> Finding:
+    """The rows of a finding that are in the table, by ``order``, shape (M,), the lowest first."""
+    return found.at([place for place in np.argsort(order, kind="stable").tolist() if found.rows[place] >= 0])

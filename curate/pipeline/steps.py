@@ -48,7 +48,7 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
     "filter": Kind(),
     "issues": Kind(),
     "dedup": Kind(),
-    "labels": Kind(refused=frozenset({"verdicts"})),
+    "labels": Kind(),
     "calibrate": Kind(out="apply"),
     "select": Kind(),
     "balance": Kind(),

@@ -9,7 +9,7 @@ from crash_commands import COMMANDS, DRIVEN
 import curate.cli
 
 WITHOUT_OUT = {"run", "round init", "round next", "round import"}  # that write, at places they know
-WRITE_NOTHING = {"audit", "doctor", "explain", "info", "models", "round status", "verify", "view"}
+WRITE_NOTHING = {"audit", "doctor", "explain", "info", "models", "review", "round status", "verify"}
 
 
 def commands(group, before=()):

@@ -46,7 +46,6 @@ ONLY_TYPED = {
     "help",
     "threshold",
     "fail_on_leaks",
-    "verdicts",
     "password_env",
     "install_completion",
     "show_completion",

@@ -69,7 +69,7 @@ CALLS = {
     "selftest": ("curate.selftests.run.selftest", ["s.parquet"], ["none.parquet"]),
     "retrieve": ("curate.retrieval.run.open_table", ["s.parquet", "key"], ["none.parquet", "key"]),
     "report": ("curate.facts.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
-    "view": ("curate.facts.serve.open_table", ["s.parquet"], ["none.parquet"]),
+    "review": ("curate.reviewing.serve.open_table", ["s.parquet"], ["none.parquet"]),
     "sheet": ("curate.display.contact.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "plot": (
         "curate.plots.asked.open_table",

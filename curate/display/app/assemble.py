@@ -6,7 +6,7 @@ The user's strings reach the page as JSON in blocks that no browser runs; the sc
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -19,6 +19,7 @@ SCRIPTS = (
     *("tile", "filters", "gallery", "detail", "map", "against", "measured", "tray", "keys", "main"),
 )
 STYLES = ("base", "parts")
+OF_REVIEW = ("dom", "format", "review"), ("base", "review")  # its scripts and styles
 THUMBS_A_BLOCK = 100  # a block of thumbnails is read when the first of them is shown
 INLINE = ("rows", "thumbs")  # what the server answers for
 _SVG = (
@@ -41,6 +42,7 @@ def whole_page(document: dict[str, Any]) -> Iterator[str]:
     facts = {name: value for name, value in document.items() if name not in INLINE}
     facts["thumbs"] = {name: value for name, value in thumbs.items() if name != "data"}
     yield _head(document["title"], images="data:", connect="'none'")
+    yield _text_of(("page.html",))
     yield _block("rows", document["rows"])
     yield _block("facts", facts)
     yield f"<script>{_script()}</script>\n"
@@ -56,14 +58,38 @@ def served_page(document: dict[str, Any], token: str) -> str:
     """Return the page without rows and thumbnails, which it asks the server for below the path of its token."""
     facts = {name: value for name, value in document.items() if name not in INLINE}
     head = _head(document["title"], images="'self' data:", connect="'self'", base=f"/{token}/")
-    return "".join([head, _block("facts", facts), f"<script>{_script()}</script>\n", _foot()])
+    return "".join([head, _text_of(("page.html",)), _block("facts", facts), f"<script>{_script()}</script>\n", _foot()])
 
 
-def _head(title: str, *, images: str, connect: str, base: str = "") -> str:
-    style = _text_of(tuple(f"css/{name}.css" for name in STYLES))
+def review_page(facts: dict[str, Any], token: str) -> str:
+    """Return the page of groups to decide, which asks the server for everything below the path of its token.
+
+    Args:
+        facts: ``title``, ``next`` (the command that applies decisions) and ``classes``; any string may be hostile.
+        token: of the server.
+    """
+    scripts, styles = OF_REVIEW
+    script = _script(scripts)
+    head = _head(
+        facts["title"], images="'self' data:", connect="'self'", base=f"/{token}/", scripts=(script,), styles=styles
+    )
+    return f"{head}{_text_of(('review.html',))}{_block('facts', facts)}<script>{script}</script>\n</body>\n</html>\n"
+
+
+def _head(
+    title: str,
+    *,
+    images: str,
+    connect: str,
+    base: str = "",
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = STYLES,
+) -> str:
+    style = _text_of(tuple(f"css/{name}.css" for name in styles))
+    run = " ".join(f"'{_digest(script)}'" for script in scripts or (_script(), _charts()))
     policy = (
         f"default-src 'none'; img-src {images}; connect-src {connect}; style-src '{_digest(style)}'; "
-        f"script-src '{_digest(_script())}' '{_digest(_charts())}'; base-uri 'none'; form-action 'none'"
+        f"script-src {run}; base-uri 'none'; form-action 'none'"
     )
     place = f' data-base="{escaped(base)}"' if base else ""
     return (
@@ -72,7 +98,7 @@ def _head(title: str, *, images: str, connect: str, base: str = "") -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
         f'<link rel="icon" href="{ICON}">\n'
-        f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{_text_of(('page.html',))}"
+        f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
     )
 
 
@@ -94,8 +120,8 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _script() -> str:
-    return f'(() => {{\n"use strict";\n{_text_of(tuple(f"js/{name}.js" for name in SCRIPTS))}}})();\n'
+def _script(names: Sequence[str] = SCRIPTS) -> str:
+    return f'(() => {{\n"use strict";\n{_text_of(tuple(f"js/{name}.js" for name in names))}}})();\n'
 
 
 def _charts() -> str:

@@ -1,15 +1,14 @@
-"""The server of a report: for this machine alone, read only, behind a token that nobody guesses."""
+"""The server of a page: for this machine alone, behind a token that nobody guesses."""
 
 import hmac
 import json
-import re
 import secrets
 import threading
 import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 
 from curate.facts.served.index import Index
 from curate.facts.served.pictures import Pictures
@@ -24,22 +23,42 @@ MOST_PATH = 8_192  # bytes of a path with its query
 TIMEOUT = 30  # seconds that a connection may be silent
 MOST_CONNECTIONS = 64
 LOOK_AGAIN = 1.0  # seconds between two looks at whether the table is as it was
-PICTURE = re.compile(r"(thumb|image)/([0-9]{1,12})\.jpg")
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 POLICY = "default-src 'none'; frame-ancestors 'none'"
 # The page says itself what it may load, by digests; what a header alone can say is set here.
 POLICY_OF_PAGE = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+MOST_BODY = 4 << 20  # bytes of what a page sends
+Answer = tuple[HTTPStatus, str, bytes]
+
+
+class Site(Protocol):
+    """What is served; any of it may be asked for by many threads.
+
+    Attributes:
+        token: the first part of every path.
+        start: the path of the page that is opened first.
+        notes: what a reader has to know of what is not shown.
+    """
+
+    token: str
+    start: str
+    notes: list[str]
+
+    def answer(self, path: str, query: str) -> Answer:
+        """Return status, type and content for a path behind the token."""
+
+    def change(self, path: str, body: bytes) -> Answer:
+        """Return the same for what was sent there."""
 
 
 @dataclass
-class Site:
-    """What is served.
+class TableSite:
+    """The rows of a table, and the page that browses them.
 
     Attributes:
         index: of the table.
         pictures: of its rows.
         page: as served.
-        token: the first part of every path.
         state: of the table's files when it was read.
         notes: what a reader has to know of what is not shown.
     """
@@ -47,34 +66,22 @@ class Site:
     index: Index
     pictures: Pictures
     page: bytes
-    token: str
     state: list[FileState]
     notes: list[str]
     _looked: float = field(default=0.0, init=False)
 
-    def answer(self, path: str, query: str) -> tuple[HTTPStatus, str, bytes]:
-        """Return status, type and content for a path behind the token."""
-        if path == "":
-            return HTTPStatus.OK, HTML, self.page
-        if path == "rows":
-            return self._rows(query)
-        asked = PICTURE.fullmatch(path)
-        if asked and int(asked[2]) < self.index.facts.dataset.n:
-            made = (self.pictures if asked[1] == "thumb" else self.pictures.large)(int(asked[2]))
-            return HTTPStatus.OK, made.type, made.data
-        return HTTPStatus.NOT_FOUND, JSON, _problem("there is nothing here")
-
-    def _rows(self, query: str) -> tuple[HTTPStatus, str, bytes]:
+    def rows(self, query: str) -> Answer:
+        """Return rows as JSON, as a query string asks for them."""
         columns = self.index.columns
         numbers = [name for name, each in columns.items() if each.is_number]
         try:
             n, galleries = self.index.facts.dataset.n, self.index.galleries
             asked = read_query(query, n, sortable=columns, numbers=numbers, galleries=galleries)
         except BadQuery as error:
-            return HTTPStatus.BAD_REQUEST, JSON, _problem(str(error))
+            return HTTPStatus.BAD_REQUEST, JSON, problem(str(error))
         if self._has_changed():
             table = self.index.facts.dataset.table.path
-            return HTTPStatus.CONFLICT, JSON, _problem(f"{table} has changed; stop curate view and start it again")
+            return HTTPStatus.CONFLICT, JSON, problem(f"{table} has changed; stop curate review and start it again")
         answer = self.index.page(asked)
         self.pictures.remember(answer["rows"]["row"])
         return HTTPStatus.OK, JSON, json.dumps(answer, allow_nan=False).encode()
@@ -127,7 +134,7 @@ class Server(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Where the page is."""
-        return f"http://{HOST}:{self.server_port}/{self.site.token}/"
+        return f"http://{HOST}:{self.server_port}/{self.site.token}/{self.site.start}"
 
     def close(self) -> None:
         """Let go of the port."""
@@ -162,8 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a question."""
-        status, kind, content = self._answer()
-        self._send(status, kind, content)
+        self._send(*(self._refused() or self._answer(None)))
+
+    def do_POST(self) -> None:
+        """Take a decision of the page itself: no other page may send one."""
+        self._send(*(self._refused() or self._sent()))
 
     def __getattr__(self, name: str) -> Any:
         """Refuse every other method; what is behind it is not read."""
@@ -173,24 +183,46 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse_method(self) -> None:
         self.close_connection = True
-        self._send(HTTPStatus.METHOD_NOT_ALLOWED, JSON, _problem("only GET is answered"), {"Allow": "GET"})
+        self._send(HTTPStatus.METHOD_NOT_ALLOWED, JSON, problem("only GET and POST"), {"Allow": "GET, POST"})
 
-    def _answer(self) -> tuple[HTTPStatus, str, bytes]:
+    def _refused(self) -> Answer | None:
+        """What is said to a stranger, before anything else is looked at; None to the page."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
-            return HTTPStatus.FORBIDDEN, JSON, _problem("this server is for 127.0.0.1 alone")
+            return HTTPStatus.FORBIDDEN, JSON, problem("this server is for 127.0.0.1 alone")
         if len(self.path) > MOST_PATH:
-            return HTTPStatus.REQUEST_URI_TOO_LONG, JSON, _problem("the question is too long")
-        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            return HTTPStatus.REQUEST_URI_TOO_LONG, JSON, problem("the question is too long")
+        has_body = self.headers.get("Content-Length", "0") != "0"
+        if (has_body and self.command == "GET") or "Transfer-Encoding" in self.headers:
             self.close_connection = True
-            return HTTPStatus.BAD_REQUEST, JSON, _problem("a question has no body here")
-        path, _, query = self.path.partition("?")
-        token, slash, rest = path.removeprefix("/").partition("/")
+            return HTTPStatus.BAD_REQUEST, JSON, problem("a question has no body here")
+        token, slash, _ = self.path.partition("?")[0].removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.site.token.encode()) or not slash:
-            return HTTPStatus.NOT_FOUND, JSON, _problem("there is nothing here")
+            self.close_connection = has_body
+            return HTTPStatus.NOT_FOUND, JSON, problem("there is nothing here")
+        return None
+
+    def _sent(self) -> Answer:
+        origin, length = self.headers.get("Origin"), self.headers.get("Content-Length", "")
+        kind = self.headers.get("Content-Type", "")
+        if origin not in (None, *(f"http://{host}" for host in self.server.hosts)) or kind != JSON:
+            self.close_connection = True
+            return HTTPStatus.FORBIDDEN, JSON, problem("decisions are taken from this page alone")
+        if not (length.isascii() and length.isdigit() and int(length) <= MOST_BODY):
+            self.close_connection = True
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, JSON, problem("expected a decision of at most 4 MB")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.close_connection = True
+            return HTTPStatus.BAD_REQUEST, JSON, problem("the decision was cut off")
+        return self._answer(body)
+
+    def _answer(self, body: bytes | None) -> Answer:
+        path, _, query = self.path.partition("?")
+        rest = path.removeprefix("/").partition("/")[2]
         try:
-            return self.server.site.answer(rest, query)
+            return self.server.site.answer(rest, query) if body is None else self.server.site.change(rest, body)
         except InputError as error:
-            return HTTPStatus.CONFLICT, JSON, _problem(str(error))
+            return HTTPStatus.CONFLICT, JSON, problem(str(error))
 
     def _send(self, status: HTTPStatus, kind: str, content: bytes, more: dict[str, str] | None = None) -> None:
         headers = {
@@ -214,5 +246,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the path holds the token."""
 
 
-def _problem(text: str) -> bytes:
+def problem(text: str) -> bytes:
+    """Return an error as JSON."""
     return json.dumps({"error": text}).encode()

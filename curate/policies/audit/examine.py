@@ -1,4 +1,4 @@
-"""`curate.audit`: what the answers of annotators show, of images or of pairs."""
+"""`curate.audit`: what the answers of annotators show, of images, of pairs or of labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from curate.policies.audit.results import AuditReading
 from curate.policies.audit.verdicts import is_audit
 from curate.policies.dedup.quality.answers import read_answers
 from curate.policies.dedup.quality.precision import Precision, Suggestion, precision, suggest_threshold
+from curate.policies.labels.verdicts import Verdicts, is_review
+from curate.policies.labels.verdicts import read_verdicts as read_labels
 from scoring.errors import InputError
 
 
@@ -37,11 +39,12 @@ def audit(
     target_precision: float | None = None,
     confidence: str | float = "95%",
     judges: str = "any",
-) -> AuditReading | PairReading:
-    """Return what the answers of annotators show, of images or of pairs.
+) -> AuditReading | PairReading | Verdicts:
+    """Return what the answers of annotators show, of images, of pairs or of labels.
 
     Args:
-        answers: ``NAME.audit.csv`` of `curate.audit_plan`, one or several, or of `curate.dedup` with ``audit``.
+        answers: ``NAME.audit.csv`` of `curate.audit_plan`, one or several, or of `curate.dedup` with ``audit``, or
+            ``NAME.review.csv`` of `curate.labels` with ``review``.
         target_precision: of pairs: also suggest the loosest threshold that keeps it.
         confidence: of the guarantee, such as ``"95%"`` or 0.95.
         judges: how several answers on one image are joined: ``any``, ``majority`` or ``share``.
@@ -56,6 +59,10 @@ def audit(
         if target_precision is not None:
             raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
         return read_verdicts(files, confidence=confidence, judges=judges)
+    if len(files) == 1 and is_review(Path(files[0])):
+        if target_precision is not None:
+            raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
+        return read_labels(files[0])
     if len(files) > 1:
         raise InputError(f"{files[0]} is no audit of curate audit plan; of pairs, give one file at a time")
     share = parse_share(confidence, "--confidence")

@@ -1,18 +1,24 @@
 """A filter applied to a table: rules keep and drop rows by their scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from curate.columns import KEY
 from curate.policies.apply import apply
+from curate.policies.arranged import Ranked
+from curate.policies.compare_arranged import Expected, compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.result import FilterResult, notes_of
+from curate.policies.filter.reviewed import ByVerdicts, Reviewed, relabelled
 from curate.policies.filter.rules import (
     EVEN,
     RULES,
@@ -25,12 +31,15 @@ from curate.policies.filter.rules import (
     typed,
 )
 from curate.policies.filter.words import MEANINGS, DecisionWords
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.tables.fits import fitted_apart
-from curate.tables.rows import read_rows
+from curate.tables.needs import SHA256
+from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
+
+RELABELLED = "the label, or the one that a reviewer gave instead"
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ class Filter:
     @property
     def files(self) -> Files:
         """What names keys and says what is bad."""
-        named = [(f"--{rule.name}", rule.file) for rule in self.rules if isinstance(rule, Keys | WithoutKeys)]
+        quoted = (rule for rule in self.rules if isinstance(rule, Keys | WithoutKeys | ByVerdicts))
+        named = [(f"--{rule.name}", rule.file) for rule in quoted]
         judged = [("--audit", file) for rule in self.rules if isinstance(rule, MaxBadRate) for file in rule.files]
         return Files(quoted=(*named, *judged))
 
@@ -67,9 +77,15 @@ class Filter:
     def decide(self, table: Table, *, write: bool) -> Decided[FilterResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         needs = needs_of(self.rules)
+        if any(isinstance(rule, ByVerdicts) for rule in self.rules) and SHA256 in table.schema.names:
+            needs = replace(needs, texts=(SHA256,))
         needs.refuse_unread_embeddings(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
         verdict = decide(self.rules, table_rows)
+        reviewed = next((each for each in verdict.found if isinstance(each, Reviewed)), None)
+        if reviewed is not None:
+            verdict.outcome[reviewed.keep & (verdict.outcome == UNDECIDED)] = KEEP
+        labels = self._labels(table, verdict, table_rows, reviewed)
         words = DecisionWords(self.rules, table_rows, verdict)
         return Decided(
             table=table,
@@ -84,6 +100,7 @@ class Filter:
                 (name for rule in self.rules for name in (getattr(rule, EVEN, None), rule.per) if name), None
             ),
             meanings=MEANINGS,
+            **labels,
             result=FilterResult(
                 dropped_by=self._by_rule(verdict, DROP),
                 undecided_by={name: n for name, n in self._by_rule(verdict, UNDECIDED).items() if n},
@@ -91,6 +108,20 @@ class Filter:
                 evened=self._evened(verdict),
             ),
         )
+
+    def _labels(self, table: Table, verdict: Verdict, table_rows: Rows, reviewed: Reviewed | None) -> dict[str, Any]:
+        """What becomes of kept rows where a reviewer gave labels, as fields of ``Decided``."""
+        if reviewed is None or not reviewed.labels:
+            return {}
+        kept = np.flatnonzero(verdict.outcome == KEEP)
+        added = relabelled(reviewed, table, kept)
+        meanings = dict.fromkeys(added.column_names, RELABELLED)
+        expected = Expected(added, table_rows.hashes[kept], kept, ordered=False)
+        return {
+            "arranged": Ranked(table.stored.schema, kept, added, meanings),
+            "compare": partial(compare_arranged, table, expected),
+            "same_classes": {},
+        }
 
     def _by_rule(self, verdict: Verdict, outcome: int) -> dict[str, int]:
         """Rows of an outcome by rule as typed; a rule typed twice is counted once."""
@@ -120,6 +151,7 @@ def filter(
     unlike: str | Sequence[str] | None = None,
     keys: str | Path | None = None,
     without_keys: str | Path | None = None,
+    verdicts: str | Path | None = None,
     max_bad_rate: str | float | None = None,
     audit: str | Path | Sequence[str | Path] | None = None,
     confidence: str | float | None = None,
@@ -145,7 +177,7 @@ def filter(
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
         rules: applied in this order, each to the rows that the earlier ones left. Instead of rules, name
             single ones by the keywords below, as the options of ``curate filter``; they apply in the order where,
-            keys, without_keys, like, unlike, min, max, drop_bottom, keep_top, max_bad_rate.
+            keys, without_keys, verdicts, like, unlike, min, max, drop_bottom, keep_top, max_bad_rate.
         keep_top: 0.8, "80%" or 5000 (rows).
         drop_bottom: as ``keep_top``.
         min: lowest value that stays, in the column's unit.
@@ -155,6 +187,8 @@ def filter(
         unlike: the same: what is like any goes.
         keys: CSV, TSV, JSON lines or Parquet file with a column ``key``: the rows that it names stay.
         without_keys: the same: the rows that it names go.
+        verdicts: NAME.verdicts.jsonl of ``curate review``: dropped rows go, undecided ones that were kept stay, and new
+            labels are taken; the former ones are in ``source_`` and the name of their column.
         max_bad_rate: share of the kept rows, 0.02 or "2%", that may be bad: the most rows are kept of which ``audit``
             shows it. InputError where it shows it for none; the text says how many more verdicts would be needed.
         audit: one or several files of ``audit_plan`` with the verdicts.
@@ -188,6 +222,7 @@ def filter(
             "where": where,
             "keys": keys,
             "without_keys": without_keys,
+            "verdicts": verdicts,
         }
         given |= {"like": like, "unlike": unlike, "min": min, "max": max, "drop_bottom": drop_bottom}
         given |= {"keep_top": keep_top, "audit": _paths(audit), "confidence": confidence}

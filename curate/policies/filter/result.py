@@ -9,6 +9,7 @@ from curate.policies.audit.results import Promise
 from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys, named
+from curate.policies.filter.reviewed import ByVerdicts
 from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DROP
 from curate.policies.result import Result
@@ -111,6 +112,17 @@ class Names:
 
 
 @dataclass(frozen=True)
+class Decisions:
+    """What the verdicts of reviewers did; one sentence a line.
+
+    Attributes:
+        text: the sentence.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Spread:
     """Groups that an amount took less of than a plain cut would have.
 
@@ -123,7 +135,7 @@ class Spread:
     found: Evened
 
 
-Note = WorksOn | TooFew | OtherReading | Names | Guarantee | Spread
+Note = WorksOn | TooFew | OtherReading | Names | Decisions | Guarantee | Spread
 
 
 def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: Table) -> list[Note]:
@@ -142,6 +154,8 @@ def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: T
             notes.append(Spread(typed(rule), found))
         if isinstance(rule, MaxBadRate):
             notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
+        if isinstance(rule, ByVerdicts):
+            notes += map(Decisions, [*found.lines(rule.file), *([rule.note] if rule.note else [])])
         if isinstance(rule, Keys | WithoutKeys):
             notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum()), rule.note))
     return list({repr(note): note for note in notes}.values())

@@ -7,6 +7,7 @@ NaN) in a rule's column cannot be judged: it becomes undecided and leaves the su
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from curate.policies.filter.alike import Like, Unlike, named_examples
 from curate.policies.filter.cuts import judge_cut, judge_rank
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
+from curate.policies.filter.reviewed import ByVerdicts
 from curate.policies.filter.ruling import Ruling
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount
@@ -151,8 +153,11 @@ class KeepTop:
 
 
 Scored = type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum]
-Kind = Scored | type[Where] | type[Like] | type[Unlike] | type[Keys] | type[WithoutKeys] | type[MaxBadRate]
-KINDS: tuple[Kind, ...] = (KeepTop, DropBottom, Minimum, Maximum, Where, Like, Unlike, Keys, WithoutKeys, MaxBadRate)
+Named = type[Keys] | type[WithoutKeys] | type[ByVerdicts]
+Kind = Scored | type[Where] | type[Like] | type[Unlike] | Named | type[MaxBadRate]
+KINDS: tuple[Kind, ...] = (
+    *(KeepTop, DropBottom, Minimum, Maximum, Where, Like, Unlike, Keys, WithoutKeys, ByVerdicts, MaxBadRate),
+)
 RULES: dict[str, Kind] = {kind.name: kind for kind in KINDS}
 
 
@@ -166,6 +171,8 @@ def typed(rule: Rule) -> str:
         return f"--{rule.name} {named_examples(rule.examples)}"
     if isinstance(rule, MaxBadRate):
         return f"--{rule.name} {rule.rate}"
+    if isinstance(rule, ByVerdicts):
+        return f"--{rule.name} {Path(rule.file).name}"  # wherever it is when the receipt is checked
     value = next(iter(asdict(rule).values()))  # type: ignore[call-overload]
     return f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
 
@@ -190,6 +197,8 @@ def _bound(rule: Minimum | Maximum) -> Fraction:
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Return a rule as plain JSON, for a receipt."""
+    if isinstance(rule, ByVerdicts):
+        return rule.to_json()
     values = asdict(rule)  # type: ignore[call-overload]
     if values.get(EVEN) is None:
         values.pop(EVEN, None)
@@ -204,6 +213,8 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
     """
     name = str(value.get("rule")) if isinstance(value, Mapping) else "of a filter"
     kind = lookup(RULES, name, kind="rule") if isinstance(value, Mapping) else Where
+    if kind is ByVerdicts:
+        return ByVerdicts.from_json(value)
     return from_json(kind, value, what=f"the rule {name} of the receipt", ignored=("rule",))
 
 

@@ -11,6 +11,7 @@ from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.alike import Like, Unlike, reasons
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
+from curate.policies.filter.reviewed import ByVerdicts
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.number_texts import six_digits
@@ -103,6 +104,12 @@ class DecisionWords:
             is_named = dropped == isinstance(rule, WithoutKeys)
             reason.put(judged[is_named], f"is named in {rule.file}")
             reason.put(judged[~is_named], f"is not named in {rule.file}")
+            return
+        if isinstance(rule, ByVerdicts):
+            by = self.verdict.found[index].by
+            reason.put(
+                judged, [f"dropped by {by[row]}" if row in by else "not dropped in review" for row in start + judged]
+            )
             return
         if rule.column is None:
             lacks = f"a column of the condition has no value (null or NaN): {_condition(rule)}"

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
@@ -70,6 +71,16 @@ class Verdicts:
         """Return plain JSON values."""
         shares = {name: value and value.to_json() for name, value in vars(self).items() if name != "counts"}
         return {"counts": self.counts, **shares}
+
+
+def is_review(path: Path) -> bool:
+    """Return whether a file is one of ``curate labels --review``, by its first line."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
+    except OSError:
+        return False
+    return {"given", "suggested"} <= set(re.split(r"[,;\t]", header.strip()))
 
 
 def read_verdicts(path: str | Path) -> Verdicts:

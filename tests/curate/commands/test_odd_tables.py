@@ -118,7 +118,7 @@ LINES = {  # command -> its lines; {t} is the odd table, {g} a good one
     ],
 }
 # these score or serve
-NO_TABLE = {"score", "clean", "run", "cache", "train", "doctor", "models", "selftest", "view"}
+NO_TABLE = {"score", "clean", "run", "cache", "train", "doctor", "models", "selftest", "review"}
 EVERY = [(command, line) for command, lines in LINES.items() for line in lines]
 
 

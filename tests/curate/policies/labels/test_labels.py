@@ -73,6 +73,10 @@ def invoke(*args):
     return CliRunner().invoke(app, ["labels", *map(str, args)])
 
 
+def audited(*args):
+    return CliRunner().invoke(app, ["audit", *map(str, args)])
+
+
 def wrong_keys(path):
     read = pq.read_table(path, columns=["key", "label", "clean", "status"]).to_pylist()
     return {row["key"] for row in read if row["label"] != row["clean"] and row["status"] == "ok"}
@@ -152,7 +156,6 @@ def test_nan_is_no_label(table):
         (["--label", "label", "--below", "0"], "(0, 1]"),
         (["--label", "label", "--review", "50"], "--out"),
         ([], "--label COLUMN"),
-        (["--verdicts", "none.csv"], "does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_nothing_is_written(table, tmp_path, monkeypatch, options, words):
@@ -415,12 +418,12 @@ def test_a_review_is_drawn_by_strata_and_its_answers_bound_the_share(pictured, t
     assert sum(sizes.values()) == N - 2
     clean = {row["key"]: row["clean"] for row in pq.read_table(pictured, columns=["key", "clean"]).to_pylist()}
     back = answered(tmp_path / "out.review.csv", clean, tmp_path / "answers.csv")
-    told = json.loads(invoke(pictured, "--verdicts", back, "--json").stdout)
+    told = json.loads(audited(back, "--json").stdout)
     true_share = len(wrong_keys(pictured)) / (N - 2)
     assert told["wrong"]["strict"]["low"] <= true_share <= told["wrong"]["strict"]["high"]
     assert told["counts"]["blank"] == 0
     assert told["suspected"]["strict"]["value"] > 0.8
-    assert "wrong labels" in invoke(pictured, "--verdicts", back).stdout
+    assert "wrong labels" in audited(back).stdout
     answered(tmp_path / "out.review.csv", clean, tmp_path / "out.review.csv")
     with pytest.raises(InputError, match="120 answers of a reviewer"):
         labels(pictured, tmp_path / "out.parquet", "label", review=120, overwrite=True)
@@ -434,14 +437,14 @@ def test_a_review_is_drawn_by_strata_and_its_answers_bound_the_share(pictured, t
         (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "all rows of one review"),
         (lambda text: text + text.split("\n")[1] + "\n", "comes twice"),
         (lambda text: text, "got none on"),
-        (lambda text: "", "no column"),
+        (lambda text: "", "answer"),
     ],
 )
 def test_a_review_that_was_spoilt_says_so(pictured, tmp_path, change, words):
     labels(pictured, tmp_path / "out.parquet", "label", review=20)
     path = tmp_path / "out.review.csv"
     path.write_text(change(path.read_text()))
-    result = invoke(pictured, "--verdicts", path)
+    result = audited(path)
     assert result.exit_code == 1
     assert words in result.stderr
     assert result.stderr.count("\n") == 1

@@ -1,5 +1,6 @@
-"""``curate view``: the page of a report, served on this machine."""
+"""``curate review``: decide groups of suspected images, and browse a table, in the browser."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +14,23 @@ if TYPE_CHECKING:
 
 
 def run(
-    table: options.Table,
+    table: Annotated[
+        Path,
+        typer.Argument(
+            parser=options.given_table, help="Folder of curate clean, or a scored table: Parquet, or part-*.parquet."
+        ),
+    ],
     results: Results = None,
+    browse: Annotated[bool, typer.Option("--browse", help="Open the page of all images first.")] = False,
+    verdicts: Annotated[
+        Path | None,
+        options.shared(
+            "--verdicts", "; new decisions are appended. [default: next to the table]", parser=options.given_path
+        ),
+    ] = None,
+    reviewer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who decides. [default: your user name]", show_default=False)
+    ] = None,
     column: Column = None,
     label: Label = None,
     source: options.Source = None,
@@ -31,23 +47,24 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Look at a table in the browser, however large it is.
-
-    The page of curate report, served on 127.0.0.1 under a random path until Ctrl-C. Rows are read on
-    demand.
+    """Decide groups of suspected images, or browse a table.
 
     Example:
 
     \b
-        curate view scores.parquet
-        curate view scores.parquet kept.parquet --source images.parquet --no-map
+        curate review cleaned
+        curate review scores.parquet kept.parquet
+        curate review scores.parquet --browse
+        curate filter cleaned/subset.parquet --verdicts cleaned/subset.verdicts.jsonl -o final.parquet
 
-    Nothing is written. On a terminal a browser is opened.
+    Suspected images (junk, issues, near copies, suspected labels, leaks, undecided rows) come in groups of like ones,
+    the largest consequence first: keep, drop, relabel or split a group by one key. The page is served on 127.0.0.1
+    under a random path until Ctrl-C, and needs no network. Each decision is on the disk before the page goes on.
     """
     given = dict(locals())
-    from curate.facts.serve import view
+    from curate.reviewing.serve import review
 
-    server = view(**options.given_to(view, given))
+    server = review(**options.given_to(review, given))
     if json_:
         emit({"url": server.url, "port": server.server_port})
     else:

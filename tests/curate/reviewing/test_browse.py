@@ -1,4 +1,4 @@
-"""``curate view``: pages of rows and thumbnails over HTTP, checked against polars; and what strangers may ask."""
+"""``curate review --browse``: pages of rows and thumbnails over HTTP, checked against polars; what others may ask."""
 
 import hashlib
 import http.client
@@ -25,9 +25,9 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
-from curate.facts.serve import view
 from curate.facts.served import pictures as pictures_module
 from curate.facts.served.query import Query
+from curate.reviewing.serve import review
 
 N = 300
 SVG = "{http://www.w3.org/2000/svg}"
@@ -79,6 +79,10 @@ def frame(folder):
     )
 
 
+def view(*args, **options):
+    return review(*args, browse=True, **options)
+
+
 def get(server, path="", *, token=None, method="GET", headers=None, body=None):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     token = server.site.token if token is None else token
@@ -98,7 +102,7 @@ def rows(server, **query):
 
 
 def test_the_page_is_that_of_the_report_without_rows(server):
-    answer, content = get(server)
+    answer, content = get(server, "browse")
     text = content.decode()
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -109,7 +113,7 @@ def test_the_page_is_that_of_the_report_without_rows(server):
 
 
 def test_the_served_document_knows_rows_by_their_number(server, frame):
-    facts = server.site.index.facts
+    facts = server.site.table.index.facts
     served = facts.served()
     assert served["served"] is True
     assert not {"rows", "thumbs"} & set(served)
@@ -262,7 +266,7 @@ def test_few_thumbnails_are_kept(server, monkeypatch):
 
 @pytest.mark.parametrize("token", ["", "x", "é", "%00", "..", "A" * 22])
 def test_without_the_token_there_is_nothing(server, token):
-    for path in ("", "rows", "thumb/20.jpg"):
+    for path in ("", "browse", "rows", "thumb/20.jpg"):
         answer, content = get(server, path, token=quote(token))
         assert (answer.status, json.loads(content)) == (404, {"error": "there is nothing here"})
 
@@ -294,7 +298,7 @@ def test_paths_that_are_none_have_nothing(server, path):
 
 @pytest.mark.parametrize("host", ["example.org", "127.0.0.1", "localhost:1", "example.org:80", ""])
 def test_another_host_is_refused(server, host):
-    for path in ("", "rows", "thumb/20.jpg"):
+    for path in ("", "browse", "rows", "thumb/20.jpg"):
         assert get(server, path, headers={"Host": host})[0].status == 403
 
 
@@ -320,10 +324,10 @@ def raw(server, text):
     return found
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BREW"])
-def test_nothing_but_get_is_answered(server, method):
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BREW"])
+def test_nothing_but_get_and_post_is_answered(server, method):
     answer, _ = get(server, "rows", method=method)
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
 
 
 def test_a_body_is_refused(server):
@@ -374,7 +378,7 @@ def test_what_is_no_http_does_not_stop_it(server, text):
 
 
 def test_every_answer_says_that_it_is_for_this_page_alone(server):
-    for path in ("", "rows", "thumb/20.jpg", "nothing"):
+    for path in ("", "browse", "rows", "thumb/20.jpg", "nothing"):
         headers = get(server, path)[0].headers
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Referrer-Policy"] == "no-referrer"
@@ -424,7 +428,7 @@ def test_a_table_that_changes_is_noticed(folder, tmp_path):
 
 def test_a_port_that_is_taken_is_one_line(server, folder):
     result = CliRunner().invoke(
-        app, ["view", str(folder / "scores.parquet"), "--no-map", "--port", str(server.server_port)]
+        app, ["review", str(folder / "scores.parquet"), "--no-map", "--port", str(server.server_port)]
     )
     assert result.exit_code == 1
     assert re.fullmatch(
@@ -435,11 +439,20 @@ def test_a_port_that_is_taken_is_one_line(server, folder):
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_the_command_says_where_the_page_is_and_ends_when_it_is_told_to(folder, number, code):
-    words = [sys.executable, "-m", "curate", "view", str(folder / "scores.parquet"), "--no-map", "--quiet"]
+    words = [
+        sys.executable,
+        "-m",
+        "curate",
+        "review",
+        "--browse",
+        str(folder / "scores.parquet"),
+        "--no-map",
+        "--quiet",
+    ]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         url = process.stdout.readline().strip()
-        port, token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]{22})/", url).groups()
+        port, token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]{22})/browse", url).groups()
         connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
         connection.request("GET", f"/{token}/rows?limit=1")
         assert json.loads(connection.getresponse().read())["total"] == N
@@ -459,7 +472,7 @@ def test_classes_of_long_names_are_found_by_what_is_shown_of_them(tmp_path):
     pl.DataFrame({"key": [str(row) for row in range(30)], "label": labels}).write_parquet(tmp_path / "t.parquet")
     server = view(tmp_path / "t.parquet", points=0)
     server.server_close()
-    served = server.site.index
+    served = server.site.table.index
     name = served.facts.counted["overview"]["classes"]["shown"][0][0]
     assert len(name) == 200
     total, found = served.rows(Query(of_class=name))

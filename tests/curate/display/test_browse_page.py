@@ -1,4 +1,4 @@
-"""The page that ``curate view`` serves, in a real browser: rows and images come as they are requested."""
+"""The page that ``curate review --browse`` serves, in a real browser: rows and images come as they are requested."""
 
 import json
 import threading
@@ -8,7 +8,7 @@ import pytest
 from headless import with_browser
 from PIL import Image
 
-from curate.facts.serve import view
+from curate.reviewing.serve import review
 
 N = 250
 GONE = 3
@@ -36,7 +36,7 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def opened(browser, table):
-    server = view(table[0], no_map=True)
+    server = review(table[0], browse=True, no_map=True)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     browser.size(1440, 1000)
     browser.events.clear()
@@ -48,7 +48,7 @@ def opened(browser, table):
     server.shutdown()
     server.server_close()
     assert problems == []
-    assert [url for url in sent if not url.startswith(server.url)] == []
+    assert [url for url in sent if not url.startswith(server.url.removesuffix("browse"))] == []
 
 
 def field(browser, name, value):

@@ -1,0 +1,312 @@
+"""What reviewers decided about groups of images: a file that only grows, one line of JSON for each decision."""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from curate.manifest.store_path import path_here
+from curate.tables.typed_json import from_json
+from curate.version import __version__
+from scoring.atomic import place_errors, sync_folder
+from scoring.errors import InputError
+from scoring.system import APPEND, HAS_FLOCK, try_flock
+
+SUFFIX = ".verdicts.jsonl"
+KEEP, DROP, RELABEL = "keep", "drop", "relabel"
+UNDO, SPLIT, AUDIT, BEGIN = "undo", "split", "audit", "begin"
+DECISIONS = (KEEP, DROP, RELABEL)
+IMAGE, COPY, LABELS, LEAKS = "image", "copy", "label", "leak"  # what a group asks
+MOST_BYTES = 1 << 30
+SHORT = 16  # hexadecimal digits of an image's SHA-256 that bind a verdict to it
+N_NAMED = 3
+MEANWHILE = "another window decided something meanwhile; look at the group again"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the file.
+
+    Attributes:
+        session: of the server that wrote it.
+        n: its number there, from 0.
+        reviewer: who decided.
+        when: by the clock of that machine, which nothing relies on: lines are in the order of the decisions.
+        verdict: one of ``DECISIONS``, or ``undo``, ``split``, ``audit``, ``begin``.
+        group: id of the group; of ``undo``, the line that it takes back, as ``SESSION:N``.
+        question: what the group asks.
+        words: the group in words.
+        keys: of the images.
+        images: the first digits of the SHA-256 of each as it was scored; empty texts where the table has none.
+        column: of the labels, of ``relabel``.
+        label: the new one.
+        settles: whether it counts before all earlier verdicts on these images: reviewers had disagreed.
+        bad: of ``audit``, places in ``keys`` of the bad images.
+        table: of ``begin``, the table under review.
+        digest: of ``begin``, of its keys and images.
+        rows: of ``begin``.
+        curate: of ``begin``, the version.
+    """
+
+    session: str
+    n: int
+    reviewer: str
+    when: str
+    verdict: str
+    group: str = ""
+    question: str = ""
+    words: str = ""
+    keys: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    column: str = ""
+    label: str = ""
+    settles: bool = False
+    bad: tuple[int, ...] = ()
+    table: str = ""
+    digest: str = ""
+    rows: int = 0
+    curate: str = ""
+
+    def __post_init__(self) -> None:
+        known = (*DECISIONS, UNDO, SPLIT, AUDIT, BEGIN)
+        if self.verdict not in known:
+            raise InputError(f"expected a verdict of {', '.join(known)}, got {self.verdict!r}")
+        if len(self.keys) != len(self.images) or not all(0 <= at < len(self.keys) for at in self.bad):
+            raise InputError("expected an image for each key, and places among them")
+
+    @property
+    def id(self) -> str:
+        """By which an ``undo`` names it."""
+        return f"{self.session}:{self.n}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that say something."""
+        return {name: value for name, value in asdict(self).items() if value or name == "n"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What was decided about one image.
+
+    Attributes:
+        image: the first digits of its SHA-256.
+        drop: whether it is dropped.
+        keep: whether a reviewer kept it.
+        labels: column -> new label.
+        by: the last group in words, and who decided.
+    """
+
+    image: str
+    drop: bool
+    keep: bool
+    labels: Mapping[str, str]
+    by: str
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The whole lines of a file.
+
+    Attributes:
+        path: of the file.
+        lines: that were read.
+        digest: SHA-256 of them.
+        n_bytes: of them.
+        torn: whether a last line was cut off, and is left out.
+        all: in their order.
+    """
+
+    path: Path
+    lines: int
+    digest: str
+    n_bytes: int
+    torn: bool
+    all: list[Line] = field(default_factory=list)
+
+    def live(self) -> list[Line]:
+        """Return the lines that no later one took back."""
+        gone = {line.group for line in self.all if line.verdict == UNDO}
+        return [line for line in self.all if line.verdict != UNDO and line.id not in gone]
+
+    def said(self) -> dict[str, Said]:
+        """Return what was decided, by key; InputError where reviewers disagree."""
+        found, disagree = combined(self.live())
+        if disagree:
+            named = "; ".join(f"{key!r}: {one.words}" for key, one in list(disagree.items())[:N_NAMED])
+            raise InputError(
+                f"{self.path}: reviewers disagree about {len(disagree):,} images ({named}); settle them: curate review "
+                f"TABLE --verdicts {self.path}"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What reviewers said otherwise of one image.
+
+    Attributes:
+        question: that they answered.
+        words: who said what.
+    """
+
+    question: str
+    words: str
+
+
+def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagreement]]:
+    """Return what was decided by key, and the keys about which reviewers disagree.
+
+    The last answer of a reviewer to a question counts. Two reviewers who answer one question otherwise disagree, unless
+    a later line settles it. An image that any question drops is dropped.
+
+    Args:
+        lines: live ones, in their order.
+    """
+    answers: dict[str, dict[str, dict[str, Line]]] = {}  # key -> question -> reviewer -> line
+    images: dict[str, str] = {}
+    for line in lines:
+        for at, (key, image) in enumerate(zip(line.keys, line.images, strict=True)):
+            if line.verdict == AUDIT and at not in line.bad:
+                continue
+            images[key] = image
+            of_question = answers.setdefault(key, {}).setdefault(line.question or IMAGE, {})
+            if line.settles:
+                of_question.clear()
+            of_question[line.reviewer] = line
+    found, disagree = {}, {}
+    for key, questions in answers.items():
+        clashes = [name for name, each in questions.items() if len({_answer(line) for line in each.values()}) > 1]
+        if clashes:
+            told = [f"{who} says {' '.join(_answer(line))}".rstrip() for who, line in questions[clashes[0]].items()]
+            disagree[key] = Disagreement(clashes[0], ", ".join(told))
+            continue
+        last = [line for each in questions.values() for line in each.values()]
+        dropping = [line for line in last if _answer(line)[0] == DROP]
+        found[key] = Said(
+            images[key],
+            bool(dropping),
+            any(line.verdict == KEEP for line in last),
+            {line.column: line.label for line in last if line.verdict == RELABEL},
+            _by((dropping or last)[-1]),
+        )
+    return found, disagree
+
+
+def _answer(line: Line) -> tuple[str, str]:
+    return (DROP, "") if line.verdict == AUDIT else (line.verdict, line.label)
+
+
+def _by(line: Line) -> str:
+    return f"{line.reviewer}, of {line.words}" if line.words else line.reviewer
+
+
+def read_verdicts(path: str | Path, *, lines: int | None = None) -> Verdicts:
+    """Return the verdicts of ``curate review``.
+
+    Args:
+        path: NAME.verdicts.jsonl.
+        lines: read these alone, the first ones, as a receipt noted them; None for all that are whole.
+
+    Raises:
+        InputError: for a file that is missing, or holds fewer lines or something else.
+    """
+    path = path_here(path, "--verdicts")
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; give the NAME{SUFFIX} of curate review")
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20:,} MB; it is not of curate review")
+    whole, newline, rest = path.read_bytes().rpartition(b"\n")
+    parts = whole.split(b"\n") if newline else []
+    if lines is not None and len(parts) < lines:
+        raise InputError(f"{path} holds {len(parts):,} lines, expected {lines:,} as it had; take it from a copy")
+    parts = parts[:lines]
+    found = [_parsed(path, number, part) for number, part in enumerate(parts, 1)]
+    read = b"".join(part + b"\n" for part in parts)
+    return Verdicts(path, len(parts), hashlib.sha256(read).hexdigest(), len(read), bool(rest) and lines is None, found)
+
+
+def _parsed(path: Path, number: int, text: bytes) -> Line:
+    what = f"line {number} of {path}"
+    try:
+        return from_json(Line, json.loads(text), what=what)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{what} is no verdict ({str(error)[:120]}); take the file from a copy") from None
+
+
+class VerdictFile:
+    """The file under review, to which lines are appended; each is on the disk before it counts.
+
+    Several processes may append to one file: a line is written only where nobody else wrote one since it was read.
+
+    Args:
+        path: of the file; made with the first line where it is missing.
+        reviewer: who decides.
+        begin: what the first line of this session says of the table.
+
+    Attributes:
+        verdicts: all whole lines, those of this session too.
+
+    Raises:
+        InputError: if it holds something else.
+    """
+
+    def __init__(self, path: Path, reviewer: str, begin: Mapping[str, Any]) -> None:
+        self.path, self.reviewer, self._begin = path, reviewer, dict(begin)
+        self._session, self._n = secrets.token_hex(8), 0
+        self.verdicts = read_verdicts(path) if path.exists() else Verdicts(path, 0, "", 0, torn=False)
+
+    def append(self, verdict: str, **fields: Any) -> None:
+        """Write one line, and before the first one of this session what it is about; flush them to the disk.
+
+        Raises:
+            InputError: if the place refuses, or another process wrote to the file meanwhile, whose lines are read then.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        begin = Line(self._session, 0, self.reviewer, now, BEGIN, curate=__version__, **self._begin)
+        line = Line(self._session, max(self._n, 1), self.reviewer, now, verdict, **fields)
+        lines = [line] if self._n else [begin, line]
+        data = b"".join(json.dumps(line.to_json(), ensure_ascii=True).encode() + b"\n" for line in lines)
+        with self._held() as handle:
+            if os.write(handle, data) < len(data):
+                raise InputError(f"cannot write {self.path}: the disk is full; free some space")
+            os.fsync(handle)
+        self._n = line.n + 1
+        before = self.verdicts
+        self.verdicts = replace(
+            before, lines=before.lines + len(lines), n_bytes=before.n_bytes + len(data), all=[*before.all, *lines]
+        )
+
+    @contextmanager
+    def _held(self) -> Iterator[int]:
+        """Hold the file as it was read, to append to it; what was written is taken away again where that fails."""
+        is_new, size = not self.path.exists(), self.verdicts.n_bytes
+        with place_errors(self.path):
+            handle = os.open(self.path, APPEND, 0o666)
+            try:
+                if not try_flock(handle) and HAS_FLOCK:
+                    raise InputError(f"another process writes to {self.path}; try again")
+                if os.fstat(handle).st_size != size:
+                    self._refuse_newer()
+                os.ftruncate(handle, size)  # of a line that was cut off: it never counted
+                try:
+                    yield handle
+                except BaseException:
+                    os.ftruncate(handle, size)
+                    raise
+            finally:
+                os.close(handle)
+            if is_new:
+                sync_folder(self.path.parent)
+
+    def _refuse_newer(self) -> None:
+        """Read the file again and say so where another process appended whole lines to it."""
+        now = read_verdicts(self.path)
+        if now.n_bytes != self.verdicts.n_bytes:
+            self.verdicts = now
+            raise InputError(MEANWHILE)

@@ -1,0 +1,99 @@
+"""Like images in groups, so that one decision is about one thing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING
+from curate.tables.table import Table
+from curate.tables.vectors import Embeddings
+
+ALIKE = 0.6  # length of the mean of unit vectors: a group from here on shows one thing
+FEWEST = 6  # images of a group that is worth dividing
+MOST = 20_000  # images that are clustered; more are divided by their nearest of these centroids
+Vectors = NDArray[np.float32]
+
+
+def unit_vectors(table: Table, rows: Sequence[int] | NDArray[np.int64], about: NDArray[np.int64]) -> Vectors | None:
+    """Return the embeddings of some rows as unit vectors about the mean of others, shape (M, D); None without any.
+
+    A row without an embedding has a vector of zeros.
+
+    Args:
+        table: with or without a column ``embedding``.
+        rows: M numbers of rows.
+        about: rows of the whole dataset, of which the mean is taken.
+    """
+    if EMBEDDING not in table.schema.names or not len(rows):
+        return None
+    wanted = np.unique(np.concatenate([np.asarray(rows, np.int64), about]))
+    read, start = Embeddings(len(wanted), table.path), 0
+    for batch in table.batches([EMBEDDING]):
+        first, last = np.searchsorted(wanted, [start, start + batch.num_rows]).tolist()
+        if last > first:
+            read.add(batch.column(0).take(wanted[first:last] - start), slice(first, last))
+        start += batch.num_rows
+    matrix, problem = read.done()
+    mean = matrix[np.searchsorted(wanted, about)].astype(np.float32).mean(0)
+    at = np.searchsorted(wanted, rows)
+    vectors = np.asarray(matrix[at], np.float32) - mean
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors[problem[at] != 0] = 0
+    return vectors
+
+
+def cohesion(vectors: Vectors) -> float:
+    """Return how alike unit vectors are, shape (M, D): the length of their mean, 1 where all are equal."""
+    return float(np.linalg.norm(vectors.mean(0)))
+
+
+def divided(vectors: Vectors) -> list[NDArray[np.int64]]:
+    """Return the places of rows in groups that each show one thing, by halving those that do not; the largest first.
+
+    Args:
+        vectors: unit vectors, shape (M, D).
+    """
+    groups, waiting = [], [np.arange(len(vectors))]
+    while waiting:
+        some = waiting.pop()
+        if len(some) < FEWEST or cohesion(vectors[some]) >= ALIKE:
+            groups.append(some)
+        else:
+            parts = halves(vectors[some])
+            if len(parts) > 1:
+                waiting += [some[part] for part in parts]
+            else:
+                groups.append(some)
+    return sorted(groups, key=lambda group: (-len(group), group[0]))
+
+
+def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
+    """Return the places of rows in two groups by 2-means; in one where all are the same."""
+    from scoring.search.kmeans import assign, spherical_kmeans  # loads torch
+
+    centroids = spherical_kmeans(vectors, 2, seed=0, sample=min(len(vectors), MOST))
+    side = assign(vectors, centroids)[0][:, 0].clip(min=0)
+    parts = [np.flatnonzero(side == number) for number in (0, 1)]
+    return [part for part in parts if len(part)]
+
+
+def in_view(vectors: Vectors | None, n: int, most: int) -> tuple[list[int], int]:
+    """Return the places of the rows that stand for a group, and how many of them are typical; then those at its edge.
+
+    Args:
+        vectors: of the group, worst first, shape (n, D); None where there are none.
+        n: rows of the group.
+        most: places to return.
+
+    Returns:
+        All places where they are no more than ``most``, else half of them typical (nearest to the mean) and half at
+        the edge (farthest from it); and the number of typical ones.
+    """
+    if vectors is None:
+        return list(range(min(n, most))), min(n, most)
+    nearness = vectors @ vectors.mean(0)
+    order = np.argsort(-nearness, kind="stable")
+    typical = order[: (most + 1) // 2] if n > most else order
+    edge = order[::-1][: most // 2] if n > most else order[:0]
+    return [*typical.tolist(), *edge.tolist()], len(typical)

@@ -1,0 +1,185 @@
+"""The queue of a review: suspected images in groups of like ones, the largest consequence first."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.facts.dataset import Dataset
+from curate.facts.decided import Decided
+from curate.facts.findings import CONFLICT, JUNK, LABEL, LEAK, NEAR, Finding
+from curate.policies.outcomes import UNDECIDED
+from curate.policies.verdicts import COPY, IMAGE, LABELS, LEAKS
+from curate.reviewing.clusters import Vectors, divided, halves
+from curate.tables.keys import named
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
+from curate.tables.table import Table
+
+QUESTIONS = {LEAK: LEAKS, CONFLICT: LABELS, LABEL: LABELS, NEAR: COPY}  # of other kinds: IMAGE
+SPARSE = 0.05  # expected share of bad images in a group of which nothing else is known
+OF_KIND = {LEAK: 1.0, CONFLICT: 1.0, LABEL: 0.5, NEAR: 0.5}  # the same, of kinds that p_junk says nothing of
+OPEN = "undecided"
+SIZES = ("width", "height")
+ROUNDED = 2.0  # pixels by which the sides of a resized image may be off
+NEAR_WORDS = "copies, or two things before one background"
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Images of one suspicion that are alike.
+
+    Attributes:
+        id: of its kind and its keys, the same in every session.
+        kind: of the suspicion.
+        words: what is suspected.
+        question: what is asked: ``image``, ``copy``, ``label`` or ``leak``.
+        rows: numbers in the table, shape (M,), the worst first.
+        texts: why each is here.
+        beside: what each is to be compared with, shape (M,); -1 or empty for nothing.
+        label: the label that is suggested for all of them; empty for none.
+        expected: number of wrong images that are to be expected.
+        vectors: of the images, shape (M, D); None where there are none.
+    """
+
+    id: str
+    kind: str
+    words: str
+    question: str
+    rows: Rows
+    texts: Sequence[str]
+    beside: Rows
+    label: str
+    expected: float
+    vectors: Vectors | None = field(repr=False, default=None)
+
+    def part(self, places: Sequence[int] | NDArray[np.int64], id: str) -> "Group":
+        """Return a group of some of the rows."""
+        at = np.asarray(places, np.int64)
+        return Group(
+            id,
+            self.kind,
+            self.words,
+            self.question,
+            self.rows[at],
+            [self.texts[place] for place in at.tolist()],
+            self.beside[at] if len(self.beside) else self.beside,
+            self.label,
+            self.expected * len(at) / max(1, len(self.rows)),
+            None if self.vectors is None else self.vectors[at],
+        )
+
+    def split(self, keys: Mapping[int, str]) -> list["Group"]:
+        """Return two groups of which each is more alike; this one alone where all images are the same."""
+        if len(self.rows) < 2:
+            return [self]
+        parts = [] if self.vectors is None else halves(self.vectors)
+        if len(parts) < 2:
+            half = (len(self.rows) + 1) // 2
+            parts = [np.arange(half), np.arange(half, len(self.rows))]
+        return [self.part(part, id_of(self.kind, (keys[row] for row in self.rows[part].tolist()))) for part in parts]
+
+
+def id_of(kind: str, keys: Iterable[str]) -> str:
+    """Return the id of a group."""
+    digest = hashlib.sha256(kind.encode())
+    for key in sorted(keys):
+        digest.update(b"\0" + key.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def groups_of(
+    findings: Sequence[Finding], decided: Decided, dataset: Dataset, vectors: Mapping[int, int], matrix: Vectors | None
+) -> list[Group]:
+    """Return the groups of a review, those first of which most is to be expected.
+
+    Args:
+        findings: of rows that are kept.
+        decided: what became of all rows; undecided ones are a group, too.
+        dataset: the table.
+        vectors: row -> its place in ``matrix``.
+        matrix: unit vectors; None where the table has no embeddings.
+    """
+    junk = _junk(dataset)
+    found: list[Group] = []
+    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in findings)]))
+    keys = dict(zip(rows.tolist(), named(dataset.table, rows), strict=True))
+    open_ = np.flatnonzero(decided.outcome == UNDECIDED)
+    if len(open_):
+        keys |= dict(zip(open_.tolist(), named(dataset.table, open_), strict=True))
+        texts = [text or OPEN for text in decided.reasons(open_)]
+        findings = [*findings, Finding(OPEN, "no rule could decide", open_, np.zeros(len(open_)), texts)]
+    for finding in findings:
+        for words, part in _parts(finding) if finding.kind != NEAR else _pairs(finding, dataset.table):
+            at = [vectors[row] for row in part.rows.tolist()] if matrix is not None else []
+            own = matrix[at] if matrix is not None else None
+            whole = own is None or bool(part.labels) or part.kind == NEAR  # one question whatever the image shows
+            for places in [np.arange(len(part.rows))] if whole or own is None else divided(own):
+                found.append(_group(part.at(places.tolist()), words, keys, junk, None if own is None else own[places]))
+    return sorted(found, key=lambda group: (-group.expected, -len(group.rows), group.id))
+
+
+def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
+    """A finding by its parts, such as pairs of labels."""
+    if not finding.parts:
+        yield finding.words, finding
+    for name in dict.fromkeys(finding.parts):
+        some = [place for place, part in enumerate(finding.parts) if part == name]
+        yield (name if finding.labels else f"{finding.words}: {name}"), finding.at(some)
+
+
+def _pairs(finding: Finding, table: Table) -> Iterator[tuple[str, Finding]]:
+    """Near copies by how their size differs from that of the image they are like: a resized copy keeps its shape."""
+    copies = finding.at(np.flatnonzero(finding.beside >= 0).tolist())
+    if not len(copies.rows):
+        return
+    if not set(SIZES) <= set(table.schema.names):
+        yield NEAR_WORDS, copies
+        return
+    own, other = (_sizes(table, rows) for rows in (copies.rows, copies.beside))
+    same = (own == other).all(1)
+    shape = np.abs(own[:, 0] * other[:, 1] / (own[:, 1] * other[:, 0]) - 1) < ROUNDED / np.minimum(own, other).min(1)
+    for words, inside in (
+        (f"of one size: {NEAR_WORDS}", same),
+        ("smaller or larger copies of another image", shape & ~same),
+        (f"of other shapes: {NEAR_WORDS}", ~shape & ~same),
+    ):
+        if inside.any():
+            yield words, copies.at(np.flatnonzero(inside).tolist())
+
+
+def _sizes(table: Table, rows: Rows) -> NDArray[np.float64]:
+    """Width and height of rows, shape (M, 2)."""
+    order, inverse = np.unique(rows, return_inverse=True)
+    taken = table.take(order, list(SIZES))
+    return np.stack([np.asarray(taken.column(name).to_numpy(), np.float64) for name in SIZES], 1)[inverse]
+
+
+def _group(
+    part: Finding, words: str, keys: Mapping[int, str], junk: NDArray[np.float64] | None, vectors: Vectors | None
+) -> Group:
+    n = len(part.rows)
+    if part.kind in OF_KIND:
+        expected = OF_KIND[part.kind] * n
+    elif junk is None:
+        expected = float(n) if part.kind == JUNK else SPARSE * n
+    else:
+        expected = float(np.maximum(junk[part.rows], SPARSE).sum())
+    label = part.labels[0] if part.labels and len(set(part.labels)) == 1 else ""
+    question = QUESTIONS.get(part.kind, IMAGE)
+    made = id_of(part.kind, (keys[row] for row in part.rows.tolist()))
+    return Group(made, part.kind, words, question, part.rows, part.texts, part.beside, label, expected, vectors)
+
+
+def _junk(dataset: Dataset) -> NDArray[np.float64] | None:
+    """Return p_junk, 0 where there is none, shape (N,); None without the column."""
+    from scoring.relative.columns import JUNK as COLUMN
+
+    if COLUMN not in dataset.table.schema.names:
+        return None
+    values: Any = read_rows(dataset.table, Needs(numbers=(COLUMN,), keys=False)).numbers[COLUMN]
+    return np.nan_to_num(values, nan=0.0)

@@ -1,0 +1,238 @@
+"""A review that is served: groups of suspected images to decide, and the whole table to browse."""
+
+import getpass
+import shlex
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.cleaning.places import FILE
+from curate.cleaning.steps import LABELS, LEAKS, SUBSET
+from curate.columns import KEY, LABEL
+from curate.facts.dataset import Dataset, read_dataset
+from curate.facts.decided import Decided, decide_all
+from curate.facts.document import POINTS, SAMPLE, Asked, gather
+from curate.facts.findings import findings_of
+from curate.facts.results import Applied, Results, find_results
+from curate.facts.served.index import Index
+from curate.facts.served.pictures import Pictures
+from curate.facts.served.server import Server, TableSite, new_token
+from curate.manifest import SourceOptions
+from curate.manifest.store_path import path_here
+from curate.policies.outcomes import KEEP, UNDECIDED
+from curate.policies.receipts import state_of
+from curate.policies.verdicts import SUFFIX, VerdictFile
+from curate.reviewing.clusters import unit_vectors
+from curate.reviewing.queue import Group, groups_of
+from curate.reviewing.session import Review
+from curate.reviewing.site import BROWSE, ReviewSite
+from curate.tables.images import require_images
+from curate.tables.table import Table, open_table
+from scoring.atomic import require_folder
+from scoring.errors import InputError
+
+SCORES = "steps/score.parquet"
+ABOUT = 2_000  # images of which the mean embedding is taken
+MOST_NAME = 100  # characters of a reviewer
+MOST_CLASSES = 1_000  # that are offered as new labels
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What is reviewed.
+
+    Attributes:
+        table: scored.
+        results: what policies made of it.
+        subset: what verdicts are applied to.
+        verdicts: file of the decisions.
+        source: what was scored; None where the table names the files.
+        label: column of labels; None for ``label``, where there is one.
+    """
+
+    table: Table
+    results: Results
+    subset: str
+    verdicts: Path
+    source: str | None
+    label: str | None
+
+    def next_command(self) -> str:
+        """Return the command that applies the decisions."""
+        final = Path(self.subset).with_name("final.parquet")
+        words = ("curate", "filter", self.subset, "--verdicts", self.verdicts, "-o", final)
+        return " ".join(shlex.quote(str(word)) for word in words)
+
+
+def review(
+    table: str | Path,
+    results: Results = None,
+    *,
+    browse: bool = False,
+    verdicts: str | Path | None = None,
+    reviewer: str | None = None,
+    column: str | None = None,
+    label: str | None = None,
+    source: str | None = None,
+    root: str | Path | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    points: int = POINTS,
+    no_map: bool = False,
+    measured: str | Path | None = None,
+    seed: int = 0,
+    port: int = 0,
+) -> Server:
+    """Return a server of the groups of suspected images of a table, ready for ``serve_forever``.
+
+    Its ``url`` is where the page is. It answers on 127.0.0.1 alone, behind a random token. Decisions are appended to
+    one file, each on the disk before the page goes on; nothing else is written. Rows that are browsed stay in the
+    table: some 150 bytes a row are held, sorted and filtered columns included.
+
+    Args:
+        table: scored Parquet file, folder of ``part-*.parquet``, or the folder of ``curate clean``.
+        results: what policies made of the table; of the folder of ``curate clean`` they are known.
+        browse: begin with the page of all images.
+        verdicts: file of the decisions; by default NAME.verdicts.jsonl next to the table.
+        reviewer: who decides; by default the name of the user.
+        column: score that the whole table is sorted by, as for ``report``.
+        label: column of labels; by default ``label``, where there is one.
+        source: what was scored, where the table holds no paths.
+        root: where its relative paths start.
+        key: its column of keys.
+        path_column: its column of paths.
+        image_column: its column of image bytes.
+        points: rows on the map of the whole table.
+        no_map: leave the map out.
+        measured: what ``curate evaluate`` wrote.
+        seed: of the random sample and the map.
+        port: to listen on; 0 for any that is free.
+
+    Raises:
+        InputError: for a table, file, column or port that cannot be used, or verdicts of another table.
+    """
+    from curate.display.app.assemble import review_page, served_page
+
+    about = _reviewed(table, results, verdicts, source, label)
+    opened, state = about.table, state_of(about.table)
+    options = SourceOptions(
+        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
+    )
+    asked = Asked(about.results, column, about.label, SAMPLE, 0 if no_map else points, measured, seed)
+    server, token = Server(port), new_token()
+    try:
+        pictures = Pictures(opened, source=about.source, options=options)
+        if not browse:
+            require_folder(about.verdicts)
+        under_review = _under_review(about, reviewer or _user(), seed)
+    except BaseException:
+        server.server_close()
+        raise
+
+    def whole_table() -> TableSite:
+        facts = gather(opened, asked)
+        page = served_page(facts.served(), token).encode("utf-8", "backslashreplace")
+        return TableSite(Index(facts), pictures, page, state, [*facts.counted["overview"]["notes"]])
+
+    notes = [*under_review.notes(), *_without_images(opened, about.source)]
+    facts = {
+        "title": Path(about.subset).parent.name if Path(about.subset).name == SUBSET else opened.path.stem,
+        "next": about.next_command(),
+        "classes": under_review.dataset.classes.names[:MOST_CLASSES],
+    }
+    page = review_page(facts, token).encode("utf-8", "backslashreplace")
+    server.site = site = ReviewSite(under_review, pictures, page, token, notes, BROWSE if browse else "", whole_table)
+    if browse:
+        notes += site.table.notes
+    return server
+
+
+def _reviewed(
+    table: str | Path, results: Results, verdicts: str | Path | None, source: str | None, label: str | None
+) -> Reviewed:
+    """What is reviewed: a table, or what ``curate clean`` left in a folder."""
+    path = Path(table) if isinstance(table, str) and "://" not in table else table
+    if isinstance(path, Path) and (path / FILE).is_file():
+        if results:
+            raise InputError(f"{path} names its results itself; leave them out, or name {path / SCORES} instead")
+        step = _report_step(path)
+        given = step.get("source")
+        if source is None and isinstance(given, str):
+            source = given if "://" in given else str(path / given)
+        if label is None and isinstance(step.get("label"), str):
+            label = step["label"]
+        results = [path / name for name in (SUBSET, LEAKS, LABELS) if (path / name).is_file()]
+        subset = path / SUBSET
+        table = path / SCORES
+        beside: Any = subset
+    else:
+        last = [results] if isinstance(results, str | Path) else list(results or ())
+        subset = Path(last[-1]) if last and str(last[-1]).endswith(".parquet") else path  # type: ignore[assignment]
+        beside = path
+    opened = open_table(table, require=[KEY])
+    if verdicts is None and not isinstance(beside, Path):
+        raise InputError(f"{beside} is in a store; name a file of this machine for decisions with --verdicts")
+    file = path_here(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
+    return Reviewed(opened, results, str(subset), file, source, label)
+
+
+def _report_step(folder: Path) -> Mapping[str, Any]:
+    """The options of the step that drew the report of a cleaning."""
+    try:
+        found = tomllib.loads((folder / FILE).read_text("utf-8")).get("report", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{folder / FILE} is not as curate clean wrote it ({error}); clean again") from None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()[:MOST_NAME]
+    except (OSError, KeyError):  # a user without a name, as in containers
+        return "reviewer"
+
+
+def _under_review(about: Reviewed, reviewer: str, seed: int) -> Review:
+    if not reviewer.strip() or len(reviewer) > MOST_NAME:
+        raise InputError(f"--reviewer takes a name of 1 to {MOST_NAME} characters, got {len(reviewer)}")
+    table = about.table
+    label = about.label or (LABEL if LABEL in table.schema.names else None)
+    applied = find_results(table, about.results)
+    dataset = read_dataset(table, label, seed=seed)
+    decided = decide_all(dataset, applied)
+    begin = {"table": str(table.path), "digest": dataset.digest, "rows": dataset.n}
+    file = VerdictFile(about.verdicts, reviewer, begin)
+    kept = decided.outcome == KEEP if decided.policies else dataset.ok
+    return Review(dataset, kept, found_groups(dataset, decided, applied), file, label)
+
+
+def found_groups(dataset: Dataset, decided: Decided, applied: list[Applied]) -> list[Group]:
+    """Return the groups of a review, the largest consequence first.
+
+    Args:
+        dataset: the table.
+        decided: what became of its rows.
+        applied: by which policies.
+    """
+    findings = findings_of(dataset, decided, applied)
+    undecided = np.flatnonzero(decided.outcome == UNDECIDED)
+    parts: list[NDArray[np.int64]] = [undecided, *(finding.rows for finding in findings)]
+    rows = np.unique(np.concatenate(parts))
+    scored = dataset.drawn(ABOUT)
+    vectors = unit_vectors(dataset.table, rows, scored[dataset.ok[scored]])
+    places = {row: place for place, row in enumerate(rows.tolist())}
+    return groups_of(findings, decided, dataset, places, vectors)
+
+
+def _without_images(table: Table, source: str | None) -> list[str]:
+    try:
+        require_images(table, source)
+    except InputError as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,394 @@
+"""A review under way: which groups are open, what was decided, and what a random sample shows of the rest."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.facts.dataset import Dataset
+from curate.policies.verdicts import (
+    AUDIT,
+    DECISIONS,
+    IMAGE,
+    MEANWHILE,
+    RELABEL,
+    SHORT,
+    SPLIT,
+    UNDO,
+    Line,
+    VerdictFile,
+    Verdicts,
+    combined,
+)
+from curate.reviewing.clusters import in_view
+from curate.reviewing.queue import Group, id_of
+from curate.tables.digests import key_array, tie_breaks
+from curate.tables.needs import SHA256
+from scoring.errors import InputError
+
+SHOWN = 48  # images of a group that stand for it
+PAGE = 500  # images of a page of all
+SAMPLE = 60  # images of an audit at a time: so many good ones show that fewer than 5 % are bad
+LEVEL = 0.95
+DISAGREE = "reviewers-disagree"
+MOST_LABEL = 500  # characters of a new label
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands after the lines so far.
+
+    Attributes:
+        answered: question -> rows that have an answer, shape (N,).
+        dropped: rows that are dropped, shape (N,).
+        kept: rows that a reviewer kept, shape (N,).
+        labels: row -> new label.
+        audited: rows of the random sample, shape (N,).
+        bad: those of them that are bad, shape (N,).
+        groups: open or not, in their order.
+    """
+
+    answered: dict[str, NDArray[np.bool_]]
+    dropped: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
+    labels: dict[int, str]
+    audited: NDArray[np.bool_]
+    bad: NDArray[np.bool_]
+    groups: dict[str, Group]
+
+
+class Review:
+    """The groups of a table and the decisions on them; safe to call from many threads.
+
+    Args:
+        dataset: the table.
+        kept: rows that are kept as things are, shape (N,).
+        groups: to decide, the largest consequence first.
+        file: of the decisions.
+        column: of the labels; None without one.
+    """
+
+    def __init__(
+        self, dataset: Dataset, kept: NDArray[np.bool_], groups: Sequence[Group], file: VerdictFile, column: str | None
+    ) -> None:
+        self.dataset, self.table, self.file, self.column = dataset, dataset.table, file, column
+        self._kept, self._groups = kept, {group.id: group for group in groups}
+        self._rows: dict[str, tuple[NDArray[np.int64], int, int]] = {}
+        self._lock = threading.RLock()
+        self._stood: tuple[Verdicts, Standing] | None = None
+        said = [line for line in file.verdicts.live() if line.keys]
+        if said and not any((self._rows_of(line) >= 0).any() for line in said):
+            raise InputError(
+                f"{file.path} is of another table: none of its images is in {self.table.path}; name another file with "
+                "--verdicts"
+            )
+
+    # What the page asks for
+
+    def state(self) -> dict[str, Any]:
+        """Return the queue and the counts, as JSON has them."""
+        with self._lock:
+            now, queue = self._standing, []
+            concerned = np.zeros(self.dataset.n, bool)
+            for group in now.groups.values():
+                rows = self._open(group)
+                if len(rows):
+                    concerned[rows] = True
+                    queue.append({**self._named(group), "n": len(rows)})
+            return {
+                "seq": len(self.file.verdicts.all),
+                "reviewer": self.file.reviewer,
+                "queue": queue,
+                "remaining": int(concerned.sum()),
+                "rows": int(self._kept.sum()),
+                "dropped": int(now.dropped.sum()),
+                "kept": int((now.kept & ~now.dropped).sum()),
+                "relabelled": len(now.labels),
+                "can_undo": self._last() is not None,
+                "audit": self._audit(),
+            }
+
+    def group(self, id: str, offset: int | None = None) -> dict[str, Any]:
+        """Return the images of a group that stand for it; from an offset a page of all, the worst first.
+
+        Raises:
+            InputError: for a group that is not open.
+        """
+        with self._lock:
+            group = self._standing.groups.get(id)
+            rows = self._open(group) if group is not None else np.zeros(0, np.int64)
+            if group is None or not len(rows):
+                raise InputError("this group is decided; go on with the next one")
+            places = np.flatnonzero(np.isin(group.rows, rows))
+            if offset is None:
+                vectors = None if group.vectors is None else group.vectors[places]
+                shown, typical = in_view(vectors, len(places), SHOWN)
+                places = places[shown]
+            else:
+                places, typical = places[offset : offset + PAGE], 0
+            return {**self._named(group), "n": len(rows), "typical": typical, "items": self._items(group, places)}
+
+    def sample(self) -> dict[str, Any]:
+        """Return the next images of a random sample of what is kept, in random order."""
+        with self._lock:
+            rows = np.flatnonzero(self._population() & ~self._standing.audited)
+            chosen = rows[np.argsort(self.dataset.draw[rows], kind="stable")[:SAMPLE]]
+            keys, _ = self._keys(chosen)
+            items = [{"row": row, "key": key, "why": ""} for row, key in zip(chosen.tolist(), keys, strict=True)]
+            return {"n": len(chosen), "items": items}
+
+    # What a reviewer does
+
+    def act(self, seq: int, action: str, id: str, *, rows: Sequence[int] = (), label: str = "") -> str:
+        """Write a decision to the file; it counts once it is on the disk.
+
+        Args:
+            seq: lines that the page knew of.
+            action: keep, drop, relabel, split, undo or audit.
+            id: of the group.
+            rows: that are left out of the decision; of an audit, all that were shown.
+            label: of ``relabel``.
+
+        Returns:
+            The id of the group to look at next, where it is open: of ``undo`` the one that is open again.
+
+        Raises:
+            InputError: if the page was not up to date, or the action makes no sense; nothing is written then.
+        """
+        with self._lock:
+            self._check(seq)
+            if action == UNDO:
+                return self._undo()
+            elif action == SPLIT:
+                self._split(id)
+            elif action in DECISIONS:
+                self._decide(action, id, frozenset(rows), label)
+            else:
+                raise InputError(f"expected keep, drop, relabel, split or undo, got {action[:40]!r}")
+            return id
+
+    def judge(self, seq: int, good: Sequence[int], bad: Sequence[int]) -> None:
+        """Write what a reviewer saw in a random sample; arguments as of ``act``, and rows of which some are bad."""
+        with self._lock:
+            self._check(seq)
+            rows = np.array([*bad, *good], np.int64)
+            allowed = self._population() & ~self._standing.audited
+            if not len(rows) or not (rows >= 0).all() or not (rows < len(allowed)).all() or not allowed[rows].all():
+                raise InputError("expected rows of the sample; look at it again")
+            keys, images = self._keys(rows)
+            self.file.append(
+                AUDIT, question=IMAGE, words="random sample", keys=keys, images=images, bad=tuple(range(len(bad)))
+            )
+
+    def notes(self) -> list[str]:
+        """Return what a reviewer has to know of the file."""
+        gone = sum(one for _, one, _ in self._rows.values())
+        changed = sum(one for _, _, one in self._rows.values())
+        notes = []
+        if self.file.verdicts.torn:
+            notes.append(f"{self.file.path}: its last line was cut off and is left out; decide that group again")
+        if gone:
+            notes.append(f"{self.file.path}: {gone:,} verdicts on images that the table does not have are left alone")
+        if changed:
+            notes.append(f"{self.file.path}: {changed:,} verdicts on images that changed since do not count")
+        return notes
+
+    def _check(self, seq: int) -> None:
+        if seq != len(self.file.verdicts.all):
+            raise InputError(MEANWHILE)
+
+    def _decide(self, action: str, id: str, out: frozenset[int], label: str) -> None:
+        group = self._standing.groups.get(id)
+        rows = self._open(group) if group is not None else np.zeros(0, np.int64)
+        rows = rows[~np.isin(rows, list(out))] if out else rows
+        if group is None or not len(rows):
+            raise InputError("no image is left in this group; put one back, or go on with the next group")
+        fields: dict[str, Any] = {}
+        if action == RELABEL:
+            label = label or group.label
+            if self.column is None or not label or len(label) > MOST_LABEL:
+                raise InputError("expected a table with labels and a new label; name the column with --label")
+            fields = {"column": self.column, "label": label}
+        keys, images = self._keys(rows)
+        self.file.append(
+            action,
+            group=group.id,
+            question=group.question,
+            words=f"{group.kind}: {group.words}",
+            keys=keys,
+            images=images,
+            settles=group.kind == DISAGREE,
+            **fields,
+        )
+
+    def _split(self, id: str) -> None:
+        group = self._standing.groups.get(id)
+        if group is None or len(self._open(group)) < 2:
+            raise InputError("a group of one image cannot be split")
+        self.file.append(SPLIT, group=id)
+
+    def _undo(self) -> str:
+        last = self._last()
+        if last is None:
+            raise InputError("there is nothing of yours to undo")
+        self.file.append(UNDO, group=last.id)
+        return last.group
+
+    def _last(self) -> Line | None:
+        """The last line of this reviewer that can be taken back."""
+        own = (line for line in reversed(self.file.verdicts.live()) if line.reviewer == self.file.reviewer)
+        return next((line for line in own if line.verdict in (*DECISIONS, SPLIT, AUDIT)), None)
+
+    # What stands
+
+    @property
+    def _standing(self) -> Standing:
+        """What stands after the lines that were read and written so far."""
+        read = self.file.verdicts
+        if self._stood is None or self._stood[0] is not read:
+            self._stood = read, self._stand()
+        return self._stood[1]
+
+    def _stand(self) -> Standing:
+        n, lines = self.dataset.n, self.file.verdicts.live()
+        answered: dict[str, NDArray[np.bool_]] = {}
+        said, disagree = combined(lines)
+        dropped, kept = np.zeros(n, bool), np.zeros(n, bool)
+        labels: dict[int, str] = {}
+        audited, bad = np.zeros(n, bool), np.zeros(n, bool)
+        for line in lines:
+            rows = self._rows_of(line)
+            there = rows[rows >= 0]
+            if line.verdict == AUDIT:
+                audited[there] = True
+                wrong = rows[list(line.bad)]
+                bad[wrong[wrong >= 0]] = True
+                continue
+            answered.setdefault(line.question, np.zeros(n, bool))[there] = True
+            for key, row in zip(line.keys, rows.tolist(), strict=True):
+                one = said.get(key)
+                if row >= 0 and one is not None:
+                    dropped[row], kept[row] = one.drop, one.keep
+                    for label in one.labels.values():
+                        labels[row] = label
+        dropped |= bad
+        groups = self._disagreeing({key: (one.question, one.words) for key, one in disagree.items()})
+        for group in self._groups.values():
+            groups |= self._divided(group, {line.group for line in lines if line.verdict == SPLIT})
+        return Standing(answered, dropped, kept, labels, audited, bad, groups)
+
+    def _divided(self, group: Group, split: set[str]) -> dict[str, Group]:
+        """A group, or the parts into which reviewers split it."""
+        if group.id not in split:
+            return {group.id: group}
+        keys, _ = self._keys(group.rows)
+        found: dict[str, Group] = {}
+        for part in group.split(dict(zip(group.rows.tolist(), keys, strict=True))):
+            found |= self._divided(part, split - {group.id})
+        return found
+
+    def _disagreeing(self, disagree: Mapping[str, tuple[str, str]]) -> dict[str, Group]:
+        """Groups of images about which reviewers disagree, by question."""
+        found = {}
+        for question in dict.fromkeys(question for question, _ in disagree.values()):
+            keys = [key for key, (asked, _) in disagree.items() if asked == question]
+            rows = self.dataset.find(_hashes(keys))
+            there = [at for at, row in enumerate(rows.tolist()) if row >= 0]
+            if there:
+                made = id_of(DISAGREE, keys)
+                texts = [disagree[keys[at]][1] for at in there]
+                words, nothing = "reviewers disagree; this decision settles it", np.zeros(0, np.int64)
+                found[made] = Group(made, DISAGREE, words, question, rows[there], texts, nothing, "", float(len(there)))
+        return found
+
+    def _open(self, group: Group) -> NDArray[np.int64]:
+        """The rows of a group that are still to be decided."""
+        if group.kind == DISAGREE:
+            return group.rows
+        answered = self._standing.answered.get(group.question)
+        closed = self._standing.dropped[group.rows]
+        return group.rows[~(closed if answered is None else closed | answered[group.rows])]
+
+    def _rows_of(self, line: Line) -> NDArray[np.int64]:
+        """The row of each image of a line, shape (M,); -1 where it is gone or another image now."""
+        if line.id not in self._rows:
+            rows = self.dataset.find(_hashes(line.keys))
+            there = np.flatnonzero(rows >= 0)
+            gone = len(rows) - len(there)
+            _, images = self._keys(rows[there])
+            same = [not a or not b or a == b for a, b in zip(images, (line.images[at] for at in there), strict=True)]
+            rows[there[~np.array(same, bool)]] = -1
+            self._rows[line.id] = rows, gone, len(same) - sum(same)
+        return self._rows[line.id][0]
+
+    # What is shown
+
+    def _named(self, group: Group) -> dict[str, Any]:
+        can_relabel = self.column is not None and group.kind != DISAGREE
+        fields = {name: getattr(group, name) for name in ("id", "kind", "words", "question", "label")}
+        return {**fields, "can_relabel": can_relabel}
+
+    def _items(self, group: Group, places: NDArray[np.int64]) -> list[dict[str, Any]]:
+        rows = group.rows[places]
+        keys, _ = self._keys(rows)
+        beside = group.beside[places] if len(group.beside) else np.full(len(rows), -1)
+        others = iter(self._keys(beside[beside >= 0])[0])
+        labels = self._labels(rows)
+        return [
+            {
+                "row": row,
+                "key": key,
+                "why": group.texts[place],
+                "label": label,
+                "beside": {"row": other, "key": next(others)} if other >= 0 else None,
+            }
+            for row, key, place, other, label in zip(
+                rows.tolist(), keys, places.tolist(), beside.tolist(), labels, strict=True
+            )
+        ]
+
+    def _labels(self, rows: NDArray[np.int64]) -> list[str | None]:
+        if self.column is None:
+            return [None] * len(rows)
+        given = self.table.take(rows, [self.column]).column(0).to_pylist()
+        return [None if label is None else str(label) for label in given]
+
+    def _keys(self, rows: NDArray[np.int64]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Keys of rows, and the first digits of the SHA-256 of their images; empty where the table has none."""
+        if not len(rows):
+            return (), ()
+        names = ["key", *([SHA256] if SHA256 in self.table.schema.names else [])]
+        taken = self.table.take(rows, names)
+        keys = key_array(taken.column(0).combine_chunks()).to_pylist()
+        images = taken.column(1).to_pylist() if len(names) > 1 else [None] * len(keys)
+        return (
+            tuple(key.decode("utf-8", "surrogateescape") for key in keys),
+            tuple("" if image is None else str(image)[:SHORT] for image in images),
+        )
+
+    # What a random sample shows
+
+    def _population(self) -> NDArray[np.bool_]:
+        """The rows that are kept as things are, and those of the sample that were bad."""
+        now = self._standing
+        return self._kept & (~now.dropped | now.bad)
+
+    def _audit(self) -> dict[str, Any]:
+        """Return how many images of the sample are bad, and the bound on the share of all that are kept."""
+        from scoring.metrics.proportions import Stratum, lower_bound
+
+        population = self._population()
+        size, n = int(population.sum()), int((population & self._standing.audited).sum())
+        bad = int((population & self._standing.bad).sum())
+        found: dict[str, Any] = {"n": n, "bad": bad, "of": size, "level": LEVEL, "at_most": None}
+        if n:
+            found["at_most"] = 1 - lower_bound([Stratum(size, n, bad).turned()], LEVEL)
+        return found
+
+
+def _hashes(keys: Sequence[str]) -> NDArray[np.uint64]:
+    return tie_breaks(pa.array([key.encode("utf-8", "surrogateescape") for key in keys], pa.large_binary()))
