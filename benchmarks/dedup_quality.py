@@ -36,7 +36,7 @@ from scoring.images import DecodeError, decode_rgb, perceptual_hash
 from scoring.images.geometry import resize
 from scoring.images.pixels import pixel_digest
 from scoring.images.views import views
-from scoring.search import HammingIndex
+from scoring.search.hamming import HammingIndex
 
 FLOOR = {
     "hash": 16.0,

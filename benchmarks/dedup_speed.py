@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scoring.search import CosineIndex, HammingIndex
+from scoring.search.cosine import CosineIndex
+from scoring.search.hamming import HammingIndex
 
 RADII = (10,)  # bits; what imagededup has by default
 SPEED_COSINE = 0.95

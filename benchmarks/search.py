@@ -147,7 +147,7 @@ def measured(method: str, folder: Path, threshold: float) -> dict[str, object]:
 
 def build(method: str, rows: np.ndarray, threshold: float):
     if not method.startswith("faiss"):
-        from scoring.search import CosineIndex
+        from scoring.search.cosine import CosineIndex
 
         index = CosineIndex(rows, threshold, exact_rows=len(rows) if method == "exact" else 0)
         own = index.recall
@@ -190,7 +190,7 @@ def nearest_pairs(index, queries: np.ndarray, threshold: float) -> tuple[np.ndar
 
 
 def hamming(n_rows: int) -> None:
-    from scoring.search import HammingIndex
+    from scoring.search.hamming import HammingIndex
 
     codes = np.random.default_rng(0).integers(0, 2**64, size=n_rows, dtype=np.uint64)
     for radius in (3, 8):

@@ -9,7 +9,7 @@ from transfer_numbers import REPEATS, Measured
 from transfer_scores import STRENGTH, centred
 
 from scoring.metrics.classifier import fit_linear
-from scoring.search import assign, spherical_kmeans
+from scoring.search.kmeans import assign, spherical_kmeans
 
 KEEP = (0.7, 0.3, 0.1)
 SPLITS = 10

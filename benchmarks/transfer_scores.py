@@ -10,7 +10,7 @@ from scoring.metrics.classifier import cross_validate, fit_linear
 from scoring.metrics.neighbours import nearest
 from scoring.metrics.ranking import entropy
 from scoring.relative.learn import LEAST_LABELS
-from scoring.search import assign, spherical_kmeans
+from scoring.search.kmeans import assign, spherical_kmeans
 
 CLUSTERS = range(4, 31)
 NEIGHBOURS = 20

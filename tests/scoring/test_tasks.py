@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from scoring.search import CosineIndex, assign, knn_graph, spherical_kmeans
+from scoring.search.cosine import CosineIndex
+from scoring.search.graph import knn_graph
+from scoring.search.kmeans import assign, spherical_kmeans
 from scoring.tasks import IN_PROCESS, Held, cuts, tasks_for, tasks_run_by
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from scoring.search import CosineIndex, knn_graph, spherical_kmeans
 from scoring.search import centroids as near
 from scoring.search.centroids import Centroids
-from scoring.search.kmeans import in_groups
+from scoring.search.cosine import CosineIndex
+from scoring.search.graph import knn_graph
+from scoring.search.kmeans import in_groups, spherical_kmeans
 from scoring.search.rows import unit_table
 from scoring.tasks import Held
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scoring.metrics.proportions import wilson
-from scoring.search import CosineIndex, Recall
 from scoring.search import scan as scanning
-from scoring.search.links import rounded
+from scoring.search.cosine import CosineIndex
+from scoring.search.links import Recall, rounded
 from scoring.search.rows import unit_rows
 from scoring.search.scan import lowest_product, margin
 

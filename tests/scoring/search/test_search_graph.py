@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from scoring.search import Recall, knn_graph
+from scoring.search.graph import knn_graph
 from scoring.search.inverted import InvertedLists
+from scoring.search.links import Recall
 from scoring.search.nearest import NearestSearch
 
 

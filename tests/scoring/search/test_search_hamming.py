@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scoring.search import HammingIndex
+from scoring.search.hamming import HammingIndex
 
 
 def codes(n, *, seed=0, flips=6):

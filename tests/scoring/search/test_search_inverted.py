@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from scoring.search import CosineIndex, knn_graph
+from scoring.search.cosine import CosineIndex
+from scoring.search.graph import knn_graph
 from scoring.search.inverted import InvertedLists, list_centroids
 from scoring.search.probes import UNKNOWN, ProbeCounts, choose_probes
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scoring.search import assign, spherical_kmeans
+from scoring.search.kmeans import assign, spherical_kmeans
 
 
 def blobs(n, k, *, width=16, seed=0, dtype=np.float32, spread=0.05):

@@ -9,7 +9,7 @@ from curate.policies.dedup.finders.facts import NotCompared
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.searches import Search
 from curate.tables.rows import Rows
-from scoring.search import Recall
+from scoring.search.links import Recall
 
 
 class WithoutFlat:

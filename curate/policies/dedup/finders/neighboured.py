@@ -18,8 +18,8 @@ from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector
 from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
-from scoring.search import CosineIndex, Recall
-from scoring.search.links import rounded
+from scoring.search.cosine import CosineIndex
+from scoring.search.links import Recall, rounded
 from scoring.search.scan import TIE
 
 SLACK = 1e-5  # by so much the cosines of a graph may be wrong

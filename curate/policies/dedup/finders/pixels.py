@@ -14,7 +14,7 @@ from curate.tables.in_order import in_order
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.images import DecodeError, pixel_digest
-from scoring.search import HammingIndex
+from scoring.search.hamming import HammingIndex
 
 CLOSE = 6  # bits: equal pixels in two formats are decoded by two roads, and their hashes differ in a few bits at most
 FEWEST, MOST = 64, 65_536  # queried hashes at a time

@@ -15,9 +15,10 @@ from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.images.views import AS_IT_IS, View, views
-from scoring.search import CosineIndex, HammingIndex, Recall
+from scoring.search.cosine import CosineIndex
+from scoring.search.hamming import HammingIndex
 from scoring.search.links import Links as Near
-from scoring.search.links import rounded
+from scoring.search.links import Recall, rounded
 
 EVERY_PAIR = "every pair was compared"
 PAIRS = 65_536  # pairs measured at a time
