@@ -170,8 +170,8 @@ def test_new_files_alone_are_scored_and_all_of_them_on_request(workdir):
     known = {row["key"]: row for row in pl.read_parquet("out/steps/score.parquet").to_dicts()}
     shutil.copy("photos/coins.jpg", "photos/new.jpg")
     for again in ([], ["--overwrite"]):
-        found = counts(clean(*again, "--json", "-q"))
-        assert (found["images"], found["copies"], found["kept"]) == (22, 6, 12)
+        summary = counts(clean(*again, "--json", "-q"))
+        assert (summary["images"], summary["copies"], summary["kept"]) == (22, 6, 12)
         if not again:
             grown = {row["key"]: row for row in pl.read_parquet("out/steps/score.parquet").to_dicts()}
             assert grown.keys() - known.keys() == {"new.jpg"}
@@ -196,12 +196,12 @@ def test_a_run_killed_between_two_steps_goes_on(workdir, monkeypatch):
 
 def test_a_dry_run_writes_nothing(workdir):
     before = snapshot(workdir)
-    found = counts(clean("--dry-run", "--json", "--export", "csv"))
-    assert (found["kept"], found["to_review"], found["dry_run"]) == (12, None, True)
+    summary = counts(clean("--dry-run", "--json", "--export", "csv"))
+    assert (summary["kept"], summary["to_review"], summary["dry_run"]) == (12, None, True)
     assert snapshot(workdir) == before
     shutil.rmtree("out")
-    found = counts(clean("--dry-run", "--json"))
-    assert (found["images"], found["kept"]) == (21, None)
+    summary = counts(clean("--dry-run", "--json"))
+    assert (summary["images"], summary["kept"]) == (21, None)
     assert "?" in clean("--dry-run").stdout
     assert not Path("out").exists()
 
@@ -210,8 +210,8 @@ def test_leaks_are_kept_and_come_first_in_the_review(workdir):
     Path("test").mkdir()
     for name in ("rocket", "flower"):
         shutil.copy(f"photos/{name}.jpg", f"test/{name}_test.jpg")
-    found = counts(clean("--against", "test", "--json", "-q"))
-    assert (found["kept"], found["review_by"]["leak"]) == (12, 2)
+    summary = counts(clean("--against", "test", "--json", "-q"))
+    assert (summary["kept"], summary["review_by"]["leak"]) == (12, 2)
     assert [line["key"] for line in findings(workdir / "out")[:2]] == ["flower.jpg", "rocket.jpg"]
     assert (workdir / "out/review/01-leak.png").is_file()
     scored = counts(clean("--against", "out/steps/against.parquet", "--json", "-q"))
@@ -230,9 +230,9 @@ def test_wrong_labels_are_listed_where_there_are_classes(tmp_path, tiny_checkpoi
                 draw.rectangle((x, y, x + 5 + number % 7, y + 9), fill=(20 * at, 255 - 30 * at, 10 * number))
             image.save(f"photos/{name}/{number}.png")
     shutil.copy(tiny_checkpoint, "m.safetensors")
-    found = counts(clean("--label-from-folder", "--json", "-q"))
-    assert [step["name"] for step in found["steps"]] == ["score", "usable", "unique", "labels", "report"]
-    assert found["images"] == found["unreadable"] + found["unusable"] + found["copies"] + found["kept"] == 24
+    summary = counts(clean("--label-from-folder", "--json", "-q"))
+    assert [step["name"] for step in summary["steps"]] == ["score", "usable", "unique", "labels", "report"]
+    assert summary["images"] == summary["unreadable"] + summary["unusable"] + summary["copies"] + summary["kept"] == 24
     shutil.rmtree("out")
     lines = [f"photos/{name}/{number}.png,{name}" for name in ("red", "blue") for number in range(12)]
     Path("list.csv").write_text("file,kind\n" + "\n".join(lines))

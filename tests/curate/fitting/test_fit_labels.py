@@ -47,16 +47,16 @@ def sheet(path, named):
 def test_a_column_and_a_file_of_the_same_labels_teach_the_same(table, tmp_path, tiny_checkpoint):
     kind = kinds(n=N, spread=0.7)[1]
     path = sheet(tmp_path / "labels.csv", [(f"k{i}", f"c{kind[i]}") for i in range(N)])
-    one = fit(table, apply=tmp_path / "a.parquet", label="label")
-    other = fit(table, tmp_path / "f.safetensors", apply=tmp_path / "b.parquet", labelled=path, model=tiny_checkpoint)
-    assert one.labels == other.labels
+    by_column = fit(table, apply=tmp_path / "a.parquet", label="label")
+    by_file = fit(table, tmp_path / "f.safetensors", apply=tmp_path / "b.parquet", labelled=path, model=tiny_checkpoint)
+    assert by_column.labels == by_file.labels
     assert columns_of(tmp_path / "a.parquet") == columns_of(tmp_path / "b.parquet")
-    assert one.labels["rows"] == N
-    assert one.labels["classes"] == 6
+    assert by_column.labels["rows"] == N
+    assert by_column.labels["classes"] == 6
     about = read_header(tmp_path / "f.safetensors")["fit"]
     assert about["labels"]["path"] == str(path.resolve())
     propagated = read_fit(tmp_path / "f.safetensors", load_model(tmp_path / "f.safetensors")[1]).propagated
-    if one.labels["better"]:
+    if by_column.labels["better"]:
         assert propagated.classes == tuple(f"c{k}" for k in range(6))
         assert propagated.chances.shape == (N, 6)
 
@@ -128,13 +128,13 @@ def test_labels_for_a_model_that_is_only_applied_are_refused(table, tmp_path, ti
         fit(table, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors", label="label")
 
 
-@pytest.mark.parametrize("asked", [{}, {"label": "label"}, {"labelled": "labels.csv"}])
-def test_a_fitted_model_verifies_wherever_it_lies(table, tmp_path, tiny_checkpoint, asked, digest):
+@pytest.mark.parametrize("options", [{}, {"label": "label"}, {"labelled": "labels.csv"}])
+def test_a_fitted_model_verifies_wherever_it_lies(table, tmp_path, tiny_checkpoint, options, digest):
     rows, kind = kinds(n=N, spread=0.7)
     sheet(tmp_path / "labels.csv", [(f"k{i}", f"c{kind[i]}") for i in range(100)])
-    asked = {name: tmp_path / value if name == "labelled" else value for name, value in asked.items()}
+    options = {name: tmp_path / value if name == "labelled" else value for name, value in options.items()}
     model = tmp_path / "f.safetensors"
-    fit(table, model, apply=tmp_path / "a.parquet", model=tiny_checkpoint, **asked)
+    fit(table, model, apply=tmp_path / "a.parquet", model=tiny_checkpoint, **options)
     assert verify_fit(model).identical
     order = np.random.default_rng(2).permutation(N)
     moved = write(tmp_path / "moved.parquet", rows, digest, labels=kind, order=order)
@@ -153,8 +153,8 @@ def test_a_model_that_was_fitted_to_other_rows_does_not_verify(table, tmp_path, 
     assert result.exit_code == 1
     assert "does not hold the rows that it was fitted to" in result.stdout
     assert "what is fitted again is not what the model keeps" in result.stdout
-    told = json.loads(CliRunner().invoke(app, ["verify", str(model), "--json"]).stdout)
-    assert told["identical"] is True
+    report = json.loads(CliRunner().invoke(app, ["verify", str(model), "--json"]).stdout)
+    assert report["identical"] is True
 
 
 def test_what_cannot_be_derived_is_one_line(table, tmp_path, tiny_checkpoint):
@@ -187,21 +187,23 @@ def test_the_entropy_of_classes_is_a_column_by_classifiers_that_did_not_see_the_
     from sklearn.linear_model import LogisticRegression
 
     rows, kind = kinds(n=N, spread=0.7)
-    some = [one if i % 2 else None for i, one in enumerate(kind)]
+    some = [label if i % 2 else None for i, label in enumerate(kind)]
     path = write(tmp_path / "scores.parquet", rows, digest, labels=some)
     fit(path, apply=tmp_path / "a.parquet", label="label")
     applied = open_table(tmp_path / "a.parquet").read(["unc_class", "embedding"])
-    found = applied["unc_class"].to_numpy()
+    entropies = applied["unc_class"].to_numpy()
     stored = np.stack(applied["embedding"].to_numpy()).astype(np.float64)
     stored /= np.linalg.norm(stored, axis=1, keepdims=True)
-    odd, even = np.arange(N) % 2 == 1, np.arange(N) % 2 == 0
-    centred = stored - stored[odd].mean(0)
-    centred /= np.sqrt((centred[odd] ** 2).sum(1).mean())
-    chances = LogisticRegression(max_iter=1000).fit(centred[odd], np.array(kind)[odd]).predict_proba(centred)
+    is_odd, is_even = np.arange(N) % 2 == 1, np.arange(N) % 2 == 0
+    centred = stored - stored[is_odd].mean(0)
+    centred /= np.sqrt((centred[is_odd] ** 2).sum(1).mean())
+    chances = LogisticRegression(max_iter=1000).fit(centred[is_odd], np.array(kind)[is_odd]).predict_proba(centred)
     entropy = -(chances * np.log(chances)).sum(1)
-    assert found[even] == pytest.approx(entropy[even], abs=0.01)
-    assert np.corrcoef(found[odd], entropy[odd])[0, 1] > 0.5
-    assert found[odd].mean() > entropy[odd].mean()  # of folds that did not have the row: less certain than of one's own
+    assert entropies[is_even] == pytest.approx(entropy[is_even], abs=0.01)
+    assert np.corrcoef(entropies[is_odd], entropy[is_odd])[0, 1] > 0.5
+    assert (
+        entropies[is_odd].mean() > entropy[is_odd].mean()
+    )  # of folds that did not have the row: less certain than of one's own
 
 
 def test_without_labels_to_learn_from_there_is_no_entropy_of_classes(table, tmp_path):

@@ -67,8 +67,8 @@ def test_a_table_gets_its_columns_and_a_model_gives_the_same(table, tmp_path, ti
     result = fit(table, tmp_path / "f.safetensors", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
     fit(table, apply=tmp_path / "b.parquet", fitted=tmp_path / "f.safetensors")
     assert open_table(tmp_path / "a.parquet").schema.names == [*open_table(table).schema.names, *WITHOUT_JUNK, COPIES]
-    one, other = columns_of(tmp_path / "a.parquet"), columns_of(tmp_path / "b.parquet")
-    assert all(one[key] == pytest.approx(other[key], abs=0.02) for key in one)
+    fitted, given_by_model = columns_of(tmp_path / "a.parquet"), columns_of(tmp_path / "b.parquet")
+    assert all(fitted[key] == pytest.approx(given_by_model[key], abs=0.02) for key in fitted)
     assert (result.rows, result.references, result.kind) == (150, 150, "class")
     assert sum(share.taken for share in result.shares) == 45
     assert result.outside <= 0.02
@@ -81,9 +81,9 @@ def test_the_order_of_the_table_changes_nothing(table, tmp_path, tiny_checkpoint
     rows, kind = kinds(n=150)
     order = np.random.default_rng(1).permutation(150)
     moved = write(tmp_path / "moved.parquet", rows, digest, labels=kind, order=order)
-    one = fit(table, apply=tmp_path / "a.parquet")
-    other = fit(moved, apply=tmp_path / "b.parquet")
-    assert one.digest == other.digest
+    first = fit(table, apply=tmp_path / "a.parquet")
+    moved_fit = fit(moved, apply=tmp_path / "b.parquet")
+    assert first.digest == moved_fit.digest
     assert columns_of(tmp_path / "a.parquet") == columns_of(tmp_path / "b.parquet")
 
 
@@ -115,8 +115,8 @@ def test_rows_without_an_embedding_stay_and_get_no_score(tmp_path, digest):
     rows = kinds(n=80)[0].copy()
     rows[3], rows[4] = np.nan, 0
     result = fit(write(tmp_path / "s.parquet", rows, digest), apply=tmp_path / "a.parquet")
-    found = columns_of(tmp_path / "a.parquet")
-    assert found["k3"] == found["k4"] == [-1] * len(WITHOUT_JUNK)
+    columns = columns_of(tmp_path / "a.parquet")
+    assert columns["k3"] == columns["k4"] == [-1] * len(WITHOUT_JUNK)
     assert result.rows == 78
     assert sum(result.without.values()) == 2
 
@@ -133,8 +133,8 @@ def test_rows_of_another_dataset_are_told_to_lie_outside(tmp_path, digest, tiny_
     fit(near, tmp_path / "f.safetensors", model=tiny_checkpoint)
     line = ["fit", far, "--apply", tmp_path / "a.parquet", "--fitted", tmp_path / "f.safetensors", "--json"]
     assert json.loads(CliRunner().invoke(app, [str(word) for word in line]).stdout)["outside"] > 0.5
-    told = CliRunner().invoke(app, [*(str(word) for word in line[:-1]), "--overwrite"]).stderr
-    assert "of the images lie farther from the dataset that the model was fitted to than 99 % of its own" in told
+    lines = CliRunner().invoke(app, [*(str(word) for word in line[:-1]), "--overwrite"]).stderr
+    assert "of the images lie farther from the dataset that the model was fitted to than 99 % of its own" in lines
 
 
 MISTAKES = {
@@ -188,12 +188,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "says"), REFUSED)
-def test_places_that_cannot_be_are_refused_before_any_work(table, tmp_path, monkeypatch, tiny_checkpoint, asked, says):
+@pytest.mark.parametrize(("options", "says"), REFUSED)
+def test_places_that_cannot_be_are_refused_before_any_work(
+    table, tmp_path, monkeypatch, tiny_checkpoint, options, says
+):
     monkeypatch.chdir(tmp_path)
     Path("tiny.safetensors").write_bytes(tiny_checkpoint.read_bytes())
     with pytest.raises(InputError, match=says):
-        fit(table, **asked)
+        fit(table, **options)
 
 
 def test_nothing_is_replaced_unless_asked(table, tmp_path):
@@ -212,9 +214,9 @@ def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoin
     assert "keeping the most certain 70% by unc_local, as filter does, takes of each class" in result.stderr
     assert "150 rows to compare with" in result.stderr
     assert result.stdout == ""
-    told = json.loads(CliRunner().invoke(app, [*line, "--overwrite", "--json"]).stdout)
-    assert told["rows"] == 150
-    assert told["shares"][0].keys() == {"name", "rows", "taken"}
+    report = json.loads(CliRunner().invoke(app, [*line, "--overwrite", "--json"]).stdout)
+    assert report["rows"] == 150
+    assert report["shares"][0].keys() == {"name", "rows", "taken"}
 
 
 def test_python_has_it_too(table, tmp_path):
@@ -226,16 +228,16 @@ def test_one_row_outside_of_a_few_is_no_reason_to_warn(tmp_path, digest, tiny_ch
     few = np.concatenate([rows[:9], kinds(n=1, seed=9)[0]])
     fit(write(tmp_path / "s.parquet", rows, digest), tmp_path / "f.safetensors", model=tiny_checkpoint)
     line = ["fit", write(tmp_path / "t.parquet", few, digest), "--apply", tmp_path / "a.parquet"]
-    told = CliRunner().invoke(app, [str(word) for word in (*line, "--fitted", tmp_path / "f.safetensors")])
-    assert told.exit_code == 0
-    assert "farther" not in told.stderr
+    shown = CliRunner().invoke(app, [str(word) for word in (*line, "--fitted", tmp_path / "f.safetensors")])
+    assert shown.exit_code == 0
+    assert "farther" not in shown.stderr
 
 
 def test_few_labels_and_classes_of_one_are_not_told_of_as_classes(tmp_path, digest):
     rows, kind = kinds(n=100)
     few = [k if i < 12 else None for i, k in enumerate(kind)]
-    own = list(range(100))
-    for number, labels in enumerate((few, own)):
+    distinct = list(range(100))
+    for number, labels in enumerate((few, distinct)):
         path = write(tmp_path / f"{number}.parquet", rows, digest, labels=labels)
         result = fit(path, apply=tmp_path / f"a{number}.parquet")
         assert (result.kind, sum(share.rows for share in result.shares)) == ("cluster", 100)
@@ -243,14 +245,14 @@ def test_few_labels_and_classes_of_one_are_not_told_of_as_classes(tmp_path, dige
 
 def test_of_a_dataset_too_small_for_clusters_no_share_is_told(tmp_path, digest):
     path = write(tmp_path / "s.parquet", kinds(n=60)[0], digest)
-    told = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")]).stderr
-    assert "keeping the most certain" not in told
+    lines = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")]).stderr
+    assert "keeping the most certain" not in lines
 
 
 def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores_more(tmp_path):
     torch.manual_seed(5)
     save_file(timm.create_model("resnet10t.c3_in1k").state_dict(), tmp_path / "one.safetensors")
-    named = f"timm:resnet10t.c3_in1k@{tmp_path / 'one.safetensors'}"
+    named = f"timm:resnet10t.c3_in1k@{tmp_path / 'fitted.safetensors'}"
     table = write(tmp_path / "s.parquet", kinds(n=60, width=512)[0], load_published(named)[1]["digest"])
     with pytest.raises(InputError, match="does not ship; name it with --model, as it was when scoring"):
         fit(table, tmp_path / "f.safetensors")
@@ -260,10 +262,10 @@ def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores
         Image.new("RGB", (48, 40), (80 * i, 255 - 80 * i, 90)).save(tmp_path / "photos" / f"{i}.png")
     for name, model in (("a", named), ("b", tmp_path / "f.safetensors")):
         curate.score(tmp_path / "photos", tmp_path / f"{name}.parquet", model=model, device="cpu")
-    one, other = (open_table(tmp_path / f"{name}.parquet") for name in "ab")
-    assert one.read(["embedding"]).equals(other.read(["embedding"]))
-    assert set(WITHOUT_JUNK) <= set(other.schema.names)
-    assert one.metadata["model"]["digest"] == other.metadata["model"]["digest"]
+    fitted, scored = (open_table(tmp_path / f"{name}.parquet") for name in "ab")
+    assert fitted.read(["embedding"]).equals(scored.read(["embedding"]))
+    assert set(WITHOUT_JUNK) <= set(scored.schema.names)
+    assert fitted.metadata["model"]["digest"] == scored.metadata["model"]["digest"]
     other_table = write(tmp_path / "t.parquet", kinds(n=60, width=512)[0], "f" * 64)
     with pytest.raises(InputError, match="expected the model that scored"):
         fit(other_table, tmp_path / "g.safetensors", model=named)

@@ -54,17 +54,17 @@ def test_keys_of_two_tables_are_named_and_get_the_names_of_their_tables(place, t
 
 
 def test_columns_of_one_table_are_null_in_the_rows_of_the_other(place, tmp_path):
-    own = pa.array([f"patient {n}" for n in range(N // 2)])
-    path = changed(place, tmp_path, "two", lambda table: table.append_column("patient", own))
+    patients = pa.array([f"patient {n}" for n in range(N // 2)])
+    path = changed(place, tmp_path, "two", lambda table: table.append_column("patient", patients))
     curate.merge([place / "one.parquet", path], tmp_path / "m.parquet")
-    assert pq.read_table(tmp_path / "m.parquet")["patient"].to_pylist() == [None] * (N // 2) + own.to_pylist()
+    assert pq.read_table(tmp_path / "m.parquet")["patient"].to_pylist() == [None] * (N // 2) + patients.to_pylist()
 
 
 def test_a_column_of_two_types_is_refused(place, tmp_path):
-    one = changed(place, tmp_path, "one", lambda table: table.append_column("x", pa.array([1] * (N // 2))))
-    two = changed(place, tmp_path, "two", lambda table: table.append_column("x", pa.array(["a"] * (N // 2))))
+    numbers = changed(place, tmp_path, "one", lambda table: table.append_column("x", pa.array([1] * (N // 2))))
+    texts = changed(place, tmp_path, "two", lambda table: table.append_column("x", pa.array(["a"] * (N // 2))))
     with pytest.raises(InputError, match="'x' is int64 in one table and string"):
-        curate.merge([one, two], tmp_path / "m.parquet")
+        curate.merge([numbers, texts], tmp_path / "m.parquet")
     assert not (tmp_path / "m.parquet").exists()
 
 

@@ -59,9 +59,9 @@ def test_embeddings_that_cannot_be_used_are_told_apart(tmp_path):
     rows = read_rows(
         open_table(table(tmp_path / "s.parquet", 6, embedding=vectors)), Needs(representations=EMBEDDINGS), by_hash=True
     )
-    odd = np.empty(6, int)
-    odd[rows.place] = rows.embedding_problem
-    assert odd.tolist() == [0, 1, 1, 2, 1, 0]
+    problems = np.empty(6, int)
+    problems[rows.place] = rows.embedding_problem
+    assert problems.tolist() == [0, 1, 1, 2, 1, 0]
     assert np.isfinite(rows.embedding).all()
 
 
@@ -109,12 +109,12 @@ def test_the_chances_are_those_of_the_linear_probe(tmp_path):
     rows = read_rows(
         open_table(table(tmp_path / "s.parquet", 60)), Needs(representations=EMBEDDINGS, names=("label",)), by_hash=True
     )
-    own = rows.names["label"]
-    labelled = Labelled(np.arange(0, 60, 2), own.codes[::2].astype(np.int64), tuple(own.names))
+    codes_of_labels = rows.names["label"]
+    labelled = Labelled(np.arange(0, 60, 2), codes_of_labels.codes[::2].astype(np.int64), tuple(codes_of_labels.names))
     ready = prepare(rows, Plan("margin", "2"), labelled)
     probe = fit_linear_probe(rows.embedding[::2], labelled.codes, 5, spread=spread_of(rows.embedding))
     assert np.allclose(ready.pool.probabilities, probe.predict(rows.embedding), atol=1e-6)
-    assert (ready.pool.probabilities.argmax(1) == own.codes).mean() > 0.9
+    assert (ready.pool.probabilities.argmax(1) == codes_of_labels.codes).mean() > 0.9
     assert prepare(rows, Plan("bald", "2"), labelled).pool.draws.shape == (10, 60, 5)
 
 
@@ -135,8 +135,8 @@ def test_labels_are_numbered_in_their_own_order():
     ],
 )
 def test_the_direction_of_a_column(tmp_path, text, certain_first, expected):
-    found = signal(text, open_table(table(tmp_path / "s.parquet", 4)), certain_first=certain_first, flag="--score")
-    assert (found.column, found.sign) == expected
+    ranking = signal(text, open_table(table(tmp_path / "s.parquet", 4)), certain_first=certain_first, flag="--score")
+    assert (ranking.column, ranking.sign) == expected
 
 
 @pytest.mark.parametrize(

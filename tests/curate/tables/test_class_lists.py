@@ -17,7 +17,7 @@ from scoring.errors import InputError
 NAMES = ("zebra", "ant", "bee")  # not in the order of the alphabet: the numbers are theirs
 
 
-def found(**columns):
+def lists_found(**columns):
     table = pa.table(columns)
     return lists_from_values([table.select(class_columns(table.schema, ()))])
 
@@ -33,17 +33,17 @@ def found(**columns):
     ],
 )
 def test_the_label_is_listed_whatever_its_type(values, names):
-    assert found(label=values) == {"label": names}
+    assert lists_found(label=values) == {"label": names}
 
 
 @pytest.mark.parametrize("values", [pa.array([0.5, 1.0]), pa.nulls(2), [[1], [2]], [b"a", b"b"], [None, ""]])
 def test_what_holds_no_classes_is_not_listed(values):
-    assert found(label=values) == {}
+    assert lists_found(label=values) == {}
 
 
 def test_other_columns_are_listed_where_values_repeat_and_are_few():
     n = 2 * MOST_CLASSES + 2
-    lists = found(
+    lists = lists_found(
         species=["x", "y"] * (n // 2),
         name=[f"file {i}" for i in range(n)],
         many=[f"class {i // 2}" for i in range(n)],

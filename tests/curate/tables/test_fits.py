@@ -31,8 +31,8 @@ def test_parts_of_two_fits_are_noticed_and_parts_of_one_are_not(tmp_path):
         for number, digest in enumerate(digests):
             place = folder / f"part-{number:06}.parquet"
             write(place, 20, {"rows": 40, "digest": digest}, first=20 * number)
-        found = fitted_apart(open_table(folder), ["key", "unc_fitted"])
-        assert [each.column for each in found] == ["unc_fitted"] * (name == "apart")
+        warnings = fitted_apart(open_table(folder), ["key", "unc_fitted"])
+        assert [each.column for each in warnings] == ["unc_fitted"] * (name == "apart")
 
 
 def test_more_rows_than_the_fit_had_are_rows_of_another(tmp_path):

@@ -49,8 +49,8 @@ def test_folder_is_a_column_for_who_asks_and_is_never_written(tmp_path):
 def test_conditions_and_own_columns_named_folder(tmp_path):
     path = scores(tmp_path / "s.parquet")
     assert curate.filter(path, where="folder == 'cats'", dry_run=True).kept == 2
-    own = scores(tmp_path / "own.parquet", folder=["x", "x", "y", "y", "y"])
-    assert curate.filter(own, where="folder == 'y'", dry_run=True).kept == 3
+    with_folder_column = scores(tmp_path / "own.parquet", folder=["x", "x", "y", "y", "y"])
+    assert curate.filter(with_folder_column, where="folder == 'y'", dry_run=True).kept == 3
 
 
 def test_keys_that_are_numbers_have_no_folder(tmp_path):

@@ -55,10 +55,10 @@ def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
     monkeypatch.setattr("curate.tables.graph.knn_graph", None)
     monkeypatch.setattr("scoring.search.graph.knn_graph", None)
     for name in SPARSE:
-        found = curate.select(
+        result = curate.select(
             scores, tmp_path / "b.parquet", name, 5, set=SPARSE[name], graph=tmp_path / "g.parquet", overwrite=True
         )
-        assert any("is used again" in note for note in found.notes)
+        assert any("is used again" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("flag", ["per", "balance"])
@@ -72,19 +72,19 @@ def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path,
 
 @pytest.mark.parametrize("name", ["prob-cover", "facility-location"])
 def test_few_rows_are_compared_all_with_all_and_it_is_said_that_the_graph_is_not_looked_at(scores, tmp_path, name):
-    told = "the graph is not looked at: 80 rows are few enough to be compared all with all"
+    note = "the graph is not looked at: 80 rows are few enough to be compared all with all"
     exact = curate.select(scores, dry_run=True, strategy=name, budget=5, graph=tmp_path / "g.parquet")
-    assert told in exact.notes
+    assert note in exact.notes
     for settings, graph in (({"exact_rows": "79"}, tmp_path / "g.parquet"), ({}, None)):
         other = curate.select(scores, dry_run=True, strategy=name, budget=5, set=settings, graph=graph)
-        assert told not in other.notes
+        assert note not in other.notes
 
 
 def test_a_shuffled_table_uses_the_same_graph(scores, tmp_path):
-    one = curate.select(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    first = curate.select(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
     write(scores, columns_of(80), np.random.default_rng(5).permutation(80))
-    two = curate.select(scores, tmp_path / "b.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
-    assert keys(one) == keys(two)
+    second = curate.select(scores, tmp_path / "b.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    assert keys(first) == keys(second)
 
 
 def test_left_out_rows_are_nobodys_neighbours(scores, tmp_path):
@@ -98,24 +98,24 @@ def test_left_out_rows_are_nobodys_neighbours(scores, tmp_path):
 def test_the_graph_among_some_rows_is_their_own_graph_while_it_reaches(seed):
     generator = np.random.default_rng(seed)
     vectors = generator.standard_normal((50, 6)).astype(np.float32)
-    whole = knn_graph(vectors, 49)
+    of_all = knn_graph(vectors, 49)
     rows = np.sort(generator.choice(50, 30, replace=False))
-    pool = Neighboured(rows[:20], rows[20:], vectors, graph=whole)
-    at, found, notes = neighbours(pool, 7, 0)
-    own = knn_graph(vectors[rows], 7)
+    pool = Neighboured(rows[:20], rows[20:], vectors, graph=of_all)
+    at, graph, notes = neighbours(pool, 7, 0)
+    of_rows = knn_graph(vectors[rows], 7)
     assert at.tolist() == rows.tolist()
-    assert np.array_equal(found.index, own.index)
-    assert np.allclose(found.cosine, own.cosine, atol=1e-6)
+    assert np.array_equal(graph.index, of_rows.index)
+    assert np.allclose(graph.cosine, of_rows.cosine, atol=1e-6)
     assert notes == ()
 
 
 def test_neighbours_that_a_short_graph_lacks_are_missing_and_told():
     vectors = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
     pool = Neighboured(np.arange(0, 50, 2), vectors=vectors, graph=knn_graph(vectors, 8))
-    _, found, notes = neighbours(pool, 8, 0)
-    assert (found.index < 0).any()
-    assert np.isneginf(found.cosine[found.index < 0]).all()
-    share = (found.index < 0).mean()
+    _, graph, notes = neighbours(pool, 8, 0)
+    assert (graph.index < 0).any()
+    assert np.isneginf(graph.cosine[graph.index < 0]).all()
+    share = (graph.index < 0).mean()
     assert notes == (f"approximate: {share:.2%} of the neighbours that the graph names are left out rows",)
     longer = neighbours(pool, 9, 0)[1]  # more than it has: computed again
     assert (longer.index >= 0).all()
@@ -124,8 +124,8 @@ def test_neighbours_that_a_short_graph_lacks_are_missing_and_told():
 def test_a_graph_that_knows_little_of_the_rows_that_are_left_is_computed_anew():
     vectors = np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32)
     pool = Neighboured(np.arange(0, 200, 10), vectors=vectors, graph=knn_graph(vectors, 8))
-    _, found, notes = neighbours(pool, 8, 0)
-    assert np.array_equal(found.index, knn_graph(vectors[::10], 8).index)
+    _, graph, notes = neighbours(pool, 8, 0)
+    assert np.array_equal(graph.index, knn_graph(vectors[::10], 8).index)
     assert len(notes) == 1
     assert notes[0].endswith("are left out rows: a graph of the 20 others is computed")
     lost = 1 - np.isin(knn_graph(vectors, 8).index[::10], np.arange(0, 200, 10)).mean()
@@ -149,8 +149,8 @@ def hashed(n, seed=0):
 def test_the_graph_of_more_rows_serves_some_of_them_in_any_order(tmp_path, dtype):
     generator = np.random.default_rng(3)
     vectors, keys = generator.standard_normal((120, 7)).astype(dtype), hashed(120)
-    whole = stored_graph(tmp_path / "g.parquet", keys, vectors, "m", write=True)
-    assert np.array_equal(whole.graph.index, knn_graph(vectors, 64).index)
+    full = stored_graph(tmp_path / "g.parquet", keys, vectors, "m", write=True)
+    assert np.array_equal(full.graph.index, knn_graph(vectors, 64).index)
     some = generator.permutation(120)[:50]
     part = stored_graph(tmp_path / "g.parquet", keys[some], vectors[some], "m", write=False)
     cosine = exact_cosines(vectors)
@@ -159,10 +159,10 @@ def test_the_graph_of_more_rows_serves_some_of_them_in_any_order(tmp_path, dtype
         assert some[part.graph.index[at][part.graph.index[at] >= 0]].tolist() == [r for r in near if r in some]
         assert part.reach[at] == pytest.approx(cosine[row][near[-1]], abs=1e-6)
     named = 120 * 64
-    kept = sum(len(set(whole.graph.index[row].tolist()) & set(some.tolist())) for row in some.tolist())
+    kept = sum(len(set(full.graph.index[row].tolist()) & set(some.tolist())) for row in some.tolist())
     assert f"the graph of 120 rows is used again, for 50 of them: {1 - kept / (50 * 64):.2%} of" in part.notes[0]
-    assert (whole.graph.index >= 0).sum() == named
-    assert part.digest == whole.digest == hashlib.sha256((tmp_path / "g.parquet").read_bytes()).hexdigest()
+    assert (full.graph.index >= 0).sum() == named
+    assert part.digest == full.digest == hashlib.sha256((tmp_path / "g.parquet").read_bytes()).hexdigest()
 
 
 def exact_cosines(vectors):
@@ -213,13 +213,13 @@ def test_vector_hashes_are_sums_of_words_times_odd_numbers(dtype, width):
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
         kept.append(z ^ (z >> 31) | 1)
-    found = vector_hashes(rows)
+    hashes = vector_hashes(rows)
     for row in (0, 1, 8191, 8192, 8999):
         data = rows[row].tobytes() + b"\0" * 3
         words = [int.from_bytes(data[4 * i : 4 * i + 4], "little") for i in range(n_words)]
         value = sum(w * c for w, c in zip(words, kept, strict=False)) + rows.itemsize * kept[-2] + width * kept[-1]
-        assert int(found[row]) == value & mask
-    assert len(set(found.tolist())) == len({row.tobytes() for row in rows})
+        assert int(hashes[row]) == value & mask
+    assert len(set(hashes.tolist())) == len({row.tobytes() for row in rows})
 
 
 def test_vectors_of_other_types_signs_or_widths_have_other_hashes():
@@ -241,13 +241,13 @@ def test_what_uses_a_graph_and_what_computes_one_of_its_own():
     assert {name for name in SELECTORS if of(name, 5_001)[1]} == set(SPARSE) - {"typiclust"}
 
 
-def changed(path, tell=None, **metadata):
-    whole = pq.read_table(path)
-    told = json.loads(whole.schema.metadata[b"curate"])
-    told.update(metadata)
-    if tell:
-        tell(told)
-    pq.write_table(whole.replace_schema_metadata({"curate": json.dumps(told)}), path)
+def changed(path, edit=None, **metadata):
+    table = pq.read_table(path)
+    notes = json.loads(table.schema.metadata[b"curate"])
+    notes.update(metadata)
+    if edit:
+        edit(notes)
+    pq.write_table(table.replace_schema_metadata({"curate": json.dumps(notes)}), path)
 
 
 def test_the_graph_of_another_table_is_refused_with_the_difference(scores, tmp_path):
@@ -264,7 +264,7 @@ def test_the_graph_of_another_table_is_refused_with_the_difference(scores, tmp_p
     moved["embedding"][3] = moved["embedding"][4]
     with pytest.raises(InputError, match="it has other embeddings of 1 of the same 80 keys"):
         curate.select(write(tmp_path / "t.parquet", moved), dry_run=True, strategy="pairwise", budget=5, graph=graph)
-    changed(graph, lambda told: told["graph"].update(model_digest="another"))
+    changed(graph, lambda notes: notes["graph"].update(model_digest="another"))
     with pytest.raises(InputError, match="it has embeddings of another model"):
         curate.select(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
 
@@ -277,14 +277,14 @@ def flipped(data):
 def test_a_damaged_graph_is_one_line(scores, tmp_path):
     graph = tmp_path / "g.parquet"
     curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
-    whole = graph.read_bytes()
+    intact = graph.read_bytes()
 
     def refused(said):
         with pytest.raises(InputError, match=said):
             curate.select(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
-        graph.write_bytes(whole)
+        graph.write_bytes(intact)
 
-    changed(graph, lambda told: told["graph"].pop("format"))
+    changed(graph, lambda notes: notes["graph"].pop("format"))
     refused("was made by another version of curate; delete it, and it is made again")
     changed(graph, kind="scores")
     refused("is not a graph of neighbours")
@@ -316,7 +316,7 @@ def test_a_damaged_graph_is_one_line(scores, tmp_path):
     refused("its rows are not in order")
     pq.write_table(table.slice(0, 40), graph)
     refused("it has 40 rows, not its own all")
-    graph.write_bytes(flipped(whole))
+    graph.write_bytes(flipped(intact))
     refused("is damaged or cannot be read")
     pq.write_table(pq.read_table(scores), graph)
     refused("is not a graph of neighbours; name another file")
@@ -330,10 +330,12 @@ def test_a_dry_run_and_a_verification_write_no_graph(scores, tmp_path):
     assert not graph.exists()
     result = curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
     graph.unlink()
-    found = verify(result.receipt)
+    verification = verify(result.receipt)
     assert not graph.exists()
-    assert found.identical
-    assert lines_of(found)["notes"] == [f"{graph} is no longer there: it was computed again, and nothing was written"]
+    assert verification.identical
+    assert lines_of(verification)["notes"] == [
+        f"{graph} is no longer there: it was computed again, and nothing was written"
+    ]
 
 
 def test_a_folder_or_a_link_to_nothing_is_no_graph(scores, tmp_path, monkeypatch):
@@ -356,9 +358,9 @@ def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_p
     plain = curate.select(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
     other = tmp_path / "h.parquet"
 
-    def slow(*given):
+    def slow(*arguments):
         other.write_bytes((tmp_path / "g.parquet").read_bytes())
-        return knn_graph(*given)
+        return knn_graph(*arguments)
 
     monkeypatch.setattr("curate.tables.graph.knn_graph", slow)
     late = curate.select(scores, tmp_path / "b.parquet", "pairwise", 9, graph=other)
@@ -367,10 +369,10 @@ def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_p
     assert verify(late.receipt).identical
     foreign = tmp_path / "i.parquet"
 
-    def slower(*given):
-        changed(tmp_path / "g.parquet", lambda told: told["graph"].update(model_digest="another"))
+    def slower(*arguments):
+        changed(tmp_path / "g.parquet", lambda notes: notes["graph"].update(model_digest="another"))
         foreign.write_bytes((tmp_path / "g.parquet").read_bytes())
-        return knn_graph(*given)
+        return knn_graph(*arguments)
 
     monkeypatch.setattr("curate.tables.graph.knn_graph", slower)
     with pytest.raises(InputError, match=r"i.parquet is the graph of another table: it has embeddings of another"):
@@ -391,7 +393,7 @@ def test_the_graph_of_one_row_is_told_in_the_singular(tmp_path):
 
 
 def test_a_graph_that_cannot_be_written_is_told_as_the_place_tells_it(tmp_path, monkeypatch):
-    def full(*_given):
+    def full(*_arguments):
         raise InputError("cannot write g.parquet: the disk is full")
 
     monkeypatch.setattr("curate.tables.graph.write_graph", full)

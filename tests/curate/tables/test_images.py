@@ -31,10 +31,10 @@ def scored(folder, numbers, **columns):
 def test_rows_are_found_by_key_and_come_in_the_order_of_the_source_with_their_own_bytes(folder):
     numbers = [900, 3, 1199, 5, 4, 700]
     images = Images.of(scored(folder, numbers), range(6), source=str(folder / "images"))
-    for asked in ([0, 1, 2, 3, 4, 5], [2, 1], [], [4]):
-        read = list(images.read(asked))
-        assert [one.row for one in read] == sorted(asked, key=lambda row: numbers[row])
-        assert {one.row: one.data for one in read} == {row: b"image %d" % numbers[row] for row in asked}
+    for rows in ([0, 1, 2, 3, 4, 5], [2, 1], [], [4]):
+        read = list(images.read(rows))
+        assert [image.row for image in read] == sorted(rows, key=lambda row: numbers[row])
+        assert {image.row: image.data for image in read} == {row: b"image %d" % numbers[row] for row in rows}
     assert images.data(5) == b"image 700"
 
 
@@ -43,7 +43,7 @@ def test_an_image_that_is_gone_or_another_one_now_is_a_problem_of_its_row(folder
     table = scored(folder, range(4), sha256=digests, uri=[str(folder / "images" / f"{n:04}.png") for n in range(4)])
     (folder / "images" / "0001.png").unlink()
     (folder / "images" / "0002.png").write_bytes(b"another")
-    read = {one.row: one for one in Images.of(table, range(4)).read(range(4))}
+    read = {image.row: image for image in Images.of(table, range(4)).read(range(4))}
     assert [read[row].data for row in range(4)] == [b"image 0", None, None, b"image 3"]
     assert read[1].problem.startswith("missing: ")
     assert read[2].problem.startswith("changed: ")

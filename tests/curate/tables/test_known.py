@@ -42,11 +42,11 @@ def as_tsv(path):
     ],
 )
 def test_every_format_says_the_same_and_has_the_same_digest(tmp_path, name, make):
-    found = read_known(make(tmp_path / name))
-    assert found.keys == [b"a.png", b"c.png"]  # a blank label is not one
-    assert found.labels == ["cat", "dog"]
-    assert found.digest == known("elsewhere", ["c.png", "a.png"], ["dog", "cat"]).digest
-    assert found.digest != known("elsewhere", ["c.png", "a.png"], ["cat", "cat"]).digest
+    read = read_known(make(tmp_path / name))
+    assert read.keys == [b"a.png", b"c.png"]  # a blank label is not one
+    assert read.labels == ["cat", "dog"]
+    assert read.digest == known("elsewhere", ["c.png", "a.png"], ["dog", "cat"]).digest
+    assert read.digest != known("elsewhere", ["c.png", "a.png"], ["cat", "cat"]).digest
     assert read_known(tmp_path / name, labels=False).keys == [b"a.png", b"b.png", b"c.png"]
 
 
@@ -56,20 +56,20 @@ def test_a_sheet_as_spreadsheets_save_it_is_read(tmp_path, separator, encoding):
     lines = ["key;label;note", '"a;b,c.png";Bär;x', "d.png;Uhu;y", "e.png;;"]
     text = "\r\n".join(lines).replace(";", separator) + "\r\n"
     (tmp_path / "l.csv").write_bytes(text.encode(encoding))
-    found = read_known(tmp_path / "l.csv")
-    assert [key.decode() for key in found.keys] == [
+    read = read_known(tmp_path / "l.csv")
+    assert [key.decode() for key in read.keys] == [
         f"a{separator}b,c.png" if separator != "," else "a,b,c.png",
         "d.png",
     ]
-    assert found.labels == ["Bär", "Uhu"]
+    assert read.labels == ["Bär", "Uhu"]
 
 
 def test_numbers_as_keys_and_labels_stay_as_they_are_written(tmp_path):
-    found = read_known(csv(tmp_path / "l.csv", [("007", "1"), ("8", "02")]))
-    assert found.keys == [b"007", b"8"]
-    assert found.labels == ["1", "02"]
-    whole = read_known(csv(tmp_path / "m.csv", [("7", "1"), ("8", "2")]))
-    assert (whole.keys, whole.labels) == ([b"7", b"8"], ["1", "2"])
+    texts = read_known(csv(tmp_path / "l.csv", [("007", "1"), ("8", "02")]))
+    assert texts.keys == [b"007", b"8"]
+    assert texts.labels == ["1", "02"]
+    numbers = read_known(csv(tmp_path / "m.csv", [("7", "1"), ("8", "2")]))
+    assert (numbers.keys, numbers.labels) == ([b"7", b"8"], ["1", "2"])
 
 
 def test_a_label_column_by_another_name_or_none_at_all(tmp_path):
@@ -114,21 +114,21 @@ def test_a_null_key_is_refused(tmp_path):
 def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_path):
     rows = read_rows(open_table(table(tmp_path / "s.parquet", 20)), Needs(), by_hash=True)
     some = known("labels.csv", ["img/003.png", "img/999.png", "img/000.png", "IMG/001.png"])
-    found = some.rows(rows)
-    keys = [f"img/{place:03}.png" for place in rows.place[found[found >= 0]]]
+    at = some.rows(rows)
+    keys = [f"img/{place:03}.png" for place in rows.place[at[at >= 0]]]
     assert keys == ["img/003.png", "img/000.png"]
     with pytest.raises(
         InputError, match=r"keys of labels.csv in .*, got 2 of 4 .* such as 'img/999.png', 'IMG/001.png'"
     ):
-        refuse_unknown_keys(some, found, "s.parquet")
-    refuse_unknown_keys(some, np.abs(found), "s.parquet")
+        refuse_unknown_keys(some, at, "s.parquet")
+    refuse_unknown_keys(some, np.abs(at), "s.parquet")
 
 
 def test_keys_that_a_spreadsheet_marked_are_found(tmp_path):
     opened = open_table(table(tmp_path / "s.parquet", 3, key=["=a.png", "b.png", "-c.png"]))
     rows = read_rows(opened, Needs(), by_hash=True)
-    found = spelled_as(known("l.csv", ["'=a.png", "b.png", "-c.png"]), opened).rows(rows)
-    assert rows.place[found].tolist() == [0, 1, 2]
+    at = spelled_as(known("l.csv", ["'=a.png", "b.png", "-c.png"]), opened).rows(rows)
+    assert rows.place[at].tolist() == [0, 1, 2]
 
 
 def test_a_list_of_keys_is_a_key_a_line(tmp_path):

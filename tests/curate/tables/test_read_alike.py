@@ -40,7 +40,7 @@ def test_every_tool_reads_the_same(scored, tmp_path):
     assert math.isclose(sum(x * x for x in expected[0]["embedding"]), 1, abs_tol=1e-2)
     assert values_of(pl.read_parquet(scored).to_dicts()) == expected
     relation = duckdb.sql(f"select * from read_parquet('{scored}')")
-    found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
-    assert values_of(found) == expected
+    records = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    assert values_of(records) == expected
     loaded = datasets.load_dataset("parquet", data_files=str(scored), split="train", cache_dir=str(tmp_path))
     assert values_of(loaded) == expected

@@ -102,7 +102,11 @@ def test_every_kind_of_column_holds_the_values_of_its_rows(path, by_hash, monkey
     assert rows.names["label"].names == [" ", "a", "b"]
     assert rows.exact["half"].values.dtype == np.float32
     assert rows.exact["price"].values.tolist() == [12.0] * N
-    assert {i: int(odd) for i, odd in zip(order, rows.embedding_problem, strict=True) if odd} == {3: 1, 4: 2, 5: 1}
+    assert {i: int(problem) for i, problem in zip(order, rows.embedding_problem, strict=True) if problem} == {
+        3: 1,
+        4: 2,
+        5: 1,
+    }
 
 
 def test_the_digest_is_of_what_was_read_in_any_order_and_counts_every_value(path, tmp_path):

@@ -47,10 +47,10 @@ def test_mirrored_files_have_mirrored_signatures_in_the_table(tiny_checkpoint, t
     picture.save(tmp_path / "in" / "a.png")
     ImageOps.mirror(picture).save(tmp_path / "in" / "b.png")
     score(tmp_path / "in", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
-    one, two = signature_matrix(open_table(tmp_path / "s.parquet").read(["signature"]).column(0))
-    expected = reorient(one[None], ORIENTATIONS["mirrored"])[0]
-    assert np.abs(expected.astype(int) - two).max() <= 4  # the resize to 32 pixels rounds either way
-    assert np.abs(one.astype(int) - two).max() > 50
+    upright, mirrored = signature_matrix(open_table(tmp_path / "s.parquet").read(["signature"]).column(0))
+    expected = reorient(upright[None], ORIENTATIONS["mirrored"])[0]
+    assert np.abs(expected.astype(int) - mirrored).max() <= 4  # the resize to 32 pixels rounds either way
+    assert np.abs(upright.astype(int) - mirrored).max() > 50
 
 
 def test_a_picture_of_one_colour_scores_and_has_a_signature_of_zeros(tiny_checkpoint, tmp_path):

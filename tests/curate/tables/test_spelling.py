@@ -23,7 +23,7 @@ def scores(path, keys, uris=None):
 
 
 @pytest.mark.parametrize(
-    ("own", "written"),
+    ("in_table", "written"),
     [
         (NFD, CAFE),
         (CAFE, NFD),
@@ -34,39 +34,39 @@ def scores(path, keys, uris=None):
         ("=1.jpg", "'=1.jpg"),
     ],
 )
-def test_a_key_in_another_form_is_the_one_row_that_it_can_mean(tmp_path, own, written):
-    table = scores(tmp_path / "s.parquet", ["other.jpg", own])
-    found = spelled_as(known("l.csv", [written, "other.jpg"], ["x", "y"]), table)
-    assert found.keys == [own.encode(), b"other.jpg"]
-    assert found.labels == ["x", "y"]
-    assert found.n_in_table == 2
-    assert "1 of 2 keys" in found.note
-    assert found.digest == known("l.csv", [written, "other.jpg"], ["x", "y"]).digest
+def test_a_key_in_another_form_is_the_one_row_that_it_can_mean(tmp_path, in_table, written):
+    table = scores(tmp_path / "s.parquet", ["other.jpg", in_table])
+    matched = spelled_as(known("l.csv", [written, "other.jpg"], ["x", "y"]), table)
+    assert matched.keys == [in_table.encode(), b"other.jpg"]
+    assert matched.labels == ["x", "y"]
+    assert matched.n_in_table == 2
+    assert "1 of 2 keys" in matched.note
+    assert matched.digest == known("l.csv", [written, "other.jpg"], ["x", "y"]).digest
 
 
 def test_what_is_written_as_in_the_table_is_left_alone(tmp_path):
     table = scores(tmp_path / "s.parquet", [NFD, CAFE, "a.jpg"])
-    given = known("l.csv", [CAFE, "a.jpg"])
-    found = spelled_as(given, table)
-    assert (found.keys, found.note, found.hint, found.n_in_table) == (given.keys, "", "", 2)
+    keys = known("l.csv", [CAFE, "a.jpg"])
+    matched = spelled_as(keys, table)
+    assert (matched.keys, matched.note, matched.hint, matched.n_in_table) == (keys.keys, "", "", 2)
 
 
 def test_a_key_that_two_rows_could_be_is_not_guessed(tmp_path):
     table = scores(tmp_path / "s.parquet", ["a/1.jpg", "./a/1.jpg"])
-    found = spelled_as(known("l.csv", ["a\\1.jpg"]), table)
-    assert found.keys == [b"a\\1.jpg"]
-    assert found.n_in_table == 0
-    assert "could be" in found.hint
+    matched = spelled_as(known("l.csv", ["a\\1.jpg"]), table)
+    assert matched.keys == [b"a\\1.jpg"]
+    assert matched.n_in_table == 0
+    assert "could be" in matched.hint
 
 
 def test_folders_before_a_key_count_only_where_the_image_is_in_them(tmp_path):
     keys = ["cats/1.jpg", "cats/2.jpg", "3.jpg"]
     table = scores(tmp_path / "s.parquet", keys, [f"/data/train/{key}" for key in keys])
-    given = ["/data/train/cats/1.jpg", "train/cats/2.jpg", "test/3.jpg", "nothing/x.jpg"]
-    found = spelled_as(known("l.csv", given), table)
-    assert found.keys == [b"cats/1.jpg", b"cats/2.jpg", b"test/3.jpg", b"nothing/x.jpg"]
-    assert found.n_in_table == 2
-    assert "'3.jpg'" in found.hint  # may be another 3.jpg: said, not taken
+    paths = ["/data/train/cats/1.jpg", "train/cats/2.jpg", "test/3.jpg", "nothing/x.jpg"]
+    matched = spelled_as(known("l.csv", paths), table)
+    assert matched.keys == [b"cats/1.jpg", b"cats/2.jpg", b"test/3.jpg", b"nothing/x.jpg"]
+    assert matched.n_in_table == 2
+    assert "'3.jpg'" in matched.hint  # may be another 3.jpg: said, not taken
 
 
 def test_two_spellings_with_two_labels_are_refused(tmp_path):
@@ -78,8 +78,8 @@ def test_two_spellings_with_two_labels_are_refused(tmp_path):
 
 def test_keys_as_numbers_and_keys_of_other_bytes_do_no_harm(tmp_path):
     table = scores(tmp_path / "s.parquet", [7, 8])
-    found = spelled_as(known("l.csv", ["7", "./8", "\udcff"]), table)
-    assert found.keys == [b"7", b"8", b"\xff"]
+    matched = spelled_as(known("l.csv", ["7", "./8", "\udcff"]), table)
+    assert matched.keys == [b"7", b"8", b"\xff"]
 
 
 def test_no_key_that_matches_is_an_error_with_a_way_out(tmp_path):

@@ -222,19 +222,19 @@ def test_batches_have_at_most_the_rows_asked_for_and_the_columns_in_order(tmp_pa
     assert np.concatenate([b.column(0).to_numpy() for b in batches]).tolist() == list(range(100))
 
 
-@pytest.mark.parametrize("wanted", [[], [5], [99, 0, 41, 41, 40], list(range(100))[::-1]])
-def test_rows_are_taken_by_their_numbers_in_the_order_given_also_over_parts(tmp_path, wanted):
-    whole = rows(100)
+@pytest.mark.parametrize("numbers", [[], [5], [99, 0, 41, 41, 40], list(range(100))[::-1]])
+def test_rows_are_taken_by_their_numbers_in_the_order_given_also_over_parts(tmp_path, numbers):
+    table = rows(100)
     for part in range(4):
-        written(tmp_path / f"part-{part}.parquet", whole.slice(25 * part, 25))
-    found = open_table(tmp_path).take(np.array(wanted, np.int64), ["kappa_a", "key"])
-    assert found.equals(whole.take(pa.array(wanted, pa.int64())).select(["kappa_a", "key"]))
+        written(tmp_path / f"part-{part}.parquet", table.slice(25 * part, 25))
+    taken = open_table(tmp_path).take(np.array(numbers, np.int64), ["kappa_a", "key"])
+    assert taken.equals(table.take(pa.array(numbers, pa.int64())).select(["kappa_a", "key"]))
 
 
-@pytest.mark.parametrize("wanted", [[-1], [0, 100]])
-def test_a_row_that_is_not_there_is_not_taken(tmp_path, wanted):
+@pytest.mark.parametrize("numbers", [[-1], [0, 100]])
+def test_a_row_that_is_not_there_is_not_taken(tmp_path, numbers):
     with pytest.raises(IndexError, match="numbered 0 to 99"):
-        open_table(written(tmp_path / "a.parquet", rows(100))).take(wanted, ["key"])
+        open_table(written(tmp_path / "a.parquet", rows(100))).take(numbers, ["key"])
 
 
 def test_no_columns_still_give_the_number_of_rows(tmp_path):
@@ -379,8 +379,8 @@ def test_a_kill_at_any_moment_leaves_only_whole_files(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        whole = sorted(folder.glob("[0-9]*.parquet"))
-        assert all(open_table(path).read().num_rows == 3000 for path in whole)
+        complete = sorted(folder.glob("[0-9]*.parquet"))
+        assert all(open_table(path).read().num_rows == 3000 for path in complete)
         assert len(list(folder.glob(".*.tmp.*"))) <= 1
 
 
@@ -475,7 +475,7 @@ def test_rows_by_number_are_those_of_the_whole_table_whatever_its_files_and_row_
     ]
     for part, (rows, size) in enumerate(zip(parts, (3, 1, 5), strict=True)):
         pq.write_table(rows, tmp_path / f"part-{part}.parquet", row_group_size=size)
-    table, whole = open_table(tmp_path), pa.concat_tables(parts)
+    table, expected = open_table(tmp_path), pa.concat_tables(parts)
     for n in (0, 1, 4, 30):
         rows = generator.integers(0, 30, n)
-        assert table.take(rows, ["x", "key"]).to_pylist() == whole.select(["x", "key"]).take(rows).to_pylist()
+        assert table.take(rows, ["x", "key"]).to_pylist() == expected.select(["x", "key"]).take(rows).to_pylist()

@@ -17,7 +17,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Rule:
     name: str
     amount: str | int | float
     seed: int = 0
@@ -31,18 +31,18 @@ class Asked:
     column: str | None = field(default=None, init=False)
 
 
-WHOLE = Asked(
+COMPLETE = Rule(
     "a", "80%", 3, 0.5, "chain", ("cat", "dog"), [1, 2], {"hash": 2.0}, {"by": [1, None]}, Guard(0.25, discount=True)
 )
 
 
 def test_what_json_holds_of_a_dataclass_is_read_back():
-    assert from_json(Asked, json.loads(json.dumps(asdict(WHOLE))), what="the rule") == WHOLE
-    assert from_json(Asked, {"name": "a", "amount": 5}, what="the rule") == Asked("a", 5)
+    assert from_json(Rule, json.loads(json.dumps(asdict(COMPLETE))), what="the rule") == COMPLETE
+    assert from_json(Rule, {"name": "a", "amount": 5}, what="the rule") == Rule("a", 5)
 
 
 def test_a_whole_number_is_a_number_and_becomes_one():
-    read = from_json(Asked, {"name": "a", "amount": 1, "share": 1, "thresholds": {"hash": 2}}, what="the rule")
+    read = from_json(Rule, {"name": "a", "amount": 1, "share": 1, "thresholds": {"hash": 2}}, what="the rule")
     assert read.share == 1.0
     assert type(read.share) is float
     assert type(read.amount) is int
@@ -76,16 +76,16 @@ def test_a_whole_number_is_a_number_and_becomes_one():
 )
 def test_a_field_of_another_type_is_named(changed, told):
     with pytest.raises(InputError) as error:
-        from_json(Asked, {"name": "a", "amount": 1, **changed}, what="the rule")
+        from_json(Rule, {"name": "a", "amount": 1, **changed}, what="the rule")
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_what_is_missing_is_named_and_what_is_ignored_may_stand_there():
     with pytest.raises(InputError, match="the rule has no 'amount'"):
-        from_json(Asked, {"name": "a"}, what="the rule")
+        from_json(Rule, {"name": "a"}, what="the rule")
     with pytest.raises(InputError, match="no 'seed'"):
-        from_json(Asked, {"name": "a", "amount": 1}, what="the rule", complete=True)
-    assert from_json(Asked, {"name": "a", "amount": 1, "rule": "x"}, what="the rule", ignored=["rule"]).name == "a"
+        from_json(Rule, {"name": "a", "amount": 1}, what="the rule", complete=True)
+    assert from_json(Rule, {"name": "a", "amount": 1, "rule": "x"}, what="the rule", ignored=["rule"]).name == "a"
     with pytest.raises(InputError, match="the rule as a JSON object"):
-        from_json(Asked, ["a", 1], what="the rule")
+        from_json(Rule, ["a", 1], what="the rule")

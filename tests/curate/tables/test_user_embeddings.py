@@ -57,13 +57,13 @@ def test_any_lists_of_floats_are_read_at_unit_length(tmp_path, kind):
 
 
 def test_it_stands_in_place_of_the_embedding_that_is_there_and_the_stored_table_is_as_it_was(tmp_path):
-    own, other = vectors(1), vectors(2)
-    columns = {"embedding": lists(other, pa.list_(pa.float32())), "clip": lists(own, pa.list_(pa.float32()))}
+    clip, other = vectors(1), vectors(2)
+    columns = {"embedding": lists(other, pa.list_(pa.float32())), "clip": lists(clip, pa.list_(pa.float32()))}
     plain = open_table(write(tmp_path / "t.parquet", columns))
     table = plain.by("clip")
     assert table.schema.names == ["key", "clip", "embedding"]
     rows = read_rows(table, Needs(representations=EMBEDDINGS))
-    assert np.allclose(rows.embedding, own / np.linalg.norm(own, axis=1)[:, None], atol=1e-6)
+    assert np.allclose(rows.embedding, clip / np.linalg.norm(clip, axis=1)[:, None], atol=1e-6)
     assert table.stored.read().equals(pq.read_table(tmp_path / "t.parquet").replace_schema_metadata(None))
     assert table.by(None) is table.by("embedding") is plain
     assert open_table(tmp_path / "t.parquet", embedding="embedding").embedding_column is None
@@ -75,13 +75,13 @@ def test_rows_of_unit_length_stay_to_the_bit_and_so_do_rows_without_a_direction(
         rows = (rows / np.linalg.norm(rows, axis=1)[:, None]).astype(kind)
         assert np.array_equal(units(rows), rows)
     wild = np.array([[0, 0], [np.nan, 1], [np.inf, 1], [3e300, 4e300], [3e-320, 0], [-1e-30, 0]])
-    found = units(wild)
-    assert found.dtype == np.float32
-    assert np.array_equal(found[0], [0, 0])
-    assert np.isnan(found[1, 0])
-    assert not np.isfinite(found[2]).all()
-    assert np.allclose(found[3], [0.6, 0.8])
-    assert np.allclose(found[4:], [[1, 0], [-1, 0]])
+    scaled = units(wild)
+    assert scaled.dtype == np.float32
+    assert np.array_equal(scaled[0], [0, 0])
+    assert np.isnan(scaled[1, 0])
+    assert not np.isfinite(scaled[2]).all()
+    assert np.allclose(scaled[3], [0.6, 0.8])
+    assert np.allclose(scaled[4:], [[1, 0], [-1, 0]])
     assert units(np.zeros((0, 4), np.float16)).shape == (0, 4)
 
 
@@ -132,9 +132,9 @@ def test_the_column_is_not_the_models_that_scored_the_table(tmp_path):
     both = {"embedding": lists(vectors(), pa.list_(pa.float32())), "clip": lists(vectors(1), pa.list_(pa.float32()))}
     paths = [write(tmp_path / f"{digest}.parquet", both, {"model": {"digest": digest}}) for digest in "ab"]
     plain = [open_table(path) for path in paths]
-    own = [table.by("clip") for table in plain]
-    assert [model_of(table) for table in (*plain, *own)] == ["a", "b", "column clip", "column clip"]
-    same_model(*own)
-    for first, second in (plain, (plain[0], own[0]), (own[0], plain[0])):
+    by_column = [table.by("clip") for table in plain]
+    assert [model_of(table) for table in (*plain, *by_column)] == ["a", "b", "column clip", "column clip"]
+    same_model(*by_column)
+    for first, second in (plain, (plain[0], by_column[0]), (by_column[0], plain[0])):
         with pytest.raises(InputError, match="expected embeddings of one model, got two"):
             same_model(first, second)

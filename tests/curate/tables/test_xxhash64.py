@@ -28,11 +28,11 @@ TEXTS = st.lists(st.binary(max_size=200), max_size=40)
 
 def generated(n):
     """The specification's input of n bytes."""
-    state, found = PRIME32, bytearray()
+    state, data = PRIME32, bytearray()
     for _ in range(n):
-        found.append(state >> 56)
+        data.append(state >> 56)
         state = state * PRIME64 % 2**64
-    return bytes(found)
+    return bytes(data)
 
 
 @pytest.mark.parametrize(("n", "seed", "expected"), PUBLISHED)
@@ -43,8 +43,8 @@ def test_published_values(n, seed, expected):
 @settings(deadline=None)
 @given(TEXTS, st.integers(-(2**63), 2**64 - 1), st.integers(0, 40))
 def test_drawn_texts_have_the_hash_of_the_reference(texts, seed, first):
-    found = xxh64(pa.array(texts, pa.large_binary()).slice(first), seed)
-    assert found.tolist() == [xxhash.xxh64_intdigest(text, seed % 2**64) for text in texts[first:]]
+    hashes = xxh64(pa.array(texts, pa.large_binary()).slice(first), seed)
+    assert hashes.tolist() == [xxhash.xxh64_intdigest(text, seed % 2**64) for text in texts[first:]]
 
 
 def test_more_texts_than_a_block_have_it_too():

@@ -36,8 +36,10 @@ def test_what_is_typed_takes_its_place():
     ours = recipe("losspred", typed, {"folds": "3", "task": "brier"})
     assert ours.settings == LossPredSettings(folds=3, task="brier")
     assert ours.lr == 0.5
-    own = METHODS["losspred"].defaults["augmentation"]
-    assert ours.augmentation == Augmentation((0.3, 1.0), own.small_scale, own.jitter, own.gray, own.blur, (0.1, 4.0))
+    defaults = METHODS["losspred"].defaults["augmentation"]
+    assert ours.augmentation == Augmentation(
+        (0.3, 1.0), defaults.small_scale, defaults.jitter, defaults.gray, defaults.blur, (0.1, 4.0)
+    )
     assert recipe("mcinfonce", {}, {"kappa": "norm", "phases": "0.5"}).settings == MCInfoNCESettings(
         kappa="norm", phases=0.5
     )
