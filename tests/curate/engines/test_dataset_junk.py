@@ -112,9 +112,9 @@ def test_verify_fits_it_again(scored, tiny_checkpoint, tmp_path):
 def test_a_fit_of_a_folder_of_parts_corrupts_its_images(crawl, scored, tiny_checkpoint, tmp_path):
     score(crawl, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
     curate.fit(tmp_path / "parts", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
-    here = pl.read_parquet(tmp_path / "a.parquet").select("key", "p_junk")
-    there = pl.read_parquet(scored[1]).select("key", expected="p_junk")
-    both = here.join(there, on="key", validate="1:1")
+    fitted = pl.read_parquet(tmp_path / "a.parquet").select("key", "p_junk")
+    expected = pl.read_parquet(scored[1]).select("key", expected="p_junk")
+    both = fitted.join(expected, on="key", validate="1:1")
     assert both["p_junk"].to_numpy() == pytest.approx(both["expected"].to_numpy(), abs=0.02)
 
 
@@ -125,8 +125,8 @@ def test_without_its_images_a_table_is_fitted_without(crawl, tiny_checkpoint, tm
         (moved / path.name).write_bytes(path.read_bytes())
     score(moved, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, fit=False)
     moved.rename(tmp_path / "elsewhere")
-    found = curate.fit(tmp_path / "s.parquet", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
-    assert any("could be read again" in note for note in found.notes)
+    result = curate.fit(tmp_path / "s.parquet", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
+    assert any("could be read again" in note for note in result.notes)
     frame = pl.read_parquet(tmp_path / "a.parquet")
     assert "p_junk" not in frame.columns or frame["p_junk"].is_null().all()
     again = curate.fit(
@@ -142,8 +142,8 @@ def test_a_dataset_of_junk_is_none_that_it_applies_to(tiny_checkpoint, tmp_path)
     for number in range(60):
         draw = np.random.default_rng(number)
         Image.fromarray(draw.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(folder / f"{number}.png")
-    found = score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
-    assert any("p_junk does not apply" in note for note in found.notes)
+    result = score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    assert any("p_junk does not apply" in note for note in result.notes)
     frame = pl.read_parquet(tmp_path / "s.parquet")
     assert "p_junk" not in frame.columns or frame["p_junk"].is_null().all()
     assert curate.issues(tmp_path / "s.parquet").kinds.get("junk", {"n": 0})["n"] == 0
@@ -159,8 +159,10 @@ def test_images_in_a_table_are_read_from_it(crawl, scored, tiny_checkpoint, tmp_
     rows = {"key": [path.name for path in files], "image": [path.read_bytes() for path in files]}
     pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
     score(tmp_path / "t.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
-    here, there = (pl.read_parquet(path)["p_junk"].to_numpy() for path in (tmp_path / "s.parquet", scored[1]))
-    assert here == pytest.approx(there, abs=1e-4)
+    from_table, from_files = (
+        pl.read_parquet(path)["p_junk"].to_numpy() for path in (tmp_path / "s.parquet", scored[1])
+    )
+    assert from_table == pytest.approx(from_files, abs=1e-4)
 
 
 def test_its_cost_does_not_grow_with_the_dataset(crawl, tiny_checkpoint, tmp_path, monkeypatch):

@@ -51,12 +51,12 @@ def test_a_table_ends_with_the_fitted_columns(scored):
     assert table.schema.names[-len(COLUMNS) :] == list(COLUMNS)
     assert table.metadata["columns"][FITTED]["higher"] == describe(FITTED).higher == "less certain"
     assert default_column(table) == FITTED
-    found = columns_of(scored[1])
-    for name, values in found.items():
+    columns = columns_of(scored[1])
+    for name, values in columns.items():
         assert values[-1] is None, name  # the file that is invalid
         assert values[3] == values[5], name
         assert name in (UNLIKE, JUNK) or all(np.isfinite(value) for value in values[:-1]), name
-    assert found[COPIES][3:6] == [2, 1, 2]
+    assert columns[COPIES][3:6] == [2, 1, 2]
 
 
 def test_a_filter_ranks_by_them(scored, tmp_path):
@@ -109,9 +109,9 @@ def test_a_folder_of_parts_says_what_to_type(dataset, tiny_checkpoint, tmp_path)
     assert result.notes == [
         f"a folder of parts gets no unc_fitted on its own; curate fit {tmp_path / 'parts'} --apply NAME.parquet"
     ]
-    found = fit(tmp_path / "parts", apply=tmp_path / "fitted.parquet", model=tiny_checkpoint)
+    result = fit(tmp_path / "parts", apply=tmp_path / "fitted.parquet", model=tiny_checkpoint)
     assert set(COLUMNS) <= set(open_table(tmp_path / "fitted.parquet").schema.names)  # the images were read again
-    assert any("p_junk" in note for note in found.notes)
+    assert any("p_junk" in note for note in result.notes)
 
 
 def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(
@@ -152,10 +152,10 @@ def test_a_fitted_model_gives_the_columns_in_the_same_pass(dataset, tiny_checkpo
         assert values[-1] is expected[-1] is None
         if name in (NEIGHBOUR, AMBIGUOUS):
             assert values[:-1] == pytest.approx(expected[:-1], abs=0.02), name
-    one = tmp_path / "one"
-    one.mkdir()
-    (one / "10.png").write_bytes((dataset / "10.png").read_bytes())
-    score(one, tmp_path / "one.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    single = tmp_path / "one"
+    single.mkdir()
+    (single / "10.png").write_bytes((dataset / "10.png").read_bytes())
+    score(single, tmp_path / "one.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
     alone, among = columns_of(tmp_path / "one.parquet", [FITTED]), columns_of(out, [FITTED])
     assert alone[FITTED][0] == pytest.approx(among[FITTED][10], abs=1e-4)
 
@@ -187,6 +187,6 @@ def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, mon
     from curate.engines import dataset_scores
 
     monkeypatch.setattr(dataset_scores, "LONG", 30)
-    told = []
-    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, announce=told.append)
-    assert "comparing 59 images with one another" in told
+    lines = []
+    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, announce=lines.append)
+    assert "comparing 59 images with one another" in lines

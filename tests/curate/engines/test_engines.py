@@ -77,8 +77,8 @@ def outside(tmp_path, monkeypatch):
 def job_of(folder, checkpoint, work):
     """A job as `score` makes it, open in this process."""
     opened = open_all(folder, SourceOptions(), checkpoint, SMALL)
-    wanted = opened.fingerprint(SMALL)
-    return Job(folder, SourceOptions(), checkpoint, SMALL, 1, work, wanted, {"kind": "scores"}, 1 << 30, opened)
+    fingerprint = opened.fingerprint(SMALL)
+    return Job(folder, SourceOptions(), checkpoint, SMALL, 1, work, fingerprint, {"kind": "scores"}, 1 << 30, opened)
 
 
 def test_an_engine_in_another_process_writes_the_same_bytes(folder, full_table, tiny_checkpoint, tmp_path, outside):
@@ -174,7 +174,7 @@ def test_a_run_goes_on_with_the_threads_that_it_began_with(
 
     real, seen = WorkFolder.commit, []
 
-    def one_and_no_more(self, part):
+    def first_alone(self, part):
         if seen:
             raise KeyboardInterrupt
         seen.append(torch.get_num_threads())
@@ -184,7 +184,7 @@ def test_a_run_goes_on_with_the_threads_that_it_began_with(
     try:
         torch.set_num_threads(3)
         with monkeypatch.context() as patch:
-            patch.setattr(WorkFolder, "commit", one_and_no_more)
+            patch.setattr(WorkFolder, "commit", first_alone)
             with pytest.raises(KeyboardInterrupt):
                 run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
         torch.set_num_threads(began)

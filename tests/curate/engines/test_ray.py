@@ -138,7 +138,7 @@ def test_no_actor_that_starts_is_an_error_in_bounded_time(folder, tiny_checkpoin
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "said"),
     [
         (["--num-gpus", "1"], "--num-gpus is for --engine ray; the local engine takes its GPU by --device cuda"),
         (["--actors", "2"], "--actors is for --engine ray"),
@@ -150,8 +150,8 @@ def test_no_actor_that_starts_is_an_error_in_bounded_time(folder, tiny_checkpoin
         (["--engine", "ray", "--address", "ray://127.0.0.1:1"], "no Ray cluster answers at ray://127.0.0.1:1 ("),
     ],
 )
-def test_what_cannot_be_asked_for_is_one_line(asked, said, folder, tmp_path):
-    done = CliRunner().invoke(app, ["score", str(folder), "-o", str(tmp_path / "s.parquet"), *asked])
+def test_what_cannot_be_asked_for_is_one_line(options, said, folder, tmp_path):
+    done = CliRunner().invoke(app, ["score", str(folder), "-o", str(tmp_path / "s.parquet"), *options])
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
@@ -200,7 +200,7 @@ def test_without_ray_the_pip_line_is_named(folder, tmp_path, monkeypatch):
     ],
 )
 def test_a_cluster_that_does_not_take_this_process_is_one_line(error, folder, tmp_path, monkeypatch):
-    def refuse(**asked):
+    def refuse(**options):
         raise error
 
     monkeypatch.setattr(ray, "init", refuse)
@@ -212,7 +212,7 @@ def test_a_cluster_that_does_not_take_this_process_is_one_line(error, folder, tm
 
 
 @pytest.mark.parametrize(
-    ("nodes", "asked", "threads", "share"),
+    ("nodes", "options", "threads", "share"),
     [
         ([{"CPU": 16}, {"CPU": 16}], Cluster(), 4, Share(4, 0, 8, 2)),
         ([{"CPU": 2}, {"CPU": 8}, {}], Cluster(), 16, Share(8, 0, 1, 1)),
@@ -222,8 +222,8 @@ def test_a_cluster_that_does_not_take_this_process_is_one_line(error, folder, tm
         ([{"CPU": 1, "GPU": 4}], Cluster(num_gpus=1), 4, Share(1, 1, 1, 1)),
     ],
 )
-def test_what_an_actor_gets_of_a_cluster(nodes, asked, threads, share):
-    assert share_of(nodes, asked, threads) == share
+def test_what_an_actor_gets_of_a_cluster(nodes, options, threads, share):
+    assert share_of(nodes, options, threads) == share
 
 
 def test_the_job_for_slurm_that_the_documents_show_is_a_script(tmp_path):
@@ -294,9 +294,11 @@ class TwoHands:
 def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder, full_table, tiny_checkpoint, tmp_path):
     opened = open_all(folder, SourceOptions(), tiny_checkpoint, SMALL)
     with WorkFolder(tmp_path / "work") as work:
-        wanted = opened.fingerprint(SMALL)
-        _, metadata = work.begin(wanted, {"kind": "scores"})
-        job = Job(folder, SourceOptions(), tiny_checkpoint, SMALL, 1, work.folder, wanted, metadata, 1 << 30, opened)
+        fingerprint = opened.fingerprint(SMALL)
+        _, metadata = work.begin(fingerprint, {"kind": "scores"})
+        job = Job(
+            folder, SourceOptions(), tiny_checkpoint, SMALL, 1, work.folder, fingerprint, metadata, 1 << 30, opened
+        )
         said = []
         run = ScoreRun(job, work, {}, lambda progress: None, announce=said.append)
         Crew(TwoHands(job), Share(1, 0, 2, 2), 2, run).score()
@@ -307,12 +309,12 @@ def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder,
 
 def processes(session):
     """Return the processes of a session, by the kernel's own list."""
-    found = []
+    numbers = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # one that ended meanwhile
             if stat.read_text().rpartition(")")[2].split()[3] == str(session):
-                found.append(int(stat.parent.name))
-    return found
+                numbers.append(int(stat.parent.name))
+    return numbers
 
 
 def addresses(pids):

@@ -108,17 +108,17 @@ def kill_a_worker():
 
 @pytest.mark.slow
 def test_dedup_writes_the_same_bytes_though_a_worker_is_killed(table, tmp_path, cluster, small_tasks, monkeypatch):
-    asked = {"hash": 1, "embedding": 0.97}
-    curate.dedup(table, tmp_path / "here.parquet", asked)
+    finders = {"hash": 1, "embedding": 0.97}
+    curate.dedup(table, tmp_path / "here.parquet", finders)
     killed, said = [], []
     after(monkeypatch, 4, lambda: kill_soon(killed))
-    there = tmp_path / "there.parquet"
-    result = curate.dedup(table, there, asked, engine="ray", address=cluster.address, announce=said.append)
+    on_cluster = tmp_path / "there.parquet"
+    result = curate.dedup(table, on_cluster, finders, engine="ray", address=cluster.address, announce=said.append)
     assert killed
     assert small_tasks.count("scanned") > 6
     assert 500 < result.dropped < 2000  # neither none nor all of 3,000
-    assert bytes_beside(there) == bytes_beside(tmp_path / "here.parquet")
-    assert len(bytes_beside(there)) == 3
+    assert bytes_beside(on_cluster) == bytes_beside(tmp_path / "here.parquet")
+    assert len(bytes_beside(on_cluster)) == 3
     assert said[0].endswith("2 nodes: large searches as tasks of 1 core, 2 at a time")
     assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]  # no arrays are left
 
@@ -128,13 +128,13 @@ def test_choices_and_fits_are_the_same_bytes_on_a_cluster(table, tmp_path, clust
     monkeypatch.setattr("scoring.search.graph.QUERIES", 400)
     monkeypatch.setattr("scoring.relative.neighbours.COMPARED", 500)
     monkeypatch.setattr("scoring.relative.neighbours.EXACT_ROWS", 500)
-    there = {"engine": "ray", "address": cluster.address}
+    cluster_options = {"engine": "ray", "address": cluster.address}
     for where in ("here", "there"):
         (tmp_path / where).mkdir()
-    for where, asked in (("here", {}), ("there", there)):
-        curate.select(table, tmp_path / where / "batch.parquet", "typiclust", 40, **asked)
+    for where, options in (("here", {}), ("there", cluster_options)):
+        curate.select(table, tmp_path / where / "batch.parquet", "typiclust", 40, **options)
         chosen = small_tasks.count("near_some")
-        curate.fit(table, apply=tmp_path / where / "fitted.parquet", **asked)
+        curate.fit(table, apply=tmp_path / where / "fitted.parquet", **options)
     assert chosen > 0
     assert small_tasks.count("neighboured") == 8
     for name in ("batch", "fitted"):
@@ -180,7 +180,7 @@ def test_a_node_that_differs_is_refused_by_name(differs, said, table, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "said"),
     [
         (["--address", "auto"], "--address is for --engine ray"),
         (["--engine", "rya"], "rya"),
@@ -188,8 +188,8 @@ def test_a_node_that_differs_is_refused_by_name(differs, said, table, tmp_path, 
         (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
     ],
 )
-def test_what_cannot_be_asked_for_is_one_line(asked, said, table, tmp_path):
-    done = CliRunner().invoke(app, ["dedup", str(table), "-o", str(tmp_path / "u.parquet"), *asked])
+def test_what_cannot_be_asked_for_is_one_line(options, said, table, tmp_path):
+    done = CliRunner().invoke(app, ["dedup", str(table), "-o", str(tmp_path / "u.parquet"), *options])
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
     assert said in done.stderr

@@ -127,10 +127,10 @@ def test_the_batch_shrinks_when_memory_runs_out_and_the_run_says_so(
     monkeypatch.setattr(ScoringModel, "forward", hungry)
     result = run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
     assert any("2 images at a time" in note for note in result.notes)
-    ours, theirs = (
+    by_default, in_small_batches = (
         np.array(open_table(p).read(["kappa_visimsiam"]).column(0)) for p in (tmp_path / "s.parquet", full_table)
     )
-    assert np.allclose(ours, theirs, rtol=1e-4, equal_nan=True)
+    assert np.allclose(by_default, in_small_batches, rtol=1e-4, equal_nan=True)
 
 
 def test_another_error_in_the_model_is_not_taken_for_a_lack_of_memory(folder, tiny_checkpoint, tmp_path, monkeypatch):

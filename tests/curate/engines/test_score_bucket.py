@@ -103,9 +103,9 @@ def test_a_run_cut_off_goes_on_here_and_on_another_machine(
         with pytest.raises(Cut):
             run_again(folder, out, tiny_checkpoint)
     assert "run/s.parquet" not in s3.names()
-    there = tmp_path / ("other" if elsewhere else "tmp")
-    there.mkdir(exist_ok=True, mode=0o700)
-    monkeypatch.setattr(tempfile, "tempdir", str(there))
+    temporary = tmp_path / ("other" if elsewhere else "tmp")
+    temporary.mkdir(exist_ok=True, mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     result = run_again(folder, out, tiny_checkpoint)
     assert result.resumed == min(30, 8 * after)
     assert s3.get("run/s.parquet") == full_table.read_bytes()
@@ -174,8 +174,8 @@ def two(s3, tmp_path):
 
 
 def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch, s3):
-    place, one, other = two
-    with StoreLock(place, one) as first:
+    place, held, other = two
+    with StoreLock(place, held) as first:
         with pytest.raises(InputError, match="is being written by process"), StoreLock(place, other):
             pass
         first.check()
@@ -183,7 +183,7 @@ def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch
         second.check()
     monkeypatch.setattr(store_lock, "BEAT", 0.2)
     monkeypatch.setattr(store_lock, "EXPIRY", 1.0)
-    dead = StoreLock(place, one)
+    dead = StoreLock(place, held)
     dead.__enter__()
     time.sleep(2.5)
     with pytest.raises(InputError, match="is being written by"), StoreLock(place, other):  # its heart beats
@@ -197,14 +197,14 @@ def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch
 
 
 def test_of_many_who_follow_a_dead_holder_one_does(two, monkeypatch):
-    place, one, _ = two
-    dead = StoreLock(place, one)
+    place, held, _ = two
+    dead = StoreLock(place, held)
     dead.__enter__()
     dead.end()  # no heartbeat and no release; that it is dead shows from its folder, which only one can hold
     last = StoreLock._last
     with monkeypatch.context() as patch:  # all of them look before any of them creates the next lock
         patch.setattr(StoreLock, "_last", lambda self: 1)
-        locks, refused = [StoreLock(place, one) for _ in range(4)], 0
+        locks, refused = [StoreLock(place, held) for _ in range(4)], 0
         for lock in locks:
             try:
                 lock.__enter__()

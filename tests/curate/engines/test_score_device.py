@@ -42,9 +42,9 @@ def dataset(tmp_path_factory):
     shutil.copy(folder / "03.jpg", folder / "03-again.jpg")
     picture.save(folder / "a.png")
     picture.convert("CMYK").save(folder / "ink.jpg")
-    whole = (folder / "05.jpg").read_bytes()
-    (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])
-    (folder / "cut-with-end.jpg").write_bytes(whole[: len(whole) // 2] + b"\xff\xd9")
+    jpeg = (folder / "05.jpg").read_bytes()
+    (folder / "cut.jpg").write_bytes(jpeg[: len(jpeg) // 2])
+    (folder / "cut-with-end.jpg").write_bytes(jpeg[: len(jpeg) // 2] + b"\xff\xd9")
     (folder / "text.jpg").write_text("no image")
     (folder / "empty.jpg").write_bytes(b"")
     return folder
@@ -58,9 +58,9 @@ def runner(tiny_checkpoint):
 def table_of(dataset, runner, folder, decoder, *, workers=2, settings=SETTINGS):
     manifest = open_manifest(dataset, SourceOptions())
     span = Span(0, 0, manifest.n_rows)
-    wanted = runner.model.spec.preprocessing
+    preprocessing = runner.model.spec.preprocessing
     places = {"workers": workers, "batch_size": 4, "folder": folder, "decoder": decoder}
-    with Decoded(manifest, [span], wanted, settings, **places) as images:
+    with Decoded(manifest, [span], preprocessing, settings, **places) as images:
         rows = manifest.rows(span.start, span.stop)
         return start_shard(rows, images.take(manifest.n_rows), runner, settings, 4)()
 
@@ -101,7 +101,7 @@ class Full(DeviceJpegs):
 
 def test_every_row_has_the_facts_and_the_status_that_the_cpu_gives_it(dataset, runner, tmp_path):
     counting = on(runner, Counting)
-    by_cpu, by_device = (table_of(dataset, runner, tmp_path, one) for one in (None, counting))
+    by_cpu, by_device = (table_of(dataset, runner, tmp_path, decoder) for decoder in (None, counting))
     assert sum(counting.sizes) == N  # each content once, and no other file
     assert by_cpu.schema == by_device.schema
     for name in FACTS:
@@ -114,14 +114,14 @@ def test_every_row_has_the_facts_and_the_status_that_the_cpu_gives_it(dataset, r
 
 
 def test_scores_hashes_and_signatures_are_near_those_of_the_cpu(dataset, runner, tmp_path):
-    by_cpu, by_device = (table_of(dataset, runner, tmp_path, one) for one in (None, on(runner)))
-    for one, other in zip(by_cpu.to_pylist(), by_device.to_pylist(), strict=True):
-        if one["status"] != "ok":
+    by_cpu, by_device = (table_of(dataset, runner, tmp_path, decoder) for decoder in (None, on(runner)))
+    for expected, other in zip(by_cpu.to_pylist(), by_device.to_pylist(), strict=True):
+        if expected["status"] != "ok":
             assert other["phash"] is other["signature"] is other["embedding"] is None
             continue
-        assert hamming(one["phash"], other["phash"]) <= 4
-        assert np.dot(one["embedding"], other["embedding"]) > 0.999
-        a, b = (np.frombuffer(row["signature"], np.int8).astype(float) for row in (one, other))
+        assert hamming(expected["phash"], other["phash"]) <= 4
+        assert np.dot(expected["embedding"], other["embedding"]) > 0.999
+        a, b = (np.frombuffer(row["signature"], np.int8).astype(float) for row in (expected, other))
         assert a @ b > 0.999 * np.linalg.norm(a) * np.linalg.norm(b)
 
 
@@ -142,7 +142,7 @@ def test_a_shard_at_which_a_process_died_gives_the_same_table(dataset, runner, t
 def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(dataset, runner, tmp_path):
     choosy = on(runner, Choosy)
     choosy.dislikes = (dataset / "07.jpg").read_bytes()
-    by_cpu, all_of_it, mixed = (table_of(dataset, runner, tmp_path, one) for one in (None, on(runner), choosy))
+    by_cpu, all_of_it, mixed = (table_of(dataset, runner, tmp_path, decoder) for decoder in (None, on(runner), choosy))
     for cpu, device, row in zip(by_cpu.to_pylist(), all_of_it.to_pylist(), mixed.to_pylist(), strict=True):
         if row["key"] == "07.jpg":
             assert row["error"] == "decoded on the CPU, for the GPU says: unsupported coding at a place"

@@ -86,9 +86,9 @@ def test_a_run_cut_off_goes_on_here_and_on_another_machine(
         with pytest.raises(Cut):
             run_again(folder, out, tiny_checkpoint)
     assert "run/s.parquet" not in gs.names()
-    there = tmp_path / ("other" if elsewhere else "tmp")
-    there.mkdir(exist_ok=True, mode=0o700)
-    monkeypatch.setattr(tempfile, "tempdir", str(there))
+    temporary = tmp_path / ("other" if elsewhere else "tmp")
+    temporary.mkdir(exist_ok=True, mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     assert run_again(folder, out, tiny_checkpoint).resumed == 16
     assert (gs.get("run/s.parquet"), gs.names()) == (full_table.read_bytes(), ["run/s.parquet"])
 
@@ -102,8 +102,8 @@ def two(gs, tmp_path):
 
 
 def test_a_lock_is_held_by_one_released_and_taken_over_when_it_expires(two, gs, monkeypatch):
-    place, one, other = two
-    with StoreLock(place, one) as first:
+    place, held, other = two
+    with StoreLock(place, held) as first:
         assert gs.faults.count("ifGenerationMatch=0", "POST") >= 2  # the second try, which has to fail
         with pytest.raises(InputError, match="is being written by process"), StoreLock(place, other):
             pass
@@ -112,7 +112,7 @@ def test_a_lock_is_held_by_one_released_and_taken_over_when_it_expires(two, gs, 
         second.check()
     monkeypatch.setattr(store_lock, "BEAT", 60)
     monkeypatch.setattr(store_lock, "EXPIRY", 0.5)
-    dead = StoreLock(place, one)
+    dead = StoreLock(place, held)
     dead.__enter__()
     time.sleep(1)
     with StoreLock(place, other) as second:
@@ -123,14 +123,14 @@ def test_a_lock_is_held_by_one_released_and_taken_over_when_it_expires(two, gs, 
 
 
 def test_of_many_who_follow_a_dead_holder_one_does(two, monkeypatch):
-    place, one, _ = two
-    dead = StoreLock(place, one)
+    place, held, _ = two
+    dead = StoreLock(place, held)
     dead.__enter__()
     dead.end()
     refused = 0
     with monkeypatch.context() as patch:  # all of them look before any of them creates the next lock
         patch.setattr(StoreLock, "_last", lambda self: 1)
-        for lock in [StoreLock(place, one) for _ in range(4)]:
+        for lock in [StoreLock(place, held) for _ in range(4)]:
             try:
                 lock.__enter__()
             except InputError:

@@ -65,9 +65,9 @@ def content(out: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("name", ["s.parquet", "scores"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_that_dies_at_any_operation_ends_as_if_it_had_not(dataset, tiny_checkpoint, tmp_path, name, when):
-    whole = run(dataset, tmp_path / name, tiny_checkpoint, 0, when)
-    assert whole.returncode == 0, whole.stderr
-    operations = int(whole.stdout.split()[-1])
+    uninterrupted = run(dataset, tmp_path / name, tiny_checkpoint, 0, when)
+    assert uninterrupted.returncode == 0, uninterrupted.stderr
+    operations = int(uninterrupted.stdout.split()[-1])
     assert operations > 15
     for n in range(1, operations + 1):
         place = tmp_path / str(n)
@@ -88,8 +88,8 @@ def test_replacing_a_table_never_leaves_less_than_one(dataset, tiny_checkpoint, 
     other.mkdir()
     for path in list(dataset.iterdir())[:5]:
         (other / path.name).write_bytes(path.read_bytes())
-    whole = run(dataset, tmp_path / name, tiny_checkpoint, 0, "before")
-    operations = int(whole.stdout.split()[-1]) + 4
+    uninterrupted = run(dataset, tmp_path / name, tiny_checkpoint, 0, "before")
+    operations = int(uninterrupted.stdout.split()[-1]) + 4
     old = run(other, tmp_path / f"old-{name}", tiny_checkpoint, 0, "before")
     assert old.returncode == 0
     for n in range(1, operations + 1, 2):

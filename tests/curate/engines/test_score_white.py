@@ -44,10 +44,10 @@ def scored(source, out, checkpoint, **changes):
 
 @pytest.mark.parametrize(("scale", "expected"), [(1, 255), (4, 1023), (16, 4095), (64, 16383), (257, 65535)])
 def test_the_white_is_that_of_the_depth_that_all_images_share(tmp_path, scale, expected):
-    found = find_white(open_manifest(save(tmp_path / "p", 12, scale)))
-    assert (found.white, found.n) == (expected, 12)
-    assert found.highest == max(int(grey(seed).max()) for seed in range(12)) * scale
-    assert bool(found.words()) == (expected != 65535)
+    sampled = find_white(open_manifest(save(tmp_path / "p", 12, scale)))
+    assert (sampled.white, sampled.n) == (expected, 12)
+    assert sampled.highest == max(int(grey(seed).max()) for seed in range(12)) * scale
+    assert bool(sampled.words()) == (expected != 65535)
 
 
 def test_few_images_and_those_of_eight_bits_decide_nothing(tmp_path):
@@ -112,8 +112,8 @@ def test_twelve_bits_score_as_their_eight_bit_copies_and_say_so_in_one_line(tmp_
     deep, plain = (open_table(tmp_path / f"{name}.parquet") for name in ("deep", "plain"))
     assert deep.metadata["settings"]["white"] == 4095
     for column in ("quality_brightness", "quality_contrast"):
-        ours, theirs = (np.array(table.read([column]).column(0).to_pylist()) for table in (deep, plain))
-        assert np.abs(ours - theirs).max() < 0.01
+        ours, original = (np.array(table.read([column]).column(0).to_pylist()) for table in (deep, plain))
+        assert np.abs(ours - original).max() < 0.01
     assert min(deep.read(["quality_brightness"]).column(0).to_pylist()) > 0.1
 
 

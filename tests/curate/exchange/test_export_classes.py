@@ -67,10 +67,14 @@ def loaded(result, package):
 def numbers(subset, **options):
     """The number of each class by everything that numbers."""
     curate.export(subset, "c.json", to="coco", overwrite=True, **options)
-    found = {"coco": {one["name"]: one["id"] - 1 for one in json.loads(Path("c.json").read_text())["categories"]}}
+    numbered = {
+        "coco": {
+            category["name"]: category["id"] - 1 for category in json.loads(Path("c.json").read_text())["categories"]
+        }
+    }
     data = SubsetDataset(subset, label="label", **options)
-    found["torch"] = {name: number for number, name in enumerate(data.classes)}
-    return found
+    numbered["torch"] = {name: number for number, name in enumerate(data.classes)}
+    return numbered
 
 
 def test_a_class_has_the_same_number_in_every_subset_and_the_subset_says_what_it_lacks(workdir):
@@ -94,14 +98,14 @@ def test_the_list_of_the_table_outlives_several_policies(workdir):
 @pytest.mark.parametrize("how", ["typed", "sequence", "file", "table"])
 def test_classes_are_numbered_by_a_list_that_is_given(workdir, how):
     Path("names.txt").write_text("\ufeffdog\r\n\r\ncat\r\nbee\r\nant\r\neel\r\n", "utf-8")
-    given = {"typed": "dog, cat,bee,ant,eel", "sequence": ["dog", "cat", "bee", "ant", "eel"], "file": "names.txt"}
+    classes = {"typed": "dog, cat,bee,ant,eel", "sequence": ["dog", "cat", "bee", "ant", "eel"], "file": "names.txt"}
     if how == "table":
         pq.write_table(pa.table({"label": ["b", "ant", "dog", "cat", "bee"]}), "all.parquet")
         expected = {"ant": 0, "b": 1, "bee": 2, "cat": 3, "dog": 4}
         assert numbers("val.parquet", classes="all.parquet") == {"coco": expected, "torch": expected}
         return
     expected = {"dog": 0, "cat": 1, "bee": 2, "ant": 3, "eel": 4}
-    assert numbers("val.parquet", classes=given[how]) == {"coco": expected, "torch": expected}
+    assert numbers("val.parquet", classes=classes[how]) == {"coco": expected, "torch": expected}
 
 
 @pytest.mark.parametrize(
@@ -176,11 +180,11 @@ def test_torchvision_and_datasets_load_real_folders_with_real_names(workdir, hub
         for row in rows:  # the width of an image is its row in the table
             assert row["curate_key"] == table[row["image"].size[0] - 8]
             assert row["curate_key"].startswith(row["label"] + "/")
-    one = pq.read_table("s.parquet").take([0, 5, 10, 15])  # ant/0, bee/1, cat/2, dog/3: no two are alike
-    pq.write_table(one, "one.parquet")
+    single = pq.read_table("s.parquet").take([0, 5, 10, 15])  # ant/0, bee/1, cat/2, dog/3: no two are alike
+    pq.write_table(single, "one.parquet")
     curate.export("one.parquet", "one", to="imagefolder")
-    found = sorted(path.relative_to("one").as_posix() for path in Path("one").glob("*/*"))
-    assert found == ["ant/0.png", "bee/1.png", "cat/2.png", "dog/3.png"]
+    files = sorted(path.relative_to("one").as_posix() for path in Path("one").glob("*/*"))
+    assert files == ["ant/0.png", "bee/1.png", "cat/2.png", "dog/3.png"]
 
 
 def test_a_column_of_sides_becomes_folders_of_sides(workdir, hub):

@@ -27,30 +27,30 @@ def read(tmp_path, value, keys=("a", "b", "c"), **more):
 def test_every_key_comes_back_exactly_after_a_tool_renumbered_and_shuffled_the_images(tmp_path):
     out = tmp_path / "coco.json"
     write_batch(batch(tmp_path / "images"), out, "coco", ExportOptions(classes=("cat", "dog")))
-    whole = json.loads(out.read_text("utf-8"))
-    assert whole["annotations"] == []
-    assert [one["name"] for one in whole["categories"]] == ["cat", "dog"]
-    random.Random(0).shuffle(whole["images"])
-    wanted = {}
-    for number, image in enumerate(whole["images"]):
+    content = json.loads(out.read_text("utf-8"))
+    assert content["annotations"] == []
+    assert [category["name"] for category in content["categories"]] == ["cat", "dog"]
+    random.Random(0).shuffle(content["images"])
+    expected = {}
+    for number, image in enumerate(content["images"]):
         image["id"] = 5000 - number
-        wanted[image["curate_key"]] = ("cat", "dog")[number % 2]
+        expected[image["curate_key"]] = ("cat", "dog")[number % 2]
         annotation = {"id": number, "image_id": image["id"], "category_id": 1 + number % 2, "bbox": [0, 0, 8, 8]}
-        whole["annotations"].append(annotation)
-    labels = read(tmp_path, whole, keys=KEYS)
-    assert dict(pairs(labels)) == wanted
-    assert set(wanted) == set(KEYS)
+        content["annotations"].append(annotation)
+    labels = read(tmp_path, content, keys=KEYS)
+    assert dict(pairs(labels)) == expected
+    assert set(expected) == set(KEYS)
     assert labels.problems == ()
 
 
 def test_an_image_has_its_size_and_its_prediction_is_no_annotation(tmp_path):
     table = batch(tmp_path / "i", ["x"], uri=["https://host/photos/x"])
     write_batch(table, tmp_path / "c.json", "coco")
-    whole = json.loads((tmp_path / "c.json").read_text())
-    (image,) = whole["images"]
+    content = json.loads((tmp_path / "c.json").read_text())
+    (image,) = content["images"]
     assert (image["id"], image["file_name"], image["width"], image["height"]) == (1, "x", 8, 8)
     assert (image["coco_url"], image["curate_predicted"]) == ("https://host/photos/x", "cat")
-    assert [one["name"] for one in whole["categories"]] == ["cat"]
+    assert [category["name"] for category in content["categories"]] == ["cat"]
     with pytest.raises(InputError, match=r"none that can be used: no label: 1 \('x'\)"):
         read_labels(tmp_path / "c.json", "coco", keys=["x"])
 

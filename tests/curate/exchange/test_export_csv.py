@@ -116,7 +116,7 @@ def test_everything_that_cannot_be_used_is_named_with_counts_and_examples(tmp_pa
         "unknown class: 1 ('Cat' for 'c'; did you mean 'cat'?; known: cat, dog)",
         "not in the file: 2 ('d', 'e')",
     ]
-    assert [one.reason for one in labels.ignored].count("unknown key") == 4
+    assert [ignored.reason for ignored in labels.ignored].count("unknown key") == 4
 
 
 def test_keys_and_classes_are_never_trimmed_or_folded(tmp_path):

@@ -93,15 +93,15 @@ def test_every_key_comes_back_exactly_from_images_sorted_into_folders_of_classes
     write_batch(batch(tmp_path / "images"), tmp_path / "out", "imagefolder")
     root = tmp_path / "out" / "train"
     classes = ["cat", "a b", "猫", ".."[:1] + "x"]
-    wanted = {}
+    expected = {}
     for number, row in enumerate(jsonl(root / "metadata.jsonl")):
         label = classes[number % 3]
         (root / label).mkdir(exist_ok=True)
         shutil.move(root / row["file_name"], root / label / row["file_name"])
-        wanted[row["curate_key"]] = label
+        expected[row["curate_key"]] = label
     labels = read_labels(tmp_path / "out", "imagefolder", keys=KEYS)
-    assert dict(pairs(labels)) == wanted
-    assert set(wanted) == set(KEYS)
+    assert dict(pairs(labels)) == expected
+    assert set(expected) == set(KEYS)
     assert labels.problems == ()
 
 
@@ -245,7 +245,7 @@ def test_numbers_and_names_that_the_database_of_fiftyone_cannot_hold_are_made_fi
     assert (first["curate_phash"], second["curate_phash"]) == (str(2**64 - 1), "1")
     assert (first["curate_a_b_c"], second["curate_a_b_c"]) == (1, 2)
     fields = json.loads((tmp_path / "out" / "metadata.json").read_text())["sample_fields"]
-    declared = {one["name"]: one["ftype"].rpartition(".")[2] for one in fields}
+    declared = {field["name"]: field["ftype"].rpartition(".")[2] for field in fields}
     assert (declared["curate_phash"], declared["curate_a_b_c"]) == ("StringField", "IntField")
 
 
@@ -257,25 +257,25 @@ def saved(table, path):
 @pytest.mark.parametrize("format", FOLDERS)
 def test_only_an_export_that_was_not_changed_is_replaced_and_only_when_that_is_asked_for(tmp_path, format):
     columns = {"label": ["x", "y"], "split": ["train", "val"]}
-    one = saved(batch(tmp_path / "i", ["a"], label=["x"], split=["train"]), tmp_path / "one.parquet")
-    two = saved(batch(tmp_path / "i", ["b", "c"], **columns), tmp_path / "two.parquet")
-    export(one, tmp_path / "out", to=format)
+    small = saved(batch(tmp_path / "i", ["a"], label=["x"], split=["train"]), tmp_path / "one.parquet")
+    large = saved(batch(tmp_path / "i", ["b", "c"], **columns), tmp_path / "two.parquet")
+    export(small, tmp_path / "out", to=format)
     with pytest.raises(InputError, match="exists already"):
-        export(two, tmp_path / "out", to=format)
-    export(two, tmp_path / "new", to=format)
+        export(large, tmp_path / "out", to=format)
+    export(large, tmp_path / "new", to=format)
     if FORMATS[format].reads_images:
         rows = batch(tmp_path / "i", ["b", "c"], **columns)
         gone = rows.set_column(1, "uri", pa.array([rows["uri"][0].as_py(), "/nowhere.png"]))
         with pytest.raises(InputError, match="no such file"):
             export(saved(gone, tmp_path / "gone.parquet"), tmp_path / "out", to=format, overwrite=True)
-        assert export(one, tmp_path / "out", to=format).notes[0].endswith("nothing to do")  # the old one is whole
-    export(two, tmp_path / "out", to=format, overwrite=True)
+        assert export(small, tmp_path / "out", to=format).notes[0].endswith("nothing to do")  # the old one is whole
+    export(large, tmp_path / "out", to=format, overwrite=True)
     files = {path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*")}
     assert files == {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*")}
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"i", "new", "out"}
     (tmp_path / "out" / "mine.txt").write_text("important")
     with pytest.raises(InputError, match=r"holds more than an export .*, and is left alone"):
-        export(one, tmp_path / "out", to=format, overwrite=True)
+        export(small, tmp_path / "out", to=format, overwrite=True)
     assert (tmp_path / "out" / "mine.txt").read_text() == "important"
 
 
@@ -343,7 +343,7 @@ def test_every_key_comes_back_exactly_from_a_fiftyone_folder(tmp_path):
 def test_the_fields_of_a_fiftyone_dataset_are_declared(tmp_path):
     write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "fiftyone", ExportOptions(classes=("cat", "dog")))
     value = json.loads((tmp_path / "out" / "metadata.json").read_text())
-    declared = {one["name"]: one["ftype"].removeprefix("fiftyone.core.fields.") for one in value["sample_fields"]}
+    declared = {field["name"]: field["ftype"].removeprefix("fiftyone.core.fields.") for field in value["sample_fields"]}
     assert declared["curate_key"] == "StringField"
     assert declared["curate_rank"] == "IntField"
     assert declared["curate_gain"] == "FloatField"

@@ -86,7 +86,7 @@ def test_half_a_character_is_no_label_and_no_key(tmp_path):
     (tmp_path / "f.json").write_text(json.dumps(tasks))
     labels = read_labels(tmp_path / "f.json", "label-studio", keys=["a"])
     assert [(row.key, row.label) for row in labels.rows] == [("a", "cat")]
-    assert [one.reason for one in labels.ignored] == ["not a label", "unknown key"]
+    assert [ignored.reason for ignored in labels.ignored] == ["not a label", "unknown key"]
     labels.table().validate(full=True)
     "".join(str(problem) for problem in labels.problems).encode()
 

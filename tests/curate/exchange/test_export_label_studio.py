@@ -39,8 +39,8 @@ def test_every_key_comes_back_exactly_from_annotated_tasks(tmp_path):
     out = tmp_path / "tasks.json"
     write_batch(batch(tmp_path / "images"), out, "label-studio")
     tasks = json.loads(out.read_text("utf-8"))
-    for number, one in enumerate(tasks):
-        one.update(id=1000 - number, annotations=[annotation(f"class {number % 3}")])
+    for number, entry in enumerate(tasks):
+        entry.update(id=1000 - number, annotations=[annotation(f"class {number % 3}")])
     labels = read_labels(export(out, tasks), "label-studio", keys=KEYS)
     assert pairs(labels) == [(key, f"class {i % 3}") for i, key in enumerate(KEYS)]
     assert {(row.annotator, row.labelled_at) for row in labels.rows} == {("7", "2024-01-02T03:04:05Z")}
@@ -78,7 +78,7 @@ def test_only_the_folder_of_the_images_is_served_and_never_the_whole_disk(tmp_pa
     table = batch(photos / "cats", ["a", "b"])
     table = pa.concat_tables([table, batch(photos / "dogs", ["c"])])
     written = write_batch(table, tmp_path / "t.json", "label-studio")
-    links = [one["data"]["image"] for one in json.loads((tmp_path / "t.json").read_text())]
+    links = [entry["data"]["image"] for entry in json.loads((tmp_path / "t.json").read_text())]
     assert sorted(links) == [
         f"/data/local-files/?d=photos/{p}" for p in ("cats/000.png", "cats/001.png", "dogs/000.png")
     ]
@@ -95,7 +95,7 @@ def test_images_that_only_the_whole_disk_holds_are_embedded(tmp_path, places):
     data = {"a": picture(1), "b": picture(2)}
     table = batch(tmp_path / "i", ["a", "b"], uri=list(places))
     written = write_batch(table, tmp_path / "t.json", "label-studio", ExportOptions(images=data.__getitem__))
-    images = [one["data"]["image"] for one in json.loads((tmp_path / "t.json").read_text())]
+    images = [entry["data"]["image"] for entry in json.loads((tmp_path / "t.json").read_text())]
     assert [base64.b64decode(image.split(",")[1]) for image in images] == [data["a"], data["b"]]
     assert not any("DOCUMENT_ROOT" in note for note in written.notes)
 
@@ -110,7 +110,7 @@ def test_images_inside_a_table_are_embedded_and_urls_stay(tmp_path):
     table = batch(tmp_path / "i", ["a", "b", "c"], uri=[None, "https://host/b.jpg?x=1", "/data/s.tar::c.jpg"])
     data = {"a": picture(1), "c": picture(2, "JPEG")}
     write_batch(table, tmp_path / "t.json", "label-studio", ExportOptions(images=data.__getitem__))
-    images = [one["data"]["image"] for one in json.loads((tmp_path / "t.json").read_text())]
+    images = [entry["data"]["image"] for entry in json.loads((tmp_path / "t.json").read_text())]
     assert images[0].startswith("data:image/png;base64,")
     assert base64.b64decode(images[0].split(",")[1]) == data["a"]
     assert images[1] == "https://host/b.jpg?x=1"
@@ -131,7 +131,7 @@ def test_the_configuration_offers_the_classes_and_quotes_them(tmp_path):
     )
     assert [path.name for path in written.paths] == ["t.json", "t.xml"]
     root = ET.fromstring((tmp_path / "t.xml").read_text("utf-8"))
-    assert tuple(one.get("value") for one in root.iter("Choice")) == classes
+    assert tuple(choice.get("value") for choice in root.iter("Choice")) == classes
     assert root.find("Choices").get("toName") == root.find("Image").get("name") == "image"
 
 
@@ -140,7 +140,12 @@ def test_a_class_with_a_character_that_no_xml_may_hold_leaves_the_configuration_
     options = ExportOptions(classes=classes)
     write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", options)
     root = ET.fromstring((tmp_path / "t.xml").read_bytes())
-    assert [one.get("value") for one in root.iter("Choice")] == ["a\ufffdb", "c\ufffdd", "e\ufffdf", "tab\tline\n"]
+    assert [choice.get("value") for choice in root.iter("Choice")] == [
+        "a\ufffdb",
+        "c\ufffdd",
+        "e\ufffdf",
+        "tab\tline\n",
+    ]
 
 
 def test_overwrite_replaces_a_configuration_of_its_own_and_no_other_file(tmp_path):
@@ -208,7 +213,7 @@ def test_several_controls_have_to_be_told_apart_by_name(tmp_path):
     with pytest.raises(InputError, match=r"choices of one control .* got label, quality; name the one"):
         read(tmp_path, [task("a", both)])
     assert pairs(read(tmp_path, [task("a", both)], name="quality")) == [("a", "blurred")]
-    with pytest.raises(InputError, match=r"control 'other' .* got those of label, quality"):
+    with pytest.raises(InputError, match=r"control 'other' .* got choices of label, quality"):
         read(tmp_path, [task("a", both)], name="other")
 
 
@@ -255,12 +260,15 @@ def test_a_file_in_which_everything_was_skipped_says_so_and_names_the_keys(tmp_p
     tasks = [{"data": {"curate_key": key}, "annotations": [{"result": [], "was_cancelled": True}]} for key in "ab"]
     tasks[1]["data"]["curate_key"] = long + "2"
     (tmp_path / "f.json").write_text(json.dumps(tasks))
-    found = read_labels(tmp_path / "f.json", "label-studio", keys=["a", long + "1", long + "2"])
-    assert found.rows == ()
-    assert [(one.reason, one.key) for one in found.ignored] == [
+    labels = read_labels(tmp_path / "f.json", "label-studio", keys=["a", long + "1", long + "2"])
+    assert labels.rows == ()
+    assert [(entry.reason, entry.key) for entry in labels.ignored] == [
         ("skipped by the annotator", "a"),
         ("skipped by the annotator", long + "2"),
     ]
-    assert [str(one).split(" (")[0] for one in found.problems] == ["skipped by the annotator: 2", "not in the file: 1"]
+    assert [str(entry).split(" (")[0] for entry in labels.problems] == [
+        "skipped by the annotator: 2",
+        "not in the file: 1",
+    ]
     with pytest.raises(InputError, match="none that can be used"):
         read_labels(tmp_path / "f.json", "label-studio", keys=["other"])

@@ -203,13 +203,13 @@ def test_json_lines_arrays_paths_and_xml_say_the_same(workdir):
 
 
 def test_a_path_that_would_be_two_lines_is_refused_unless_each_ends_in_a_nul(workdir):
-    odd = workdir / "two\nlines.png"
-    odd.write_bytes(picture(1))
-    pq.write_table(pa.table({"key": ["a"], "uri": [str(odd)]}), "odd.parquet")
+    broken_path = workdir / "two\nlines.png"
+    broken_path.write_bytes(picture(1))
+    pq.write_table(pa.table({"key": ["a"], "uri": [str(broken_path)]}), "odd.parquet")
     with pytest.raises(InputError, match=r"holds what ends an entry; end each with a NUL by --null"):
         curate.export("odd.parquet", "odd.txt", to="paths")
     curate.export("odd.parquet", "odd.txt", to="paths", null=True)
-    assert Path("odd.txt").read_bytes() == os.fsencode(odd) + b"\0"
+    assert Path("odd.txt").read_bytes() == os.fsencode(broken_path) + b"\0"
     assert not Path("odd.txt.part").exists()
 
 
@@ -221,14 +221,14 @@ def test_images_are_made_smaller_and_encoded_anew_only_where_that_is_needed(work
     uris = [str(workdir / "i/big.png"), str(workdir / "i/000.png")]
     columns = {"key": ["big.png", "small.png"], "uri": uris, "width": [300, 8], "height": [100, 8]}
     pq.write_table(pa.table(columns), "two.parquet")
-    found = {}
+    images = {}
     for name, options in {"kept": {"resize": 50}, "anew": {"resize": 50, "encode": "webp:80"}}.items():
         curate.export("two.parquet", name, to=to, take="width,height", **options)
-        found[name] = [*images_in(name, to)]
-    (size, kind, data), (small, _, untouched) = found["kept"]
+        images[name] = [*images_in(name, to)]
+    (size, kind, data), (small, _, untouched) = images["kept"]
     assert (size, kind, small) == ((150, 50), "PNG", (8, 8))
     assert untouched == picture(0)  # bytes are left alone where nothing is requested of them
-    assert [(size, kind) for size, kind, _ in found["anew"]] == [((150, 50), "WEBP"), ((8, 8), "WEBP")]
+    assert [(size, kind) for size, kind, _ in images["anew"]] == [((150, 50), "WEBP"), ((8, 8), "WEBP")]
     assert data != big.getvalue()
     if to in ("folder", "imagefolder"):
         line = json.loads(next(Path("anew").rglob("metadata.jsonl")).read_text().split("\n")[0])
@@ -329,14 +329,14 @@ def test_a_hundred_thousand_classes_go_out_each_under_its_own_name(workdir):
     columns = {"key": [str(row) for row in range(n)], "label": [f"class {row}" for row in range(n)]}
     pq.write_table(pa.table(columns), "many.parquet")
     curate.export("many.parquet", "many.json", to="coco")
-    whole = json.loads(Path("many.json").read_text())
-    assert len(whole["categories"]) == len(whole["annotations"]) == n
-    name = {one["id"]: one["name"] for one in whole["categories"]}
-    assert all(name[one["category_id"]] == f"class {one['image_id'] - 1}" for one in whole["annotations"])
+    content = json.loads(Path("many.json").read_text())
+    assert len(content["categories"]) == len(content["annotations"]) == n
+    name = {entry["id"]: entry["name"] for entry in content["categories"]}
+    assert all(name[entry["category_id"]] == f"class {entry['image_id'] - 1}" for entry in content["annotations"])
 
 
 def test_progress_is_told_part_by_part(workdir, monkeypatch):
     monkeypatch.setattr(Shard.__init__, "__defaults__", (10, 0, "n_bytes"))
-    told = []
-    curate.export("t.parquet", "out", to="folder", report=told.append)
-    assert [(one.done, one.total) for one in told] == [(10, 25), (20, 25), (25, 25)]
+    reports = []
+    curate.export("t.parquet", "out", to="folder", report=reports.append)
+    assert [(entry.done, entry.total) for entry in reports] == [(10, 25), (20, 25), (25, 25)]

@@ -78,8 +78,8 @@ print(json.dumps([
     for one in coco.loadAnns(coco.getAnnIds(iscrowd=False))
 ]))
 """
-    found = run("pycocotools", code, tmp_path / "coco.json")
-    assert found == [[key, classes[i], [0, 0, 8 + i, 8], 8 * (8 + i)] for i, key in enumerate(KEYS)]
+    boxes = run("pycocotools", code, tmp_path / "coco.json")
+    assert boxes == [[key, classes[i], [0, 0, 8 + i, 8], 8 * (8 + i)] for i, key in enumerate(KEYS)]
 
 
 def test_labels_written_by_datasets_come_back(tmp_path):

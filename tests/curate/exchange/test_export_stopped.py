@@ -67,13 +67,13 @@ def killed_at(place, number, call):
     pid = os.fork()
     if pid == 0:
         try:
-            whole, left = getattr(holder, name), [number]
+            original, left = getattr(holder, name), [number]
 
             def deadly(*args, **kwargs):
                 left[0] -= 1
                 if left[0] == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-                return whole(*args, **kwargs)
+                return original(*args, **kwargs)
 
             setattr(holder, name, deadly)
             call()
@@ -156,8 +156,8 @@ def test_parts_that_are_not_as_they_were_written_are_written_again(workdir, dama
 
 
 def test_what_changes_while_it_is_written_is_found_at_the_end(workdir, monkeypatch):
-    def change(whole, plan):
-        path = whole.folder / "003.png"
+    def change(parts, plan):
+        path = parts.folder / "003.png"
         path.write_bytes(path.read_bytes()[::-1])
         return ()
 
@@ -282,8 +282,25 @@ def test_hard_links_that_a_killed_run_left_do_not_lead_to_the_images(workdir):
 
 
 DEVICES = ("con", "prn", "aux", "nul", "com1", "lpt9", "com¹")
-ODD = ["..", ".", "a/b", "a\\b", "~", "_none", "é", "e\u0301", "ﬁ", "fi", "\u202egpj", "-rf", " a", "a.", "a ", "CON.x"]
-WORDS = st.one_of(st.text(max_size=12), st.sampled_from([*DEVICES, *ODD, "x" * 300, "🦊" * 80]))
+ODD_NAMES = [
+    "..",
+    ".",
+    "a/b",
+    "a\\b",
+    "~",
+    "_none",
+    "é",
+    "e\u0301",
+    "ﬁ",
+    "fi",
+    "\u202egpj",
+    "-rf",
+    " a",
+    "a.",
+    "a ",
+    "CON.x",
+]
+WORDS = st.one_of(st.text(max_size=12), st.sampled_from([*DEVICES, *ODD_NAMES, "x" * 300, "🦊" * 80]))
 
 
 @given(st.lists(WORDS, unique=True, max_size=30))

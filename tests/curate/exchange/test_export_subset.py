@@ -78,9 +78,12 @@ def test_rows_without_labels_go_out_as_those_of_a_round_do(table, format):
     export("five.parquet", name_of(format), to=format, take="*")
     Path("round").mkdir()
     write_batch(rows, Path("round") / name_of(format), format)
-    ours, theirs = ({p.relative_to(r): p.read_bytes() for p in [*r.rglob("*")] if p.is_file() and p.name != MANIFEST}
-                    for r in (Path(name_of(format)), Path("round") / name_of(format)))  # fmt: skip
-    assert ours == theirs
+    folders = (Path(name_of(format)), Path("round") / name_of(format))
+    by_export, by_round = (
+        {p.relative_to(r): p.read_bytes() for p in [*r.rglob("*")] if p.is_file() and p.name != MANIFEST}
+        for r in folders
+    )
+    assert by_export == by_round
     assert (
         Path(name_of(format)).is_dir()
         or Path(name_of(format)).read_bytes() == (Path("round") / name_of(format)).read_bytes()
@@ -92,11 +95,11 @@ def test_images_inside_what_was_scored_are_found_by_key(table):
     pq.write_table(rows, "t.parquet")
     pictures = {"name": KEYS[::-1], "image": [picture(i, "JPEG") for i in range(len(KEYS))][::-1]}
     pq.write_table(pa.table(pictures), "photos.parquet")
-    asked = ["t.parquet", "--to", "imagefolder", "-o", "out"]
-    without = run(*asked)
+    command = ["t.parquet", "--to", "imagefolder", "-o", "out"]
+    without = run(*command)
     assert without.exit_code == 1
     assert "holds no path to any image; name what was scored with --source" in without.stderr
-    result = run(*asked, "--source", "photos.parquet", "--key", "name")
+    result = run(*command, "--source", "photos.parquet", "--key", "name")
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in Path("out/metadata.jsonl").read_text("utf-8").split("\n") if line]
     for number, (key, line) in enumerate(zip(KEYS, lines, strict=False)):
@@ -135,8 +138,8 @@ def test_a_dry_run_counts_and_writes_nothing_and_json_is_one_value(table):
     }
     assert "dry run: nothing was written" in run("t.parquet", "--to", "csv", "--dry-run").stdout
     assert sorted(table.parent.iterdir()) == before
-    told = json.loads(run("t.parquet", "--to", "csv", "-o", "x.csv", "--json").stdout)
-    assert told["paths"] == ["x.csv"]
+    report = json.loads(run("t.parquet", "--to", "csv", "-o", "x.csv", "--json").stdout)
+    assert report["paths"] == ["x.csv"]
     quiet = run("t.parquet", "--to", "csv", "-o", "x.csv", "--overwrite", "--quiet")
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
 
@@ -202,8 +205,8 @@ def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
     assert "| `tsv` | a line an image |" in tables["formats"]()
     assert "tsv" in run("t.parquet", "--to", "no", "--dry-run").stderr
-    told = runpy.run_path(str(ROOT / "curate/commands/export.py"))["To"].__metadata__[0].help
-    assert "npy, lance, tsv" in told
+    help_text = runpy.run_path(str(ROOT / "curate/commands/export.py"))["To"].__metadata__[0].help
+    assert "npy, lance, tsv" in help_text
 
 
 def test_from_python_a_mistake_is_an_input_error(table):

@@ -50,11 +50,11 @@ def rows_of(path):
     return {row["key"]: row for row in open_table(path).read().to_pylist()}
 
 
-def assert_same_scores(one, other):
+def assert_same_scores(first, second):
     """Equal rows in equal order; scores to the last digits, which the images of a batch decide."""
-    one, other = open_table(one), open_table(other)
-    assert one.schema == other.schema
-    left, right = one.read(), other.read()
+    first, second = open_table(first), open_table(second)
+    assert first.schema == second.schema
+    left, right = first.read(), second.read()
     for name in left.column_names:
         a, b = left[name].combine_chunks(), right[name].combine_chunks()
         if pa.types.is_floating(a.type):
@@ -64,8 +64,8 @@ def assert_same_scores(one, other):
         else:
             assert a.equals(b), name
     without = {"additions", "fit"}
-    assert {k: v for k, v in one.metadata.items() if k not in without} == {
-        k: v for k, v in other.metadata.items() if k not in without
+    assert {k: v for k, v in first.metadata.items() if k not in without} == {
+        k: v for k, v in second.metadata.items() if k not in without
     }
 
 
@@ -208,7 +208,7 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
     listed, out = tmp_path / "list.csv", tmp_path / "s.parquet"
     listed.write_text("name,file,stars\n" + "".join(f"n{n},photos/{n:02}.png,{n % 3}\n" for n in FIRST))
     score(listed, out, model=tiny_checkpoint, settings=PLAIN, key="name")
-    whole = open_table(out)
+    table = open_table(out)
     import pyarrow.parquet as pq
 
     read = pq.read_table(out)
@@ -220,7 +220,7 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
     after = rows_of(out)
     assert (after["n1"]["stars"], after["n1"]["mine"], after["n0"]["mine"]) == (7, None, 0)
     assert any("mine" in note for note in result.notes)
-    assert whole.metadata["request"]["key"] == "name"
+    assert table.metadata["request"]["key"] == "name"
 
 
 def test_classes_keep_their_numbers_and_new_ones_come_last(tiny_checkpoint, tmp_path):

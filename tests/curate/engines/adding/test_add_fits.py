@@ -21,8 +21,8 @@ WIDE = replace(SMALL, shard_rows=32, batch_size=16)
 
 def draw(path, number):
     """One of some kinds of images, each a little different."""
-    kind, own = np.random.default_rng(number % 6), np.random.default_rng(number)
-    pixels = kind.integers(0, 256, (6, 8, 3)) * 0.6 + own.integers(0, 100, (6, 8, 3))
+    kind, detail = np.random.default_rng(number % 6), np.random.default_rng(number)
+    pixels = kind.integers(0, 256, (6, 8, 3)) * 0.6 + detail.integers(0, 100, (6, 8, 3))
     Image.fromarray(pixels.astype(np.uint8)).resize((40, 30), Image.Resampling.BICUBIC).save(path)
 
 
@@ -129,13 +129,13 @@ def test_refit_gives_what_scoring_the_whole_gives(place, tiny_checkpoint):
     score(place / "photos", out, add=True)
     score(place / "photos", out, add=True, refit=True)
     score(place / "photos", place / "whole.parquet", model=tiny_checkpoint, settings=WIDE)
-    one, other = open_table(out), open_table(place / "whole.parquet")
-    assert one.schema == other.schema
+    refitted, at_once = open_table(out), open_table(place / "whole.parquet")
+    assert refitted.schema == at_once.schema
     for name in FITTED:
-        a, b = (np.array(each.read([name])[name].to_pylist(), float) for each in (one, other))
+        a, b = (np.array(each.read([name])[name].to_pylist(), float) for each in (refitted, at_once))
         np.testing.assert_allclose(a, b, atol=0.03, err_msg=name)
-    assert one.read(["copies"]).equals(other.read(["copies"]))
-    assert "judged" not in one.metadata["fit"]
+    assert refitted.read(["copies"]).equals(at_once.read(["copies"]))
+    assert "judged" not in refitted.metadata["fit"]
     assert not (place / "s.parquet.fit").exists()
 
 

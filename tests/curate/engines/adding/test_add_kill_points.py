@@ -83,19 +83,19 @@ def content(out: Path):
 
 
 def ends_well(grown, name, place, points):
-    whole = copied(grown, name, place / "whole")
-    done = run(grown, whole, 0)
+    finished = copied(grown, name, place / "whole")
+    done = run(grown, finished, 0)
     assert done.returncode == 0, done.stderr
     operations = int(done.stdout.split()[-1])
     assert operations > 12
     for n in points(operations):
         out = copied(grown, name, place / str(n))
         assert run(grown, out, n).returncode == -9, n
-        assert content(out) in (content(grown / name), content(whole)), n
+        assert content(out) in (content(grown / name), content(finished)), n
         again = run(grown, out, 0)
         assert again.returncode == 0, (n, again.stderr)
-        assert content(out) == content(whole), n
-        assert open_table(out).metadata == open_table(whole).metadata
+        assert content(out) == content(finished), n
+        assert open_table(out).metadata == open_table(finished).metadata
         assert {p.name for p in out.parent.iterdir()} - {f"{name}.fit"} == {name}, n
 
 
