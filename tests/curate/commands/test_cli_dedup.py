@@ -128,7 +128,7 @@ def test_what_the_other_table_has_goes_or_is_told(folder):
 
 
 @pytest.fixture
-def odd(folder):
+def bad_tables(folder):
     """Tables that cannot be used, or only in part."""
     write(folder / "bare.parquet", {"key": ["a", "b"], "note": ["x", "y"]})
     write(folder / "no-embedding.parquet", {"key": ["a", "b"], "sha256": ["x", "y"]})
@@ -163,14 +163,14 @@ def odd(folder):
         (["scores.parquet", "--label", "lable"], "did you mean 'label'"),
     ],
 )
-def test_a_mistake_is_one_line_with_exit_1_and_writes_nothing(odd, args, words):
-    before = sorted(path.name for path in odd.iterdir())
+def test_a_mistake_is_one_line_with_exit_1_and_writes_nothing(bad_tables, args, words):
+    before = sorted(path.name for path in bad_tables.iterdir())
     result = run("dedup", *args, *([] if "-o" in args else ["-o", "unique.parquet"]))
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert words in result.stderr
-    assert sorted(path.name for path in odd.iterdir()) == before
+    assert sorted(path.name for path in bad_tables.iterdir()) == before
 
 
 def test_a_finder_without_its_column_where_there_is_no_other_says_to_score_again(tmp_path, monkeypatch):
@@ -190,11 +190,11 @@ def test_notes_are_told(folder):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [["--audit", "5"], ["--estimate-recall", "2"], ["--sheet", "s.html"], ["--audit", "5", "--finder", "bytes"]],
 )
-def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(folder, asked):
-    result = run("dedup", "scores.parquet", "-o", "unique.parquet", *asked)
+def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(folder, options):
+    result = run("dedup", "scores.parquet", "-o", "unique.parquet", *options)
     assert result.exit_code == 1
     assert "name what was scored with --source" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
@@ -202,8 +202,8 @@ def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(fold
 
 def test_a_folder_that_cannot_be_is_found_out_before_the_work(folder, monkeypatch):
     monkeypatch.setattr("curate.policies.dedup.policy.decide_duplicates", None)
-    for asked in (["-o", "scores.parquet/u.parquet"], ["-o", "unique.parquet", "--sheet", "scores.parquet/s.png"]):
-        result = run("dedup", "scores.parquet", *asked)
+    for options in (["-o", "scores.parquet/u.parquet"], ["-o", "unique.parquet", "--sheet", "scores.parquet/s.png"]):
+        result = run("dedup", "scores.parquet", *options)
         assert result.exit_code == 1
         assert "not a folder" in result.stderr
 
@@ -242,8 +242,8 @@ def test_an_audit_is_written_with_its_page_and_read_back(pictures):
         assert {a[0], b[0]} == {"a", "b"}
         assert a[1:] == b[1:]
     (pictures / "unique.audit.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
-    told = run("audit", "unique.audit.csv")
-    assert "4 pairs drawn: 4 same, 0 different" in told.stdout
+    result = run("audit", "unique.audit.csv")
+    assert "4 pairs drawn: 4 same, 0 different" in result.stdout
     again = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet", "--overwrite")
     assert again.exit_code == 1
     assert "holds 4 answers of a reviewer" in again.stderr
@@ -261,9 +261,9 @@ def test_an_audit_that_cannot_be_written_leaves_nothing(pictures, monkeypatch):
     assert sorted(path.name for path in pictures.iterdir()) == before
 
 
-def test_an_empty_name_is_no_output(odd):
-    before = sorted(path.name for path in odd.iterdir())
+def test_an_empty_name_is_no_output(bad_tables):
+    before = sorted(path.name for path in bad_tables.iterdir())
     result = run("dedup", "scores.parquet", "-o", "")
     assert result.exit_code == 2
     assert "got an empty text" in " ".join(result.output.split())
-    assert sorted(path.name for path in odd.iterdir()) == before
+    assert sorted(path.name for path in bad_tables.iterdir()) == before

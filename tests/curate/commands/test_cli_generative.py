@@ -29,7 +29,7 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def here(place, monkeypatch):
+def workdir(place, monkeypatch):
     monkeypatch.chdir(place)
 
 

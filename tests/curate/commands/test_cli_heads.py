@@ -38,7 +38,7 @@ def place(tiny_checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def here(place, monkeypatch):
+def workdir(place, monkeypatch):
     monkeypatch.chdir(place)
 
 

@@ -45,24 +45,24 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     assert "rounds of 20 of the 90 rows of t.parquet, by auto" in made.stderr
     assert "20 images are held out, 10 of each batch are drawn at random" in made.stderr
     assert made.stdout == ""
-    asked = run("next r")
-    assert "round 1: 10 images by strategy, 10 at random, 20 that are held out" in asked.stderr
-    assert "to annotate: r/rounds/0001/export.csv" in asked.stderr
+    batch = run("next r")
+    assert "round 1: 10 images by strategy, 10 at random, 20 that are held out" in batch.stderr
+    assert "to annotate: r/rounds/0001/export.csv" in batch.stderr
     sheet(tmp_path / "a.csv", answers("r/rounds/0001/export.csv", truth))
     assert "40 labels, 0 skipped: 40 images new, 0 changed, 0 known already" in run("import r a.csv").stderr
     assert "nothing was counted twice" in run("import r a.csv").stderr
-    asked = json.loads(run("next r --json").stdout)
-    assert (asked["round"], asked["state"]["picked"]["holdout"]) == (2, 0)
-    sheet(tmp_path / "b.csv", answers(asked["export"], truth))
+    batch = json.loads(run("next r --json").stdout)
+    assert (batch["round"], batch["state"]["picked"]["holdout"]) == (2, 0)
+    sheet(tmp_path / "b.csv", answers(batch["export"], truth))
     taken = json.loads(run("import r b.csv --json").stdout)
     assert (taken["labels"], taken["new"], taken["missing"]) == (20, 20, 0)
     said = run("status r --all").stdout
     assert "2 rounds, 60 images requested: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
     assert "with a class: 20 of 20 held-out images" in said
     assert "not enough yet to decide the lift over random: 20 control labels of at least 20, 20 held-out" in said
-    found = json.loads(run("status r --json --no-lift").stdout)
-    assert [point["n_labels"] for point in found["curve"]] == [20, 40]
-    assert found["lift"] is None
+    status = json.loads(run("status r --json --no-lift").stdout)
+    assert [point["n_labels"] for point in status["curve"]] == [20, 40]
+    assert status["lift"] is None
     run("plot r -o curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert "labels.parquet: 60 labelled, 0 tied, 0 skipped" in run("labels r -o labels.parquet").stderr
@@ -83,9 +83,9 @@ def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_p
     assert not list(Path("r").glob("rounds/*"))
     run("next r --source images.parquet --key name")
     lines = Path("r/rounds/0001/export/train/metadata.jsonl").read_text().splitlines()
-    found = {line["curate_key"]: line["file_name"] for line in map(json.loads, lines)}
-    assert len(found) == 6
-    for key, name in found.items():
+    files = {line["curate_key"]: line["file_name"] for line in map(json.loads, lines)}
+    assert len(files) == 6
+    for key, name in files.items():
         assert Path("r/rounds/0001/export/train", name).read_bytes() == picture[key]
 
 
@@ -95,15 +95,15 @@ def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_eac
     run("next r --partial")
     same = [f"round {number}: ok, 5 rows were chosen again, all the same" for number in (1, 2)]
     for path, lines in (("r", same), ("r/rounds/0002", same[1:]), ("r/rounds/0001/state.json", same[:1])):
-        told = CliRunner().invoke(app, ["verify", path])
-        assert (told.exit_code, told.stderr, told.stdout.splitlines()) == (0, "", lines)
+        shown = CliRunner().invoke(app, ["verify", path])
+        assert (shown.exit_code, shown.stderr, shown.stdout.splitlines()) == (0, "", lines)
     pq.write_table(pq.read_table("r/rounds/0002/batch.parquet").slice(1), "r/rounds/0002/batch.parquet")
-    told = CliRunner().invoke(app, ["verify", "r"])
-    assert told.exit_code == 1
-    assert told.stdout.splitlines()[0] == same[0]
-    assert "round 2: NOT THE SAME: rounds/0002/batch.parquet is not what" in told.stdout
-    found = json.loads(CliRunner().invoke(app, ["verify", "r", "--json"]).stdout)
-    assert (found["identical"], [one["identical"] for one in found["rounds"]]) == (False, [True, False])
+    shown = CliRunner().invoke(app, ["verify", "r"])
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines()[0] == same[0]
+    assert "round 2: NOT THE SAME: rounds/0002/batch.parquet is not what" in shown.stdout
+    facts = json.loads(CliRunner().invoke(app, ["verify", "r", "--json"]).stdout)
+    assert (facts["identical"], [round_["identical"] for round_ in facts["rounds"]]) == (False, [True, False])
 
 
 def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):
@@ -185,7 +185,7 @@ def test_init_says_what_round_one_asks_and_info_describes_the_folder(truth):
     assert (facts["batch"], facts["held out"], facts["rounds"]) == (20, 30, 0)
     assert "curate round status r" in CliRunner().invoke(app, ["info", "r"]).stdout
     assert CliRunner().invoke(app, ["round", "next", "r"]).exit_code == 0
-    one = CliRunner().invoke(app, ["info", "r/rounds/0001"])
-    assert (one.exit_code, one.stderr.count("\n")) == (1, 1)
-    assert f"r/rounds/0001 is round 1 of {Path('r').absolute()}; show all of them with `curate info" in one.stderr
+    result = CliRunner().invoke(app, ["info", "r/rounds/0001"])
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert f"r/rounds/0001 is round 1 of {Path('r').absolute()}; show all of them with `curate info" in result.stderr
     assert CliRunner().invoke(app, ["info", "r/rounds/0001/batch.parquet"]).exit_code == 0

@@ -106,20 +106,20 @@ def test_what_is_printed_adds_up_and_names_the_files(scores):
 
 def test_json_is_one_value_on_stdout(scores):
     result = run("s.parquet", "-b", 5, "--dry-run", "--json")
-    told = json.loads(result.stdout)
-    assert (told["kept"], told["n_rows"], told["strategy"], told["subset"]) == (5, 60, "auto", None)
-    assert len(told["gains"]) == 5
-    assert told["settings"]["bandwidth"] == 0.5
+    report = json.loads(result.stdout)
+    assert (report["kept"], report["n_rows"], report["strategy"], report["subset"]) == (5, 60, "auto", None)
+    assert len(report["gains"]) == 5
+    assert report["settings"]["bandwidth"] == 0.5
 
 
 @pytest.mark.parametrize(("strategy", "falls"), [("herding", True), ("small-loss", False)])
 def test_gains_are_told_by_their_ends_where_they_fall_and_else_by_their_least_and_greatest(scores, strategy, falls):
-    asked = ["s.parquet", "-b", 12, "--strategy", strategy, *LABELLED, "--dry-run"]
-    gains = json.loads(run(*asked, "--json").stdout)["gains"]
+    command = ["s.parquet", "-b", 12, "--strategy", strategy, *LABELLED, "--dry-run"]
+    gains = json.loads(run(*command, "--json").stdout)["gains"]
     assert (gains == sorted(gains, reverse=True)) == falls
     first, last = (gains[0], gains[-1]) if falls else (min(gains), max(gains))
     words = ("from", "to") if falls else ("between", "and")
-    assert f"gains {words[0]} {first:.3g} {words[1]} {last:.3g}" in run(*asked).stdout
+    assert f"gains {words[0]} {first:.3g} {words[1]} {last:.3g}" in run(*command).stdout
 
 
 def test_a_dry_run_names_the_first_picks_and_writes_nothing(scores):
@@ -132,8 +132,8 @@ def test_a_dry_run_names_the_first_picks_and_writes_nothing(scores):
 
 def test_a_budget_below_one_per_cent_could_be_meant_as_a_fraction(scores, tmp_path):
     """Of 60 rows 0.8 % is no row, of 200 it is one."""
-    found = run("s.parquet", "-b", "0.8%", "--strategy", "random", "--dry-run")
-    assert (found.exit_code, "0.8% is 0 of 60 rows; 0.8 (or 80%)" in found.stderr) == (1, True)
+    result = run("s.parquet", "-b", "0.8%", "--strategy", "random", "--dry-run")
+    assert (result.exit_code, "0.8% is 0 of 60 rows; 0.8 (or 80%)" in result.stderr) == (1, True)
     table(tmp_path / "more.parquet", 200)
     assert "0.8% is 1 of 200 rows" in run("more.parquet", "-b", "0.8%", "--strategy", "random", "--dry-run").stdout
     assert "100 times" not in run("more.parquet", "-b", "1%", "--strategy", "random", "--dry-run").stdout
@@ -212,7 +212,7 @@ def test_a_table_that_was_really_scored_can_be_chosen_from(full_table, tmp_path,
     monkeypatch.chdir(tmp_path)
     result = run(full_table, "-b", 6, "--noise-guard", "-o", "b.parquet")
     assert result.exit_code == 0, result.output
-    found = {row["key"]: row for row in pq.read_table("b.decisions.parquet").to_pylist()}
-    assert found["broken.jpg"]["decision"] == found["text.png"]["decision"] == "failed"
+    decisions = {row["key"]: row for row in pq.read_table("b.decisions.parquet").to_pylist()}
+    assert decisions["broken.jpg"]["decision"] == decisions["text.png"]["decision"] == "failed"
     assert len(keys("b.parquet")) == 6
     assert CliRunner().invoke(app, ["verify", "b.receipt.json"]).exit_code == 0

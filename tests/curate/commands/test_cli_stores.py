@@ -32,9 +32,9 @@ COMMANDS = {  # what each writes is compared with what it writes for the same ta
 
 def said(*arguments):
     """What a command prints, which ended well."""
-    found = run(*arguments)
-    assert found.exit_code == 0, found.stderr
-    return found.stdout
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -43,17 +43,17 @@ def test_a_table_of_a_store_is_read_as_one_of_this_machine(command, full_table, 
     s3.put("run/s.parquet", full_table.read_bytes())
     (tmp_path / "s.parquet").write_bytes(full_table.read_bytes())
     arguments, written = COMMANDS[command]
-    here = said(command, "s.parquet", *arguments)
+    local = said(command, "s.parquet", *arguments)
     rows = pq.read_table(written) if written else None
-    there = said(
+    in_store = said(
         command, f"{s3}/run/s.parquet", *arguments, *(["--overwrite"] if {"-o", "--apply"} & set(arguments) else [])
     )
     if rows is not None:
         assert pq.read_table(written).equals(rows)
         assert command == "fit" or said("verify", "k.receipt.json").startswith("identical")
     if command == "info":
-        here, there = json.loads(here), json.loads(there)
-        assert {**here, "path": ""} == {**there, "path": ""}
+        local, in_store = json.loads(local), json.loads(in_store)
+        assert {**local, "path": ""} == {**in_store, "path": ""}
     assert not list(tmp_path.glob("s3*"))
 
 
@@ -62,9 +62,9 @@ def test_a_folder_of_parts_of_a_store_that_is_not_whole_is_refused(full_table, s
     assert json.loads(said("info", f"{s3}/run/t", "--json"))["facts"]["rows"] == 30
     s3.put("run/t/_unfinished", b"")
     for place, reason in (("t", "is being written, or that was cut off"), ("none.parquet", "does not exist")):
-        found = run("info", f"{s3}/run/{place}")
-        assert found.exit_code == 1
-        assert reason in " ".join(found.stderr.split())
+        result = run("info", f"{s3}/run/{place}")
+        assert result.exit_code == 1
+        assert reason in " ".join(result.stderr.split())
 
 
 URL = "s3://no-such-bucket-here/run/b.parquet"
@@ -73,8 +73,8 @@ TAKES_NONE = "expected a path of this machine"
 
 def commands(app, words=()):
     """The words and the function of every command."""
-    for one in app.registered_commands:
-        yield (*words, one.name or one.callback.__name__), inspect.unwrap(one.callback)
+    for command in app.registered_commands:
+        yield (*words, command.name or command.callback.__name__), inspect.unwrap(command.callback)
     for group in app.registered_groups:
         yield from commands(group.typer_instance, (*words, group.name))
 
@@ -82,29 +82,29 @@ def commands(app, words=()):
 def parameters(function):
     """Name, type and what Typer knows of each parameter of a command, and whether it must be given."""
     hints = get_type_hints(function, include_extras=True)
-    for name, one in inspect.signature(function).parameters.items():
+    for name, parameter in inspect.signature(function).parameters.items():
         if name != "ctx":
             kind, about = get_args(hints[name])
-            yield name, kind, about, one.default is inspect.Parameter.empty
+            yield name, kind, about, parameter.default is inspect.Parameter.empty
 
 
 def flag_of(name, about):
     return next((text for text in about.param_decls or () if text.startswith("--")), f"--{name.replace('_', '-')}")
 
 
-def words_with(function, wanted):
+def words_with(function, name):
     """A line of all that a command must be given, with the URL for one of its parameters."""
-    return line_with(function, {wanted: URL})
+    return line_with(function, {name: URL})
 
 
-def line_with(function, given):
+def line_with(function, values):
     """A line of all that a command must be given, with values for some of its parameters."""
     line = []
     for name, _, about, needed in parameters(function):
-        value, wanted = given.get(name, "TABLE"), name if name in given else None
+        value, chosen = values.get(name, "TABLE"), name if name in values else None
         if isinstance(about, ArgumentInfo):
-            line += [value] if needed or name == wanted else []
-        elif needed or name == wanted:
+            line += [value] if needed or name == chosen else []
+        elif needed or name == chosen:
             line += [flag_of(name, about), value]
     return line
 
@@ -119,12 +119,12 @@ OF_PATHS = [
 
 
 def test_the_walk_meets_all_that_a_command_reads_and_writes():
-    found = {(name, each): in_store for name, each, in_store in OF_PATHS}
-    assert len(found) > 90
+    walked = {(name, each): in_store for name, each, in_store in OF_PATHS}
+    assert len(walked) > 90
     wrote = ("filter", "dedup", "select", "balance", "split", "issues", "labels")
-    assert all(found[name, "out"] for name in wrote)
-    assert all(found[name, "apply"] for name in ("fit", "calibrate"))
-    assert not any(found[one] for one in (("fit", "out"), ("export", "out"), ("round next", "folder")))
+    assert all(walked[name, "out"] for name in wrote)
+    assert all(walked[name, "apply"] for name in ("fit", "calibrate"))
+    assert not any(walked[pair] for pair in (("fit", "out"), ("export", "out"), ("round next", "folder")))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -133,12 +133,12 @@ def test_a_url_is_taken_or_refused_in_one_line_and_never_a_folder_of_this_machin
 ):
     """Of each option that takes a path: as it is typed, whatever else the command needs."""
     monkeypatch.chdir(tmp_path)
-    for _, each, in_store in (one for one in OF_PATHS if one[0] == name):
+    for _, each, in_store in (place for place in OF_PATHS if place[0] == name):
         line = [str(full_table) if word == "TABLE" else word for word in words_with(ALL[name], each)]
-        found = run(*name.split(), *line)
-        text = " ".join(found.stderr.split())
-        assert found.exit_code in (1, 2), (line, found.exception)
-        assert isinstance(found.exception, SystemExit), (line, found.exception)
+        result = run(*name.split(), *line)
+        text = " ".join(result.stderr.split())
+        assert result.exit_code in (1, 2), (line, result.exception)
+        assert isinstance(result.exception, SystemExit), (line, result.exception)
         assert in_store or name == "score" or TAKES_NONE in text, (line, text)
         assert "s3:/no" not in text, (line, text)
         assert not list(tmp_path.iterdir()), line
@@ -155,7 +155,7 @@ WRITTEN = [
 
 def test_what_is_written_is_parsed_as_such_and_what_is_read_is_not():
     in_store = {(name, each) for name, each, taken in OF_PATHS if taken}
-    assert {one for one in in_store if one[1] in ("out", "apply")} == set(WRITTEN)
+    assert {pair for pair in in_store if pair[1] in ("out", "apply")} == set(WRITTEN)
     assert len(WRITTEN) >= 9
 
 
@@ -164,9 +164,9 @@ def test_what_is_written_is_parsed_as_such_and_what_is_read_is_not():
 def test_what_cannot_be_written_to_is_refused_before_any_work(name, each, url, full_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     line = line_with(ALL[name], {each: url})
-    found = run(*name.split(), *(str(full_table) if word == "TABLE" else word for word in line))
-    text = " ".join(found.stderr.replace("│", " ").split())
-    assert found.exit_code == 2, (line, found.exception)
+    result = run(*name.split(), *(str(full_table) if word == "TABLE" else word for word in line))
+    text = " ".join(result.stderr.replace("│", " ").split())
+    assert result.exit_code == 2, (line, result.exception)
     assert "write to a folder of this machine" in text
     assert "download" not in text
     assert not list(tmp_path.iterdir())
@@ -185,17 +185,17 @@ def test_a_url_of_a_store_that_names_nothing_there_can_be_is_one_line(parse):
 
 
 def test_an_empty_first_part_leaves_nothing_in_the_bucket(full_table, s3):
-    found = run("filter", str(full_table), "--keep-top", "50%", "-o", f"s3://{s3.name}//k.parquet")
-    assert found.exit_code == 2
+    result = run("filter", str(full_table), "--keep-top", "50%", "-o", f"s3://{s3.name}//k.parquet")
+    assert result.exit_code == 2
     assert s3.names() == []
 
 
 @pytest.mark.parametrize("line", [["TABLE", "-o", "s3:/bucket/k.parquet"], ["s3:/bucket/k.parquet", "-o", "k.parquet"]])
 def test_a_url_with_one_slash_is_one_line_that_says_so(line, full_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = run("filter", "--keep-top", "50%", *(str(full_table) if word == "TABLE" else word for word in line))
-    assert found.exit_code == 2
-    text = " ".join(found.stderr.replace("│", " ").split())
+    result = run("filter", "--keep-top", "50%", *(str(full_table) if word == "TABLE" else word for word in line))
+    assert result.exit_code == 2
+    text = " ".join(result.stderr.replace("│", " ").split())
     assert "a URL has two slashes: expected s3://bucket/k.parquet, got s3:/bucket/k.parquet" in text
     assert not list(tmp_path.iterdir())
 
@@ -213,12 +213,12 @@ def test_a_place_of_the_hub_is_refused_by_the_library_too():
     ],
 )
 def test_a_url_in_an_option_of_texts_is_refused_too(line, place, full_table):
-    found = run(*(str(full_table) if word == "TABLE" else word for word in line))
-    assert found.exit_code == 1
-    assert f"{TAKES_NONE} for {place}" in " ".join(found.stderr.split())
+    result = run(*(str(full_table) if word == "TABLE" else word for word in line))
+    assert result.exit_code == 1
+    assert f"{TAKES_NONE} for {place}" in " ".join(result.stderr.split())
 
 
 def test_a_table_behind_a_url_that_is_no_store_is_one_line():
-    found = run("filter", "https://host/a.parquet", "--keep-top", "50%")
-    assert found.exit_code == 2
-    assert "expected a path, or a URL of s3://" in " ".join(found.stderr.split())
+    result = run("filter", "https://host/a.parquet", "--keep-top", "50%")
+    assert result.exit_code == 2
+    assert "expected a path, or a URL of s3://" in " ".join(result.stderr.split())

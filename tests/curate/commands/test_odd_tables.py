@@ -140,7 +140,7 @@ def table(n, folder):
     )
 
 
-def odd(n, folder, *, key="text", column=None, values=None, twice=None):
+def bad_table(n, folder, *, key="text", column=None, values=None, twice=None):
     """A table that is odd in its keys, in a column, or by having a column twice."""
     made = table(n, folder)
     made = made.set_column(0, "key", KEYS[key](n))
@@ -168,7 +168,7 @@ def ends_well(command, line, made, folder):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in range(3):
         pixels = np.random.default_rng(number).integers(0, 255, (16, 16, 3), np.uint8)
@@ -197,15 +197,15 @@ def drawn(draw):
 
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(made=drawn(), which=st.sampled_from([one for one in EVERY if one[0] not in ("fit", "report", "round")]))
-def test_a_command_ends_in_a_result_or_in_one_line(here, made, which):
+def test_a_command_ends_in_a_result_or_in_one_line(workdir, made, which):
     command, line = which
-    ends_well(command, line, odd(folder=here, **made), here)
+    ends_well(command, line, bad_table(folder=workdir, **made), workdir)
 
 
 @pytest.mark.parametrize("key", ["some null", "binary", "list"])
 @pytest.mark.parametrize("which", [("sheet", "{t} -o o.png"), ("retrieve", "{t} k1 -o o.csv")])
-def test_keys_that_are_none_are_named_by_sheet_and_retrieve(here, which, key):
-    pq.write_table(odd(12, here, key=key), "t.parquet")
+def test_keys_that_are_none_are_named_by_sheet_and_retrieve(workdir, which, key):
+    pq.write_table(bad_table(12, workdir, key=key), "t.parquet")
     result = CliRunner().invoke(app, [which[0], *which[1].format(t="t.parquet").split()])
     assert result.exit_code == 1
     assert "key" in result.stderr
@@ -218,12 +218,12 @@ def test_keys_that_are_none_are_named_by_sheet_and_retrieve(here, which, key):
 @pytest.mark.slow
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("which", EVERY, ids=lambda which: " ".join(which))
-def test_all_odd_tables_end_in_a_result_or_in_one_line(here, n, which):
+def test_all_odd_tables_end_in_a_result_or_in_one_line(workdir, n, which):
     kinds = [{"key": key} for key in KEYS]
     kinds += [{"column": column, "values": values} for column in COLUMNS for values in (None, *VALUES)]
     kinds += [{"twice": column} for column in ("key", *COLUMNS)]
     for kind in kinds:
         try:
-            ends_well(*which, odd(n, here, **kind), here)
+            ends_well(*which, bad_table(n, workdir, **kind), workdir)
         except AssertionError as error:
             raise AssertionError(f"{kind}") from error

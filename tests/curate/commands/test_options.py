@@ -50,18 +50,20 @@ def options_of(command):
 
 @pytest.fixture(scope="module")
 def by_name():
-    found = defaultdict(dict)
+    parameters = defaultdict(dict)
     for command, made in COMMANDS.items():
         for name, param in options_of(made).items():
-            found[name][command] = param
-    return found
+            parameters[name][command] = param
+    return parameters
 
 
 def test_an_option_of_two_commands_says_the_same_in_both(by_name):
     shared = {name: users for name, users in by_name.items() if len(users) > 1}
     assert len(shared) > 30
-    own = {name: sorted(users) for name, users in shared.items() if name not in MEANS}
-    different = {name: users for name, users in own.items() if len({shared[name][each].help for each in users}) > 1}
+    unshared = {name: sorted(users) for name, users in shared.items() if name not in MEANS}
+    different = {
+        name: users for name, users in unshared.items() if len({shared[name][each].help for each in users}) > 1
+    }
     assert different == {}, "give it one text in curate/commands/options.py"
     for name in shared.keys() & MEANS.keys():
         for command, param in shared[name].items():
@@ -110,8 +112,8 @@ def test_labels_have_one_name_in_every_command(by_name):
 def test_help_groups_the_commands_in_the_order_of_work():
     text = CliRunner().invoke(app, ["--help"]).output
     headings = ["Score:", "Curate:", "Look:", "Train:"]
-    found = [line for line in text.splitlines() if line in headings]
-    assert found == headings
+    shown = [line for line in text.splitlines() if line in headings]
+    assert shown == headings
     sections = dict(zip(headings, text.split("Score:")[1].replace("Curate:", "\0").replace("Look:", "\0")
                         .replace("Train:", "\0").split("\0"), strict=True))  # fmt: skip
     listed = {heading: [line.split()[0] for line in part.splitlines() if line[:2] == "  " and line[2] != " "]

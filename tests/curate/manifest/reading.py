@@ -14,10 +14,10 @@ def outcomes(manifest):
 
 def read_all(readers):
     """What each reader gives, or the status of its failure."""
-    found = []
+    outcomes = []
     for read in readers:
         try:
-            found.append(read())
+            outcomes.append(read())
         except ReadError as error:
-            found.append(error.status)
-    return found
+            outcomes.append(error.status)
+    return outcomes

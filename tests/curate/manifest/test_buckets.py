@@ -55,8 +55,8 @@ def test_tars_parquet_and_csv_in_a_bucket_are_read_in_parts(s3):
         s3.put(f"t/{name}.tar", a_tar(members))
     manifest = open_manifest(f"{s3}/t")
     assert keys(manifest) == [f"{n}-{i}" for n in "ab" for i in range(3)]
-    wanted = [f"{n}-{i}".encode() * 1000 for n in "ab" for i in range(3)]
-    assert read_all(ahead(manifest.readers(0, 6), 4)) == wanted
+    expected = [f"{n}-{i}".encode() * 1000 for n in "ab" for i in range(3)]
+    assert read_all(ahead(manifest.readers(0, 6), 4)) == expected
     assert read_uri(manifest.rows(4, 5)["uri"][0].as_py()) == b"b-1" * 1000
     assert keys(open_manifest(f"{s3}/t/{{a..b}}.tar".replace("{a..b}", "{a,b}"))) == keys(manifest)
 

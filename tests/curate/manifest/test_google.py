@@ -22,13 +22,13 @@ def test_a_prefix_is_a_folder_and_a_list_names_its_objects(gs, tmp_path):
         gs.put(f"heap/{name}", large if name == "large.jpg" else b"" if name == "no.jpg" else name.encode())
     gs.put("heap/empty.jpg/", b"")  # what a browser's "new folder" leaves
     manifest = open_manifest(f"{gs}/heap", SourceOptions(label_from_folder=True))
-    found = ["cats/a.png", "dogs/b c%20.png", "dogs/ü#1?.png", "large.jpg", "no.jpg"]
-    assert keys(manifest) == found
+    names = ["cats/a.png", "dogs/b c%20.png", "dogs/ü#1?.png", "large.jpg", "no.jpg"]
+    assert keys(manifest) == names
     assert manifest.rows(0, 5)["label"].to_pylist() == ["cats", "dogs", "dogs", None, None]
     gs.faults.requests.clear()
-    assert outcomes(manifest) == [*(name.encode() for name in found[:3]), large, b""]
+    assert outcomes(manifest) == [*(name.encode() for name in names[:3]), large, b""]
     assert gs.faults.count("cats%2Fa.png") == 1
-    assert keys(open_manifest(f"gcs://{gs.name}/heap/", SourceOptions(limit=2))) == found[:2]
+    assert keys(open_manifest(f"gcs://{gs.name}/heap/", SourceOptions(limit=2))) == names[:2]
 
     (tmp_path / "l.txt").write_text(f"{gs}/heap/cats/a.png\n{gs}/heap/gone.png\ngs://not-there/a.png\n")
     assert outcomes(open_manifest(tmp_path / "l.txt")) == [b"cats/a.png", "missing", "missing"]
@@ -49,9 +49,9 @@ def test_tars_parquet_and_csv_are_read_in_parts_and_by_patterns(gs):
         members = {f"{n}-{i}.jpg": f"{n}-{i}".encode() * 1000 for i in range(3)}
         gs.put(f"t/x/{n}.tar", a_tar(members))
         gs.put(f"m/{n}.parquet", a_parquet(pa.table({"id": [f"{n}1", f"{n}2"], "image": [b"1", b"2"]})))
-    wanted = [f"{n}-{i}".encode() * 1000 for n in "ab" for i in range(3)]
+    expected = [f"{n}-{i}".encode() * 1000 for n in "ab" for i in range(3)]
     for source in ("t/x", "t/x/*.tar", "t/**/*.tar", "*/x/{a,b}.tar", "t/x/{a..b}.tar".replace("a..b", "a,b")):
-        assert read_all(ahead(open_manifest(f"{gs}/{source}").readers(0, 6), 4)) == wanted, source
+        assert read_all(ahead(open_manifest(f"{gs}/{source}").readers(0, 6), 4)) == expected, source
     assert keys(open_manifest(f"{gs}/m/*.parquet", SourceOptions(key="id"))) == ["a1", "a2", "b1", "b2"]
     with pytest.raises(InputError, match=r"expected files that match 'gs://.*/t/\*\.tar', got none; check the pattern"):
         open_manifest(f"{gs}/t/*.tar")

@@ -25,11 +25,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         data = self.files.get(self.path)
-        asked = self.headers.get("Range", "").removeprefix("bytes=")
-        start, _, stop = asked.partition("-")
-        self.send_response(404 if data is None else 206 if asked else 200)
-        part = b"" if data is None else data[int(start) : int(stop) + 1] if asked else data
-        if asked and data is not None:
+        span = self.headers.get("Range", "").removeprefix("bytes=")
+        start, _, stop = span.partition("-")
+        self.send_response(404 if data is None else 206 if span else 200)
+        part = b"" if data is None else data[int(start) : int(stop) + 1] if span else data
+        if span and data is not None:
             self.send_header("Content-Range", f"bytes {start}-{stop}/{len(data)}")
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("ETag", '"1"')
@@ -102,8 +102,8 @@ def test_a_server_is_given_the_time_that_it_asks_for_and_no_more_than_half_a_min
     waits = []
     monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=waits.append))
     web.put("/a.jpg", b"a")
-    for asked in ("7", "900", "Wed, 21 Oct 2026 07:28:00 GMT"):
-        web.faults.add("/a.jpg", answer(429, {"Retry-After": asked, "Content-Length": "0"}), times=1)
+    for wait in ("7", "900", "Wed, 21 Oct 2026 07:28:00 GMT"):
+        web.faults.add("/a.jpg", answer(429, {"Retry-After": wait, "Content-Length": "0"}), times=1)
     assert read_uri(f"{web.url}/a.jpg") == b"a"
     assert waits[:2] == [7, 30]
     assert waits[2] <= 4 * remote.PAUSE  # a date uses a clock, and ours is not the server's
@@ -136,12 +136,12 @@ def test_parquet_tar_and_lists_are_read_through_faults_that_pass(web, fault):
     web.put("/s.tar", a_tar({"a.jpg": b"A" * 300, "b.jpg": b"B"}))
     web.put("/l.txt", b"a.jpg\ngone.jpg\n")
     web.put("/a.jpg", b"a")
-    for name, wanted in (("t.parquet", [b"1", b"2"]), ("s.tar", [b"A" * 300, b"B"]), ("l.txt", [b"a", "missing"])):
+    for name, expected in (("t.parquet", [b"1", b"2"]), ("s.tar", [b"A" * 300, b"B"]), ("l.txt", [b"a", "missing"])):
         web.faults.add(name, fault, times=2)
         if fault == 503:
             web.faults.add(name, fault, times=2, method="HEAD")
         options = SourceOptions(key="id" if name == "t.parquet" else None)
-        assert outcomes(open_manifest(f"{web.url}/{name}", options)) == wanted
+        assert outcomes(open_manifest(f"{web.url}/{name}", options)) == expected
         assert web.faults.count(name) >= 3
     web.faults.clear()
     web.faults.add("t.parquet", fault)

@@ -34,18 +34,18 @@ def answer(status, headers):
 def test_a_folder_of_images_is_one_request_an_image_and_one_question_about_the_repository(hub, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)  # the hub is where the user's configuration says
     large = bytes(range(256)) * (remote.PIECE // 256) + b"more"
-    found = ["cats/a.png", "cats/b c%20#1?ü@.png", "dogs/x.png", "large.jpg", "no.jpg"]
-    for name in [*found, "notes.txt", ".hidden/x.png"]:
+    names = ["cats/a.png", "cats/b c%20#1?ü@.png", "dogs/x.png", "large.jpg", "no.jpg"]
+    for name in [*names, "notes.txt", ".hidden/x.png"]:
         hub["o/n"].put(f"img/{name}", large if name == "large.jpg" else b"" if name == "no.jpg" else name.encode())
     for number in range(60):  # more than a page
         hub["o/n"].put(f"img/z/{number:02}.png", b"%d" % number)
     manifest = open_manifest(f"{ROOT}/img", SourceOptions(label_from_folder=True))
-    assert keys(manifest)[:6] == [*found, "z/00.png"]
+    assert keys(manifest)[:6] == [*names, "z/00.png"]
     assert manifest.n_rows == 65
     assert manifest.rows(0, 6)["label"].to_pylist() == ["cats", "cats", "dogs", None, None, "z"]
     hub.faults.requests.clear()
-    wanted = [*(name.encode() for name in found[:3]), large, b"", *(b"%d" % n for n in range(60))]
-    assert read_all(ahead(manifest.readers(0, 65), 16)) == wanted
+    expected = [*(name.encode() for name in names[:3]), large, b"", *(b"%d" % n for n in range(60))]
+    assert read_all(ahead(manifest.readers(0, 65), 16)) == expected
     assert hub.faults.count("/api/datasets/o/n") <= 1
     assert hub.faults.count("resolve/main/img/cats/a.png") == 1
     assert hub.faults.count("resolve") == 67  # the one that is larger than a piece is not held, and takes three
@@ -165,10 +165,10 @@ def test_a_scored_table_is_read_where_it_lies_and_nothing_is_written_there(hub, 
         ["filter", f"{ROOT}/run/s.parquet", "--keep-top", "50%", "-o", "k.parquet"],
         ["verify", "k.receipt.json"],
     ):
-        found = run(*arguments)
-        assert found.exit_code == 0, found.stderr
-    found = run("score", str(tmp_path), "-o", f"{ROOT}/s.parquet")
-    text = " ".join(found.stderr.split())
-    assert found.exit_code == 1
+        result = run(*arguments)
+        assert result.exit_code == 0, result.stderr
+    result = run("score", str(tmp_path), "-o", f"{ROOT}/s.parquet")
+    text = " ".join(result.stderr.split())
+    assert result.exit_code == 1
     assert "expected a path, or a URL of s3://, s3a://, gs://, gcs://, got 'hf://datasets/o/n/s.parquet'" in text
     assert "write to a folder of this machine and upload it (hf upload)" in text

@@ -130,8 +130,8 @@ def test_a_cut_tar_that_ends_inside_an_image_without_suffix_says_where(tmp_path)
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: 512 + -(-len(data) // 512) * 512 + 512 + HEAD])
+    data_of_tar = path.read_bytes()
+    path.write_bytes(data_of_tar[: 512 + -(-len(data) // 512) * 512 + 512 + HEAD])
     manifest = open_manifest(path)
     assert keys(manifest) == ["a1", "b2"]
     assert "cut off" in manifest.description

@@ -69,10 +69,10 @@ def attempt(path):
     """Open and read everything; the set of what came of the rows, or the text of the refusal."""
     try:
         manifest = open_manifest(path)
-        found = [outcome(read) for read in manifest.readers(0, manifest.n_rows)]
-        if len(found) != manifest.n_rows or manifest.rows(0, manifest.n_rows).num_rows != manifest.n_rows:
+        outcomes = [outcome(read) for read in manifest.readers(0, manifest.n_rows)]
+        if len(outcomes) != manifest.n_rows or manifest.rows(0, manifest.n_rows).num_rows != manifest.n_rows:
             return {"rows lost"}
-        return set(found)
+        return set(outcomes)
     except InputError as error:
         return str(error)
 
@@ -87,12 +87,12 @@ def test_damage_gives_one_line_or_failed_rows(tmp_path, suffix):
     refused = 0
     for _ in range(25 if suffix == "parquet" else 120):
         path.write_bytes(damage(SOURCES[suffix], rng))
-        found = attempt(path)
-        if isinstance(found, str):
+        came = attempt(path)
+        if isinstance(came, str):
             refused += 1
-            assert "\n" not in found
+            assert "\n" not in came
         else:
-            assert found <= {bytes, "missing", "io_error", "too_large"}
+            assert came <= {bytes, "missing", "io_error", "too_large"}
     assert refused or suffix == "txt"
     assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208
 

@@ -225,10 +225,10 @@ def test_a_broken_page_costs_its_row_group_and_no_more(tmp_path):
     data = bytearray(path.read_bytes())
     data[data.index(b"0015") + 4] ^= 1
     path.write_bytes(data)
-    found = read_all(open_manifest(path).readers(5, 38))
-    assert found[:5] == [b"%04d" % row * 50 for row in range(5, 10)]
-    assert found[5:15] == ["io_error"] * 10
-    assert found[15:] == [b"%04d" % row * 50 for row in range(20, 38)]
+    data_of_rows = read_all(open_manifest(path).readers(5, 38))
+    assert data_of_rows[:5] == [b"%04d" % row * 50 for row in range(5, 10)]
+    assert data_of_rows[5:15] == ["io_error"] * 10
+    assert data_of_rows[15:] == [b"%04d" % row * 50 for row in range(20, 38)]
 
 
 def test_a_file_that_changes_while_it_is_read_gives_failed_rows(tmp_path):
@@ -358,8 +358,8 @@ def layout_of(options=None, **columns):
         "struct": pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
     }
     schema = pa.schema([(name, kinds[kind]) for name, kind in columns.items()])
-    found = find_layout(schema, options or SourceOptions(), "t")
-    return found.path, found.image
+    layout = find_layout(schema, options or SourceOptions(), "t")
+    return layout.path, layout.image
 
 
 def test_a_column_of_bytes_is_the_image_only_by_its_name():

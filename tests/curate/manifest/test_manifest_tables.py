@@ -364,8 +364,8 @@ SHEETS = [
 @pytest.mark.parametrize("text", SHEETS)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_manifest_as_spreadsheets_save_it_is_read(text, encoding):
-    found = read_csv(text.encode(encoding), "t.csv", expects={"file_name"})
-    assert found.to_pydict() == {"file_name": ["a.jpg"], "label": ["x"]}
+    table = read_csv(text.encode(encoding), "t.csv", expects={"file_name"})
+    assert table.to_pydict() == {"file_name": ["a.jpg"], "label": ["x"]}
 
 
 def test_images_as_base64_and_paths_of_windows_are_named(tmp_path):

@@ -192,13 +192,13 @@ def served(monkeypatch):
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.setattr(schemes, "_SHARED", {})
 
-    class Own(Handler):
+    class Served(Handler):
         files: dict[str, bytes] = {}  # noqa: RUF012
         answers: dict[str, object] = {}  # noqa: RUF012
-        asked: list[dict[str, str]] = []  # noqa: RUF012
+        requests: list[dict[str, str]] = []  # noqa: RUF012
 
         def do_GET(self):
-            self.asked.append(dict(self.headers))
+            self.requests.append(dict(self.headers))
             try:
                 if self.path in self.answers:
                     self.answers[self.path](self)
@@ -209,11 +209,11 @@ def served(monkeypatch):
 
         do_HEAD = do_GET
 
-    Own.files, Own.answers, Own.asked = {}, {}, []
-    server = Server(("127.0.0.1", 0), Own)
+    Served.files, Served.answers, Served.requests = {}, {}, []
+    server = Server(("127.0.0.1", 0), Served)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    Own.url = f"http://127.0.0.1:{server.server_port}"
-    yield Own
+    Served.url = f"http://127.0.0.1:{server.server_port}"
+    yield Served
     server.shutdown()
     server.server_close()
 
@@ -228,7 +228,7 @@ def test_bytes_are_requested_as_they_are_and_compressed_ones_are_read_all_the_sa
     served.answers["/b.jpg"] = packed(b"another image")
     assert read_uri(f"{served.url}/a.jpg") == b"an image"
     assert read_uri(f"{served.url}/b.jpg") == b"another image"
-    assert {headers["Accept-Encoding"] for headers in served.asked} == {"identity"}
+    assert {headers["Accept-Encoding"] for headers in served.requests} == {"identity"}
 
 
 def test_a_compressed_body_is_bounded_by_what_it_unpacks_to(served, tmp_path, small):
@@ -249,7 +249,7 @@ def test_a_stated_size_above_the_bound_is_refused_before_any_of_it_comes(served,
     served.answers["/a.jpg"] = answer(200, {"Content-Length": str(10**9)}, pieces, pause=0.1)
     (status,) = held_images(listed(served, tmp_path, ["a.jpg"]).readers(0, 1))
     assert status == "too_large"
-    assert len(served.asked) == 1
+    assert len(served.requests) == 1
 
 
 def test_bodies_of_unknown_and_of_known_size_come_whole_within_the_budget(served, tmp_path, small):
@@ -274,7 +274,7 @@ def test_what_is_requested_ahead_is_bounded_by_what_comes(served, tmp_path):
     most = 0
     with ReadAhead(8, held_bytes=350_000) as reading:
         waiting = list(reading.readers(manifest.readers(0, 30)))
-        in_time(lambda: len(served.asked) >= 8)
+        in_time(lambda: len(served.requests) >= 8)
         time.sleep(0.1)
         most = max(most, reading._held)
         assert read_all(waiting) == [bytes([number]) * 100_000 for number in range(30)]

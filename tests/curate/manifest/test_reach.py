@@ -73,11 +73,11 @@ def test_every_private_ipv4_address_is_private_inside_ipv6_too():
 
 
 class Handler(BaseHTTPRequestHandler):
-    asked: list[str] = []  # noqa: RUF012
+    requests: list[str] = []  # noqa: RUF012
     files: dict[str, bytes] = {}  # noqa: RUF012
 
     def do_GET(self):
-        Handler.asked.append(self.path)
+        Handler.requests.append(self.path)
         data = Handler.files.get(self.path, b"secret")
         if self.path.startswith("/to?"):
             self.send_response(302)
@@ -100,7 +100,7 @@ def port(monkeypatch):
     """A server on this machine, which nobody outside may be led to."""
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(remote, "PAUSE", 0.01)
-    Handler.asked, Handler.files = [], {}
+    Handler.requests, Handler.files = [], {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server.server_port
@@ -118,7 +118,7 @@ def test_a_url_of_a_list_into_a_private_network_is_refused_before_anything_is_se
     (read,) = manifest.readers(0, 1)
     with pytest.raises(ReadError, match="the address is on a private network; allow it with --allow-priv") as caught:
         read()
-    assert (caught.value.status, Handler.asked) == ("refused", [])
+    assert (caught.value.status, Handler.requests) == ("refused", [])
     if "[" not in host:  # the server has no address of IPv6
         allowed = open_manifest(tmp_path / "l.txt", SourceOptions(allow_private_hosts=True))
         assert outcomes(allowed) == [b"secret"]
@@ -128,7 +128,7 @@ def test_a_url_of_a_list_into_a_private_network_is_refused_before_anything_is_se
 def test_a_host_that_is_no_address_in_its_usual_form_is_no_host(port, host):
     with pytest.raises(ReadError) as caught:
         read_uri(f"http://{host}:{port}/a.jpg")
-    assert (caught.value.status, Handler.asked) == ("io_error", [])
+    assert (caught.value.status, Handler.requests) == ("io_error", [])
 
 
 def test_the_environment_allows_it_for_every_command(port, monkeypatch):
@@ -143,10 +143,10 @@ def test_the_environment_allows_it_for_every_command(port, monkeypatch):
 
 def test_a_name_that_resolves_to_a_private_address_is_refused_when_it_is_connected_to(port, monkeypatch):
     answers = iter(["93.184.216.34", "127.0.0.1"])  # what a server of names may answer the first and the second time
-    asked = []
+    hosts = []
 
     async def resolve(self, host, port, **_):
-        asked.append(host)
+        hosts.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
     async def look(*_, **__):
@@ -157,7 +157,7 @@ def test_a_name_that_resolves_to_a_private_address_is_refused_when_it_is_connect
     monkeypatch.setattr(aiohttp.resolver.ThreadedResolver, "resolve", look)
     with pytest.raises(ReadError, match="private network") as caught:
         read_uri(f"http://rebind.example:{port}/a.jpg", 1000, Reach())
-    assert (caught.value.status, Handler.asked) == ("refused", [])
+    assert (caught.value.status, Handler.requests) == ("refused", [])
 
 
 def test_a_redirection_into_a_private_network_is_refused(port):
@@ -166,7 +166,7 @@ def test_a_redirection_into_a_private_network_is_refused(port):
     threading.Thread(target=other.serve_forever, daemon=True).start()
     typed = reach_of([f"http://127.0.0.1:{port}/l.txt"], None, private=False)
     assert read_uri(f"http://127.0.0.1:{port}/to?/a.jpg", 1000, typed) == b"secret"
-    Handler.asked.clear()
+    Handler.requests.clear()
     for target in (f"http://127.0.0.1:{other.server_port}/b.jpg", "http://169.254.169.254/latest/meta-data"):
         with pytest.raises(ReadError, match="private network") as caught:
             read_uri(f"http://127.0.0.1:{port}/to?{target}", 1000, typed)
@@ -174,7 +174,7 @@ def test_a_redirection_into_a_private_network_is_refused(port):
     with pytest.raises(ReadError) as caught:
         read_uri(f"http://127.0.0.1:{port}/to?file:///etc/hostname", 1000, typed)
     assert caught.value.status == "io_error"
-    assert all(path.startswith("/to?") for path in Handler.asked)
+    assert all(path.startswith("/to?") for path in Handler.requests)
     other.shutdown()
     other.server_close()
 
