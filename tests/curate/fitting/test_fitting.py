@@ -252,7 +252,7 @@ def test_of_a_dataset_too_small_for_clusters_no_share_is_told(tmp_path, digest):
 def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores_more(tmp_path):
     torch.manual_seed(5)
     save_file(timm.create_model("resnet10t.c3_in1k").state_dict(), tmp_path / "one.safetensors")
-    named = f"timm:resnet10t.c3_in1k@{tmp_path / 'fitted.safetensors'}"
+    named = f"timm:resnet10t.c3_in1k@{tmp_path / 'one.safetensors'}"
     table = write(tmp_path / "s.parquet", kinds(n=60, width=512)[0], load_published(named)[1]["digest"])
     with pytest.raises(InputError, match="does not ship; name it with --model, as it was when scoring"):
         fit(table, tmp_path / "f.safetensors")
