@@ -64,7 +64,7 @@ def require_options(options: Mapping[str, Any]) -> None:
         allowed = BACKBONE_OPTIONS[name]
         if isinstance(allowed[0], str | bool):
             fits = value in allowed and type(value) is type(allowed[0])
-            values = ", ".join(str(one).lower() for one in allowed)
+            values = ", ".join(str(choice).lower() for choice in allowed)
         else:
             least, most = allowed
             is_number = type(value) is int or (type(value) is float and isinstance(least, float))
@@ -82,17 +82,17 @@ def parse_backbone_options(texts: Sequence[str]) -> dict[str, Any]:
     >>> parse_backbone_options(["depth=4", "drop_path_rate=0.1", "class_token=false"])
     {'depth': 4, 'drop_path_rate': 0.1, 'class_token': False}
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, text in parse_settings(texts, flag="--backbone-set", example="drop_path_rate=0.1").items():
         try:
-            found[name] = json.loads(text)  # a number, true or false
+            options[name] = json.loads(text)  # a number, true or false
         except (ValueError, RecursionError):
-            found[name] = text
+            options[name] = text
     try:
-        require_options(found)
+        require_options(options)
     except ValueError as error:
         raise InputError(f"{error}; choose another --backbone-set") from None
-    return found
+    return options
 
 
 def stored_backbone(name: str, options: Mapping[str, Any] | None = None) -> nn.Module:

@@ -56,7 +56,7 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
     return "bf16" if device.type == "cuda" or (on_cpu == "bf16" and has_bfloat16()) else "fp32"
 
 
-def columns_given(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[str, ...]:
+def model_columns(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[str, ...]:
     """Return the names of the columns that a ``Runner`` gives, before there is one, in their order.
 
     Raises:
@@ -123,7 +123,7 @@ class Runner:
     ) -> None:
         run_by = lookup(BACKENDS, backend, kind="backend")
         self.scorers = dict(scorers or {})
-        self.columns = columns_given(model, self.scorers)
+        self.columns = model_columns(model, self.scorers)
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
         if device.type == "cuda" and precision == "fp32":

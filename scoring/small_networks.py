@@ -63,8 +63,8 @@ class MLP(Flat):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Return features (N, 2000)."""
-        found: Tensor = self.layers(x.flatten(1))
-        return found
+        features: Tensor = self.layers(x.flatten(1))
+        return features
 
 
 class _Block(nn.Module):
@@ -80,8 +80,8 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, C', H / stride, W / stride), rounded up, of (N, C, H, W)."""
-        found: Tensor = self.bn2(self.conv2(self.act1(self.bn1(self.conv1(x))))) + self.downsample(x)
-        activated: Tensor = self.act2(found)
+        added: Tensor = self.bn2(self.conv2(self.act1(self.bn1(self.conv1(x))))) + self.downsample(x)
+        activated: Tensor = self.act2(added)
         return activated
 
 

@@ -42,7 +42,7 @@ from scoring.model import require_needs
 from scoring.relative.columns import COLUMNS as DATASET_COLUMNS
 from scoring.relative.model import DatasetFit
 from scoring.relative.stored import read_fit
-from scoring.runner import BATCH_SIZE, Runner, columns_given, select_device, select_precision
+from scoring.runner import BATCH_SIZE, Runner, model_columns, select_device, select_precision
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
@@ -164,7 +164,7 @@ def open_all(
     where = torch.device("cpu") if elsewhere else device
     lookup(BACKENDS, settings.backend, kind="backend")
     backend = settings.backend if where.type == device.type else TORCH  # nothing runs here on a device of others
-    columns = columns_given(network, of_model)
+    columns = model_columns(network, of_model)
     fit = read_fit(model, card)
     if fit is not None and fit.junk is not None:
         _refuse_lacking(model, fit.junk.names, (*columns, *(QUALITY_COLUMNS if settings.quality else ())))

@@ -12,7 +12,7 @@ from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Floats, M
 from curate.evaluation.ranked import SHAPES, ranked
 from scoring.metrics.classifier import cross_validate
 from scoring.metrics.duplicates import group_duplicates
-from scoring.metrics.logistic import LogisticFit, logistic_regression, one_step, one_step_terms
+from scoring.metrics.logistic import LogisticFit, logistic_regression, newton_step, newton_terms
 from scoring.metrics.neighbours import knn_vote, nearest
 from scoring.metrics.ranking import ranks
 from scoring.metrics.resampling import Interval, percentiles, permutation_test_linear, resample
@@ -245,11 +245,11 @@ def _fill_slopes(
     repeats: int,
     seed: int,
 ) -> None:
-    terms = np.concatenate([one_step_terms(scaled, right, fit).T for fit, scaled in fits.values()])  # (5 C, N)
+    terms = np.concatenate([newton_terms(scaled, right, fit).T for fit, scaled in fits.values()])  # (5 C, N)
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         sums = weighted_sums(terms, counts).reshape(-1, 5)
-        return np.array([one_step(fit, line) for (fit, _), line in zip(fits.values(), sums, strict=True)])
+        return np.array([newton_step(fit, line) for (fit, _), line in zip(fits.values(), sums, strict=True)])
 
     low, high = percentiles(resample(statistic, len(right), repeats=repeats, seed=seed))
     x = np.stack([scaled for _, scaled in fits.values()])

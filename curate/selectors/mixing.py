@@ -113,17 +113,17 @@ class Discounted(Selector):
         check(pool, budget, self.needs)
         score: str = self.selector.score  # type: ignore[attr-defined]
         mixed = discount(pool, score)
-        found = HighestScore()(mixed, budget, seed=seed)
+        selection = HighestScore()(mixed, budget, seed=seed)
         parts = {
-            **found.parts,
-            score: SCORES[score].compute(pool)[found.rows],
-            "quality": of(pool, "quality")[found.rows].astype(np.float64),
+            **selection.parts,
+            score: SCORES[score].compute(pool)[selection.rows],
+            "quality": of(pool, "quality")[selection.rows].astype(np.float64),
         }
         by_quality = replace(pool, uncertainty=of(pool, "quality"))
         alone = (self.selector(pool, budget, seed=seed).rows, HighestScore()(by_quality, budget).rows)
-        shared = [int(np.isin(found.rows, rows).sum()) for rows in alone]
-        note = f"of {budget} picks, {shared[0]} are those of {score} alone and {shared[1]} those of quality alone"
-        return replace(found, parts=parts, notes=(*found.notes, note))
+        shared = [int(np.isin(selection.rows, rows).sum()) for rows in alone]
+        note = f"of {budget} picks, {shared[0]} are also picked by {score} alone and {shared[1]} by quality alone"
+        return replace(selection, parts=parts, notes=(*selection.notes, note))
 
 
 def _check_quality(pool: Pool) -> None:

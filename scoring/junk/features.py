@@ -64,9 +64,11 @@ def columns_read(names: Iterable[str]) -> tuple[str, ...]:
     >>> columns_read(["key", "quality_noise", "quality_jpeg", "kappa_visimsiam", "unc_visimsiam"])
     ('quality_noise', 'kappa_visimsiam')
     """
-    there = list(names)
-    doubles = {f"unc_{name.removeprefix('kappa_')}" for name in there if name.startswith("kappa_")}
-    return tuple(name for name in there if name in QUALITY_FEATURES or (name.startswith(HEADS) and name not in doubles))
+    present = list(names)
+    doubles = {f"unc_{name.removeprefix('kappa_')}" for name in present if name.startswith("kappa_")}
+    return tuple(
+        name for name in present if name in QUALITY_FEATURES or (name.startswith(HEADS) and name not in doubles)
+    )
 
 
 def features_of(columns: Mapping[str, NDArray[np.floating]], names: Iterable[str]) -> Floats:

@@ -12,12 +12,12 @@ BETS = np.geomspace(0.05, 3.0, 20)  # log odds that are bet on, so that from ten
 
 
 def level_of_look(look: int, confidence: float = 0.95) -> float:
-    """Return the level at which an interval is to be made at a look, so that those of all looks hold together.
+    """Return the level at which an interval is to be made at a look, so that the intervals of all looks hold together.
 
     Look j may err with a probability of (1 - confidence) c / ((j + c - 1) (j + c)), where c is ``LOOKS``. These
     probabilities fall slowly up to look c, by when half of the error is spent, and sum to 1 - confidence over all looks
     there can ever be. By the union bound the probability that any of the intervals misses what it is of is no larger:
-    nobody has to say beforehand how often he will look, and the caller that stops at a look of his choice stops at an
+    the number of looks need not be fixed beforehand, and a caller that stops at any look stops at an
     interval that holds.
 
     Args:
@@ -78,7 +78,7 @@ def fewest_rows(bound: float, level: float, share: float = 1.0) -> int | None:
 def running_mean_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Return the interval of the mean success probability of n trials in sequence, valid at every n at once.
 
-    Each probability may depend on all that came before, as that of a prediction does whose model has learnt from the
+    Each probability may depend on all that came before, as for a prediction by a model that has learnt from the
     labels so far: what holds is the interval of their mean up to now. Bets of fixed sizes b are laid on successes, and
     on failures; one that began with 1 has, were the mean m, at least
 

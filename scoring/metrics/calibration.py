@@ -55,7 +55,7 @@ class Calibrated:
     Attributes:
         ece: expected calibration error: mean distance of promise and share in bins of equally many rows.
         by_chance: the mean of that and its 95 % bounds if every promise were right: none below can be separated from 0.
-        rms: the same squared and without what chance adds, under a root; 0 where probability explains all.
+        rms: the root of the same squared, less its value by chance; 0 where probability explains all.
         brier: mean squared distance of promise and outcome.
         gain: how much lower that is than the baseline's.
         promised: mean promise of each bin, the lowest first.
@@ -102,14 +102,14 @@ def calibrated(
         drawn = counts * weights
         rows = drawn.sum() ** 2 / (drawn * weights).sum() / k  # in a bin, as many as would show as much
         brier = squares @ drawn / drawn.sum()
-        found = np.empty((len(names), 4 + 2 * k))
+        measures = np.empty((len(names), 4 + 2 * k))
         for at, each in enumerate(bins):
             promised, seen = each.means(drawn)
             gap, variance = promised - seen, seen * (1 - seen) / max(rows - 1, 1)
-            found[at, :2] = np.abs(gap).mean(), (gap**2 - noise * variance).mean()
-            found[at, 4:] = np.concatenate([promised, seen])
-        found[:, 2], found[:, 3] = brier, brier[base] - brier
-        return found
+            measures[at, :2] = np.abs(gap).mean(), (gap**2 - noise * variance).mean()
+            measures[at, 4:] = np.concatenate([promised, seen])
+        measures[:, 2], measures[:, 3] = brier, brier[base] - brier
+        return measures
 
     value = statistic(np.ones(len(y), np.int64), noise=1.0)
     drawn = resample(lambda counts: statistic(counts).reshape(-1), len(y), repeats=repeats, seed=seed)
@@ -119,11 +119,11 @@ def calibrated(
     result = {}
     for at, name in enumerate(names):
         bounds = zip(value[at], low[at], high[at], strict=True)
-        ece, square, brier, gain, *rest = (Interval(*map(float, one)) for one in bounds)
-        rms = Interval(*(float(np.sqrt(max(0.0, one))) for one in square))
-        chance = _by_chance(bins[at], predictions[name], weights, seed)
-        promised = tuple(one.value for one in rest[:k])
-        result[name] = Calibrated(ece, chance, rms, brier, gain, promised, tuple(rest[k:]))
+        ece, square, brier, gain, *rest = (Interval(*map(float, ends)) for ends in bounds)
+        rms = Interval(*(float(np.sqrt(max(0.0, end))) for end in square))
+        at_random = _by_chance(bins[at], predictions[name], weights, seed)
+        promised = tuple(interval.value for interval in rest[:k])
+        result[name] = Calibrated(ece, at_random, rms, brier, gain, promised, tuple(rest[k:]))
     return result
 
 

@@ -54,7 +54,7 @@ class Isotonic:
 
     x: Floats
     p: Floats
-    meaning: ClassVar[str] = "share of bad rows among those of like score, made to rise with it"
+    meaning: ClassVar[str] = "share of bad rows among rows of similar score, made to rise with it"
 
     @classmethod
     def fit(cls, x: Floats, y: Floats, weights: Floats) -> Self:
@@ -141,12 +141,12 @@ class Logistic:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
         """See ``Calibrator.from_json``."""
-        found = cls(*(float(record[name]) for name in ("intercept", "slope", "low", "high")))
-        if not np.isfinite([found.intercept, found.slope, found.low, found.high]).all():
+        fitted = cls(*(float(record[name]) for name in ("intercept", "slope", "low", "high")))
+        if not np.isfinite([fitted.intercept, fitted.slope, fitted.low, fitted.high]).all():
             raise ValueError("a number that is invalid")
-        if found.slope < 0 or found.low > found.high:
-            raise ValueError(f"a slope of {found.slope:g} between {found.low:g} and {found.high:g}")
-        return found
+        if fitted.slope < 0 or fitted.low > fitted.high:
+            raise ValueError(f"a slope of {fitted.slope:g} between {fitted.low:g} and {fitted.high:g}")
+        return fitted
 
 
 CALIBRATORS: dict[str, type[Calibrator]] = {"isotonic": Isotonic, "logistic": Logistic}  # to add one, add a line

@@ -135,7 +135,7 @@ def cross_validate(
         raise ValueError(f"folds must be between 2 and {most}, got {folds}")
     fold = spread_folds(labels, folds, seed=seed, groups=groups)
     n_classes = int(labels.max()) + 1
-    found = torch.zeros(len(rows), dtype=torch.long)
+    predicted = torch.zeros(len(rows), dtype=torch.long)
     entropy, confidence = torch.zeros(2, len(rows), dtype=torch.float64)
     size = max(1, BLOCK_NUMBERS // n_classes)
     generator = torch.Generator().manual_seed(seed)
@@ -146,10 +146,10 @@ def cross_validate(
         classifier = fit_linear(rows[train], labels[train], n_classes)
         for at in torch.nonzero(fold == number).flatten().split(size):
             log_p = classifier.logits(rows[at]).double().log_softmax(1)
-            best, found[at] = log_p.max(1)
+            best, predicted[at] = log_p.max(1)
             confidence[at] = best.exp()
             entropy[at] = torch.special.entr(log_p.exp()).sum(1)
-    return Predictions(found, entropy.numpy(), confidence.numpy())
+    return Predictions(predicted, entropy.numpy(), confidence.numpy())
 
 
 def spread_folds(labels: Tensor, folds: int, *, seed: int, groups: Tensor | None = None) -> Tensor:

@@ -99,7 +99,7 @@ def recompress(images: Tensor, generator: torch.Generator, coarseness: float) ->
     """Return the images after JPEG of quality 100 - ``coarseness``, with half the resolution of colour."""
     pixels = images.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
     how = {"quality": round(100 - coarseness), "colorsubsampling": "420", "fastdct": False}
-    files = [simplejpeg.encode_jpeg(one, **how) for one in pixels]
+    files = [simplejpeg.encode_jpeg(image, **how) for image in pixels]
     back = np.stack([simplejpeg.decode_jpeg(file, fastdct=False, fastupsample=False) for file in files])
     return torch.from_numpy(back).permute(0, 3, 1, 2).float()
 
@@ -148,7 +148,7 @@ class Ladder:
     strengths: tuple[float, ...]
 
 
-# The strengths are ours; the first four kinds are those of Figure 6 of Kirchhof et al. 2024, "Pretrained Visual
+# The strengths are ours; the first four kinds come from Figure 6 of Kirchhof et al. 2024, "Pretrained Visual
 # Uncertainties".
 LADDERS: dict[str, Ladder] = {
     "zoom": Ladder(zoom, "side cut away", (0.2, 0.4, 0.6, 0.75, 0.9)),

@@ -55,7 +55,10 @@ def vendi_interval(rows: NDArray, level: float = 0.95) -> Interval:
         sums = [moments(part) for part in parts]
         total = np.sum(sums, axis=0)
         value = _effective(total / len(rows))
-        without = [_effective((total - one) / (len(rows) - len(part))) for one, part in zip(sums, parts, strict=True)]
+        without = [
+            _effective((total - sums_of_part) / (len(rows) - len(part)))
+            for sums_of_part, part in zip(sums, parts, strict=True)
+        ]
     error = float(np.sqrt((PARTS - 1) / PARTS * np.square(np.array(without) - np.mean(without)).sum()))
     half = float(stdtrit(PARTS - 1, (1 + level) / 2)) * error
     return Interval(value, value - half, value + half)
@@ -95,15 +98,15 @@ def nearest_distances(rows: NDArray, references: NDArray, *, same: Sequence[int]
         Shape (N,); memory: 1024 x 8192 cosines at a time.
     """
     best = np.full(len(rows), -np.inf, np.float32)
-    own = None if same is None else np.asarray(same, np.int64)
+    excluded = None if same is None else np.asarray(same, np.int64)
     queries = _units(rows)
     for first in range(0, len(references), BLOCK):
         part = _units(references[first : first + BLOCK])
         for start in range(0, len(queries), 1024):
-            here = slice(start, start + 1024)
-            cosine = queries[here] @ part.T
-            if own is not None:
-                inside = np.flatnonzero((own[here] >= first) & (own[here] < first + len(part)))
-                cosine[inside, own[here][inside] - first] = -np.inf
-            best[here] = np.maximum(best[here], cosine.max(1))
+            block = slice(start, start + 1024)
+            cosine = queries[block] @ part.T
+            if excluded is not None:
+                inside = np.flatnonzero((excluded[block] >= first) & (excluded[block] < first + len(part)))
+                cosine[inside, excluded[block][inside] - first] = -np.inf
+            best[block] = np.maximum(best[block], cosine.max(1))
     return np.asarray(np.sqrt(np.maximum(2 - 2 * best.astype(np.float64), 0)))

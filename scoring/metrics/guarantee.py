@@ -72,9 +72,9 @@ def p_value_bad(strata: Sequence[Stratum], rate: float) -> float:
         In [0, 1]. Below alpha in at most a share alpha of all samples, if more than ``rate`` is bad. Exact
         (hypergeometric) for one stratum of yes and no; Chernoff's bound for several, or for badness between 0 and 1.
     """
-    total = sum(one.size for one in strata)
+    total = sum(stratum.size for stratum in strata)
     good = total - floor(rate * total + _SLACK * total) - 1  # the most that can be good if more than the rate is bad
-    return 0.0 if good < 0 else p_value_at_most([one.turned() for one in strata], good / total)
+    return 0.0 if good < 0 else p_value_at_most([stratum.turned() for stratum in strata], good / total)
 
 
 def fewest_verdicts(size: int, rate: float, confidence: float, n_bad: int = 0) -> int | None:
@@ -199,7 +199,7 @@ def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
 
 def _strictest(sampled: Sampled, ranks: NDArray[np.int64], needed: int | None) -> int | None:
     """Return the least of these ranks that surely has so many verdicts; the last where it has them at all."""
-    n_of = np.array([one.n for one in sampled.until(int(sampled.ends[-1]))], np.float64)
+    n_of = np.array([stratum.n for stratum in sampled.until(int(sampled.ends[-1]))], np.float64)
     if needed is None or n_of.sum() < needed:
         return None
     starts = np.concatenate([[0], sampled.ends[:-1]])
@@ -220,7 +220,7 @@ def guaranteed_cut(
 
     Cuts are tested from strict to loose in an order that is fixed beforehand. A cut that passes hands its level on to
     the next, one that fails hands on nothing: the probability of passing any cut with more than ``rate`` of bad rows is
-    at most 1 - confidence, whatever the score is worth.
+    at most 1 - confidence, however accurate the score is.
 
     Args:
         sampled: the verdicts.
@@ -236,15 +236,17 @@ def guaranteed_cut(
     planned = planned.snapped(snap) if snap and len(planned.cuts) else planned
     tested: list[Tested] = []
     handed = 0.0
-    for cut, own in zip(planned.cuts.tolist(), planned.levels.tolist(), strict=True):
-        level = own + handed
+    for cut, share in zip(planned.cuts.tolist(), planned.levels.tolist(), strict=True):
+        level = share + handed
         if not level:
             continue
         strata = sampled.until(cut)
         p = p_value_bad(strata, rate)
-        tested.append(Tested(cut, sum(one.n for one in strata), sum(one.positive for one in strata), p, level))
+        tested.append(
+            Tested(cut, sum(stratum.n for stratum in strata), sum(stratum.positive for stratum in strata), p, level)
+        )
         handed = level if tested[-1].passed else 0.0
-    return Guaranteed(max((one.kept for one in tested if one.passed), default=0), tuple(tested))
+    return Guaranteed(max((test.kept for test in tested if test.passed), default=0), tuple(tested))
 
 
 def conformal_cut(sampled: Sampled, rate: float, cuts: NDArray[np.int64]) -> int:
@@ -283,11 +285,11 @@ def more_verdicts(sampled: Sampled, rate: float, confidence: float) -> int | Non
     if not tested:
         needed = fewest_verdicts(end, rate, confidence)
         return None if needed is None else max(needed - n, 1)
-    wanted = [
-        ceil(n * needed / one.n) - n
-        for one in tested
-        if one.n
-        and one.bad / one.n < rate
-        and (needed := verdicts_for_power(one.kept, rate, 1 - one.level, expected=one.bad / one.n, power=0.5))
+    totals = [
+        ceil(n * needed / test.n) - n
+        for test in tested
+        if test.n
+        and test.bad / test.n < rate
+        and (needed := verdicts_for_power(test.kept, rate, 1 - test.level, expected=test.bad / test.n, power=0.5))
     ]
-    return max(min(wanted), ceil(sqrt(n))) if wanted else None
+    return max(min(totals), ceil(sqrt(n))) if totals else None

@@ -102,19 +102,19 @@ def separates(x: NDArray, y: NDArray) -> bool:
     return bool(x[y].min() >= x[~y].max() or x[~y].min() >= x[y].max())
 
 
-def one_step_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
+def newton_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
     """Return what each row adds to the gradient and information at the fit, shape (N, 5).
 
-    Sums of these rows, weighted by the counts of a resample, give its fit to first order by ``one_step``: one product
+    Sums of these rows, weighted by the counts of a resample, give its fit to first order by ``newton_step``: a product
     instead of a fit. The difference to the full fit vanishes as 1/N.
     """
     x = np.asarray(x, np.float64)
-    chance = chance_of(fit.intercept + fit.coefficient * x)
-    rest, curve = np.asarray(y, np.float64) - chance, chance * (1 - chance)
+    probability = chance_of(fit.intercept + fit.coefficient * x)
+    rest, curve = np.asarray(y, np.float64) - probability, probability * (1 - probability)
     return np.stack([rest, rest * x, curve, curve * x, curve * x * x], 1)
 
 
-def one_step(fit: LogisticFit, sums: NDArray) -> float:
+def newton_step(fit: LogisticFit, sums: NDArray) -> float:
     """Return the coefficient after one Newton step from the fit, given the sums of a resample, shape (5,)."""
     (g0, g1, h00, h01, h11) = sums
     determinant = h00 * h11 - h01 * h01

@@ -33,7 +33,7 @@ class Rise:
 def rise(values: NDArray, confidence: float = 0.95) -> Rise:
     """Measure whether values rise with strength.
 
-    Intervals are normal ones of paired differences over things; those of falls are Bonferroni's over all
+    Intervals are normal ones of paired differences over images; for falls they are Bonferroni's over all
     S (S - 1) / 2 pairs of strengths.
 
     Args:

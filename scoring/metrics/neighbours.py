@@ -65,8 +65,8 @@ def _expand(groups: Groups, cosine: Tensor, point: Tensor, k: int, start: int, *
     within = slot - (until - size).gather(1, which)
     chosen = point.gather(1, which)
     if same:
-        own = groups.rank[start : start + len(point)].view(-1, 1)
-        within = within + ((which == 0) & (within >= own)).long()
+        itself = groups.rank[start : start + len(point)].view(-1, 1)
+        within = within + ((which == 0) & (within >= itself)).long()
     return cosine.gather(1, which), groups.members[groups.start[chosen] + within]
 
 
@@ -90,7 +90,7 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
     return torch.cat(cosines), torch.cat(indices)
 
 
-def _candidates(block: Tensor, references: Tensor, k: int, own: int | None) -> tuple[Tensor, Tensor]:
+def _candidates(block: Tensor, references: Tensor, k: int, first_row: int | None) -> tuple[Tensor, Tensor]:
     """Return the k most similar references, the most similar first; row i is not reference ``own + i``."""
     best, index = block.new_zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.long)
     buffer = block.new_empty(
@@ -99,10 +99,10 @@ def _candidates(block: Tensor, references: Tensor, k: int, own: int | None) -> t
     for start in range(0, len(references), REFERENCES):
         part = references[start : start + REFERENCES]
         similarity = torch.mm(block, part.T, out=buffer[: len(block) * len(part)].view(len(block), len(part)))  # (B, R)
-        if own is not None:
-            stop = min(own + len(block), start + similarity.shape[1])
-            rows = torch.arange(min(max(own, start), stop), stop)
-            similarity[rows - own, rows - start] = -torch.inf
+        if first_row is not None:
+            stop = min(first_row + len(block), start + similarity.shape[1])
+            rows = torch.arange(min(max(first_row, start), stop), stop)
+            similarity[rows - first_row, rows - start] = -torch.inf
         values, at = similarity.topk(min(k, similarity.shape[1]), dim=1)
         best, index = torch.cat([best, values], 1), torch.cat([index, at + start], 1)
         best, at = best.topk(min(k, best.shape[1]), dim=1)
@@ -153,10 +153,10 @@ def knn_vote(cosine: Tensor, classes: Tensor, *, temperature: float = 0.07) -> T
     weight = ((cosine.double() - 1) / temperature).exp()
     winners = []
     for start in range(0, len(classes), EXACT):
-        ours, theirs = classes[start : start + EXACT].unsqueeze(2), classes[start : start + EXACT].unsqueeze(1)
-        votes = ((ours == theirs) * weight[start : start + EXACT].unsqueeze(1)).sum(2)  # (B, k): for each one's class
+        rows, columns = classes[start : start + EXACT].unsqueeze(2), classes[start : start + EXACT].unsqueeze(1)
+        votes = ((rows == columns) * weight[start : start + EXACT].unsqueeze(1)).sum(2)  # (B, k): for each one's class
         most = votes >= votes.amax(1, keepdim=True) * (1 - 1e-12)  # sums in another order are no other votes
-        winners.append(torch.where(most, ours.squeeze(2), torch.iinfo(torch.long).max).amin(1))
+        winners.append(torch.where(most, rows.squeeze(2), torch.iinfo(torch.long).max).amin(1))
     return torch.cat(winners) if winners else torch.zeros(0, dtype=torch.long)
 
 

@@ -43,8 +43,8 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
         ValueError: if counts are negative or come to more than ``n``, or ``level`` is not in (0, 1).
 
     Source: Berger and Boos 1994, "P values maximized over a confidence set for the nuisance parameter"; for pairs
-        Berger and Sidik 2003, "Exact unconditional tests for a 2 x 2 matched-pairs design"; ``score`` has that of the
-        statistic. The maximum is over a grid of 17 rates.
+        Berger and Sidik 2003, "Exact unconditional tests for a 2 x 2 matched-pairs design"; the source of the
+        statistic is with ``score``. The maximum is over a grid of 17 rates.
 
     >>> [round(x, 3) for x in paired_interval(30, 10, 500)]
     [0.04, 0.016, 0.067]
@@ -120,8 +120,8 @@ def _least_wins(distance: float, n: int, difference: float, differ: NDArray[np.i
     low, high = np.zeros_like(differ), differ + 1
     while (low < high).any():
         middle = (low + high) // 2
-        there = (middle > differ) | (score(middle, differ - middle, n, difference) >= distance - _SLACK)
-        low, high = np.where(there, low, np.minimum(middle + 1, high)), np.where(there, middle, high)
+        reached = (middle > differ) | (score(middle, differ - middle, n, difference) >= distance - _SLACK)
+        low, high = np.where(reached, low, np.minimum(middle + 1, high)), np.where(reached, middle, high)
     return high
 
 

@@ -105,10 +105,10 @@ class Stratum:
 
 def stratified_share(strata: Sequence[Stratum]) -> float:
     """Return the estimated share of the whole population; NaN where a stratum was not looked at at all."""
-    total = sum(one.size for one in strata)
-    if not total or any(one.n == 0 for one in strata):
+    total = sum(stratum.size for stratum in strata)
+    if not total or any(stratum.n == 0 for stratum in strata):
         return float("nan")
-    return sum(one.size * one.positive / one.n for one in strata) / total
+    return sum(stratum.size * stratum.positive / stratum.n for stratum in strata) / total
 
 
 def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
@@ -136,23 +136,23 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
 
     Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables", theorems 1 and 4.
     """
-    total = sum(one.size for one in strata)
+    total = sum(stratum.size for stratum in strata)
     if not total:
         raise ValueError("expected at least one stratum")
     most = floor(share * total + _SLACK * total)  # members that may have the property
     if most >= total:
         return 1.0
-    known = sum(one.positive for one in strata if one.n == one.size)
-    rest = [one for one in strata if one.n < one.size]
+    known = sum(stratum.positive for stratum in strata if stratum.n == stratum.size)
+    rest = [stratum for stratum in strata if stratum.n < stratum.size]
     left = most - known  # of the rest
-    if sum(one.positive for one in rest) > left:
+    if sum(stratum.positive for stratum in rest) > left:
         return 0.0
-    if not any(one.n for one in rest):
+    if not any(stratum.n for stratum in rest):
         return 1.0
-    one = rest[0]
-    if len(rest) == 1 and float(one.positive).is_integer() and float(left).is_integer():
-        seen = int(one.positive)
-        return _hypergeometric_tail(one, seen, min(int(left), one.size - one.n + seen))
+    stratum = rest[0]
+    if len(rest) == 1 and float(stratum.positive).is_integer() and float(left).is_integer():
+        seen = int(stratum.positive)
+        return _hypergeometric_tail(stratum, seen, min(int(left), stratum.size - stratum.n + seen))
     return _chernoff(rest, left)
 
 
@@ -175,14 +175,18 @@ def chance_of_at_least(seen: int, drawn: int, marked: int, total: int) -> float:
     return _hypergeometric_tail(Stratum(total, drawn, seen), seen, marked)
 
 
-def _hypergeometric_tail(one: Stratum, seen: int, good: int) -> float:
-    """Return the probability of at least ``seen`` when ``good`` of ``one.size`` members have the property."""
-    i = np.arange(seen, min(one.n, good) + 1)
-    bad = one.size - good
-    i = i[one.n - i <= bad]
+def _hypergeometric_tail(stratum: Stratum, seen: int, good: int) -> float:
+    """Return the probability of at least ``seen`` when ``good`` of ``stratum.size`` members have the property."""
+    i = np.arange(seen, min(stratum.n, good) + 1)
+    bad = stratum.size - good
+    i = i[stratum.n - i <= bad]
     if not len(i):
         return 0.0
-    logs = _log_choose(good, one.n)[i] + _log_choose(bad, one.n)[one.n - i] - _log_choose(one.size, one.n)[one.n]
+    logs = (
+        _log_choose(good, stratum.n)[i]
+        + _log_choose(bad, stratum.n)[stratum.n - i]
+        - _log_choose(stratum.size, stratum.n)[stratum.n]
+    )
     return min(1.0, float(np.exp(logs).sum()))
 
 
@@ -196,9 +200,9 @@ def _log_choose(n: int, most: int) -> Floats:
 
 def _chernoff(rest: Sequence[Stratum], left: float) -> float:
     """Return the bound of ``p_value_at_most`` for strata that are known in part; some may have no sample."""
-    size = np.array([one.size for one in rest], np.float64)
-    n = np.array([one.n for one in rest], np.float64)
-    yes = np.array([one.positive for one in rest], np.float64)
+    size = np.array([stratum.size for stratum in rest], np.float64)
+    n = np.array([stratum.n for stratum in rest], np.float64)
+    yes = np.array([stratum.positive for stratum in rest], np.float64)
     seen = n > 0  # strata without a sample have none with the property, in the worst case
     weight = size[seen] / size.sum()
     moments = _Moments(
@@ -263,9 +267,9 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    total = sum(one.size for one in strata)
-    low = floor(sum(one.positive for one in strata) + _SLACK)
-    high = total - floor(sum(one.n - one.positive for one in strata) + _SLACK)
+    total = sum(stratum.size for stratum in strata)
+    low = floor(sum(stratum.positive for stratum in strata) + _SLACK)
+    high = total - floor(sum(stratum.n - stratum.positive for stratum in strata) + _SLACK)
     while low < high:  # the fewest members that are not rejected; the p value grows with their number
         middle = (low + high) // 2
         if p_value_at_most(strata, middle / total) > 1 - confidence:
@@ -278,5 +282,5 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
 def stratified_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval:
     """Return an estimated share and its two-sided interval: a one-sided bound of (1 + level) / 2 from each side."""
     confidence = (1 + level) / 2
-    high = 1 - lower_bound([one.turned() for one in strata], confidence)
+    high = 1 - lower_bound([stratum.turned() for stratum in strata], confidence)
     return Interval(stratified_share(strata), lower_bound(strata, confidence), high)

@@ -107,5 +107,5 @@ def permutation_test_linear(x: NDArray, y: NDArray, *, repeats: int = 1000, seed
     scale = x.std(1, keepdims=True)
     x = np.divide(x - x.mean(1, keepdims=True), scale, out=np.zeros_like(x), where=scale > 0)
     y = np.asarray(y, np.float64) - np.mean(y)
-    found = permutation_test(lambda shuffled: x @ shuffled / len(y), y, repeats=repeats, seed=seed)
-    return np.where(scale[:, 0] > 0, found, np.nan)
+    p = permutation_test(lambda shuffled: x @ shuffled / len(y), y, repeats=repeats, seed=seed)
+    return np.where(scale[:, 0] > 0, p, np.nan)

@@ -50,7 +50,7 @@ def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.floa
     """
     n = len(labels)
     relevant = torch.bincount(labels)[labels] - 1 if n else labels  # (N,): R of each row
-    found = []
+    parts = []
     for start in range(0, n, max(1, BLOCK // max(n, 1))):
         rows = torch.arange(start, min(n, start + max(1, BLOCK // n)))
         most = int(relevant[rows].max())
@@ -63,8 +63,8 @@ def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.floa
         place = torch.arange(1, most + 1)
         counted = hit * (place <= relevant[rows, None])
         precision = hit.cumsum(1) / place
-        found.append((counted * precision).sum(1) / relevant[rows])  # 0 / 0 is NaN
-    return torch.cat(found).numpy() if found else np.zeros(0)
+        parts.append((counted * precision).sum(1) / relevant[rows])  # 0 / 0 is NaN
+    return torch.cat(parts).numpy() if parts else np.zeros(0)
 
 
 def normalized_mutual_information(first: ArrayLike, second: ArrayLike) -> float:

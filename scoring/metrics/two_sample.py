@@ -17,11 +17,11 @@ from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
-Deals = NDArray[np.int64]  # shape (R, N): which item's counts each item gets
+Permutations = NDArray[np.int64]  # shape (R, N): the item whose counts each item gets
 ROOM = 4_000_000  # numbers of a permutation held at a time
 BLOCK = 1_000  # items whose kernel is held at a time
 MOST_BLOCKS = 20
-SHRUNK = 0.7  # less follows the noise of hundreds of rows, more sees only that of means (docs/studies/tables.md)
+SHRUNK = 0.7  # less follows the noise of hundreds of rows, more sees only differences of means (docs/studies/tables.md)
 SLACK = 1e-9  # sums in another order differ in their last digits
 
 
@@ -63,7 +63,7 @@ class Tested:
     p: Floats
 
 
-def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Deals]:
+def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Permutations]:
     """Yield 1 + ``repeats`` permutations of n items in blocks, shape (R, n); the first of all is the real one."""
     generator = np.random.default_rng([seed, 0])
     step = max(1, ROOM // max(n, 1))
@@ -74,7 +74,7 @@ def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Deals]:
 
 
 def exact_test(
-    statistic: Callable[[Deals], Floats], n: int, *, repeats: int, seed: int, enough: int | None = None
+    statistic: Callable[[Permutations], Floats], n: int, *, repeats: int, seed: int, enough: int | None = None
 ) -> Tested:
     """Return how a statistic stands among permutations.
 
@@ -145,8 +145,8 @@ def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None
     """
     contrast = of.counts.contrast()
 
-    def distance(dealt: Deals) -> Floats:
-        return np.asarray(np.abs(np.add.reduceat(contrast[dealt], of.starts, axis=1).cumsum(1)).max(1))
+    def distance(permuted: Permutations) -> Floats:
+        return np.asarray(np.abs(np.add.reduceat(contrast[permuted], of.starts, axis=1).cumsum(1)).max(1))
 
     return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
 
@@ -158,8 +158,8 @@ def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = 
     """
     contrast = of.counts.contrast()
 
-    def distance(dealt: Deals) -> Floats:
-        return np.asarray(np.abs(np.add.reduceat(contrast[dealt], of.starts, axis=1)).sum(1) / 2)
+    def distance(permuted: Permutations) -> Floats:
+        return np.asarray(np.abs(np.add.reduceat(contrast[permuted], of.starts, axis=1)).sum(1) / 2)
 
     return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
 
@@ -174,14 +174,14 @@ def share_gaps(of: Units, *, repeats: int, seed: int) -> Tested:
     """
     contrast = of.counts.contrast()
     blocks = permutations(len(contrast), repeats=repeats, seed=seed)
-    gaps = np.concatenate([np.abs(np.add.reduceat(contrast[dealt], of.starts, axis=1)) for dealt in blocks])
+    gaps = np.concatenate([np.abs(np.add.reduceat(contrast[permuted], of.starts, axis=1)) for permuted in blocks])
     spread = np.sqrt(np.square(gaps).mean(0))
     scaled = np.divide(gaps, spread, out=np.zeros_like(gaps), where=spread > SLACK)
     return Tested(gaps[0], _reach(scaled.max(1)[:, None], scaled[:1]).mean(0))
 
 
 def standardised_difference(values: NDArray, is_b: NDArray[np.bool_]) -> float:
-    """Return the mean of b less that of a, in standard deviations (root of the mean variance); NaN without any spread.
+    """Return the mean of b less the mean of a, in standard deviations (root of the mean variance); NaN without spread.
 
     Source: Cohen 1969, "Statistical power analysis"; as in Austin 2009 for balance of covariates.
     """
@@ -229,20 +229,20 @@ def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int
     parts = np.array_split(np.random.default_rng([seed, 1]).permutation(n), folds)
     a, b, contrast = counts.a, counts.b, counts.contrast().astype(np.float32)
 
-    def aurocs(dealt: Deals) -> Floats:
-        pairs = won = np.zeros(len(dealt))
-        for part, score in zip(parts, _held_scores(white, contrast[dealt], parts), strict=True):
-            a_here, b_here = a[dealt[:, part]], b[dealt[:, part]]
-            won = won + _pairs_won(score, a_here, b_here)
-            pairs = pairs + a_here.sum(1) * b_here.sum(1)
-        return np.divide(won, pairs, out=np.full(len(dealt), 0.5), where=pairs > 0)
+    def aurocs(permuted: Permutations) -> Floats:
+        pairs = won = np.zeros(len(permuted))
+        for part, score in zip(parts, _held_scores(white, contrast[permuted], parts), strict=True):
+            of_a, of_b = a[permuted[:, part]], b[permuted[:, part]]
+            won = won + _pairs_won(score, of_a, of_b)
+            pairs = pairs + of_a.sum(1) * of_b.sum(1)
+        return np.divide(won, pairs, out=np.full(len(permuted), 0.5), where=pairs > 0)
 
-    found = exact_test(aurocs, n, repeats=repeats, seed=seed)
+    tested = exact_test(aurocs, n, repeats=repeats, seed=seed)
     scores = np.zeros(n)
     for part, score in zip(parts, _held_scores(white, contrast[None], parts), strict=True):
         scores[part] = score[0]
-    value, fewest = float(found.value), min(int((a > 0).sum()), int((b > 0).sum()))
-    return Classified(wilson(value * fewest, fewest), float(found.p), scores / (scores.std() or 1.0))
+    value, fewest = float(tested.value), min(int((a > 0).sum()), int((b > 0).sum()))
+    return Classified(wilson(value * fewest, fewest), float(tested.p), scores / (scores.std() or 1.0))
 
 
 def whitened(vectors: NDArray) -> NDArray[np.float32]:
@@ -266,8 +266,8 @@ def _held_scores(
     """Yield for each fold what the discriminants of the others say of its items, shape (R, M)."""
     sums = [contrast[:, part] @ white[part] for part in parts]
     total = np.sum(sums, axis=0)
-    for part, own in zip(parts, sums, strict=True):
-        yield (total - own) @ white[part].T
+    for part, held in zip(parts, sums, strict=True):
+        yield (total - held) @ white[part].T
 
 
 def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
@@ -305,7 +305,7 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
         seed: of blocks and permutations.
 
     Returns:
-        The statistic less what chance gives in ``value``, about 0 under the hypothesis; its p.
+        The statistic less its expected value in ``value``, about 0 under the hypothesis; its p.
 
     Source: Gretton et al. 2012 (JMLR 13); blocks: Zaremba et al. 2013, arXiv:1307.1954.
     """
@@ -322,10 +322,10 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
         width = width or float(np.median(distance[np.triu_indices(len(rows), 1)])) or 1.0
         kernel = np.exp(distance / (-2 * width))
         contrast = counts.part(block).contrast().astype(np.float32)
-        dealt = np.concatenate(
+        permuted = np.concatenate(
             [contrast[deal] for deal in permutations(len(block), repeats=repeats, seed=seed + 1 + number)]
         )
-        total += np.einsum("rn,rn->r", dealt @ kernel, dealt, dtype=np.float64)
+        total += np.einsum("rn,rn->r", permuted @ kernel, permuted, dtype=np.float64)
         n_used += 1
     total /= max(n_used, 1)
     return Tested(total[0] - total[1:].mean(), _reach(total, total[:1]).mean())

@@ -123,16 +123,16 @@ class RankOrder:
         drawn = counts[self.order].astype(np.float64)
         weight = self._runs(drawn)
         until = weight.cumsum()
-        wanted = np.asarray(coverage, np.float64) * until[-1]
-        cut = np.minimum(np.searchsorted(until, wanted), len(until) - 1)  # the run in which each share ends
-        inside = 1 - (until[cut] - wanted) / weight[cut]  # how much of that run is kept
+        weight_kept = np.asarray(coverage, np.float64) * until[-1]
+        cut = np.minimum(np.searchsorted(until, weight_kept), len(until) - 1)  # the run in which each share ends
+        inside = 1 - (until[cut] - weight_kept) / weight[cut]  # how much of that run is kept
         starts = np.arange(len(drawn)) if self._starts is None else self._starts
         begin, end = starts[cut], np.append(starts[1:], len(drawn))[cut]
         ends = np.sort(np.concatenate([begin, end]))
         pieces = [weighted_sums(right[:, a:b], drawn[a:b]) for a, b in pairwise([0, *ends.tolist()])]
         correct = np.stack(pieces).cumsum(0)  # up to each of ends, (2K, M)
         before, after = (correct[np.searchsorted(ends, at)] for at in (begin, end))
-        return (before + (after - before) * inside[:, None]) / wanted[:, None]
+        return (before + (after - before) * inside[:, None]) / weight_kept[:, None]
 
 
 def weighted_sums(lines: NDArray, weights: NDArray) -> Floats:

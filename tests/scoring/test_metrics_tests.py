@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from scoring.metrics import classifier, degradations, logistic, ranking, resampling
-from scoring.metrics.logistic import one_step, one_step_terms
+from scoring.metrics.logistic import newton_step, newton_terms
 
 
 def related(seed, n=300, slope=0.7):
@@ -84,11 +84,11 @@ def test_a_fit_without_a_finite_answer_says_so(y):
 def test_one_newton_step_is_near_the_fit_of_a_resample():
     x, y = related(3, n=4000)
     fit = logistic.logistic_regression(x, y)
-    terms = one_step_terms(x, y, fit)
+    terms = newton_terms(x, y, fit)
     generator = np.random.default_rng(0)
     for _ in range(5):
         rows = generator.integers(0, 4000, 4000)
-        step = one_step(fit, np.bincount(rows, minlength=4000) @ terms)
+        step = newton_step(fit, np.bincount(rows, minlength=4000) @ terms)
         full = logistic.logistic_regression(x[rows], y[rows]).coefficient
         assert abs(step - full) < 0.15 * fit.error
 

@@ -83,7 +83,7 @@ def test_a_discounted_selector_ranks_by_the_mix_and_says_what_it_cost():
     alone = len(set(Margin()(pool, 8).rows) & set(selection.rows))
     best = set(sorted(pool.candidates, key=lambda row: -pool.quality[row])[:8])
     assert selection.notes == (
-        f"of 8 picks, {alone} are those of margin alone and {len(best & set(selection.rows))} those of quality alone",
+        f"of 8 picks, {alone} are also picked by margin alone and {len(best & set(selection.rows))} by quality alone",
     )
 
 
