@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.calibration.judged import Judged, Truth, folds_of, judged_rows
+from curate.calibration.judged import JudgedRows, Truth, folds_of, judged_rows
 from curate.tables.table import open_table
 from scoring.metrics.calibration import Calibrated, calibrated
 from scoring.metrics.calibrators import CALIBRATORS
@@ -38,7 +38,7 @@ def main() -> None:
                     print(f"{table.name}, {column}, {rows.rate:.1%} bad, {n:,}; {name}: {line(found)}", flush=True)
 
 
-def halves(rows: Judged, n: int, given: argparse.Namespace) -> dict[str, Calibrated]:
+def halves(rows: JudgedRows, n: int, given: argparse.Namespace) -> dict[str, Calibrated]:
     """Return what the maps of the first n rows of one half are worth on the other."""
     x, half = rows.score.doubt(rows.values), folds_of(rows, 2, given.seed)
     order = np.random.default_rng(given.seed).permutation(np.flatnonzero(half == 0))

@@ -20,7 +20,7 @@ import torch
 
 import curate
 from curate.comparison.differences import SIGNIFICANT
-from curate.comparison.results import Comparison
+from curate.comparison.results import TableComparison
 from scoring.metrics import classifier, proportions, ranking, resampling
 from scoring.metrics.two_sample import Counts, classifier_test, mmd_test
 
@@ -114,7 +114,7 @@ def power(photo: np.ndarray, other: np.ndarray, name: str, trials: int) -> None:
         print(f"{share:.0%} {name} noticed: {', '.join(cells)}", flush=True)
 
 
-def shown(found: Comparison, seconds: float) -> str:
+def shown(found: TableComparison, seconds: float) -> str:
     """Return the numbers of one comparison."""
     shifted = sum(each.adjusted_p <= SIGNIFICANT for each in found.columns)
     lacking = sum(bool(each.lacking) for each in found.clusters)

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import curate
-from curate.probes.crossed import Evidence, crossed
+from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.linear import softmax
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import percentiles
@@ -133,7 +133,7 @@ def people(table: pa.Table, vectors: NDArray, columns: dict[str, NDArray], data:
         yield Case(CIFAR, vote, rate, vectors[late], given, right, {k: v[late] for k, v in columns.items()})
 
 
-def whole(evidence: Evidence, given: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
+def whole(evidence: LabelEvidence, given: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Return probabilities of all classes: what is kept of each row; the rest of 1 spread over the others."""
     kept = evidence.probabilities
     n, k = kept.index.shape

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Answers:
+class JudgedImages:
     """M images and the verdicts on them.
 
     Attributes:
@@ -40,7 +40,7 @@ class Answers:
     source: dict[str, Any]
 
 
-def read_answers(files: Sequence[str | Path], *, judges: str) -> Answers:
+def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     """Read the verdicts.
 
     Args:
@@ -66,7 +66,7 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> Answers:
     return _of_files(paths, judges, read)
 
 
-def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> Answers:
+def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> JudgedImages:
     """Return verdicts, each weighing as the rows of its stratum over those judged of it.
 
     Zones are in one another, so an audit of two draws the inner one twice as thickly: strata are what lies between
@@ -77,7 +77,7 @@ def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> Answers:
     stratum = np.searchsorted(ends, ranks)
     sizes = np.diff(ends, prepend=0)
     judged = np.bincount(stratum, minlength=len(ends))
-    return Answers(
+    return JudgedImages(
         [verdict.key for verdict in verdicts.judged],
         verdicts.badness(),
         (sizes / np.maximum(judged, 1))[stratum],
@@ -87,7 +87,7 @@ def _of_audit(verdicts: Verdicts, read: dict[str, Any]) -> Answers:
     )
 
 
-def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> Answers:
+def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> JudgedImages:
     said: dict[str, list[str]] = {}
     for path in paths:
         known = read_known(path, ANSWER)
@@ -104,4 +104,4 @@ def _of_files(paths: Sequence[Path], judges: str, read: dict[str, Any]) -> Answe
     if not said:
         raise InputError(f"{paths[0]}: expected answers in the column {ANSWER!r}, got none; write good, bad or unsure")
     badness = np.array([joined(answers, judges) for answers in said.values()], np.float64)
-    return Answers(list(said), badness, np.ones(len(said)), None, None, read)
+    return JudgedImages(list(said), badness, np.ones(len(said)), None, None, read)

@@ -26,7 +26,7 @@ STREAM_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedCalibration:
     """What applying a calibration came to.
 
     Attributes:
@@ -52,7 +52,7 @@ def apply_calibration(
     *,
     companions: Sequence[AtomicFile] = (),
     overwrite: bool,
-) -> Applied:
+) -> AppliedCalibration:
     """Write a table with columns of probabilities, which replace columns of the same names or follow all others.
 
     Args:
@@ -90,7 +90,7 @@ def apply_calibration(
         if state_of(table) != before:
             raise InputError(f"{table.path} changed while it was being read; run the command again")
         writer.seal()
-        done = Applied(out, writer.n_rows, without, outside, receipt_path)
+        done = AppliedCalibration(out, writer.n_rows, without, outside, receipt_path)
         receipt.write(_receipt(done, table, calibration, digest.hexdigest(), writer.file.sha256))
         files.commit([writer.file, *companions, receipt])
     finally:
@@ -135,7 +135,7 @@ def _metadata(table: Table, calibration: Calibration, names: list[str]) -> dict[
     }
 
 
-def _receipt(done: Applied, table: Table, calibration: Calibration, digest: str, sha256: str) -> bytes:
+def _receipt(done: AppliedCalibration, table: Table, calibration: Calibration, digest: str, sha256: str) -> bytes:
     receipt: Mapping[str, Any] = {
         "kind": APPLIED_KIND,
         "format": FORMAT,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from curate.calibration.apply import Applied, apply_calibration
-from curate.calibration.judged import Judged, Truth, folds_of, judged_rows
+from curate.calibration.apply import AppliedCalibration, apply_calibration
+from curate.calibration.judged import JudgedRows, Truth, folds_of, judged_rows
 from curate.calibration.result import CONSTANT, CalibrationResult
 from curate.calibration.stored import SUFFIX, Calibration, dataset_of, read_calibration, write_calibration
 from curate.columns import KEY
@@ -111,7 +111,7 @@ def calibrate(
         return _written(opened, calibration, places, written, judged=judged, overwrite=overwrite)
 
 
-def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed: int) -> Calibration:
+def fit_judged(table: Table, judged: JudgedRows, target: str, *, repeats: int, seed: int) -> Calibration:
     """Return the calibration of judged rows, measured on held-out predictions."""
     from scoring.metrics.calibration import calibrated
     from scoring.metrics.calibrators import CALIBRATORS, cross_fitted
@@ -148,7 +148,7 @@ def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed:
     )
 
 
-def _rate(judged: Judged, rows: np.ndarray) -> float:
+def _rate(judged: JudgedRows, rows: np.ndarray) -> float:
     return float(judged.weights[rows] @ judged.bad[rows] / judged.weights[rows].sum())
 
 
@@ -183,12 +183,12 @@ def _written(
     places: tuple[Path | None, AnyPath | None],
     files: FileSet,
     *,
-    judged: Judged | None = None,
+    judged: JudgedRows | None = None,
     overwrite: bool,
 ) -> CalibrationResult:
     """Write calibration and table, as they are requested; all get their names together, the table's receipt last."""
     calibration.refuse_another(table)
-    applied: Applied | None = None
+    applied: AppliedCalibration | None = None
     beside = [] if places[0] is None else [write_calibration(places[0], calibration, overwrite=overwrite)]
     try:
         if places[1] is not None:

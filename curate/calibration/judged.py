@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.calibration.answers import Answers, read_answers
+from curate.calibration.answers import JudgedImages, read_answers
 from curate.columns import describe
 from curate.counted import counted
 from curate.fitting.labels import label_source
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Score:
+class ScoreColumn:
     """A column, and whether its high values are doubtful (1) or its low ones (-1)."""
 
     column: str
@@ -84,7 +84,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRows:
     """M rows with a score whose outcome is known, in the order of the hashes of their keys.
 
     Attributes:
@@ -98,7 +98,7 @@ class Judged:
         left_out: why rows are not among them -> how many.
     """
 
-    score: Score
+    score: ScoreColumn
     values: Floats
     bad: Floats
     weights: Floats
@@ -113,7 +113,7 @@ class Judged:
         return float(self.weights @ self.bad / self.weights.sum())
 
 
-def judged_rows(table: Table, column: str | None, truth: Truth) -> Judged:
+def judged_rows(table: Table, column: str | None, truth: Truth) -> JudgedRows:
     """Return the rows of a table whose outcome is known.
 
     Args:
@@ -137,7 +137,7 @@ def judged_rows(table: Table, column: str | None, truth: Truth) -> Judged:
     return judged
 
 
-def score_of(text: str, table: Table) -> Score:
+def score_of(text: str, table: Table) -> ScoreColumn:
     """Return the column and direction that are typed; a column of the user's own is certain where it is high.
 
     Raises:
@@ -146,12 +146,12 @@ def score_of(text: str, table: Table) -> Score:
     for prefix, sign in ((MAX, -1), (MIN, 1)):
         if text.startswith(prefix):
             table.require([text.removeprefix(prefix)])
-            return Score(text.removeprefix(prefix), sign)
+            return ScoreColumn(text.removeprefix(prefix), sign)
     table.require([text])
-    return Score(text, 1 if describe(text).higher == "less certain" else -1)
+    return ScoreColumn(text, 1 if describe(text).higher == "less certain" else -1)
 
 
-def _score(table: Table, column: str | None, answers: Answers | None) -> Score:
+def _score(table: Table, column: str | None, answers: JudgedImages | None) -> ScoreColumn:
     audited = answers.column if answers else None
     if column is None:
         return score_of(audited or default_column(table), table)
@@ -161,7 +161,7 @@ def _score(table: Table, column: str | None, answers: Answers | None) -> Score:
     return score
 
 
-def _by_condition(table: Table, score: Score, condition: str) -> Judged:
+def _by_condition(table: Table, score: ScoreColumn, condition: str) -> JudgedRows:
     rows = read_rows(table, Needs(numbers=(score.column,), conditions=((FLAG, condition),)), by_hash=True)
     truth = rows.truths[condition]
     known = (truth == TRUE) | (truth == FALSE)
@@ -169,7 +169,7 @@ def _by_condition(table: Table, score: Score, condition: str) -> Judged:
     return _judged(rows, score, np.flatnonzero(known), (truth == TRUE).astype(np.float64), {"bad": condition}, unknown)
 
 
-def _by_answers(table: Table, score: Score, answers: Answers) -> Judged:
+def _by_answers(table: Table, score: ScoreColumn, answers: JudgedImages) -> JudgedRows:
     rows = read_rows(table, Needs(numbers=(score.column,)), by_hash=True)
     at = rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in answers.keys]))
     if (at < 0).any():
@@ -195,7 +195,7 @@ def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) 
         )
 
 
-def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
+def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows:
     import torch
 
     from scoring.metrics.neighbours import nearest
@@ -217,26 +217,26 @@ def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
 
 def _judged(
     rows: Rows,
-    score: Score,
+    score: ScoreColumn,
     at: NDArray[np.int64],
     bad: Floats,
     source: dict[str, Any],
     left_out: dict[str, int],
     weights: Floats | None = None,
-) -> Judged:
+) -> JudgedRows:
     """Return rows ``at``, ascending, but for those without a score."""
     values = rows.numbers[score.column]
     has_score = rows.ok & np.isfinite(values)
     kept = at[has_score[at]]
     of = np.ones(len(kept)) if weights is None else weights[kept]
     missing = {**left_out, f"without a finite {score.column}": len(at) - len(kept)}
-    return Judged(
+    return JudgedRows(
         *(score, values[kept], bad[kept], of / of.mean() if len(of) else of, rows.hashes[kept], source, rows.digest),
         {why: n for why, n in missing.items() if n > 0},
     )
 
 
-def _check(judged: Judged) -> None:
+def _check(judged: JudgedRows) -> None:
     """Refuse rows from which no map can be fitted and judged."""
     n, bad = len(judged.values), int((judged.bad > 0).sum())
     good = int((judged.bad < 1).sum())
@@ -257,7 +257,7 @@ def _check(judged: Judged) -> None:
         )
 
 
-def folds_of(judged: Judged, folds: int, seed: int) -> NDArray[np.int64]:
+def folds_of(judged: JudgedRows, folds: int, seed: int) -> NDArray[np.int64]:
     """Return the fold of each row, shape (M,): by a hash of its key, each with its share of bad rows."""
     order = np.lexsort((redrawn(judged.hashes, seed, "calibrate"), judged.bad))
     fold = np.empty(len(order), np.int64)

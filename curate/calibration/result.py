@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.calibration.apply import Applied
+from curate.calibration.apply import AppliedCalibration
 from curate.calibration.judged import TARGETS
 from curate.calibration.stored import Calibration
 from curate.counted import Grid, Printed, counted
@@ -29,7 +29,7 @@ class CalibrationResult(Printed):
     calibration: Calibration
     fitted_before: bool = False
     path: Path | None = None
-    applied: Applied | None = None
+    applied: AppliedCalibration | None = None
     note: str = ""
 
     @property

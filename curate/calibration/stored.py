@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.calibration.judged import TARGETS, Score
+from curate.calibration.judged import TARGETS, ScoreColumn
 from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
 from curate.tables.table import Table
@@ -39,7 +39,7 @@ class Calibration:
     """
 
     target: str
-    score: Score
+    score: ScoreColumn
     model: str
     dataset: str
     fitted: FittedRange
@@ -171,7 +171,7 @@ def _parsed(record: Mapping[str, Any]) -> Calibration:
         raise ValueError(f"maps {', '.join(maps)}")
     return Calibration(
         record["target"],
-        Score(score["column"], int(score["sign"])),
+        ScoreColumn(score["column"], int(score["sign"])),
         record["model"],
         record["heap"],
         FittedRange.from_json(record["range"]),

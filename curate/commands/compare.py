@@ -9,7 +9,7 @@ from curate.commands import options
 from curate.commands.printing import EXIT_FOUND, check_report, emit, print_lines, say, show, show_table, write_json
 
 if TYPE_CHECKING:
-    from curate.comparison.results import Comparison
+    from curate.comparison.results import TableComparison
 
 
 def run(
@@ -110,7 +110,7 @@ def _require_images(table: Path, source: str | None, other: Path, other_source: 
 
 
 def _draw(
-    comparison: "Comparison",
+    comparison: "TableComparison",
     sheet: Path,
     sources: tuple[str | None, str | None],
     where: dict[str, str | None],

@@ -10,7 +10,7 @@ from curate.commands import options
 from curate.commands.printing import EXIT_FOUND, emit, show
 
 if TYPE_CHECKING:
-    from curate.diagnosis.contract import Finding
+    from curate.diagnosis.contract import MachineFact
 
 MARKS = {"ok": " ", "note": "!", "problem": "X"}
 SPEED_SECONDS = 10.0
@@ -60,13 +60,13 @@ def run(
         raise typer.Exit(EXIT_FOUND)
 
 
-def _show(finding: "Finding") -> None:
+def _show(finding: "MachineFact") -> None:
     show(f"{MARKS[finding.state]} {finding.name}: {finding.value}")
     if finding.advice:
         show(f"    {finding.advice}")
 
 
-def _verdict(findings: "list[Finding]") -> str:
+def _verdict(findings: "list[MachineFact]") -> str:
     from curate.counted import counted
     from curate.diagnosis.contract import NOTE, PROBLEM
 

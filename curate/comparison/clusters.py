@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.comparison.differences import SIGNIFICANT, ClusterShare, DistinctiveRow
-from curate.comparison.sample import Items, Sample
+from curate.comparison.sample import Items, TableSample
 from curate.tables.keys import named
 from scoring.metrics.proportions import wilson
 from scoring.metrics.two_sample import Units, share_gaps
@@ -18,7 +18,7 @@ SIDES = ("first", "second")
 
 
 def cluster_shares(
-    samples: tuple[Sample, Sample], items: Items, k: int, *, repeats: int, seed: int
+    samples: tuple[TableSample, TableSample], items: Items, k: int, *, repeats: int, seed: int
 ) -> list[ClusterShare]:
     """Return the clusters that hold rows, those that one side lacks first, then by the difference of shares.
 
@@ -58,7 +58,7 @@ def cluster_shares(
 
 
 def distinctive_rows(
-    samples: tuple[Sample, Sample], items: Items, score: NDArray, side: int, n: int
+    samples: tuple[TableSample, TableSample], items: Items, score: NDArray, side: int, n: int
 ) -> tuple[DistinctiveRow, ...]:
     """Return the rows of one side with the highest finite scores of their items, highest first; each item once.
 

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, ERROR, KEY, SIGNATURE, URI
-from curate.comparison.differences import NUMBERS, VALUES, ColumnShift, Share
-from curate.comparison.sample import Sample
+from curate.comparison.differences import NUMBERS, VALUES, ColumnShift, ValueShare
+from curate.comparison.sample import TableSample
 from curate.tables.digests import plain
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain
 from scoring.metrics.two_sample import (
@@ -56,7 +56,7 @@ def names_rows(parts: Sequence[pa.Array]) -> str:
 
 
 def shifts(
-    samples: Sequence[Sample],
+    samples: Sequence[TableSample],
     names: Sequence[str],
     content: NDArray[np.int64],
     label: str | None,
@@ -141,13 +141,13 @@ def _values(
     )
 
 
-def _moved(of: Units, names: list[str]) -> tuple[Share, ...]:
+def _moved(of: Units, names: list[str]) -> tuple[ValueShare, ...]:
     """Return the values whose shares differ most."""
     first, second = of.shares()
     most = np.argsort(-np.abs(second - first), kind="stable")[:N_MOVED]
     at = of.values.astype(np.int64)
     return tuple(
-        Share(names[at[place]], float(first[place]), float(second[place]))
+        ValueShare(names[at[place]], float(first[place]), float(second[place]))
         for place in most.tolist()
         if first[place] != second[place]
     )

@@ -10,7 +10,7 @@ NUMBERS, VALUES = "numbers", "values"
 
 
 @dataclass(frozen=True)
-class Share:
+class ValueShare:
     """One value of a column and its share of the rows of both tables."""
 
     value: str
@@ -42,7 +42,7 @@ class ColumnShift:
     missing: tuple[float, float]
     means: tuple[float, float] | None = None
     standardised: float | None = None
-    moved: tuple[Share, ...] = ()
+    moved: tuple[ValueShare, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scoring.metrics.resampling import Interval
 
 
 @dataclass
-class Comparison(Printed):
+class TableComparison(Printed):
     """What ``curate compare`` found, and prints.
 
     Attributes:

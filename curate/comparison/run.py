@@ -12,8 +12,8 @@ from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.clusters import cluster_shares, distinctive_rows
 from curate.comparison.columns import ROW_NAMING, shifts
 from curate.comparison.differences import SIGNIFICANT, EmbeddingShift, LeftRange
-from curate.comparison.results import Comparison
-from curate.comparison.sample import Items, Sample, contents, items, key_notes, sampled
+from curate.comparison.results import TableComparison
+from curate.comparison.sample import Items, TableSample, contents, items, key_notes, sampled
 from curate.counted import counted
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
@@ -79,7 +79,7 @@ def compare(
     embedding: str | None = None,
     seed: int = 0,
     announce: Callable[[str], None] = lambda text: None,
-) -> Comparison:
+) -> TableComparison:
     """Compare two tables, such as train against production, or before and after a filter; nothing is written.
 
     Every keyword but ``announce`` is the option of ``curate compare`` of that name. Memory follows the samples and not
@@ -124,7 +124,7 @@ def compare(
         f"{counted(len(common), 'column')} of {len(first):,} and {len(second):,} rows, {repeats:,} permutations each"
     )
     columns, left_out = shifts(samples, common, content, label or LABEL, repeats=repeats, seed=seed)
-    comparison = Comparison(
+    comparison = TableComparison(
         tables=(str(tables[0].path), str(tables[1].path)),
         rows=(tables[0].n_rows, tables[1].n_rows),
         sampled=(len(first), len(second)),
@@ -141,7 +141,7 @@ def compare(
     return comparison
 
 
-def _left_range(tables: tuple[Table, Table], samples: tuple[Sample, Sample]) -> list[LeftRange]:
+def _left_range(tables: tuple[Table, Table], samples: tuple[TableSample, TableSample]) -> list[LeftRange]:
     """Return the rows of both samples outside of the ranges that either table's probabilities were fitted on."""
     fitted = {each for each in map(fitted_range, tables) if each is not None}
     left = []
@@ -155,8 +155,8 @@ def _left_range(tables: tuple[Table, Table], samples: tuple[Sample, Sample]) -> 
 
 
 def _compare_embeddings(
-    comparison: Comparison,
-    samples: tuple[Sample, Sample],
+    comparison: TableComparison,
+    samples: tuple[TableSample, TableSample],
     of: Items | str,
     settings: CompareSettings,
     announce: Callable[[str], None],

@@ -22,7 +22,7 @@ FEWEST_ROWS = 20
 
 
 @dataclass(frozen=True)
-class Sample:
+class TableSample:
     """Rows of one table.
 
     Attributes:
@@ -39,7 +39,7 @@ class Sample:
         return len(self.index)
 
 
-def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Sample:
+def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> TableSample:
     """Return up to n rows, those whose keys (or numbers, without keys) hash lowest, in the order of the table.
 
     Memory: a batch, and the columns of n rows.
@@ -54,7 +54,7 @@ def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Sampl
     index = np.arange(table.n_rows)
     if n < table.n_rows:
         index = np.sort(_lowest(table, n, seed=seed))
-    return Sample(table, index, table.take(index, list(columns)))
+    return TableSample(table, index, table.take(index, list(columns)))
 
 
 def _lowest(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
@@ -69,7 +69,7 @@ def _lowest(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
     return rows
 
 
-def key_notes(sample: Sample) -> list[str]:
+def key_notes(sample: TableSample) -> list[str]:
     """Return what is odd about the keys of a sample, one sentence each: none at all, some null, some equal.
 
     Equal keys have one hash, by which rows are sampled: they are seen in a sample too.
@@ -89,7 +89,7 @@ def key_notes(sample: Sample) -> list[str]:
     return notes
 
 
-def contents(samples: Sequence[Sample]) -> NDArray[np.int64]:
+def contents(samples: Sequence[TableSample]) -> NDArray[np.int64]:
     """Return a number for what each row of both samples shows, shape (M,): equal for equal images.
 
     Images are equal whose files are, by ``sha256``, or where a table lacks that whose embeddings are to the bit; a row
@@ -132,7 +132,7 @@ class Items:
     of_row: NDArray[np.int64]
 
 
-def items(samples: Sequence[Sample], content: NDArray[np.int64], *, seed: int) -> Items | str:
+def items(samples: Sequence[TableSample], content: NDArray[np.int64], *, seed: int) -> Items | str:
     """Return what the embeddings of two samples show, or why they cannot be compared.
 
     Raises:

@@ -6,7 +6,7 @@ OK, NOTE, PROBLEM = "ok", "note", "problem"
 
 
 @dataclass(frozen=True)
-class Finding:
+class MachineFact:
     """One fact of this machine or installation.
 
     Attributes:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 from PIL import Image, features
 
-from curate.diagnosis.contract import PROBLEM, Finding
+from curate.diagnosis.contract import PROBLEM, MachineFact
 from scoring.images import Preprocessing, decode
 from scoring.images.sniff import DECODED
 
@@ -16,18 +16,18 @@ _OF_PILLOW = {"pnm": "ppm"}  # names of formats that Pillow calls otherwise
 GREY = 8  # the largest mean difference of a decoded image from what was encoded, of 255
 
 
-def decoders() -> Iterator[Finding]:
+def decoders() -> Iterator[MachineFact]:
     """Yield, for every format, what decodes it; one that gives no image, or another one, is a problem."""
     pillow = f"Pillow {Image.__version__}"
     jpeg = f"libjpeg-turbo through simplejpeg; the rest by {pillow}"
     by = {"jpeg": jpeg, "avif": f"{pillow}, libavif {features.version('avif') or 'unknown'}", "heif": "pillow-heif"}
     for name in DECODED:
         if name == "heif" and find_spec("pillow_heif") is None:
-            yield Finding("decoders", name, "not installed", advice="pip install 'kappa-curate[heif]'")
+            yield MachineFact("decoders", name, "not installed", advice="pip install 'kappa-curate[heif]'")
             continue
         fault = fault_of(name)
         advice = "pip install --force-reinstall pillow simplejpeg" if fault else ""
-        yield Finding("decoders", name, fault or by.get(name, pillow), PROBLEM if fault else "ok", advice)
+        yield MachineFact("decoders", name, fault or by.get(name, pillow), PROBLEM if fault else "ok", advice)
 
 
 def fault_of(name: str) -> str:

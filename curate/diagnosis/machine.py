@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from curate.diagnosis.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.contract import NOTE, PROBLEM, MachineFact
 from scoring.folded import has_bfloat16
 from scoring.system import usable_cores
 
@@ -24,25 +24,25 @@ CGROUP = Path("/sys/fs/cgroup")
 NVIDIA = Path("/proc/driver/nvidia/version")
 
 
-def processors() -> Iterator[Finding]:
+def processors() -> Iterator[MachineFact]:
     """Yield the processor, how much of it this process may use, and how many threads the model takes."""
     cores = usable_cores()
-    yield Finding("processor", "model", _cpu_name())
-    yield Finding("processor", "cores", f"{cores} of {os.cpu_count() or 1} usable by this process")
+    yield MachineFact("processor", "model", _cpu_name())
+    yield MachineFact("processor", "cores", f"{cores} of {os.cpu_count() or 1} usable by this process")
     quota = cpu_quota()
     if quota is not None and quota < cores:
         advice = f"curate score --workers {max(1, round(quota))}, or grant the container more"
-        yield Finding("processor", "quota", f"the container is granted {quota:g} cores", NOTE, advice)
+        yield MachineFact("processor", "quota", f"the container is granted {quota:g} cores", NOTE, advice)
     threads = torch.get_num_threads()
     fewer = threads < cores and "OMP_NUM_THREADS" in os.environ
     advice = "unset OMP_NUM_THREADS: the model uses fewer threads than there are cores" if fewer else ""
-    yield Finding("processor", "threads of the model", str(threads), NOTE if fewer else "ok", advice)
+    yield MachineFact("processor", "threads of the model", str(threads), NOTE if fewer else "ok", advice)
     kind = torch.backends.cpu.get_cpu_capability()
     half = "multiplies in bfloat16" if has_bfloat16() else "no bfloat16: a model runs in fp32 on it"
-    yield Finding("processor", "vector instructions", f"{kind}, {half}")
+    yield MachineFact("processor", "vector instructions", f"{kind}, {half}")
 
 
-def memory() -> Iterator[Finding]:
+def memory() -> Iterator[MachineFact]:
     """Yield how much memory there is, and how much of it is free."""
     total, free = memory_bytes()
     if not total:
@@ -50,13 +50,13 @@ def memory() -> Iterator[Finding]:
     few = free is not None and free < LITTLE_MEMORY
     value = f"{total / GB:.1f} GB" + ("" if free is None else f", {free / GB:.1f} GB of it free")
     advice = "stop other programs; scoring takes about 2 GB, embeddings of a million rows 1 to 3 GB more" if few else ""
-    yield Finding("memory", "memory", value, NOTE if few else "ok", advice)
+    yield MachineFact("memory", "memory", value, NOTE if few else "ok", advice)
 
 
-def cards() -> Iterator[Finding]:
+def cards() -> Iterator[MachineFact]:
     """Yield the graphics cards that torch can use, and why not, where one is there that it cannot."""
     build = torch.version.cuda
-    yield Finding(
+    yield MachineFact(
         "gpu", "torch", f"{torch.__version__}, {f'built for CUDA {build}' if build else 'built without CUDA'}"
     )
     if not torch.cuda.is_available():
@@ -67,10 +67,10 @@ def cards() -> Iterator[Finding]:
         free, total = torch.cuda.mem_get_info(index)
         able = "bfloat16" if torch.cuda.is_bf16_supported() else "no bfloat16"
         value = f"{card.name}, {free / GB:.1f} of {total / GB:.1f} GB free, {card.major}.{card.minor}, {able}"
-        yield Finding("gpu", f"cuda:{index}", value)
+        yield MachineFact("gpu", f"cuda:{index}", value)
 
 
-def disks(folder: Path) -> Iterator[Finding]:
+def disks(folder: Path) -> Iterator[MachineFact]:
     """Yield room and speed of the folder that output goes to, and room for temporary files.
 
     Args:
@@ -82,11 +82,11 @@ def disks(folder: Path) -> Iterator[Finding]:
         speed = flushed_speed(folder)
     except OSError as error:
         advice = "go to another folder, or give --out one that can be written to"
-        yield Finding("disk", "writing here", f"not possible: {error.strerror}", PROBLEM, advice)
+        yield MachineFact("disk", "writing here", f"not possible: {error.strerror}", PROBLEM, advice)
         return
     slow = speed < SLOW_DISK
     advice = "write to a local disk and copy the table afterwards" if slow else ""
-    yield Finding("disk", "writing here", f"{speed / 1e6:,.0f} MB/s, flushed", NOTE if slow else "ok", advice)
+    yield MachineFact("disk", "writing here", f"{speed / 1e6:,.0f} MB/s, flushed", NOTE if slow else "ok", advice)
 
 
 def cpu_quota(group: Path = CGROUP) -> float | None:
@@ -128,21 +128,21 @@ def flushed_speed(folder: Path) -> float:
         return len(data) / (time.perf_counter() - started)
 
 
-def _room(name: str, folder: Path) -> Finding:
+def _room(name: str, folder: Path) -> MachineFact:
     free = shutil.disk_usage(folder).free
     few = free < LITTLE_DISK
     advice = "free some: a million rows take 1 to 3 GB, and twice that while they are joined" if few else ""
-    return Finding("disk", name, f"{free / GB:,.1f} GB free", NOTE if few else "ok", advice)
+    return MachineFact("disk", name, f"{free / GB:,.1f} GB free", NOTE if few else "ok", advice)
 
 
-def _no_card(build: str | None) -> Finding:
+def _no_card(build: str | None) -> MachineFact:
     if not NVIDIA.exists():
-        return Finding("gpu", "cuda", "no NVIDIA card here: models run on the CPU")
+        return MachineFact("gpu", "cuda", "no NVIDIA card here: models run on the CPU")
     if build is None:
         advice = "install a torch that is built for CUDA: https://pytorch.org/get-started/locally"
-        return Finding("gpu", "cuda", "there is an NVIDIA card, and this torch cannot use one", PROBLEM, advice)
+        return MachineFact("gpu", "cuda", "there is an NVIDIA card, and this torch cannot use one", PROBLEM, advice)
     advice = "look at nvidia-smi and at CUDA_VISIBLE_DEVICES; the driver may be older than this torch needs"
-    return Finding("gpu", "cuda", "there is an NVIDIA driver, and torch finds no card", PROBLEM, advice)
+    return MachineFact("gpu", "cuda", "there is an NVIDIA driver, and torch finds no card", PROBLEM, advice)
 
 
 def _cpu_name() -> str:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from curate.diagnosis.contract import PROBLEM, Finding
+from curate.diagnosis.contract import PROBLEM, MachineFact
 from scoring.checkpoint import parts_of, read_header, shipped_models
 from scoring.errors import InputError
 from scoring.model_names import DEFAULT
 
 
-def models() -> Iterator[Finding]:
+def models() -> Iterator[MachineFact]:
     """Yield every model that ships; one whose weights are not the very ones it was made with is a problem."""
     for name, path in shipped_models().items():
         try:
@@ -16,7 +16,7 @@ def models() -> Iterator[Finding]:
             for packaged in packages:
                 packaged.read()
         except InputError as error:
-            yield Finding("models", name, f"not usable: {error}", PROBLEM)
+            yield MachineFact("models", name, f"not usable: {error}", PROBLEM)
             continue
         where = f"its backbone in the package {packages[0].package}" if packages else "whole in this package"
-        yield Finding("models", name, f"{where}{', the default' * (name == DEFAULT)}")
+        yield MachineFact("models", name, f"{where}{', the default' * (name == DEFAULT)}")

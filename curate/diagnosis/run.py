@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from curate.diagnosis import decoders, machine, models, software, speed
-from curate.diagnosis.contract import Finding
+from curate.diagnosis.contract import MachineFact
 from scoring.errors import InputError
 
 SECONDS = 10.0  # that the speed test takes
@@ -14,7 +14,7 @@ def doctor(
     folder: str | Path = Path(),
     *,
     seconds: float = SECONDS,
-) -> list[Finding]:
+) -> list[MachineFact]:
     """Return what this machine and this installation can do, how fast, and what to change.
 
     Args:
@@ -34,14 +34,14 @@ def require_target(folder: Path) -> None:
         raise InputError(f"expected a folder that output would go to, got {folder}, which is not one; name another")
 
 
-def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[Finding]:
+def examine(folder: Path, *, seconds: float = SECONDS) -> Iterator[MachineFact]:
     """Yield what every check finds, as it is found.
 
     Args:
         folder: where output would go; a small file is written to it and removed.
         seconds: of the speed test; 0 leaves it out.
     """
-    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
+    checks: tuple[Callable[[], Iterator[MachineFact]], ...] = (
         software.packages,
         software.environment,
         machine.processors,

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from curate.diagnosis.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.contract import NOTE, PROBLEM, MachineFact
 from curate.version import __version__
 
 DISTRIBUTION = "kappa-curate"
@@ -22,17 +22,17 @@ SHOWN = (
 PLAIN = re.compile(r"[\w.,:+-]{1,80}")
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[MachineFact]:
     """Yield the versions of Python and of what curate needs; one that lacks or is too old is a problem."""
-    yield Finding("software", "curate", __version__)
-    yield Finding("software", "python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
+    yield MachineFact("software", "curate", __version__)
+    yield MachineFact("software", "python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
     for requirement in _requirements().get("", []):
         name, state, value = _installed(requirement)
         advice = f"pip install '{requirement}'" if state == PROBLEM else ""
-        yield Finding("software", name, value, state, advice)
+        yield MachineFact("software", name, value, state, advice)
 
 
-def extras() -> Iterator[Finding]:
+def extras() -> Iterator[MachineFact]:
     """Yield, for every extra, whether what it brings is installed; one that is not is no fault."""
     for extra, requirements in sorted(_requirements().items()):
         if not extra or extra == FOR_DEVELOPERS:
@@ -40,22 +40,22 @@ def extras() -> Iterator[Finding]:
         looked = [_installed(requirement) for requirement in requirements]
         value = ", ".join(f"{name} {version}" for name, _, version in looked)
         lacks = any(state == PROBLEM for _, state, _ in looked)
-        yield Finding("extras", extra, value, advice=f"pip install '{DISTRIBUTION}[{extra}]'" if lacks else "")
+        yield MachineFact("extras", extra, value, advice=f"pip install '{DISTRIBUTION}[{extra}]'" if lacks else "")
 
 
-def environment(variables: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+def environment(variables: Mapping[str, str] = os.environ) -> Iterator[MachineFact]:
     """Yield the settings of the environment that matter, by a list of names: nothing else of it is shown."""
     for name in SHOWN:
         if name in variables:
             value = variables[name]
-            yield Finding("environment", name, value if PLAIN.fullmatch(value) else "set, to no plain value")
+            yield MachineFact("environment", name, value if PLAIN.fullmatch(value) else "set, to no plain value")
     proxies = sorted(name.upper() for name in variables if name.lower() in ("http_proxy", "https_proxy", "no_proxy"))
     if proxies:
-        yield Finding("environment", "proxy", f"{', '.join(dict.fromkeys(proxies))} set")
+        yield MachineFact("environment", "proxy", f"{', '.join(dict.fromkeys(proxies))} set")
     encoding = (sys.stdout.encoding or "").lower()
     if encoding.replace("-", "") != "utf8":
         advice = "set PYTHONUTF8=1, or names outside of it are shown as ?"
-        yield Finding("environment", "terminal", f"writes {encoding or 'no known encoding'}", NOTE, advice)
+        yield MachineFact("environment", "terminal", f"writes {encoding or 'no known encoding'}", NOTE, advice)
 
 
 def _requirements() -> dict[str, list[str]]:

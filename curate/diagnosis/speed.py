@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from curate.diagnosis.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.contract import NOTE, PROBLEM, MachineFact
 from scoring.backends import BACKENDS, TORCH
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
@@ -27,7 +27,7 @@ MILLION = 1_000_000
 OF_A_CPU = "a GPU; pip install 'kappa-curate[openvino]' and --backend openvino; or --model trio, of small images alone"
 
 
-def speed(seconds: float) -> Iterator[Finding]:
+def speed(seconds: float) -> Iterator[MachineFact]:
     """Yield images a second of decoding, of the default model in each precision, and of both together.
 
     Args:
@@ -36,13 +36,13 @@ def speed(seconds: float) -> Iterator[Finding]:
     try:
         model, _ = load_model(DEFAULT)
     except InputError as error:
-        yield Finding("speed", f"model {DEFAULT}", f"not usable: {error}", PROBLEM)
+        yield MachineFact("speed", f"model {DEFAULT}", f"not usable: {error}", PROBLEM)
         return
     pictures = photographs(N_PICTURES)
     preprocessing = model.spec.preprocessing
     cores = usable_cores()
     decoding = decode_rate(pictures, preprocessing, cores, seconds / 3)
-    yield Finding("speed", "decoding", f"{decoding:,.0f} images/s on {cores} threads, JPEG of {WIDTH} x {HEIGHT}")
+    yield MachineFact("speed", "decoding", f"{decoding:,.0f} images/s on {cores} threads, JPEG of {WIDTH} x {HEIGHT}")
 
     device = select_device()
     usual = select_precision("auto", device, model.spec.cpu_precision)
@@ -53,11 +53,11 @@ def speed(seconds: float) -> Iterator[Finding]:
         by = "" if backend == TORCH else f" by {backend}"
         said = f"{rates[option]:,.0f} images/s on {device} in {precision}{by}"
         is_usual = (precision, backend) == (usual, TORCH)
-        yield Finding("speed", f"model {DEFAULT}", f"{said}, as curate score takes it" if is_usual else said)
+        yield MachineFact("speed", f"model {DEFAULT}", f"{said}, as curate score takes it" if is_usual else said)
     yield together(decoding, rates, f"--precision {usual}", on_gpu=device.type == "cuda")
 
 
-def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bool) -> Finding:
+def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bool) -> MachineFact:
     """Return what can be expected of the whole, what limits it, and what would be faster.
 
     Args:
@@ -72,12 +72,12 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
     value = f"about {rate:,.0f} images/s, a million in {_duration(MILLION / rate)}; {limit} is the limit"
     best = max(rates, key=lambda name: rates[name])
     if rates[best] > NOTABLE * model:
-        return Finding("speed", "curate score", value, NOTE, f"{best}: {rates[best] / model:.1f} x the model")
+        return MachineFact("speed", "curate score", value, NOTE, f"{best}: {rates[best] / model:.1f} x the model")
     if limit == "decoding":
         advice = "more cores, for the model waits for images" if on_gpu else "more cores, or smaller images"
     else:
         advice = "a larger or second GPU" if on_gpu else OF_A_CPU
-    return Finding("speed", "curate score", value, advice=f"to go faster: {advice}")
+    return MachineFact("speed", "curate score", value, advice=f"to go faster: {advice}")
 
 
 def photographs(n: int) -> list[bytes]:

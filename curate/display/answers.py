@@ -10,7 +10,7 @@ from curate.display.sheet import TILE, Tile, contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
 from curate.manifest import ReadError, SourceOptions
 from curate.retrieval.queries import image_reader
-from curate.retrieval.results import Answers
+from curate.retrieval.results import Retrieval
 from curate.retrieval.words import value
 from curate.tables.provenance import white_of
 from scoring.images import DecodeError, decode_rgb
@@ -22,7 +22,7 @@ FEWEST = 6  # tiles, below which no heading would fit
 FRAMES = {"answered": "black", "alone": "gray", "rejected": "red", "undecided": "orange", "failed": "gray"}
 
 
-def answer_sheet(found: Answers, source: str | None, options: SourceOptions | None = None) -> Image.Image:
+def answer_sheet(found: Retrieval, source: str | None, options: SourceOptions | None = None) -> Image.Image:
     """Return a contact sheet of the first queries, framed, each with the rows that it found.
 
     Args:
@@ -56,7 +56,7 @@ def answer_sheet(found: Answers, source: str | None, options: SourceOptions | No
     return contact_sheet(sections, columns=min(COLUMNS, max(FEWEST, most)))
 
 
-def _queries(found: Answers, shown: Sequence[int], of_rows: dict[int, Tile]) -> dict[int, Tile]:
+def _queries(found: Retrieval, shown: Sequence[int], of_rows: dict[int, Tile]) -> dict[int, Tile]:
     """Return the tile of each query."""
     asked = found.queries
     of_tables = {

@@ -8,7 +8,7 @@ from PIL import Image
 
 from curate.columns import KEY
 from curate.comparison.differences import SIGNIFICANT, DistinctiveRow
-from curate.comparison.results import Comparison
+from curate.comparison.results import TableComparison
 from curate.display.sheet import Tile, contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
 from curate.manifest import SourceOptions
@@ -19,7 +19,7 @@ MOST_CLUSTERS = 12
 
 
 def comparison_sheet(
-    found: Comparison,
+    found: TableComparison,
     tables: tuple[Table, Table],
     sources: tuple[str | None, str | None],
     options: SourceOptions | None = None,

@@ -20,10 +20,10 @@ from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
 from scoring.images.deep import WHITE
 from scoring.images.geometry import Pixels
-from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, Trained, probability_of, train
+from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, TrainedClassifier, probability_of, train
 from scoring.junk.copies import Copy, corrupted_copies, side_needed
 from scoring.junk.corruptions import KINDS
-from scoring.junk.features import Seen, columns_read
+from scoring.junk.features import JunkInputs, columns_read
 from scoring.junk.stored import from_json, rounded, to_json
 from scoring.runner import BATCH_SIZE, Pending, Runner
 
@@ -113,7 +113,7 @@ def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
             some = batch.take(pa.array(embedded))
             columns = {name: numbers_of(some.column(name)) for name in classifier.names}
             probability[start + embedded] = classifier.probability(
-                Seen(columns, embedding_matrix(some.column(EMBEDDING)))
+                JunkInputs(columns, embedding_matrix(some.column(EMBEDDING)))
             )
         start += batch.num_rows
     return probability
@@ -139,7 +139,7 @@ def classifier_of(table: Table) -> JunkClassifier | None:
         ) from None
 
 
-def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> Trained:
+def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> TrainedClassifier:
     n_images = min(IMAGES, len(dataset))
     per_image = min(len(KINDS), math.ceil(COPIES / n_images))
     copies = _scored_copies(corrupter, dataset.places(np.arange(n_images)).tolist(), per_image)
@@ -150,8 +150,8 @@ def _trained(dataset: Dataset, table: Table, corrupter: Corrupter) -> Trained:
         )
     original = sample_of(dataset, table)
     names = [name for name in columns_read(original.columns) if name in copies.seen.columns]
-    corrupted = Seen({name: copies.seen.columns[name] for name in names}, copies.seen.embedding)
-    original = Seen({name: original.columns[name] for name in names}, original.embedding)
+    corrupted = JunkInputs({name: copies.seen.columns[name] for name in names}, copies.seen.embedding)
+    original = JunkInputs({name: original.columns[name] for name in names}, original.embedding)
     return train(original, corrupted, copies.image, copies.kinds)
 
 
@@ -161,7 +161,7 @@ class _Copies:
 
     image: NDArray[np.int64]
     kinds: list[str]
-    seen: Seen
+    seen: JunkInputs
 
 
 def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> _Copies:
@@ -192,7 +192,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
             values = [getattr(quality, name.removeprefix(QUALITY)) for quality in qualities]
             columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
     nothing = np.zeros((0, runner.model.embedding_width), np.float32)
-    seen = Seen(columns, np.concatenate([nothing, *(each.embedding for each in scores)]).astype(np.float16))
+    seen = JunkInputs(columns, np.concatenate([nothing, *(each.embedding for each in scores)]).astype(np.float16))
     order = np.argsort(images, kind="stable")  # images come in the order in which they are read
     return _Copies(np.array(images, np.int64)[order], [kinds[at] for at in order], seen.take(order))
 
@@ -223,7 +223,7 @@ def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator
         yield from in_order(pool, work, corrupter.read(rows), AHEAD, lambda read: len(read[1]))
 
 
-def _words(trained: Trained, probability: NDArray[np.float32]) -> str:
+def _words(trained: TrainedClassifier, probability: NDArray[np.float32]) -> str:
     known = probability[~np.isnan(probability)]
     flagged, held = int((known > 0.5).sum()), trained.held_out
     return (

@@ -12,7 +12,7 @@ from curate.tables.dataset import column_array, numbers_of
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
 from scoring.images import DecodedImage
-from scoring.junk.features import Seen
+from scoring.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
 from scoring.runner import Pending, Runner
 
@@ -145,7 +145,7 @@ def _assemble(
         arrays[name] = pa.array(values[pick], mask=missing)
     if fit is not None:
         quality = {name: _of_images(arrays[name], at, len(matrix)) for name in QUALITY_COLUMNS if name in arrays}
-        said = fit.score_images(Seen({**columns, **quality}, matrix.astype(np.float16)))
+        said = fit.score_images(JunkInputs({**columns, **quality}, matrix.astype(np.float16)))
         arrays |= {name: column_array(values[pick], missing) for name, values in said.columns.items()}
     return list(arrays.values()), list(arrays)
 

@@ -22,7 +22,7 @@ SUFFIXES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledFile:
     """A file of labels or votes, to be joined by key.
 
     Attributes:
@@ -36,7 +36,7 @@ class Labelled:
     read: Callable[[list[str]], pa.Table]
 
 
-def open_labelled(path: str | Path | None) -> Labelled | None:
+def open_labelled(path: str | Path | None) -> LabelledFile | None:
     """Open a .csv, .tsv or .parquet file; None if absent.
 
     Raises:
@@ -47,7 +47,7 @@ def open_labelled(path: str | Path | None) -> Labelled | None:
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         opened = open_table(path)
-        return Labelled(path, opened.schema.names, opened.read)
+        return LabelledFile(path, opened.schema.names, opened.read)
     try:
         size = path.stat().st_size
         if size > MOST_CSV_BYTES:
@@ -56,10 +56,10 @@ def open_labelled(path: str | Path | None) -> Labelled | None:
     except OSError as error:
         raise InputError(f"--labelled: {path} cannot be read: {error.strerror}; check the path") from None
     contents = read_csv(data, str(path), expects=KEY_NAMES, names_only=KEY_NAMES)
-    return Labelled(path, contents.column_names, contents.select)
+    return LabelledFile(path, contents.column_names, contents.select)
 
 
-def named_column(table: Table, name: str, option: str, labelled: Labelled | None = None) -> pa.ChunkedArray:
+def named_column(table: Table, name: str, option: str, labelled: LabelledFile | None = None) -> pa.ChunkedArray:
     """Return the values of a column for every row of the table; null where the file of labels lacks the key.
 
     Args:
@@ -87,7 +87,7 @@ def named_column(table: Table, name: str, option: str, labelled: Labelled | None
     return pa.chunked_array([values.take(at)])
 
 
-def _keyed(labelled: Labelled, column: str, option: str) -> tuple[pa.Array, pa.Array]:
+def _keyed(labelled: LabelledFile, column: str, option: str) -> tuple[pa.Array, pa.Array]:
     """Return keys as text and values of a file, M rows each."""
     file, names = labelled.path, labelled.names
     key = next((name for name in KEY_NAMES if name in names), None)

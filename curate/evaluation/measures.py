@@ -14,7 +14,7 @@ EMBEDDING = "embedding"  # the column of measures that are of the embedding and 
 
 
 @dataclass(frozen=True)
-class Difference:
+class ColumnDifference:
     """How much higher one column is than another on the same resamples; an interval without 0 separates them."""
 
     first: str
@@ -43,7 +43,7 @@ class Measure:
     n: int = 0
     values: dict[str, Interval] = field(default_factory=dict)
     p: dict[str, float] = field(default_factory=dict)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[ColumnDifference] = field(default_factory=list)
     missing: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def measured(
     return measures
 
 
-def _differences(columns: Sequence[str], values: Floats, samples: Floats, better: str) -> list[Difference]:
+def _differences(columns: Sequence[str], values: Floats, samples: Floats, better: str) -> list[ColumnDifference]:
     known = np.flatnonzero(~np.isnan(values))
     if not better or len(known) < 2:
         return []
@@ -158,5 +158,5 @@ def _differences(columns: Sequence[str], values: Floats, samples: Floats, better
         if other != best:
             low, high = percentiles((samples[:, best] - samples[:, other])[:, None])
             gap = Interval(float(values[best] - values[other]), float(low[0]), float(high[0]))
-            differences.append(Difference(columns[best], columns[other], gap))
+            differences.append(ColumnDifference(columns[best], columns[other], gap))
     return differences

@@ -11,7 +11,7 @@ from curate.evaluation.rows import score_columns
 from curate.evaluation.subset.request import SubsetSettings
 from curate.evaluation.subset.results import SubsetEvaluation
 from curate.evaluation.subset.run import evaluate_subset
-from curate.evaluation.work import EvaluateSettings, Work, runner_of
+from curate.evaluation.work import EvaluateSettings, EvaluationWork, runner_of
 from curate.manifest import SourceOptions
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -129,7 +129,7 @@ def evaluate(
     names, same_ranks = score_columns(opened, [column] if isinstance(column, str) else column or ())
     caveats = Caveats(same_ranks)
     runner = runner_of(opened, model, settings, caveats) if settings.degrade else None
-    work = Work(opened, settings, announce, caveats)
+    work = EvaluationWork(opened, settings, announce, caveats)
     work.begin(names, label, votes, open_labelled(labelled))
     if label is not None:
         work.measure_labels()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.evaluation import correctness
 from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, VERSIONS, Degraded, degrade, degraded_measures
-from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
+from curate.evaluation.joined import LabelledFile, class_codes, named_column, open_labelled, vote_counts
 from curate.evaluation.measures import Caveats, Floats
 from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import (
@@ -74,7 +74,7 @@ class EvaluateSettings:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedPredictions:
     """Rows of a table, of which predictions are right, and how certain every column is of them.
 
     Attributes:
@@ -96,22 +96,22 @@ def judge_table(
     column: Sequence[str],
     settings: EvaluateSettings,
     announce: Callable[[str], None],
-) -> Judged:
+) -> JudgedPredictions:
     """Return what ``evaluate`` measures certainty against, with the same rows, folds and predictions.
 
     Raises:
         InputError: as ``evaluate``; also where there are no embeddings to predict from.
     """
     names, same_ranks = score_columns(table, column)
-    work = Work(table, settings, announce, Caveats(same_ranks))
+    work = EvaluationWork(table, settings, announce, Caveats(same_ranks))
     work.begin(names, label, None, open_labelled(labelled))
     work.judge()
     if work.correctness is None:
         raise InputError(f"--label: nothing can be predicted, for {work.result_.caveats.without_embeddings}")
-    return Judged(work.rows, work.correctness, work.certainty())
+    return JudgedPredictions(work.rows, work.correctness, work.certainty())
 
 
-class Work:
+class EvaluationWork:
     """One evaluation in the making."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Work:
         self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
         self.correctness: correctness.Correctness | None = None
 
-    def begin(self, names: Sequence[str], label: str | None, votes: str | None, labelled: Labelled | None) -> None:
+    def begin(self, names: Sequence[str], label: str | None, votes: str | None, labelled: LabelledFile | None) -> None:
         """Choose the rows that are measured."""
         rows = select_rows(self.table, names)
         self.codes: NDArray[np.int64] | None = None

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 from curate.tables.dataset import Dataset
 from scoring.metrics.classifier import cross_validate, fit_linear
 from scoring.metrics.duplicates import group_duplicates
-from scoring.relative.propagated import Labels
+from scoring.relative.propagated import KnownLabels
 
 FOLDS = 5
 MOST_CLASSES = 2_000  # for the classifier, whose cost grows with them
 BLOCK = 8_192  # rows at a time
 
 
-def class_entropy(dataset: Dataset, labels: Labels, *, seed: int) -> NDArray[np.float32] | None:
+def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArray[np.float32] | None:
     """Return the entropy of the classes that a linear classifier expects of each row, nats, shape (M,).
 
     A labelled row is judged by classifiers of the other folds, in which copies of it are not either; any other row by

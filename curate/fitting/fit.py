@@ -35,10 +35,10 @@ from scoring.errors import InputError
 from scoring.relative.columns import AMBIGUOUS, CLASS, CLUSTER, JUNK, LOCAL, UNLIKE
 from scoring.relative.fit import fit_dataset
 from scoring.relative.learn import telling
-from scoring.relative.model import DatasetFit, Said
+from scoring.relative.model import DatasetFit, FittedScores
 from scoring.relative.space import centred
 from scoring.relative.stored import digest_of_fit, read_fit, write_fitted
-from scoring.relative.unlike import Group
+from scoring.relative.unlike import UnlikeGroup
 
 ROWS_A_CLUSTER = 10  # of fewer rows each in the mean, shares of clusters say nothing
 
@@ -60,11 +60,11 @@ class Fitted:
 
     dataset: Dataset
     fit: DatasetFit
-    said: Said
+    said: FittedScores
     label_source: LabelSource
     classes: Codes | None
     junk: Junk | None = None
-    groups: list[Group] = field(default_factory=list)
+    groups: list[UnlikeGroup] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def columns(self) -> dict[str, pa.Array]:
@@ -234,7 +234,7 @@ def _fitted(
 
 def fit_with_groups(
     dataset: Dataset, table: Table, source: LabelSource, seed: int, junk: Junk | None
-) -> tuple[DatasetFit, Said, list[Group]]:
+) -> tuple[DatasetFit, FittedScores, list[UnlikeGroup]]:
     """Fit to images with their labels and junk scores; return the fit, its columns and the groups unlike the rest."""
     fit, said = fit_dataset(dataset.embeddings, dataset.junk, labels=source.labels, seed=seed)
     fit, said, groups = with_groups(dataset, table, fit, said)

@@ -19,7 +19,7 @@ from curate.tables.spelling import spelled_as
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.relative.learn import check_labels
-from scoring.relative.propagated import Labels
+from scoring.relative.propagated import KnownLabels
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LabelSource:
         source: where they are from, and their digest, as plain JSON.
     """
 
-    labels: Labels | None = None
+    labels: KnownLabels | None = None
     source: dict[str, Any] = field(default_factory=dict)
 
 
@@ -93,14 +93,14 @@ def classes_in(dataset: Dataset, table: Table) -> Codes | None:
     return Codes(codes.codes[dataset.rows.place], codes.names)
 
 
-def labels_in(dataset: Dataset, codes: Codes) -> Labels:
+def labels_in(dataset: Dataset, codes: Codes) -> KnownLabels:
     """Return the classes of rows of the dataset as labels."""
     return _labels(dataset, np.arange(len(dataset.rows)), codes.codes.astype(np.int64), tuple(codes.names))
 
 
-def _labels(dataset: Dataset, rows: np.ndarray, codes: np.ndarray, classes: tuple[str, ...]) -> Labels:
+def _labels(dataset: Dataset, rows: np.ndarray, codes: np.ndarray, classes: tuple[str, ...]) -> KnownLabels:
     """Return the labels of rows of the table that have a class and an embedding; of copies the first that has one."""
     usable = (codes >= 0) & np.isin(rows, dataset.at)
     place, first = np.unique(dataset.copies.place[np.searchsorted(dataset.at, rows[usable])], return_index=True)
     present, numbers = np.unique(codes[usable][first], return_inverse=True)
-    return Labels(place, numbers.astype(np.int64), tuple(classes[code] for code in present.tolist()))
+    return KnownLabels(place, numbers.astype(np.int64), tuple(classes[code] for code in present.tolist()))

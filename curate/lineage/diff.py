@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
-from curate.lineage.diff_rows import Shared, Values, Why, compare_values, shared_rows, why_missing
+from curate.lineage.diff_rows import SharedRows, Values, Why, compare_values, shared_rows, why_missing
 from curate.lineage.diff_settings import Setting, compare_settings
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies.moved import Searched
@@ -165,7 +165,7 @@ def _columns(first: Table, second: Table) -> dict[str, tuple[str | None, str | N
     return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
 
 
-def _missing(table: Table, shared: Shared, side: int, why: Why, steps: Sequence[Link]) -> Missing:
+def _missing(table: Table, shared: SharedRows, side: int, why: Why, steps: Sequence[Link]) -> Missing:
     rows = shared.only[side]
     counts = Counter(
         _reason_line(why, at, steps, steps[why.step[at]].policy if why.step[at] >= 0 else "") for at in range(len(rows))
@@ -190,7 +190,7 @@ def _unmet(steps: Sequence[Link]) -> str:
 def _write(
     out: Path,
     tables: tuple[Table, Table],
-    shared: Shared,
+    shared: SharedRows,
     why: tuple[Why, Why],
     steps: tuple[Sequence[Link], Sequence[Link]],
     *,

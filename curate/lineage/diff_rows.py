@@ -22,7 +22,7 @@ MOST_STEPS = 127
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedRows:
     """The rows of two tables, by their keys.
 
     Attributes:
@@ -41,7 +41,7 @@ class Shared:
         return bool((np.diff(self.pairs[:, 1]) > 0).all())
 
 
-def shared_rows(first: Table, second: Table) -> Shared:
+def shared_rows(first: Table, second: Table) -> SharedRows:
     """Match the rows of two tables by their keys: 16 bytes a row in memory.
 
     Raises:
@@ -59,7 +59,7 @@ def shared_rows(first: Table, second: Table) -> Shared:
     others = order[place[rows]]
     missing = np.ones(len(hashes[1]), bool)
     missing[others] = False
-    return Shared(np.stack([rows, others], axis=1), (np.flatnonzero(~is_shared), np.flatnonzero(missing)), hashes)
+    return SharedRows(np.stack([rows, others], axis=1), (np.flatnonzero(~is_shared), np.flatnonzero(missing)), hashes)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _take(batch: pa.RecordBatch, hashes: NDArray[np.uint64], order: NDArray[np.i
         texts[rows] = pc.fill_null(plain(batch.column(name)), "").take(pa.array(dropped)).to_pylist()
 
 
-def differing_rows(first: Table, second: Table, shared: Shared, names: Sequence[str]) -> NDArray[np.int64]:
+def differing_rows(first: Table, second: Table, shared: SharedRows, names: Sequence[str]) -> NDArray[np.int64]:
     """Return which of the shared pairs differ in some column, as numbers of ``shared.pairs``: 16 bytes a row."""
     if not names or not len(shared.pairs):
         return np.empty(0, np.int64)
@@ -159,7 +159,7 @@ class Values:
     named: list[tuple[str, str, Any, Any]]
 
 
-def compare_values(first: Table, second: Table, shared: Shared, names: Sequence[str], n_named: int) -> Values:
+def compare_values(first: Table, second: Table, shared: SharedRows, names: Sequence[str], n_named: int) -> Values:
     """Compare the columns of shared rows, lists by all their numbers; NaN is like NaN."""
     rows = differing_rows(first, second, shared, names)
     pairs = shared.pairs[rows[:MOST_LOOKED_AT]]

@@ -19,7 +19,7 @@ from scoring.errors import InputError
 
 
 @dataclass
-class Step:
+class VerifiedStep:
     """A receipt of a chain that was derived again.
 
     Attributes:
@@ -45,7 +45,7 @@ class Proof(Verification):
     """
 
     receipt: str = ""
-    earlier: list[Step] = field(default_factory=list)
+    earlier: list[VerifiedStep] = field(default_factory=list)
     origin: dict[str, Any] = field(default_factory=dict)
     pixels: PixelCheck | None = None
 
@@ -110,16 +110,16 @@ def verify(
     return proof
 
 
-def _again(step: Link, roots: Sequence[str | Path]) -> Step:
+def _again(step: Link, roots: Sequence[str | Path]) -> VerifiedStep:
     if not step.is_calibration:
-        return Step(step.policy, str(step.path), one.verify(step.path, roots=roots))
+        return VerifiedStep(step.policy, str(step.path), one.verify(step.path, roots=roots))
     if step.source is None:
         raise _lost(step)
     applied = verify_calibration(step.path, str(step.source))
     verification = Verification(applied.rows, input=str(step.source))
     for words in applied.problems:
         verification.problem(Finding(OTHER_CHANCES, words))
-    return Step(step.policy, str(step.path), verification)
+    return VerifiedStep(step.policy, str(step.path), verification)
 
 
 def _lost(step: Link) -> InputError:

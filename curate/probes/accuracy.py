@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.probes.linear import Probe, Spread, fit_linear_probe, spread_of
+from curate.probes.linear import FeatureScale, Probe, fit_linear_probe, spread_of
 from curate.probes.neighbours import fit_neighbour_probe
 from scoring.metrics.proportions import wilson
 
@@ -43,7 +43,7 @@ def fit(
     vectors: NDArray,
     known: KnownClasses,
     *,
-    spread: Spread | None = None,
+    spread: FeatureScale | None = None,
     calibrate: bool = True,
     seed: int = 0,
 ) -> Probe:

@@ -27,7 +27,7 @@ NO_NEIGHBOUR = 2.0  # cosine that no row has
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LabelEvidence:
     """The evidence of other rows for the classes of N rows.
 
     Attributes:
@@ -66,7 +66,7 @@ class Neighbourhood:
         return np.asarray((votes.reshape(len(rows), len(prior)) + prior) / (k + 1), np.float32)
 
 
-def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> Evidence:
+def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> LabelEvidence:
     """Return the evidence of other rows for the class of every row.
 
     Rows, less their mean and at length 1, are dealt into five folds, copies together. A linear discriminant of the
@@ -97,7 +97,7 @@ def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, se
         judging.run(weight)
         weight = np.where(codes >= 0, np.maximum(trust(judging.probabilities), LEAST_WEIGHT), 0).astype(np.float32)
     first = np.where(codes[copy[:, 0].clip(0)] >= 0, copy[:, 0], -1)
-    return Evidence(judging.probabilities, judging.probe, judging.voted, first, judging.shrink)
+    return LabelEvidence(judging.probabilities, judging.probe, judging.voted, first, judging.shrink)
 
 
 def _copies(raw: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ class Probe(Protocol):
 
 
 @dataclass(frozen=True)
-class Spread:
+class FeatureScale:
     """How features are centred and scaled: (x - mean) * scale.
 
     Attributes:
@@ -39,7 +39,7 @@ class Spread:
     scale: float
 
 
-def spread_of(vectors: NDArray) -> Spread:
+def spread_of(vectors: NDArray) -> FeatureScale:
     """Measure the mean and the mean length of rows, in blocks; rows that are all equal get scale 1.
 
     Args:
@@ -54,7 +54,7 @@ def spread_of(vectors: NDArray) -> Spread:
     for at in pieces:
         length += float(np.linalg.norm(vectors[at].astype(np.float64) - mean, axis=1).sum())
     length /= len(vectors)
-    return Spread(mean, STRENGTH / length if length > 1e-9 else 1.0)
+    return FeatureScale(mean, STRENGTH / length if length > 1e-9 else 1.0)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def fit_linear_probe(
     labels: NDArray[np.int64],
     n_classes: int,
     *,
-    spread: Spread | None = None,
+    spread: FeatureScale | None = None,
     calibrate: bool = True,
     tolerance: float = TOLERANCE,
     seed: int = 0,
@@ -185,7 +185,7 @@ def bootstrap_draws(
     *,
     draws: int = 10,
     seed: int = 0,
-    spread: Spread | None = None,
+    spread: FeatureScale | None = None,
 ) -> NDArray[np.float32]:
     """Return the predictions of several linear probes, each fitted on a resample of the labelled rows: for BALD.
 

@@ -11,7 +11,7 @@ from scoring.errors import InputError
 
 
 @dataclass(frozen=True)
-class Cut:
+class QueryCut:
     """What is too uncertain.
 
     Attributes:
@@ -43,7 +43,7 @@ class Cut:
         return f"{than} {signal.sign * least:.6g}{of}"
 
 
-def parse_cut(text: str | float | None, flag: str) -> Cut | None:
+def parse_cut(text: str | float | None, flag: str) -> QueryCut | None:
     """Return a cut of ``10%`` (a share of the table) or ``0.35`` (a value of the column); None for None.
 
     Raises:
@@ -57,10 +57,10 @@ def parse_cut(text: str | float | None, flag: str) -> Cut | None:
             share = Fraction(typed[:-1]) / 100
             if not 0 < share < 1:
                 raise InputError(f"{flag} takes a share above 0% and below 100%, got {typed}")
-            return Cut(typed, share)
+            return QueryCut(typed, share)
         value = float(typed)
     except (ValueError, ZeroDivisionError):
         value = np.nan
     if not np.isfinite(value):
         raise InputError(f"{flag} takes a share of the table such as 10%, or a value of the column, got {typed!r}")
-    return Cut(typed, None, value)
+    return QueryCut(typed, None, value)

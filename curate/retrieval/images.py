@@ -16,7 +16,7 @@ from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.images import DecodedImage, decode
 from scoring.images.budget import BODIES
-from scoring.junk.features import Seen
+from scoring.junk.features import JunkInputs
 from scoring.relative.columns import PER_IMAGE
 from scoring.relative.model import DatasetFit
 from scoring.runner import Runner
@@ -97,7 +97,9 @@ def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImag
         vectors[decoded] = scores.embedding
         said = dict(scores.columns)
         if fit is not None:
-            said |= fit.score_images(Seen({**said, **_quality(images)}, scores.embedding.astype(np.float16))).columns
+            said |= fit.score_images(
+                JunkInputs({**said, **_quality(images)}, scores.embedding.astype(np.float16))
+            ).columns
         for name, values in columns.items():
             values[decoded] = said[name]
     return ScoredImages(vectors, columns, problems)

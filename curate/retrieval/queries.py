@@ -28,7 +28,7 @@ TABLES = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedQuery:
     """What a text names.
 
     Attributes:
@@ -42,7 +42,7 @@ class Named:
     row: int = -1
 
 
-class Names:
+class QueryNames:
     """Says what texts name.
 
     Args:
@@ -54,7 +54,7 @@ class Names:
         self.table = table
         self._row = rows_with_keys(table, list(texts))
 
-    def find(self, text: str) -> Named | None:
+    def find(self, text: str) -> NamedQuery | None:
         """Return what a text names; None for nothing.
 
         Raises:
@@ -62,13 +62,13 @@ class Names:
         """
         row, kind = self._row.get(text), _kind_of_path(text)
         if row is None:
-            return None if kind is None else Named(text, kind)
+            return None if kind is None else NamedQuery(text, kind)
         if kind is not None and not (kind == IMAGE and _is_image_of(self.table, row, text)):
             raise InputError(
                 f"{text!r} is both a key of {self.table.path} and a {'folder' if kind == FOLDER else 'file'} here, and "
                 f"they are not the same image; write ./{text} for what is here, or go elsewhere for the key"
             )
-        return Named(text, ROW, row)
+        return NamedQuery(text, ROW, row)
 
 
 def _kind_of_path(text: str) -> str | None:
@@ -99,7 +99,7 @@ def image_reader(path: str) -> Callable[[], bytes]:
     return partial(read_local, os.fsencode(path))
 
 
-def images_of(named: Named) -> list[tuple[str, Callable[[], bytes]]]:
+def images_of(named: NamedQuery) -> list[tuple[str, Callable[[], bytes]]]:
     """Return the path and a reader of an image, or of every image of a folder.
 
     Raises:
@@ -143,7 +143,7 @@ class Queries:
         return len(self.names)
 
 
-def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
+def name_queries(texts: Sequence[str], table: Table) -> list[NamedQuery]:
     """Return what queries are, each text once.
 
     Raises:
@@ -153,7 +153,7 @@ def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
         raise InputError(
             "expected a query: a key of the table, an image, a folder of images or a scored table; got none"
         )
-    names = Names(table, texts)
+    names = QueryNames(table, texts)
     queries = []
     for text in dict.fromkeys(texts):
         named = names.find(text)
@@ -172,7 +172,7 @@ def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
 
 
 def read_queries(
-    named: Sequence[Named], table: Table, rows: Rows, signal: Signal | None, *, model: str | Path | None = None
+    named: Sequence[NamedQuery], table: Table, rows: Rows, signal: Signal | None, *, model: str | Path | None = None
 ) -> Queries:
     """Return the vectors of queries, and how certain they are.
 
@@ -221,7 +221,7 @@ def read_queries(
     )
 
 
-def _of_rows(named: Sequence[Named], table: Table, rows: Rows, signal: Signal | None) -> Queries:
+def _of_rows(named: Sequence[NamedQuery], table: Table, rows: Rows, signal: Signal | None) -> Queries:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
     at = np.array([query.row for query in named], np.int64)

@@ -42,7 +42,7 @@ class Neighbour:
 
 
 @dataclass
-class Answers(Printed):
+class Retrieval(Printed):
     """What ``curate retrieve`` found, and prints.
 
     Attributes:

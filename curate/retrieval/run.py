@@ -7,9 +7,9 @@ from curate.columns import EMBEDDING, KEY
 from curate.counted import counted
 from curate.retrieval import regions
 from curate.retrieval.cuts import parse_cut
-from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, Named, name_queries, read_queries
-from curate.retrieval.results import Answers
-from curate.retrieval.work import RetrieveSettings, Work
+from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, NamedQuery, name_queries, read_queries
+from curate.retrieval.results import Retrieval
+from curate.retrieval.work import RetrievalWork, RetrieveSettings
 from curate.retrieval.write import check_files, write_answers
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
@@ -35,7 +35,7 @@ def retrieve(
     seed: int = 0,
     overwrite: bool = False,
     announce: Callable[[str], None] = lambda text: None,
-) -> Answers:
+) -> Retrieval:
     """Find the rows of a table that are nearest to queries, and say how certain both are.
 
     Every keyword but ``announce`` is the option of ``curate retrieve`` of that name.
@@ -95,13 +95,13 @@ def retrieve(
     announce(f"reading {counted(opened.n_rows, 'row')}")
     rows = read_rows(opened, needs)
     loaded = read_queries(named, opened, rows, column, model=model)
-    answers = Work(opened, rows, loaded, column, settings, notes).answers(announce)
+    answers = RetrievalWork(opened, rows, loaded, column, settings, notes).answers(announce)
     answers.out = None if out is None else Path(out)
     write_answers(answers, answers.out, None if table_rows is None else Path(table_rows), overwrite=overwrite)
     return answers
 
 
-def _fit_says_of(named: Sequence[Named], model: str | Path | None) -> bool:
+def _fit_says_of(named: Sequence[NamedQuery], model: str | Path | None) -> bool:
     """Return whether the fitted score is known of all queries: rows of the table, or images that the fit is given."""
     kinds = {query.kind for query in named}
     if kinds <= {ROW}:

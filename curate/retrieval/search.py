@@ -34,7 +34,7 @@ class SearchResult:
     recall: Recall
 
 
-class Searched:
+class TableSearch:
     """The rows of a table that may be found.
 
     Args:

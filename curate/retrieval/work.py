@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.retrieval import regions
-from curate.retrieval.cuts import Cut
+from curate.retrieval.cuts import QueryCut
 from curate.retrieval.queries import Queries
-from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Answers
-from curate.retrieval.search import Searched, SearchResult
+from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Retrieval
+from curate.retrieval.search import SearchResult, TableSearch
 from curate.tables.rows import Rows
 from curate.tables.signals import Signal
 from curate.tables.table import Table
@@ -20,7 +20,7 @@ from scoring.errors import InputError
 from scoring.search.links import Links, Recall
 
 TOP = 10
-# What becomes of a row, in the order of ``Answers.row_states``.
+# What becomes of a row, in the order of ``Retrieval.row_states``.
 SEARCHED, UNSCORED, UNKNOWN, CLEANED = 0, 1, 2 + len(EMBEDDING_PROBLEMS), 3 + len(EMBEDDING_PROBLEMS)
 
 
@@ -40,8 +40,8 @@ class RetrieveSettings:
     top: int | None
     credible: float | None
     calibrate: str | None
-    reject: Cut | None
-    clean: Cut | None
+    reject: QueryCut | None
+    clean: QueryCut | None
     seed: int
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class RetrieveSettings:
         return self.credible is not None or self.reject is not None or self.clean is not None
 
 
-class Work:
+class RetrievalWork:
     """One retrieval in the making."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Work:
         self.row_words += [f"no {self.column.column}", ""]
         self.states, self.reasons = [ANSWERED] * len(queries), [""] * len(queries)
 
-    def answers(self, announce: Callable[[str], None]) -> Answers:
+    def answers(self, announce: Callable[[str], None]) -> Retrieval:
         """Return the answers to the queries."""
         row_states = self._row_states()
         among = row_states == SEARCHED
@@ -105,7 +105,7 @@ class Work:
             self.states[at] = ALONE
             self.reasons[at] = "no row lies inside its region" if bounds is not None else "there is no other row"
         links = Links(answered[hits.links.query], hits.links.row, hits.links.similarity)
-        return Answers(
+        return Retrieval(
             self.table,
             self.queries,
             self.states,
@@ -213,7 +213,7 @@ class Work:
             nothing = np.zeros(0, np.int64)
             return SearchResult(Links(nothing, nothing, np.zeros(0, np.float32)), nothing, Recall.of_everything())
         vectors, searched_rows = self.queries.vectors[answered], self.queries.searched_row[answered]
-        searched = Searched(self.rows.embedding, among, seed=self.settings.seed)
+        searched = TableSearch(self.rows.embedding, among, seed=self.settings.seed)
         if bounds is not None:
             return searched.within(vectors, searched_rows, bounds.bounds, self.settings.top)
         top = self.settings.top or TOP
@@ -233,6 +233,6 @@ class Work:
         }
 
 
-def _meant(cut: Cut) -> str:
+def _meant(cut: QueryCut) -> str:
     """Return what a number may have been meant as."""
     return f"; {cut.text} is a value of the column, and {100 * cut.value:g}% a share" if 0 < cut.value < 1 else ""

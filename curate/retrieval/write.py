@@ -13,7 +13,7 @@ import pyarrow as pa
 from curate.columns import KEY, describe_all
 from curate.manifest.store_path import AnyPath
 from curate.manifest.text import guarded, to_json
-from curate.retrieval.results import Answers
+from curate.retrieval.results import Retrieval
 from curate.tables.digests import plain
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
@@ -85,7 +85,7 @@ def check_files(paths: Sequence[Path], inputs: Iterable[AnyPath], *, overwrite: 
         require_folder(path)
 
 
-def write_answers(answers: Answers, out: Path | None, rows: Path | None, *, overwrite: bool) -> None:
+def write_answers(answers: Retrieval, out: Path | None, rows: Path | None, *, overwrite: bool) -> None:
     """Write answers, and what became of every row, as Parquet, CSV or JSON lines by their names: both or neither."""
     files_of: list[tuple[Path | None, _What]] = [(rows, _rows_of(answers)), (out, _answers_of(answers))]
     files: list[AtomicFile] = []
@@ -110,15 +110,15 @@ class _What:
     lines: Iterator[list[dict[str, Any]]]
 
 
-def _answers_of(answers: Answers) -> _What:
+def _answers_of(answers: Retrieval) -> _What:
     return _What("answers", SCHEMA, MEANINGS, _lines(answers))
 
 
-def _rows_of(answers: Answers) -> _What:
+def _rows_of(answers: Retrieval) -> _What:
     return _What("retrieved rows", ROWS_SCHEMA, ROWS_MEANINGS, _row_lines(answers))
 
 
-def _sealed(answers: Answers, path: Path, what: _What, *, overwrite: bool) -> AtomicFile:
+def _sealed(answers: Retrieval, path: Path, what: _What, *, overwrite: bool) -> AtomicFile:
     """Return a file that is written, and waits for its name."""
     if path.suffix.lower() == ".parquet":
         about = {"kind": what.kind, "columns": describe_all(what.schema.names, what.meanings), **answers.about()}
@@ -144,7 +144,7 @@ def _sealed(answers: Answers, path: Path, what: _What, *, overwrite: bool) -> At
     return file
 
 
-def _row_lines(answers: Answers) -> Iterator[list[dict[str, Any]]]:
+def _row_lines(answers: Retrieval) -> Iterator[list[dict[str, Any]]]:
     """Yield what became of some rows of the table at a time."""
     start = 0
     for batch in answers.table.batches([KEY]):
@@ -159,7 +159,7 @@ def _row_lines(answers: Answers) -> Iterator[list[dict[str, Any]]]:
         start = stop
 
 
-def _lines(answers: Answers) -> Iterator[list[dict[str, Any]]]:
+def _lines(answers: Retrieval) -> Iterator[list[dict[str, Any]]]:
     """Yield the lines of some queries at a time."""
     nothing: dict[str, Any] = {"rank": None, "key": None, "similarity": None, "certainty": None}
     for start in range(0, len(answers), AT_ONCE):

@@ -15,7 +15,7 @@ from curate.exchange.batches import write_batch
 from curate.exchange.labels import shown
 from curate.exchange.plan import ExportOptions
 from curate.manifest.text import read_text
-from curate.rounds.files.settings import Settings
+from curate.rounds.files.settings import RoundSettings
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -34,13 +34,13 @@ def for_annotators(batch: pa.Table) -> pa.Table:
     return batch.select([name for name in batch.column_names if name not in HIDDEN and not name.startswith("part_")])
 
 
-def noted_export(settings: Settings, path: Path) -> dict[str, Any]:
+def noted_export(settings: RoundSettings, path: Path) -> dict[str, Any]:
     """Return what a state says of an export: its format and name, and the digest of a file that is not filled in."""
     noted = {"format": settings.format, "file": path.name}
     return {**noted, "sha256": file_sha256(path)} if settings.format != CSV and path.is_file() else noted
 
 
-def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, settings: Settings) -> list[str]:
+def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, settings: RoundSettings) -> list[str]:
     """Return what an export shows annotators that its batch does not hold; nothing of one that was taken away.
 
     Of a CSV every cell counts but labels and annotators, whatever the order of rows and columns; of another file its

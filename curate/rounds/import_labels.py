@@ -8,7 +8,7 @@ from curate.exchange.batches import read_labels
 from curate.exchange.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
 from curate.rounds.files.folder import Folder, held, label_paths
 from curate.rounds.files.label_files import LabelFile, write_labels
-from curate.rounds.files.votes import TIED, News, Vote, Votes, agree
+from curate.rounds.files.votes import TIED, News, RoundVotes, Vote, agree
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -172,7 +172,7 @@ def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labe
     )
 
 
-def _problems(votes: Votes, labels: Labels, missing: list[str], came: list[str]) -> tuple[Problem, ...]:
+def _problems(votes: RoundVotes, labels: Labels, missing: list[str], came: list[str]) -> tuple[Problem, ...]:
     """Return the reader's findings; what is missing counts for the last round alone, ties over all imports."""
     problems = [problem for problem in labels.problems if problem.kind != MISSING]
     tied = [key for key in dict.fromkeys(came) if agree(votes.labels_of(key)).state == TIED]

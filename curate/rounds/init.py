@@ -13,7 +13,7 @@ from curate.manifest.keys import check_text, first_true
 from curate.policies.select.plan import Plan
 from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
-from curate.rounds.files.settings import CONFIG, SKIP, Guard, Settings
+from curate.rounds.files.settings import CONFIG, SKIP, Guard, RoundSettings
 from curate.rounds.measures.rules import refuse_unreachable
 from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
 from curate.tables.amount import Amount
@@ -34,8 +34,8 @@ SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said
 HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
 
 
-class Options(TypedDict, total=False):
-    """What may be said of the rounds of a folder, as in ``Settings``."""
+class RoundOptions(TypedDict, total=False):
+    """What may be said of the rounds of a folder, as in ``RoundSettings``."""
 
     batch: int
     control: float
@@ -60,7 +60,7 @@ def start(
     holdout: str | None = None,
     label: str | None = None,
     labelled: str | Path | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[RoundOptions],
 ) -> Folder:
     """Make a folder of rounds for a table; no batch is made yet.
 
@@ -72,7 +72,7 @@ def start(
         label: column of the classes that held-out rows have already, in ``labelled`` or in the table; None for the
             column ``label`` of ``labelled``.
         labelled: file with keys and classes of held-out rows.
-        options: as in ``Settings``.
+        options: as in ``RoundSettings``.
 
     Raises:
         InputError: for a table, option or place that cannot be used; naming both tables where the folder has another.
@@ -86,7 +86,7 @@ def start(
         _refuse_taken(path, table)
     scored = read_table(table, signals_of(guard, opened).columns)
     _check_keys(opened)
-    settings = Settings(
+    settings = RoundSettings(
         table=str(Path(table).resolve()),
         digest=scored.rows.digest,
         model=scored.rows.model,
@@ -177,7 +177,7 @@ def other_holdout(text: str | None, taken: int, n: int) -> str | None:
     return Amount.parse(text, "--holdout").other_reading("--holdout", taken, n)
 
 
-def held_out_rows(scored: TableRows, settings: Settings) -> NDArray[np.int64]:
+def held_out_rows(scored: TableRows, settings: RoundSettings) -> NDArray[np.int64]:
     """Return the rows that are held out: random, and the same for the same seed whatever the order of the table."""
     generator = np.random.default_rng([settings.seed, 0])
     usable = np.flatnonzero(scored.usable)
@@ -190,7 +190,7 @@ def held_out_rows(scored: TableRows, settings: Settings) -> NDArray[np.int64]:
 
 
 def _labels(
-    scored: TableRows, rows: NDArray[np.int64], label: str | None, labelled: str | Path | None, settings: Settings
+    scored: TableRows, rows: NDArray[np.int64], label: str | None, labelled: str | Path | None, settings: RoundSettings
 ) -> list[str | None]:
     """Return the class of each row held out, None where it is not known from the start."""
     if label is None and labelled is None:

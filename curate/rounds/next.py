@@ -25,7 +25,7 @@ from curate.rounds.state.derived import derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.model import lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
+from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
 from curate.tables.images import images_by_key
 from curate.tables.writer import TableWriter
 from curate.version import __version__
@@ -84,7 +84,7 @@ def next_round(
         return _write(opened, scored, progress, standing, began, images)
 
 
-def _refuse_open(folder: Folder, progress: Progress, partial: bool) -> None:
+def _refuse_open(folder: Folder, progress: LabelProgress, partial: bool) -> None:
     if not folder.rounds or partial:
         return
     last = folder.rounds[-1]
@@ -101,8 +101,8 @@ def _refuse_open(folder: Folder, progress: Progress, partial: bool) -> None:
 def _write(
     folder: Folder,
     scored: TableRows,
-    progress: Progress,
-    standing: Standing,
+    progress: LabelProgress,
+    standing: RoundRows,
     began: float,
     images: Callable[[pa.Table], ImageReader] | None,
 ) -> NextResult:
@@ -140,7 +140,7 @@ def _write(
     return NextResult(number, final, final / export, state, tuple(state["notes"]))
 
 
-def _copies(scored: TableRows, standing: Standing, picked: BatchRows) -> list[str]:
+def _copies(scored: TableRows, standing: RoundRows, picked: BatchRows) -> list[str]:
     """Return a caution where the batch holds copies of one another, or of rows that have been requested."""
     places = scored.rows.place
     copies = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
@@ -148,7 +148,7 @@ def _copies(scored: TableRows, standing: Standing, picked: BatchRows) -> list[st
 
 
 def _state(
-    folder: Folder, scored: TableRows, progress: Progress, standing: Standing, picked: BatchRows, number: int
+    folder: Folder, scored: TableRows, progress: LabelProgress, standing: RoundRows, picked: BatchRows, number: int
 ) -> dict[str, Any]:
     counted = {arm: picked.count(arm) for arm in (STRATEGY, CONTROL, HELD_OUT)}
     gains = picked.gain[np.isfinite(picked.gain)]

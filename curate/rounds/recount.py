@@ -8,14 +8,14 @@ from curate.rounds.files.folder import Folder, Round
 from curate.rounds.measures.anytime import Anytime, anytime_accuracy, anytime_difference
 from curate.rounds.state.model import lift_of
 from curate.rounds.state.pool import TableRows
-from curate.rounds.state.standing import Standing
+from curate.rounds.state.standing import RoundRows
 from scoring.errors import InputError
 
 ROUNDING = 1e-9  # by which an end of an interval may be another on another machine
 
 
 def measure_problems(
-    before: Folder | None, round_: Round, scored: TableRows, standing: Standing, probe: Probe | None
+    before: Folder | None, round_: Round, scored: TableRows, standing: RoundRows, probe: Probe | None
 ) -> list[str]:
     """Return what a round's state wrongly says of its model and its lift.
 
@@ -45,7 +45,7 @@ def measure_problems(
     return problems
 
 
-def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, standing: Standing) -> list[str]:
+def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, standing: RoundRows) -> list[str]:
     then, problems = round_.state.lift, []
     if then is None:
         return []

@@ -12,13 +12,13 @@ from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
 from curate.rounds.measures.anytime import PairLift, Prequential
 from curate.rounds.measures.lift import ArmLift, arm_lift
-from curate.rounds.measures.measured import Measured
+from curate.rounds.measures.measured import ModelQuality
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise
 from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.prequential import prequential_in
-from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
+from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
 
 N_NAMED = 5
 
@@ -136,11 +136,11 @@ def status(
     )
 
 
-def _point(number: int, model: Measured) -> dict[str, Any]:
+def _point(number: int, model: ModelQuality) -> dict[str, Any]:
     return {"round": number, "n_labels": model.n_labels, **asdict(model.holdout), "anytime": asdict(model.anytime)}
 
 
-def _current(folder: Folder, scored: TableRows, standing: Standing, look: int) -> Measured | None:
+def _current(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> ModelQuality | None:
     """Return the accuracy of the model of all labels, unless the last round's model had them all."""
     if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
         return None
@@ -148,11 +148,11 @@ def _current(folder: Folder, scored: TableRows, standing: Standing, look: int) -
     return None if probe is None else measure(folder, scored, standing, probe, look)[0]
 
 
-def _lift(folder: Folder, scored: TableRows, standing: Standing) -> ArmLift:
+def _lift(folder: Folder, scored: TableRows, standing: RoundRows) -> ArmLift:
     return arm_lift(arms_of(folder, scored, standing), folder.settings.seed)
 
 
-def _agreement(progress: Progress) -> dict[str, float | int | None]:
+def _agreement(progress: LabelProgress) -> dict[str, float | int | None]:
     measures = agreement(progress.votes.labels_of(key) for key in progress.consensus)
     return {
         "n_keys": measures.n_keys,

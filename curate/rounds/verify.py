@@ -26,14 +26,14 @@ from curate.rounds.files.folder import (
 )
 from curate.rounds.files.label_files import LabelFile, read_label_file
 from curate.rounds.files.sealed import read_sealed
-from curate.rounds.files.settings import CONFIG, KIND, Settings
-from curate.rounds.files.votes import Votes
+from curate.rounds.files.settings import CONFIG, KIND, RoundSettings
+from curate.rounds.files.votes import RoundVotes
 from curate.rounds.init import held_out_rows
 from curate.rounds.recount import measure_problems
 from curate.rounds.state.derived import Derived, derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, Standing, held_out_keys, standing_of
+from curate.rounds.state.standing import LabelProgress, RoundRows, held_out_keys, standing_of
 from curate.tables.graph_file import AGAIN
 from curate.version import __version__
 from scoring.errors import InputError
@@ -84,7 +84,7 @@ def verify_rounds(
         InputError: if the folder is invalid, its settings were changed, or the table is missing or another one.
     """
     path = Path(folder)
-    settings = Settings.from_json(read_sealed(path / CONFIG, KIND))
+    settings = RoundSettings.from_json(read_sealed(path / CONFIG, KIND))
     scored = table_of(settings, path, table)
     result = RoundsCheck(path)
     past = _Past(path, settings, scored)
@@ -114,7 +114,7 @@ def verify_rounds(
 class _Past:
     """What was known before a round, from the first one on."""
 
-    def __init__(self, path: Path, settings: Settings, scored: TableRows) -> None:
+    def __init__(self, path: Path, settings: RoundSettings, scored: TableRows) -> None:
         self.folder, self.scored = Folder(path, settings, ()), scored
         self.graph_sha256 = file_sha256(path / GRAPH)
         self.graph_of_file, self.graph_computed = PoolGraph(path), PoolGraph(path, use_file=False)
@@ -199,7 +199,7 @@ class _Past:
             check.problems.append(f"{name}/{finding} is not what {name}/{STATE} says")
         return BATCH in round_.state.files and BATCH not in round_.changed()
 
-    def _votes(self, round_: Round | None, check: RoundCheck) -> Votes | None:
+    def _votes(self, round_: Round | None, check: RoundCheck) -> RoundVotes | None:
         """Return the votes before a round; None where they are not known any more, which is reported."""
         names = list(self.labels) if round_ is None else list(round_.state.labels)
         lacking = [] if self.lacking is None else [self.lacking]
@@ -219,7 +219,7 @@ class _Past:
             check.problems.append(f"cannot be chosen again: {'; '.join(lacking)}")
             return None
         files = [file for name, file in self.labels.items() if name in names and isinstance(file, LabelFile)]
-        return Votes([file.votes for file in files])
+        return RoundVotes([file.votes for file in files])
 
     def _graph(self, round_: Round | None) -> PoolGraph:
         """Return the graph of a round: of the file where that is the one of its state, byte for byte, else computed.
@@ -230,11 +230,11 @@ class _Past:
         self.noted_graphs |= {noted} - {""}
         return self.graph_of_file if noted and noted == self.graph_sha256 else self.graph_computed
 
-    def _standing(self, votes: Votes | None, check: RoundCheck) -> Standing | None:
+    def _standing(self, votes: RoundVotes | None, check: RoundCheck) -> RoundRows | None:
         """Return how things stood; None where that is not known, which is reported."""
         if votes is None:
             return None
-        progress = Progress(votes, votes.consensus(), self.initial_labels, self.held_out, self.arms)
+        progress = LabelProgress(votes, votes.consensus(), self.initial_labels, self.held_out, self.arms)
         try:
             return standing_of(self.folder, self.scored, progress)
         except InputError as error:
@@ -245,7 +245,7 @@ class _Past:
         """Return the folder with the rounds so far; None where one of them is not as it was written."""
         return None if self.altered else replace(self.folder, rounds=tuple(self.rounds))
 
-    def _derive(self, number: int, standing: Standing | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
+    def _derive(self, number: int, standing: RoundRows | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
         if standing is None:
             return None
         try:

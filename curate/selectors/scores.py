@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Score:
+class PoolScore:
     """A number for every row of a pool.
 
     Attributes:
@@ -138,11 +138,11 @@ def of(pool: Pool, name: str) -> NDArray:
     return array
 
 
-SCORES: dict[str, Score] = {  # to add a score, add a line
-    "least-confidence": Score(("probabilities",), lambda pool: least_confidence(of(pool, "probabilities"))),
-    "margin": Score(("probabilities",), lambda pool: margin(of(pool, "probabilities"))),
-    "entropy": Score(("probabilities",), lambda pool: entropy(of(pool, "probabilities"))),
-    "bald": Score(("draws",), lambda pool: bald(of(pool, "draws"))),
-    "score": Score(("uncertainty",), lambda pool: of(pool, "uncertainty").astype(np.float64)),
-    "rho-loss": Score(("loss", "holdout_loss"), lambda pool: rho_loss(of(pool, "loss"), of(pool, "holdout_loss"))),
+SCORES: dict[str, PoolScore] = {  # to add a score, add a line
+    "least-confidence": PoolScore(("probabilities",), lambda pool: least_confidence(of(pool, "probabilities"))),
+    "margin": PoolScore(("probabilities",), lambda pool: margin(of(pool, "probabilities"))),
+    "entropy": PoolScore(("probabilities",), lambda pool: entropy(of(pool, "probabilities"))),
+    "bald": PoolScore(("draws",), lambda pool: bald(of(pool, "draws"))),
+    "score": PoolScore(("uncertainty",), lambda pool: of(pool, "uncertainty").astype(np.float64)),
+    "rho-loss": PoolScore(("loss", "holdout_loss"), lambda pool: rho_loss(of(pool, "loss"), of(pool, "holdout_loss"))),
 }

@@ -10,7 +10,7 @@ from torch import Tensor
 from curate.evaluation.degraded import LARGER, batches
 from curate.evaluation.squares import central_square
 from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
-from curate.selftests.corruption import Scorer
+from curate.selftests.corruption import BatchScorer
 from scoring.metrics.degradations import recompress, resize
 from scoring.metrics.proportions import wilson
 from scoring.relative.neighbours import COPY
@@ -39,7 +39,7 @@ KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # what is mad
 }
 
 
-def less_unique(pictures: Iterable[bytes], scorer: Scorer, dataset: NDArray) -> list[Check]:
+def less_unique(pictures: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
     """Return a check for each kind of copy: is it nearer to the image than every other image that is no copy?
 
     Args:

@@ -18,7 +18,7 @@ from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as picture
 from scoring.images.phash import SIDE
 from scoring.images.quality import measure
-from scoring.junk.features import Seen
+from scoring.junk.features import JunkInputs
 from scoring.metrics.degradations import LADDERS, resize
 from scoring.metrics.monotone import Rise, rise
 from scoring.relative.model import DatasetFit
@@ -53,7 +53,7 @@ class Climbed:
         return np.stack([shares_among(self.base[column], each, column) for each in values])
 
 
-class Scorer:
+class BatchScorer:
     """Scores a batch by a model, and by what was fitted to a dataset; ``white`` is the white of 16-bit images."""
 
     def __init__(self, runner: Runner, fit: DatasetFit | None, columns: Sequence[str], white: int) -> None:
@@ -66,7 +66,7 @@ class Scorer:
         if self.fit is not None:
             names = () if self.fit.junk is None else self.fit.junk.names
             quality = quality_of(images) if any(name in QUALITY_COLUMNS for name in names) else {}
-            said = self.fit.score_images(Seen({**columns, **quality}, embedding)).columns
+            said = self.fit.score_images(JunkInputs({**columns, **quality}, embedding)).columns
             columns |= {name: values.astype(np.float64) for name, values in said.items()}
         return embedding, {name: columns[name] for name in (*self.columns, LAPLACIAN)}
 
@@ -81,7 +81,7 @@ def quality_of(images: Tensor) -> dict[str, Floats]:
     }
 
 
-def climb(pictures: Iterable[bytes], scorer: Scorer, *, kinds: Sequence[str], seed: int) -> Climbed:
+def climb(pictures: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str], seed: int) -> Climbed:
     """Score images and corrupted versions of them, some at a time.
 
     Args:

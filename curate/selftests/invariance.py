@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.engines.score import score
 from curate.selftests.contract import BROKEN, HOLDS, SAME, UNTRIED, Check
-from curate.selftests.sample import FEWEST, Sample
+from curate.selftests.sample import FEWEST, ImageSample
 from curate.tables.table import open_table
 from scoring.errors import InputError
 from scoring.metrics.ranking import spearman
@@ -65,7 +65,7 @@ WAYS: tuple[Way, ...] = (  # to add one, add a line
 
 
 def unchanged(
-    sample: Sample,
+    sample: ImageSample,
     folder: Path,
     model: str | Path,
     *,
@@ -115,7 +115,7 @@ def _missing(way: Way) -> str:
 class _Work:
     """Scores the same images in one way after another."""
 
-    def __init__(self, sample: Sample, folder: Path, model: str, fit: bool) -> None:
+    def __init__(self, sample: ImageSample, folder: Path, model: str, fit: bool) -> None:
         self.sample, self.folder, self.model = sample, folder, model
         self.keys = sample.keys[:MOST]
         self.images = sample.first(MOST)

@@ -17,11 +17,11 @@ from curate.manifest.store_path import path_to_read
 from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
 from curate.selftests.contract import Check
 from curate.selftests.copies import less_unique
-from curate.selftests.corruption import Scorer, climb, less_certain
+from curate.selftests.corruption import BatchScorer, climb, less_certain
 from curate.selftests.invariance import WAYS, Way, unchanged
 from curate.selftests.label_check import better_than_chance_level
 from curate.selftests.result import SelfTest, curves_of
-from curate.selftests.sample import FEWEST, Sample, of_source, of_table
+from curate.selftests.sample import FEWEST, ImageSample, of_source, of_table
 from curate.tables.dataset import log_odds_of, numbers_of
 from curate.tables.images import drawn_rows
 from curate.tables.provenance import model_of, white_of
@@ -46,7 +46,7 @@ class _Tested:
     """What is tested: images, the model, and what was fitted to the dataset that they are of."""
 
     table: Table
-    sample: Sample
+    sample: ImageSample
     model: str
     runner: Runner
     dataset: NDArray
@@ -118,7 +118,7 @@ def selftest(
         tested = _opened(images_of, images, folder, seed, source, options, model, device, chosen, announce)
         columns, left_out = _columns(tested, chosen)
         _check_label(tested.table, str(images_of), label, labelled)
-        scorer = Scorer(tested.runner, tested.fit, columns, white_of(tested.table))
+        scorer = BatchScorer(tested.runner, tested.fit, columns, white_of(tested.table))
         fitted = any(name in OF_DATASET for name in columns)
         checks: list[Check] = unchanged(
             tested.sample, folder, tested.model, columns=columns, fit=fitted, ways=ways, announce=announce
@@ -195,7 +195,7 @@ def _opened(
 
 
 def _fitted(
-    table: Table, model: str | Path, sample: Sample, announce: Callable[[str], None]
+    table: Table, model: str | Path, sample: ImageSample, announce: Callable[[str], None]
 ) -> tuple[NDArray, DatasetFit | None]:
     """Return embeddings of the dataset, shape (R, D), R <= 20,000, and the fit that made its columns, if any.
 

@@ -25,7 +25,7 @@ STEP = 65_536  # rows of a source looked at together
 
 
 @dataclass(frozen=True)
-class Sample:
+class ImageSample:
     """N images whose bytes are in their own table.
 
     Attributes:
@@ -56,7 +56,9 @@ class Sample:
         return {"key": KEY, "image_column": IMAGE, "white": self.white}
 
 
-def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | None, options: SourceOptions) -> Sample:
+def of_table(
+    table: Table, n: int, folder: Path, *, seed: int, source: str | None, options: SourceOptions
+) -> ImageSample:
     """Draw up to n images behind the rows of a scored table, and no more than half of them.
 
     Raises:
@@ -75,7 +77,7 @@ def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | Non
 
 def of_source(
     source: Any, n: int, folder: Path, *, seed: int, options: SourceOptions, announce: Callable[[str], None]
-) -> tuple[Sample, Sample]:
+) -> tuple[ImageSample, ImageSample]:
     """Draw up to n images of a source, and no more than half of them, and up to 1,000 others.
 
     The same keys are drawn in whatever order the source has them.
@@ -145,9 +147,9 @@ class _Writer:
         self._file.write_table(line.cast(self._file.schema))
         self._keys.append(key)
 
-    def sample(self) -> Sample:
+    def sample(self) -> ImageSample:
         """Return what was written."""
-        return Sample(self.path, self._keys, self._unread)
+        return ImageSample(self.path, self._keys, self._unread)
 
     def __enter__(self) -> Self:
         return self
@@ -157,7 +159,7 @@ class _Writer:
             self._file.close()
 
 
-def _enough(sample: Sample, name: str) -> Sample:
+def _enough(sample: ImageSample, name: str) -> ImageSample:
     if len(sample.keys) < FEWEST:
         raise _too_few(len(sample.keys), name)
     return sample

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.probes.linear import Spread, bootstrap_draws, fit_linear_probe, spread_of
+from curate.probes.linear import FeatureScale, bootstrap_draws, fit_linear_probe, spread_of
 from curate.selectors.chance import Random
 from curate.selectors.contract import Selector
 from curate.selectors.graphs import MOST, computes_graph, with_graph
@@ -105,7 +105,7 @@ def replay(
 class _Run:
     """One seed's labelled rows, and the model fitted on them."""
 
-    def __init__(self, data: Replay, spread: Spread, seed: int) -> None:
+    def __init__(self, data: Replay, spread: FeatureScale, seed: int) -> None:
         self.data, self.spread, self.seed = data, spread, seed
         self.annotated_labels = data.labels if data.annotated is None else data.annotated
         self.n_classes = int(max(data.labels.max(), self.annotated_labels.max(), data.test_labels.max())) + 1

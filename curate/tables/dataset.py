@@ -15,7 +15,7 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
-from scoring.junk.features import Seen, columns_read
+from scoring.junk.features import JunkInputs, columns_read
 from scoring.relative.columns import COPIES, JUNK
 
 SAMPLE = 4_000  # images by which the junk classifier and the groups unlike the rest are made
@@ -114,10 +114,10 @@ def read_dataset(
     return Dataset(rows, at, copies, rows_of(rows.embedding, first), odds, rows.not_compared(), once)
 
 
-def sample_of(dataset: Dataset, table: Table) -> Seen:
+def sample_of(dataset: Dataset, table: Table) -> JunkInputs:
     """Return what a sample of the images looks like: the first 4,000 in the order of the hashes of their keys."""
     images = np.arange(min(SAMPLE, len(dataset)))
-    return Seen(columns_at(table, dataset.places(images)), dataset.embeddings[images])
+    return JunkInputs(columns_at(table, dataset.places(images)), dataset.embeddings[images])
 
 
 def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:

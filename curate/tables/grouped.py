@@ -12,12 +12,14 @@ from curate.tables.dataset import Dataset, sample_of
 from curate.tables.table import Table
 from scoring.junk.features import Scale, features_of
 from scoring.relative.columns import CLUSTER, UNLIKE
-from scoring.relative.model import DatasetFit, Said
+from scoring.relative.model import DatasetFit, FittedScores
 from scoring.relative.space import centred
-from scoring.relative.unlike import Group, group_of_clusters, unlike_groups
+from scoring.relative.unlike import UnlikeGroup, group_of_clusters, unlike_groups
 
 
-def with_groups(dataset: Dataset, table: Table, fit: DatasetFit, said: Said) -> tuple[DatasetFit, Said, list[Group]]:
+def with_groups(
+    dataset: Dataset, table: Table, fit: DatasetFit, said: FittedScores
+) -> tuple[DatasetFit, FittedScores, list[UnlikeGroup]]:
     """Return a fit and its columns with the groups of images unlike the rest.
 
     Args:
@@ -38,7 +40,7 @@ def with_groups(dataset: Dataset, table: Table, fit: DatasetFit, said: Said) -> 
     return fit, replace(said, columns=columns), groups
 
 
-def group_facts(groups: Sequence[Group], column: pa.Array) -> list[dict[str, Any]]:
+def group_facts(groups: Sequence[UnlikeGroup], column: pa.Array) -> list[dict[str, Any]]:
     """Return what a table says of its groups, as plain JSON.
 
     Args:

@@ -16,7 +16,7 @@ Look = Callable[[NDArray[np.int8]], NDArray[np.int8]]
 
 
 @dataclass(frozen=True)
-class View:
+class SignatureView:
     """One way to look at an image again.
 
     Attributes:
@@ -30,7 +30,7 @@ class View:
     undo: Look
 
 
-def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[View, ...]:
+def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[SignatureView, ...]:
     """Return the views that find copies of a kind, the image as it is first; with each, the one that undoes it.
 
     Args:
@@ -46,8 +46,8 @@ def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[View, ...]:
 
 
 @cache
-def _view(turn: str) -> View:
-    return View(turn, _look(turn), _look(_UNDONE_BY.get(turn, turn)))
+def _view(turn: str) -> SignatureView:
+    return SignatureView(turn, _look(turn), _look(_UNDONE_BY.get(turn, turn)))
 
 
 def _look(turn: str) -> Look:

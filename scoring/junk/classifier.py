@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.junk.features import Floats, Scale, Seen, columns_read
+from scoring.junk.features import Floats, JunkInputs, Scale, columns_read
 from scoring.junk.heldout import HeldOut, held_out
 from scoring.junk.threshold import tail_bound, threshold_of
 from scoring.search.kmeans import assign, spherical_kmeans
@@ -52,7 +52,7 @@ class JunkClassifier:
     intercept: Floats
     threshold: float
 
-    def log_odds(self, seen: Seen) -> Floats:
+    def log_odds(self, seen: JunkInputs) -> Floats:
         """Return the log odds of junk, shape (N,): the mean over the folds less the threshold.
 
         Raises:
@@ -69,13 +69,13 @@ class JunkClassifier:
             odds[start : start + BLOCK] = features @ on_features + (_units(part.embedding) - self.mean) @ on_embedding
         return odds + self.intercept.mean() - self.threshold
 
-    def probability(self, seen: Seen) -> NDArray[np.float32]:
+    def probability(self, seen: JunkInputs) -> NDArray[np.float32]:
         """Return ``p_junk``, shape (N,), in (0, 1); see ``probability_of``."""
         return probability_of(self.log_odds(seen))
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedClassifier:
     """A classifier, and what it reports for the images that it was trained on.
 
     Attributes:
@@ -98,7 +98,9 @@ def probability_of(log_odds: NDArray) -> NDArray[np.float32]:
     return (0.5 * (1 + np.tanh(np.asarray(log_odds, np.float64) / 2))).astype(np.float32)
 
 
-def train(dataset: Seen, corrupted: Seen, source: NDArray[np.int64], kinds: Sequence[str]) -> Trained:
+def train(
+    dataset: JunkInputs, corrupted: JunkInputs, source: NDArray[np.int64], kinds: Sequence[str]
+) -> TrainedClassifier:
     """Train the classifier of a dataset.
 
     Args:
@@ -144,7 +146,7 @@ def train(dataset: Seen, corrupted: Seen, source: NDArray[np.int64], kinds: Sequ
         coefficients[:, -1],
         threshold,
     )
-    return Trained(classifier, judged - threshold, held_out(judged - threshold, copies - threshold, kinds))
+    return TrainedClassifier(classifier, judged - threshold, held_out(judged - threshold, copies - threshold, kinds))
 
 
 @dataclass(frozen=True)

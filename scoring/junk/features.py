@@ -33,7 +33,7 @@ QUALITY_FEATURES: Mapping[str, tuple[Change, ...]] = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class JunkInputs:
     """What is known of N images.
 
     Attributes:
@@ -51,9 +51,9 @@ class Seen:
         """Return the features that some of the columns give, shape (N, F); see ``features_of``."""
         return features_of(self.columns, names) if names else np.zeros((len(self), 0))
 
-    def take(self, rows: NDArray) -> "Seen":
+    def take(self, rows: NDArray) -> "JunkInputs":
         """Return some of the images, by number or mask."""
-        return Seen({name: values[rows] for name, values in self.columns.items()}, self.embedding[rows])
+        return JunkInputs({name: values[rows] for name, values in self.columns.items()}, self.embedding[rows])
 
 
 def columns_read(names: Iterable[str]) -> tuple[str, ...]:

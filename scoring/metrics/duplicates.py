@@ -9,7 +9,7 @@ BLOCK = 8192  # rows hashed at a time
 
 
 @dataclass(frozen=True)
-class Groups:
+class EqualRows:
     """N rows as P groups of equal ones.
 
     Attributes:
@@ -29,7 +29,7 @@ class Groups:
     rank: Tensor
 
 
-def group_duplicates(rows: Tensor) -> Groups | None:
+def group_duplicates(rows: Tensor) -> EqualRows | None:
     """Return the groups of equal rows, or None if all differ; 0 and -0 are equal.
 
     Args:
@@ -52,7 +52,7 @@ def group_duplicates(rows: Tensor) -> Groups | None:
     members = torch.argsort(of_row, stable=True)
     rank = torch.empty(len(rows), dtype=torch.long)
     rank[members] = torch.arange(len(rows)) - start[of_row[members]]
-    return Groups(of_row, first, size, start, members, rank)
+    return EqualRows(of_row, first, size, start, members, rank)
 
 
 def _hashes(rows: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestedCut:
     """A cut that was tested: the first ``kept`` rows, of which ``n`` were judged and ``bad`` of them bad."""
 
     kept: int
@@ -169,7 +169,7 @@ class Guaranteed:
     """
 
     kept: int
-    tested: tuple[Tested, ...]
+    tested: tuple[TestedCut, ...]
 
 
 def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
@@ -234,7 +234,7 @@ def guaranteed_cut(
     """
     planned = plan_tests(sampled, rate, confidence)
     planned = planned.snapped(snap) if snap and len(planned.cuts) else planned
-    tested: list[Tested] = []
+    tested: list[TestedCut] = []
     handed = 0.0
     for cut, share in zip(planned.cuts.tolist(), planned.levels.tolist(), strict=True):
         level = share + handed
@@ -243,7 +243,7 @@ def guaranteed_cut(
         strata = sampled.until(cut)
         p = p_value_bad(strata, rate)
         tested.append(
-            Tested(cut, sum(stratum.n for stratum in strata), sum(stratum.positive for stratum in strata), p, level)
+            TestedCut(cut, sum(stratum.n for stratum in strata), sum(stratum.positive for stratum in strata), p, level)
         )
         handed = level if tested[-1].passed else 0.0
     return Guaranteed(max((test.kept for test in tested if test.passed), default=0), tuple(tested))

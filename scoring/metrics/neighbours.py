@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.metrics.duplicates import Groups, group_duplicates
+from scoring.metrics.duplicates import EqualRows, group_duplicates
 
 QUERIES = 2048  # rows at a time: the largest array is QUERIES x REFERENCES floats, 64 MB
 REFERENCES = 8_192
@@ -54,7 +54,9 @@ def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) 
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
-def _expand(groups: Groups, cosine: Tensor, point: Tensor, k: int, start: int, *, same: bool) -> tuple[Tensor, Tensor]:
+def _expand(
+    groups: EqualRows, cosine: Tensor, point: Tensor, k: int, start: int, *, same: bool
+) -> tuple[Tensor, Tensor]:
     """Turn the nearest points of B rows, the first of which is row ``start``, into their k nearest rows."""
     size = groups.size[point]  # (B, P)
     if same:

@@ -51,7 +51,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestResult:
     """A statistic and how it stands among permutations.
 
     Attributes:
@@ -75,7 +75,7 @@ def permutations(n: int, *, repeats: int, seed: int) -> Iterator[Permutations]:
 
 def exact_test(
     statistic: Callable[[Permutations], Floats], n: int, *, repeats: int, seed: int, enough: int | None = None
-) -> Tested:
+) -> TestResult:
     """Return how a statistic stands among permutations.
 
     Args:
@@ -94,7 +94,7 @@ def exact_test(
         reached, done = reached + int(_reach(values, real).sum()), done + len(block)
         if enough is not None and reached > enough:
             break
-    return Tested(real[0], np.asarray(reached / done))
+    return TestResult(real[0], np.asarray(reached / done))
 
 
 def _reach(values: Floats, real: Floats) -> NDArray[np.bool_]:
@@ -138,7 +138,7 @@ def units(values: NDArray, content: NDArray[np.int64], is_b: NDArray[np.bool_]) 
     return Units(Counts(a, b), np.flatnonzero(new_value[first]), np.asarray(v[new_value], np.float64))
 
 
-def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> Tested:
+def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> TestResult:
     """Test for a difference of distributions: the largest distance of the two distribution functions, in [0, 1].
 
     Source: Smirnov 1939; exact under ties for it is dealt, not tabled.
@@ -151,7 +151,7 @@ def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None
     return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
 
 
-def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> Tested:
+def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> TestResult:
     """Test for a difference of shares: half the sum of their absolute differences, in [0, 1].
 
     It is the share of rows whose value would have to change.
@@ -164,7 +164,7 @@ def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = 
     return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
 
 
-def share_gaps(of: Units, *, repeats: int, seed: int) -> Tested:
+def share_gaps(of: Units, *, repeats: int, seed: int) -> TestResult:
     """Test each value's share on its own: its absolute difference, shape (V,), with p adjusted for all of them.
 
     A permutation reaches a value's gap where its largest gap of any value does, each in its own units spread over
@@ -177,7 +177,7 @@ def share_gaps(of: Units, *, repeats: int, seed: int) -> Tested:
     gaps = np.concatenate([np.abs(np.add.reduceat(contrast[permuted], of.starts, axis=1)) for permuted in blocks])
     spread = np.sqrt(np.square(gaps).mean(0))
     scaled = np.divide(gaps, spread, out=np.zeros_like(gaps), where=spread > SLACK)
-    return Tested(gaps[0], _reach(scaled.max(1)[:, None], scaled[:1]).mean(0))
+    return TestResult(gaps[0], _reach(scaled.max(1)[:, None], scaled[:1]).mean(0))
 
 
 def standardised_difference(values: NDArray, is_b: NDArray[np.bool_]) -> float:
@@ -292,7 +292,7 @@ def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.i
     return np.asarray((before * b).sum(1))
 
 
-def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Tested:
+def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> TestResult:
     """Test for any difference of distributions: the squared maximum mean discrepancy, averaged over blocks of items.
 
     The kernel is exp(-d^2 / (2 s^2)) with s^2 the median squared distance in the first block; it sees also what no
@@ -328,7 +328,7 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
         total += np.einsum("rn,rn->r", permuted @ kernel, permuted, dtype=np.float64)
         n_used += 1
     total /= max(n_used, 1)
-    return Tested(total[0] - total[1:].mean(), _reach(total, total[:1]).mean())
+    return TestResult(total[0] - total[1:].mean(), _reach(total, total[:1]).mean())
 
 
 def holm(p: NDArray) -> Floats:

@@ -15,7 +15,7 @@ STEPS = 1e-4  # to which a quality is rounded, so that other machines say the sa
 
 
 @dataclass(frozen=True)
-class Judged:
+class LabelQuality:
     """What is thought of the labels of N rows.
 
     Attributes:
@@ -30,7 +30,7 @@ class Judged:
     rival: NDArray[np.int32]
 
 
-def judge(probabilities: ClassProbabilities, labels: NDArray[np.integer], mistakes: Mistakes) -> Judged:
+def judge(probabilities: ClassProbabilities, labels: NDArray[np.integer], mistakes: Mistakes) -> LabelQuality:
     """Weigh each label against the likeliest other class.
 
     With p the probabilities of a row and T(k, g) how likely a row of class k has label g, the odds of label g
@@ -63,4 +63,4 @@ def judge(probabilities: ClassProbabilities, labels: NDArray[np.integer], mistak
         rounded = np.round(1 / (1 + np.exp(-odds)) / STEPS) * STEPS
         quality[at] = np.where(np.isnan(of_label), np.nan, rounded)
         suggested[at] = np.where(np.isnan(of_label), index[:, 0], np.where(rounded < HALF, rival[at], known_labels))
-    return Judged(quality, suggested, rival)
+    return LabelQuality(quality, suggested, rival)

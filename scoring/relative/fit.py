@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scoring.errors import InputError
 from scoring.relative.clusters import cluster_centres, fine_clusters
 from scoring.relative.learn import learn, weighed
-from scoring.relative.model import NO_NEAR, DatasetFit, Laid, Said, laid_out, stored
+from scoring.relative.model import NO_NEAR, DatasetFit, FittedScores, LaidOutRows, laid_out, stored
 from scoring.relative.neighbours import EXACT_ROWS
-from scoring.relative.propagated import OTHER, Labels, Propagated
+from scoring.relative.propagated import OTHER, KnownLabels, Propagated
 from scoring.relative.signals import ALONE
 from scoring.relative.space import centred, mean_of
 
@@ -23,10 +23,10 @@ def fit_dataset(
     embeddings: NDArray,
     junk: NDArray | None = None,
     *,
-    labels: Labels | None = None,
+    labels: KnownLabels | None = None,
     seed: int = 0,
     most: int = REFERENCES,
-) -> tuple[DatasetFit, Said]:
+) -> tuple[DatasetFit, FittedScores]:
     """Fit a score to a dataset, and apply it to every row of it.
 
     Up to 100,000 rows each is judged among all others. A fit to more than ``most`` rows keeps a draw to judge new rows
@@ -36,7 +36,7 @@ def fit_dataset(
         embeddings: shape (N, D), of any length above 0; taken in float16. The same order gives the same fit.
         junk: log odds of junk, shape (N,), NaN for an unknown one; None where none are known.
         labels: classes of some rows. Where labelled rows that were held out speak against what they teach, the fit
-            goes without, and ``Said.learned`` says so.
+            goes without, and ``FittedScores.learned`` says so.
         seed: of the clusterings, of the draw and of the folds.
         most: rows that are kept.
 
@@ -70,8 +70,8 @@ def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0
 
 
 def _kept(
-    embeddings: NDArray, most: int, labels: Labels | None, seed: int
-) -> tuple[NDArray[np.float16], DatasetFit, Laid, NDArray[np.int64]]:
+    embeddings: NDArray, most: int, labels: KnownLabels | None, seed: int
+) -> tuple[NDArray[np.float16], DatasetFit, LaidOutRows, NDArray[np.int64]]:
     """Return rows as stored, a fit without quantiles, the rows that it keeps laid out, and which these are."""
     if len(embeddings) < LEAST_ROWS:
         raise InputError(
@@ -99,13 +99,13 @@ def _of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
     return None if junk is None else junk[rows]
 
 
-def _stood(bare: DatasetFit, kept: Laid, junk: NDArray | None) -> DatasetFit:
+def _stood(bare: DatasetFit, kept: LaidOutRows, junk: NDArray | None) -> DatasetFit:
     """Return the fit with the ranks and the standing of its references."""
     fit = bare.with_quantiles(kept.signals)
     return replace(fit, standing=fit.columns_of(kept.rows, kept.signals, junk, kept.near)[1])
 
 
-def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.int64]:
+def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[np.int64]:
     """Return the rows that are kept, ascending: all, or a draw with as many labelled ones as half of it holds."""
     if n <= most:
         return np.arange(n)
@@ -117,7 +117,7 @@ def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.in
     return np.sort(order[:most])
 
 
-def _said(bare: DatasetFit, full: Laid, junk: NDArray | None) -> Said:
+def _said(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None) -> FittedScores:
     """Return what a fit says of the rows of its dataset: by their own ranks."""
     fit = bare.with_quantiles(full.signals)
     return fit.said(fit.columns_of(full.rows, full.signals, junk, full.near)[0], full.near.recall)
@@ -127,10 +127,10 @@ def _with_labels(
     bare: DatasetFit,
     rows: NDArray[np.float16],
     junk: NDArray | None,
-    laid: tuple[NDArray[np.int64], Laid, Laid | None],
-    labels: Labels,
+    laid: tuple[NDArray[np.int64], LaidOutRows, LaidOutRows | None],
+    labels: KnownLabels,
     seed: int,
-) -> tuple[DatasetFit, Said]:
+) -> tuple[DatasetFit, FittedScores]:
     """Learn from labels on the whole dataset, or where it is too large on what is kept of it."""
     drawn, kept, full = laid
     on, known = (kept, labels.among(drawn)) if full is None else (full, labels)

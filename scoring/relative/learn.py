@@ -11,13 +11,13 @@ from scoring.errors import InputError
 from scoring.metrics.classifier import spread_folds
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import Interval, percentiles
-from scoring.relative.model import DatasetFit, Laid
+from scoring.relative.model import DatasetFit, LaidOutRows
 from scoring.relative.neighbours import near_in
 from scoring.relative.propagated import (
     OTHER,
     PRIOR,
     Floats,
-    Labels,
+    KnownLabels,
     Learned,
     graph_of,
     guessed,
@@ -56,7 +56,7 @@ class Lesson:
     inside: NDArray[np.float64]
 
 
-def check_labels(labels: Labels) -> None:
+def check_labels(labels: KnownLabels) -> None:
     """Refuse labels that teach nothing.
 
     Raises:
@@ -75,7 +75,7 @@ def check_labels(labels: Labels) -> None:
         )
 
 
-def learn(on: Laid, labels: Labels, *, seed: int = 0) -> Lesson:
+def learn(on: LaidOutRows, labels: KnownLabels, *, seed: int = 0) -> Lesson:
     """Spread labels over a dataset; of each labelled row also by the other folds alone.
 
     Args:
@@ -109,7 +109,7 @@ def learn(on: Laid, labels: Labels, *, seed: int = 0) -> Lesson:
 
 
 def weighed(
-    bare: DatasetFit, on: Laid, lesson: Lesson, labels: Labels, *, seed: int = 0
+    bare: DatasetFit, on: LaidOutRows, lesson: Lesson, labels: KnownLabels, *, seed: int = 0
 ) -> tuple[Learned, Mapping[str, float]]:
     """Choose the weight of what was learned, and compare the fit with it to the one without, on held-out labels.
 
@@ -151,7 +151,7 @@ def weighed(
     return Learned(len(labels.rows), n_classes, ours, free, gain, inside, best, better), fit.weights
 
 
-def measured_rows(rows: Centred, labels: Labels, *, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def measured_rows(rows: Centred, labels: KnownLabels, *, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return at most 5,000 labelled rows, and whether the nearest labelled row of each is of another class.
 
     A row whose other labelled rows are all copies of it is left out.
@@ -167,7 +167,7 @@ def measured_rows(rows: Centred, labels: Labels, *, seed: int = 0) -> tuple[NDAr
     return at[has_neighbour], (codes[first.clip(0)] != codes)[has_neighbour]
 
 
-def telling(rows: Centred, score: NDArray[np.floating], labels: Labels, *, seed: int = 0) -> Interval | None:
+def telling(rows: Centred, score: NDArray[np.floating], labels: KnownLabels, *, seed: int = 0) -> Interval | None:
     """Return how well a score shows labelled rows whose nearest labelled row is of another class: AUROC, 95 % interval.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.junk.classifier import JunkClassifier, probability_of
-from scoring.junk.features import Seen
+from scoring.junk.features import JunkInputs
 from scoring.relative.clusters import Centroids, labels_of
 from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE
 from scoring.relative.grades import graded, quantiles_of
@@ -17,7 +17,7 @@ from scoring.relative.local import among_neighbours
 from scoring.relative.neighbours import Near, near_in, near_to
 from scoring.relative.propagated import OTHER, Learned, Propagated
 from scoring.relative.rule import WEIGHTS, combined, composed, lifted
-from scoring.relative.signals import CLOSE, SIGNALS, Place, View
+from scoring.relative.signals import CLOSE, SIGNALS, RowPlaces, RowsAmongOthers
 from scoring.relative.space import BLOCK, Centred, centred, unit
 from scoring.search.links import Recall
 
@@ -44,7 +44,7 @@ def far_from(outside: int, rows: int) -> str:
 
 
 @dataclass(frozen=True)
-class Said:
+class FittedScores:
     """What a fitted score says of N rows.
 
     Attributes:
@@ -62,7 +62,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RowStanding:
     """What the rows near a row bring to its score: of N rows, each float32 and of shape (N,).
 
     Attributes:
@@ -76,7 +76,7 @@ class Standing:
     fitted: NDArray[np.float32]
 
 
-NOBODY = Standing(*(np.zeros(0, np.float32),) * 3)
+NOBODY = RowStanding(*(np.zeros(0, np.float32),) * 3)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class DatasetFit:
     junk: JunkClassifier | None = None
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     propagated: Propagated | None = None
-    standing: Standing = NOBODY
+    standing: RowStanding = NOBODY
 
     @property
     def n_bytes(self) -> int:
@@ -125,12 +125,12 @@ class DatasetFit:
         return float(quantiles[round(FAR * (len(quantiles) - 1))])
 
     @cached_property
-    def _placed(self) -> tuple[Centred, Place]:
+    def _placed(self) -> tuple[Centred, RowPlaces]:
         """The references centred, and where each lies."""
         rows = centred(self.references, self.mean)
         return rows, place_of(rows, self.centres)
 
-    def score(self, embeddings: NDArray, junk: NDArray | None = None) -> Said:
+    def score(self, embeddings: NDArray, junk: NDArray | None = None) -> FittedScores:
         """Score rows, each on its own: the same for a row of the dataset as for a new one.
 
         A row that is among the references itself is a copy there, and copies do not count.
@@ -145,14 +145,14 @@ class DatasetFit:
         for part in blocks(stored(embeddings)):
             rows, block = centred(part, self.mean), slice(start, start + len(part))
             near = near_to(rows, references)
-            signals = signals_of(View(near, place_of(rows, self.centres), of_references, self.near))
+            signals = signals_of(RowsAmongOthers(near, place_of(rows, self.centres), of_references, self.near))
             more = {OTHER: self.propagated.other_class(rows.units, near)} if self.propagated else {}
             odds = None if junk is None else junk[block]
             parts.append(self.columns_of(rows, signals | more, odds, near, self.standing)[0])
             start = block.stop
         return self.said({name: np.concatenate([each[name] for each in parts]) for name in parts[0]} if parts else {})
 
-    def score_images(self, seen: Seen) -> Said:
+    def score_images(self, seen: JunkInputs) -> FittedScores:
         """Score images that are no rows of the dataset, each on its own, and say whether they are junk.
 
         Args:
@@ -185,8 +185,8 @@ class DatasetFit:
         signals: Mapping[str, Floats],
         junk: NDArray | None,
         near: Near,
-        others: Standing | None = None,
-    ) -> tuple[Columns, Standing]:
+        others: RowStanding | None = None,
+    ) -> tuple[Columns, RowStanding]:
         """Return the columns of N rows, and their standing.
 
         Args:
@@ -198,7 +198,7 @@ class DatasetFit:
         """
         share = graded(self.ambiguity(signals), self.quantiles[AMBIGUITY])
         odds = np.nan_to_num(junk, nan=NO_JUNK) if junk is not None else np.full(len(share), NO_JUNK)
-        standing = Standing(share.astype(np.float32), odds.astype(np.float32), NOBODY.fitted)
+        standing = RowStanding(share.astype(np.float32), odds.astype(np.float32), NOBODY.fitted)
         of = others or standing
         raised = lifted(standing.share, standing.level, near.index[:, 0], (of.share, of.level))
         fitted = composed(probability_of(odds), raised.astype(np.float64)).astype(np.float32)
@@ -215,15 +215,15 @@ class DatasetFit:
         group = np.where(cluster >= 0, self.groups[cluster.clip(0)], 0)
         return {CLUSTER: cluster, UNLIKE: np.where(group > 0, group, -1).astype(np.int32)}
 
-    def said(self, columns: Columns, recall: Recall | None = None) -> Said:
+    def said(self, columns: Columns, recall: Recall | None = None) -> FittedScores:
         """Return columns with how many of the rows lie outside of what was fitted."""
         distance = columns.get(NEIGHBOUR, NOBODY.share)
         outside = float((distance > self.far).mean()) if len(distance) else 0.0
-        return Said(columns, outside, recall or Recall.of_everything())
+        return FittedScores(columns, outside, recall or Recall.of_everything())
 
 
 @dataclass(frozen=True)
-class Laid:
+class LaidOutRows:
     """N rows laid out among one another: as directions, their neighbours, and their signals."""
 
     rows: Centred
@@ -237,21 +237,21 @@ class Laid:
         return np.pad(index, ((0, 0), (0, CLOSE - index.shape[1])), constant_values=-1)
 
 
-def laid_out(rows: Centred, centres: Centroids) -> Laid:
+def laid_out(rows: Centred, centres: Centroids) -> LaidOutRows:
     """Lay the rows of a dataset out among one another."""
     place, near = place_of(rows, centres), near_in(rows)
-    bare = Laid(rows, near, {})
-    return replace(bare, signals=signals_of(View(near, place, place, bare.closest)))
+    bare = LaidOutRows(rows, near, {})
+    return replace(bare, signals=signals_of(RowsAmongOthers(near, place, place, bare.closest)))
 
 
-def signals_of(view: View) -> dict[str, Floats]:
+def signals_of(view: RowsAmongOthers) -> dict[str, Floats]:
     """Return every signal of rows by its name."""
     return {name: signal(view) for name, signal in SIGNALS.items()}
 
 
-def place_of(rows: Centred, centres: Centroids) -> Place:
+def place_of(rows: Centred, centres: Centroids) -> RowPlaces:
     """Return where rows lie, each on its own."""
-    return Place(labels_of(rows.units, centres))
+    return RowPlaces(labels_of(rows.units, centres))
 
 
 def stored(embeddings: NDArray) -> NDArray[np.float16]:

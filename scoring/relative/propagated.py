@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Labels:
+class KnownLabels:
     """Classes of some rows of a dataset.
 
     Attributes:
@@ -36,10 +36,10 @@ class Labels:
     codes: NDArray[np.int64]
     classes: tuple[str, ...]
 
-    def among(self, rows: NDArray[np.int64]) -> "Labels":
+    def among(self, rows: NDArray[np.int64]) -> "KnownLabels":
         """Return the labels of some rows (M,), ascending, as places among these."""
         inside = np.isin(self.rows, rows)
-        return Labels(np.searchsorted(rows, self.rows[inside]), self.codes[inside], self.classes)
+        return KnownLabels(np.searchsorted(rows, self.rows[inside]), self.codes[inside], self.classes)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ LEAST = 1e-6
 
 
 @dataclass(frozen=True)
-class Place:
+class RowPlaces:
     """Where N rows lie, each on its own.
 
     Attributes:
@@ -25,7 +25,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class View:
+class RowsAmongOthers:
     """How N rows lie among R others, which may be themselves.
 
     Attributes:
@@ -36,18 +36,18 @@ class View:
     """
 
     near: Near
-    rows: "Place"
-    others: "Place"
+    rows: "RowPlaces"
+    others: "RowPlaces"
     near_others: NDArray[np.int32]
 
 
-def distance(view: View) -> NDArray[np.float64]:
+def distance(view: RowsAmongOthers) -> NDArray[np.float64]:
     """Return 1 - cosine to the nearest other row that is no copy, centred, in [0, 2]; 2 where all are copies."""
     first = 1 - view.near.cosine[:, 0].astype(np.float64)
     return np.where(view.near.exists[:, 0], first, ALONE)
 
 
-def disagreement(view: View) -> NDArray[np.float64]:
+def disagreement(view: RowsAmongOthers) -> NDArray[np.float64]:
     """Return the share of neighbours that are in another cluster, a mean over clusterings, in [0, 1].
 
     1/2 where there is no neighbour, or no clustering.
@@ -61,7 +61,7 @@ def disagreement(view: View) -> NDArray[np.float64]:
     return np.divide(total, pairs, out=np.full(len(count), 0.5), where=pairs > 0)
 
 
-def contrast(view: View) -> NDArray[np.float64]:
+def contrast(view: RowsAmongOthers) -> NDArray[np.float64]:
     """Return the distance to the nearest row over the mean distance to the 11th to 20th, in [0, 1].
 
     Near 1 where the nearest row is no nearer than many others, and so says little; 1 where there are no 11 neighbours.
@@ -72,7 +72,7 @@ def contrast(view: View) -> NDArray[np.float64]:
     return np.divide(apart[:, 0], further, out=np.ones(len(count)), where=further > LEAST).clip(0, 1)
 
 
-def unshared(view: View) -> NDArray[np.float64]:
+def unshared(view: RowsAmongOthers) -> NDArray[np.float64]:
     """Return the share of the 10 nearest rows that are not among the 10 nearest of the nearest row, in [0, 1].
 
     1 where there is no neighbour. Source: shared nearest neighbours, Jarvis & Patrick 1973.
@@ -87,7 +87,7 @@ def unshared(view: View) -> NDArray[np.float64]:
     return 1 - np.divide(shared, count, out=np.zeros(len(count)), where=count > 0)
 
 
-SIGNALS: Mapping[str, Callable[[View], NDArray[np.float64]]] = {  # to add a signal, add a line
+SIGNALS: Mapping[str, Callable[[RowsAmongOthers], NDArray[np.float64]]] = {  # to add a signal, add a line
     "distance": distance,
     "contrast": contrast,
     "unshared": unshared,

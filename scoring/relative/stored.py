@@ -19,7 +19,7 @@ from scoring.relative.clusters import FINE, SIZES
 from scoring.relative.fit import REFERENCES
 from scoring.relative.grades import POINTS
 from scoring.relative.learn import MOST_CLASSES
-from scoring.relative.model import AMBIGUITY, DatasetFit, Standing
+from scoring.relative.model import AMBIGUITY, DatasetFit, RowStanding
 from scoring.relative.propagated import OTHER, Propagated
 from scoring.relative.signals import CLOSE, SIGNALS
 
@@ -137,7 +137,7 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Datase
     if junk is not None and len(junk.mean) != len(mean):
         raise ValueError(f"a junk classifier for embeddings of {len(junk.mean)} numbers")
     return DatasetFit(
-        mean, rows, centres, quantiles, near, clusters, groups, junk, weights, propagated, Standing(*standing)
+        mean, rows, centres, quantiles, near, clusters, groups, junk, weights, propagated, RowStanding(*standing)
     )
 
 

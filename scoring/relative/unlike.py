@@ -29,7 +29,7 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Group:
+class UnlikeGroup:
     """A group of images unlike the rest.
 
     Attributes:
@@ -58,7 +58,7 @@ class Group:
         }
 
 
-def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks: Floats) -> list[Group]:
+def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks: Floats) -> list[UnlikeGroup]:
     """Return the groups of images unlike the rest, at most 3, the most unlike first.
 
     Args:
@@ -93,11 +93,11 @@ def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks:
         score = separation(area) + APART_WEIGHT * float(np.log(apart))
         names = tuple(int(used[each]) for each in branch)
         near = int(used[outside[np.median(ways, axis=0).argmin()]])
-        groups.append(Group(names, int(inside.sum()), apart, area, near, score))
+        groups.append(UnlikeGroup(names, int(inside.sum()), apart, area, near, score))
     return _listed(groups, len(label))
 
 
-def group_of_clusters(groups: Sequence[Group], n_clusters: int) -> NDArray[np.int32]:
+def group_of_clusters(groups: Sequence[UnlikeGroup], n_clusters: int) -> NDArray[np.int32]:
     """Return the number of the group of each cluster, from 1, or 0; shape (k,)."""
     numbers = np.zeros(n_clusters, np.int32)
     for number, group in enumerate(groups, 1):
@@ -114,10 +114,10 @@ def separation(area: float) -> float:
     return float(np.sqrt(2) * NormalDist().inv_cdf(min(max(area, 0.5), 0.9995)))
 
 
-def _listed(groups: list[Group], n_rows: int) -> list[Group]:
+def _listed(groups: list[UnlikeGroup], n_rows: int) -> list[UnlikeGroup]:
     """Return the best groups that do not overlap, each the largest branch around it that scores nearly as well."""
     good = sorted((each for each in groups if each.score >= LEAST_SCORE), key=lambda each: (-each.score, each.clusters))
-    listed: list[Group] = []
+    listed: list[UnlikeGroup] = []
     taken: set[int] = set()
     for group in good:
         if taken & set(group.clusters):

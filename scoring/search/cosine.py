@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from scoring.room import space
 from scoring.search.inverted import InvertedLists, Spans, list_centroids
-from scoring.search.layout import Layout, OutsideQueries
+from scoring.search.layout import OutsideQueries, SearchLayout
 from scoring.search.links import Links, Recall, rounded, sorted_links
 from scoring.search.probes import MOST_PROBES, ProbeCounts, choose
 from scoring.search.rows import Vectors, check_vectors, unit_table
@@ -87,9 +87,11 @@ class CosineIndex:
         self._device = torch.device(device or "cpu")
         centroids = list_centroids(vectors, exact_rows=exact_rows, seed=seed, order=order, device=device)
         if centroids is None:
-            self._layout = Layout(vectors, InvertedLists.of_everything(self.n_rows), self._device)
+            self._layout = SearchLayout(vectors, InvertedLists.of_everything(self.n_rows), self._device)
             return
-        self._layout = Layout(vectors, InvertedLists.by_centroids(vectors, centroids, device=device), self._device)
+        self._layout = SearchLayout(
+            vectors, InvertedLists.by_centroids(vectors, centroids, device=device), self._device
+        )
         usable = self._layout.squares > 0
         rows = np.flatnonzero(usable) if order is None else order[usable[order]]
         sampled = self._sampled(np.random.default_rng([seed, 1]).permutation(rows)[:sample])

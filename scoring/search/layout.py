@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scoring.search.inverted import InvertedLists, Spans
 from scoring.search.rows import BLOCK, UnitRows, Vectors, unit_rows
-from scoring.search.scan import Pairs, Side, close_pairs, lowest_product, margin
+from scoring.search.scan import Pairs, ScanBlock, close_pairs, lowest_product, margin
 from scoring.tasks import IN_PROCESS, Held, Shared, cuts, tasks_for
 
 CPU_BLOCK = (1024, 2048)  # queries x rows: 4 MB of products, which stay in the cache
@@ -19,7 +19,7 @@ WRITTEN = 2 << 30  # bytes of rows by place that are written before the next are
 
 
 @dataclass(frozen=True)
-class Laid:
+class ScanRows:
     """N rows as the tasks of a scan see them.
 
     Attributes:
@@ -34,13 +34,13 @@ class Laid:
     order: Shared[NDArray[np.int64]]
     units: Shared[Tensor]
 
-    def side(self, places: NDArray[np.int64]) -> Side:
+    def side(self, places: NDArray[np.int64]) -> ScanBlock:
         """Return the rows at some places, ascending; without a copy if none is missing between them."""
         low, high = int(places[0]), int(places[-1]) + 1
         units = self.units.value
         is_contiguous = high - low == len(places)
         some = units[low:high] if is_contiguous else units[torch.from_numpy(places).to(units.device)]
-        return Side(self.vectors.value, self.squares.value, self.order.value[places], some)
+        return ScanBlock(self.vectors.value, self.squares.value, self.order.value[places], some)
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class TaskQueries:
     rows: Shared[NDArray[np.int64]] | None = None
     places: Shared[NDArray[np.int64]] | None = None
 
-    def side(self, queries: NDArray[np.int64]) -> Side:
+    def side(self, queries: NDArray[np.int64]) -> ScanBlock:
         """Return some of the queries."""
         rows = queries if self.rows is None else self.rows.value[queries]
         places = torch.from_numpy(queries if self.places is None else self.places.value[queries])
         units = self.units.value
-        return Side(self.vectors.value, self.squares.value, rows, units[places.to(units.device)])
+        return ScanBlock(self.vectors.value, self.squares.value, rows, units[places.to(units.device)])
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Look:
 class Scan:
     """A task: the pairs of queries that look at places."""
 
-    rows: Laid
+    rows: ScanRows
     queries: TaskQueries
     looks: list[Look]
     threshold: float
@@ -119,7 +119,7 @@ class OutsideQueries:
     rows: UnitRows
 
 
-class Layout:
+class SearchLayout:
     """Rows at length 1 in bfloat16, the rows of a list side by side: 2 N D bytes on the device, or in a file.
 
     Attributes:
@@ -156,7 +156,7 @@ class Layout:
             for low in range(0, len(rows), BLOCK):
                 self._lay(rows[low : low + BLOCK], units.value)
         share = self._tasks.shared
-        self._laid = Laid(share(vectors), share(self.squares), share(lists.order), units)
+        self._laid = ScanRows(share(vectors), share(self.squares), share(lists.order), units)
         self._has_length = self.squares[lists.order] > 0  # by place
 
     def _lay(self, rows: NDArray[np.int64], units: Tensor) -> None:

@@ -30,7 +30,7 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]  # quer
 
 
 @dataclass(frozen=True)
-class Side:
+class ScanBlock:
     """B rows of a table, as they are stored and as they are scanned.
 
     Attributes:
@@ -49,10 +49,10 @@ class Side:
         """Return rows as they are stored, in float64."""
         return np.asarray(self.vectors[self.numbers[local]]).astype(np.float64)
 
-    def take(self, local: NDArray[np.int64]) -> "Side":
+    def take(self, local: NDArray[np.int64]) -> "ScanBlock":
         """Return some of the rows."""
         chosen = torch.from_numpy(local).to(self.units.device)
-        return Side(self.vectors, self.squares, self.numbers[local], self.units[chosen])
+        return ScanBlock(self.vectors, self.squares, self.numbers[local], self.units[chosen])
 
 
 def margin(residual: float, other: float, width: int) -> float:
@@ -73,7 +73,7 @@ def lowest_product(threshold: float, allowed: float, device: torch.device) -> fl
     return bound if device.type == "cuda" else float(torch.tensor(bound).to(torch.bfloat16))
 
 
-def close_pairs(queries: Side, rows: Side, threshold: float, lowest: float, *, first: bool = False) -> Pairs:
+def close_pairs(queries: ScanBlock, rows: ScanBlock, threshold: float, lowest: float, *, first: bool = False) -> Pairs:
     """Return the pairs whose cosine in float64 is at least the threshold.
 
     Args:
@@ -109,7 +109,7 @@ def _candidates(queries: Tensor, rows: Tensor, lowest: float) -> tuple[NDArray[n
 
 
 def _first_pairs(
-    queries: Side, rows: Side, query: NDArray[np.int64], row: NDArray[np.int64], threshold: float
+    queries: ScanBlock, rows: ScanBlock, query: NDArray[np.int64], row: NDArray[np.int64], threshold: float
 ) -> Pairs:
     """Return of each row the pair with its first query; measures one pair of a row, then two more, then four more..."""
     order = np.argsort(row, kind="stable")  # a row's queries keep their order
@@ -139,7 +139,9 @@ def _first_pairs(
     )
 
 
-def _cosines(queries: Side, rows: Side, query: NDArray[np.int64], row: NDArray[np.int64]) -> NDArray[np.float64]:
+def _cosines(
+    queries: ScanBlock, rows: ScanBlock, query: NDArray[np.int64], row: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Return the cosines of pairs, in float64 from the stored values, shape (P,), at most 1."""
     dots = np.empty(len(query))
     used, of_query = _compact(query, len(queries.numbers))

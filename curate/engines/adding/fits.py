@@ -28,11 +28,11 @@ from curate.tables.grouped import with_groups
 from curate.tables.table import Table, embedding_matrix
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.junk.features import Seen
+from scoring.junk.features import JunkInputs
 from scoring.junk.stored import to_json
 from scoring.relative.columns import CLUSTER, FITTED, JUNK, PER_IMAGE
 from scoring.relative.fit import fit_alone
-from scoring.relative.model import DatasetFit, Said
+from scoring.relative.model import DatasetFit, FittedScores
 from scoring.relative.space import centred
 from scoring.relative.stored import digest_of_fit, fit_from, tensors_of
 
@@ -96,7 +96,7 @@ def judged(fit: DatasetFit, part: Table) -> tuple[dict[str, pa.Array], int]:
         usable = np.flatnonzero(np.isfinite(matrix).all(1) & matrix.any(1))
         if len(usable):
             columns = {name: numbers_of(batch.column(name))[usable] for name in names}
-            said = fit.score_images(Seen(columns, matrix[usable]))
+            said = fit.score_images(JunkInputs(columns, matrix[usable]))
             outside += round(said.outside * len(usable))
             absent[start + usable] = False
             for name, scores in said.columns.items():
@@ -125,7 +125,7 @@ def _made_again(table: Table, about: Mapping[str, Any]) -> DatasetFit | None:
     except InputError:  # too few rows, or none that differ: then nothing that the table notes was made of them
         return None
     clusters = fit.groups_of(centred(dataset.embeddings, fit.mean))[CLUSTER]
-    fit, _, _ = with_groups(dataset, bare, fit, Said({CLUSTER: clusters}, 0))
+    fit, _, _ = with_groups(dataset, bare, fit, FittedScores({CLUSTER: clusters}, 0))
     fit = replace(fit, junk=classifier)
     return fit if scored or digest_of_fit(fit) == about.get("digest") else None
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curate.evaluation.subset.fairness import Fairness
-from curate.evaluation.subset.holdings import Coverage, Diversity
-from curate.evaluation.subset.trained import Trained
-from curate.evaluation.subset.verdict import Verdict, verdict_of
+from curate.evaluation.subset.holdings import Diversity, SubsetCoverage
+from curate.evaluation.subset.trained import SideAccuracies
+from curate.evaluation.subset.verdict import SubsetVerdict, verdict_of
 from scoring.metrics.resampling import Interval
 
 
@@ -61,15 +61,15 @@ class SubsetFindings:
     copies: int = 0
     copies_left_out: bool = False
     lost: list[str] = field(default_factory=list)
-    trained: list[Trained] = field(default_factory=list)
+    trained: list[SideAccuracies] = field(default_factory=list)
     not_trained: dict[str, str] = field(default_factory=dict)
     noise: Noise | None = None
     diversity: Diversity | None = None
-    coverage: Coverage | None = None
+    coverage: SubsetCoverage | None = None
     fairness: list[Fairness] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[SubsetVerdict]:
         """The verdict by each kind of model; the first is the one that counts."""
         return [verdict_of(model) for model in self.trained]

@@ -6,7 +6,7 @@ import numpy as np
 
 from curate.evaluation.subset.differences import ChanceLevel, Gap, chance_level_of, gap, gap_of_draws
 from curate.evaluation.subset.pool import SubsetPool
-from curate.evaluation.subset.sides import Sides
+from curate.evaluation.subset.sides import TrainingSides
 from scoring.metrics.diversity import nearest_distances, vendi_interval, vendi_score
 from scoring.metrics.resampling import Interval
 
@@ -33,7 +33,7 @@ class Diversity:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class SubsetCoverage:
     """How near the whole's rows are to the rows of a subset.
 
     Attributes:
@@ -57,7 +57,7 @@ class Coverage:
     n: int
 
 
-def diversity(pool: SubsetPool, sides: Sides, *, seed: int) -> Diversity:
+def diversity(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> Diversity:
     """Return the Vendi scores of a subset, of the whole and of random subsets, of cosines between stored embeddings."""
     mixed = np.random.default_rng([seed, 3])
     subset, all_rows = (
@@ -68,7 +68,7 @@ def diversity(pool: SubsetPool, sides: Sides, *, seed: int) -> Diversity:
     return Diversity(subset, all_rows, float(random.mean()), gap_of_draws(subset.value, random))
 
 
-def coverage(pool: SubsetPool, sides: Sides, *, seed: int) -> Coverage:
+def coverage(pool: SubsetPool, sides: TrainingSides, *, seed: int) -> SubsetCoverage:
     """Return how near rows of the whole are to the subset, next to random subsets."""
     generator = np.random.default_rng([seed, 4])
     looked_at = np.sort(generator.permutation(len(sides.all_rows))[:LOOKED_AT])
@@ -83,7 +83,7 @@ def coverage(pool: SubsetPool, sides: Sides, *, seed: int) -> Coverage:
         return chance_level_of(values, weight)
 
     within = random <= radius
-    return Coverage(
+    return SubsetCoverage(
         radius,
         float((ours <= radius).mean()),
         float(within.mean()),

@@ -21,7 +21,7 @@ MOST = 4 * SIDE  # pixels of the side of an image before it is made small
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PixelSquares:
     """Central squares at 32 x 32.
 
     Attributes:
@@ -33,7 +33,7 @@ class Pictures:
     pixels: torch.Tensor
 
 
-def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOptions | None) -> Pictures:
+def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOptions | None) -> PixelSquares:
     """Read the images of a pool again, of each of its tables.
 
     Memory: 3 kB a row.
@@ -55,10 +55,12 @@ def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOption
     if not is_read.any():
         raise InputError("--network: expected images that can be read, got none; name what was scored with --source")
     at = np.flatnonzero(is_read)
-    return Pictures(at, torch.from_numpy(pixels[at]))
+    return PixelSquares(at, torch.from_numpy(pixels[at]))
 
 
-def trainer(pool: SubsetPool, pictures: Pictures, settings: SubsetSettings, announce: Callable[[str], None]) -> Train:
+def trainer(
+    pool: SubsetPool, pictures: PixelSquares, settings: SubsetSettings, announce: Callable[[str], None]
+) -> Train:
     """Return what trains a network on some rows with a seed and says which test rows are right.
 
     Args:

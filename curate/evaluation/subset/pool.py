@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.evaluation.joined import Labelled, class_names, named_column
+from curate.evaluation.joined import LabelledFile, class_names, named_column
 from curate.evaluation.subset.kept import kept_rows
 from curate.evaluation.subset.request import TestSide
 from curate.tables.arrays import has_value
@@ -105,7 +105,7 @@ def read_pool(
     test: TestSide,
     *,
     label: str | None,
-    labelled: Labelled | None,
+    labelled: LabelledFile | None,
     group: Sequence[str],
     sample: int | None,
     seed: int,
@@ -158,7 +158,7 @@ def read_pool(
     return pool
 
 
-def _labels(table: Table, label: str | None, labelled: Labelled | None, rows: Rows) -> NDArray[np.object_] | None:
+def _labels(table: Table, label: str | None, labelled: LabelledFile | None, rows: Rows) -> NDArray[np.object_] | None:
     """Return the class of each row as text, None where it has none, in the order of the rows."""
     if label is None:
         return None

@@ -13,12 +13,12 @@ from curate.evaluation.subset.fairness import fairness
 from curate.evaluation.subset.findings import Noise
 from curate.evaluation.subset.holdings import coverage, diversity
 from curate.evaluation.subset.noise import Judgement, judge_labels
-from curate.evaluation.subset.pixels import Pictures, read_pictures, trainer
+from curate.evaluation.subset.pixels import PixelSquares, read_pictures, trainer
 from curate.evaluation.subset.pool import FEWEST_TESTED, SubsetPool, read_pool
 from curate.evaluation.subset.request import SubsetSettings, parse_test
 from curate.evaluation.subset.results import SubsetEvaluation
-from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, Sides, draw_sides
-from curate.evaluation.subset.trained import HeldOut, Trained, compared, train_on_sides
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
+from curate.evaluation.subset.trained import SideAccuracies, TestRows, compared, train_on_sides
 from curate.manifest import SourceOptions
 from curate.tables.table import Table
 from curate.tables.vectors import vector_hashes
@@ -171,7 +171,7 @@ def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
 def _train_all(
     evaluation: SubsetEvaluation,
     pool: SubsetPool,
-    sides: Sides,
+    sides: TrainingSides,
     judged: Judgement,
     settings: SubsetSettings,
     announce: Announce,
@@ -213,9 +213,9 @@ def _train_all(
         evaluation.trained.append(trained)
 
 
-def _held_out(pool: SubsetPool, judged: Judgement, sides: Sides, tests: NDArray[np.int64]) -> HeldOut:
+def _held_out(pool: SubsetPool, judged: Judgement, sides: TrainingSides, tests: NDArray[np.int64]) -> TestRows:
     counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.all_rows)]
-    return HeldOut(pool.label[tests], pool.classes, pool.kept[tests], judged.confirmed(tests), *counts)
+    return TestRows(pool.label[tests], pool.classes, pool.kept[tests], judged.confirmed(tests), *counts)
 
 
 def _by_side(values: list[float], right: dict[str, NDArray[np.bool_]]) -> dict[str, list[float]]:
@@ -227,8 +227,8 @@ def _by_side(values: list[float], right: dict[str, NDArray[np.bool_]]) -> dict[s
 
 
 def _network(
-    pool: SubsetPool, pictures: Pictures, judged: Judgement, settings: SubsetSettings, announce: Announce
-) -> Trained:
+    pool: SubsetPool, pictures: PixelSquares, judged: Judgement, settings: SubsetSettings, announce: Announce
+) -> SideAccuracies:
     """Train the small network on every side, of rows whose image could be read."""
     is_readable = np.zeros(len(pool.row), bool)
     is_readable[pictures.at] = True

@@ -21,7 +21,7 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Sides:
+class TrainingSides:
     """Rows of a pool to train on.
 
     Attributes:
@@ -37,7 +37,7 @@ class Sides:
     by_class: Sequence[Rows]
 
 
-def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> Sides:
+def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> TrainingSides:
     """Return the sides of a pool.
 
     Args:
@@ -67,7 +67,7 @@ def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> Sides:
         )
     random = [_random(all_rows, len(subset), seed, number) for number in range(seeds)]
     by_class = [_by_class(pool, seed, number) for number in range(seeds)] if labelled else []
-    return Sides(subset, all_rows, random, by_class)
+    return TrainingSides(subset, all_rows, random, by_class)
 
 
 def _random(all_rows: Rows, n: int, seed: int, number: int) -> Rows:

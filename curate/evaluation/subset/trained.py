@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.evaluation.subset.differences import ChanceLevel, Floats, Gap, chance_level_of, gap
-from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, Sides
+from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides
 from scoring.metrics.two_sample import holm
 
 SIGNIFICANT = 0.05
@@ -39,7 +39,7 @@ class ClassGap:
 
 
 @dataclass
-class Trained:
+class SideAccuracies:
     """What one kind of model says of the sides.
 
     Attributes:
@@ -74,7 +74,7 @@ class Trained:
 
 
 def train_on_sides(
-    sides: Sides, train: Train, *, seeds: int, repeated: bool, report: Callable[[str], None]
+    sides: TrainingSides, train: Train, *, seeds: int, repeated: bool, report: Callable[[str], None]
 ) -> dict[str, Right]:
     """Return which test rows are right by side, one row a draw or seed, shape (R, T) or (1, T).
 
@@ -104,7 +104,7 @@ def train_on_sides(
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class TestRows:
     """T rows that were tested on.
 
     Attributes:
@@ -124,7 +124,7 @@ class HeldOut:
     n_all: NDArray[np.int64]
 
 
-def compared(model: str, right: Mapping[str, Right], tested: HeldOut) -> Trained:
+def compared(model: str, right: Mapping[str, Right], tested: TestRows) -> SideAccuracies:
     """Return accuracies of the sides, and what the subset is ahead of each of them.
 
     Args:
@@ -134,7 +134,7 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOut) -> Trained
     """
     even = np.full(len(tested.label), 1 / len(tested.label))
     balanced = _balanced(tested.label)
-    trained = Trained(
+    trained = SideAccuracies(
         model,
         len(tested.label),
         {side: float(each.mean()) for side, each in right.items()},
@@ -188,7 +188,7 @@ def _balanced(label: NDArray[np.int64]) -> Floats:
     return np.asarray(1 / size[place] / len(size), np.float64)
 
 
-def _by_class(right: Mapping[str, Right], tested: HeldOut) -> list[ClassGap]:
+def _by_class(right: Mapping[str, Right], tested: TestRows) -> list[ClassGap]:
     """Return the differences of every class with five test rows or more, the largest loss against random first."""
     sizes = np.bincount(tested.label, minlength=len(tested.classes))
     tested_classes = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from curate.evaluation.subset.differences import Gap
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM
-from curate.evaluation.subset.trained import Trained
+from curate.evaluation.subset.trained import SideAccuracies
 
 HELPS, HURTS, NO_HELP, UNKNOWN = "helps", "hurts", "does not help", "cannot be determined"
 BETTER, WORSE, AS_GOOD = "better", "worse", "as good"
@@ -12,7 +12,7 @@ MARGIN = 0.02  # of accuracy: a difference that is surely less than this is negl
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SubsetVerdict:
     """What follows from one kind of model.
 
     Attributes:
@@ -52,7 +52,7 @@ def beside(gap: Gap, margin: float = MARGIN) -> str:
     return AS_GOOD if -margin < low and high < margin else UNKNOWN
 
 
-def verdict_of(trained: Trained) -> Verdict:
+def verdict_of(trained: SideAccuracies) -> SubsetVerdict:
     """Return the verdict by one kind of model."""
     gaps = trained.gaps
-    return Verdict(trained.model, against(gaps[RANDOM]), against(gaps[BY_CLASS]), beside(gaps[ALL_ROWS]))
+    return SubsetVerdict(trained.model, against(gaps[RANDOM]), against(gaps[BY_CLASS]), beside(gaps[ALL_ROWS]))

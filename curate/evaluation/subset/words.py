@@ -5,7 +5,7 @@ from curate.evaluation.subset.differences import Gap
 from curate.evaluation.subset.fairness import Fairness
 from curate.evaluation.subset.findings import SubsetFindings
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET
-from curate.evaluation.subset.trained import SIGNIFICANT, ClassGap, Trained
+from curate.evaluation.subset.trained import SIGNIFICANT, ClassGap, SideAccuracies
 from curate.evaluation.subset.verdict import (
     AS_GOOD,
     BETTER,
@@ -236,7 +236,7 @@ def _from_memory(findings: SubsetFindings) -> bool:
     return findings.copies > 0 and not findings.copies_left_out
 
 
-def _of_side(trained: Trained, side: str) -> tuple[float, float]:
+def _of_side(trained: SideAccuracies, side: str) -> tuple[float, float]:
     return trained.accuracy[side], trained.balanced[side]
 
 
@@ -258,7 +258,7 @@ def _fair(fairness: Fairness, more: str) -> list[str]:
     ]
 
 
-def _of_whole(model: Trained, says: str) -> str:
+def _of_whole(model: SideAccuracies, says: str) -> str:
     gap, rate = _points(model.gaps[ALL_ROWS]), f"{model.accuracy[ALL_ROWS]:.1%}"
     words = {
         BETTER: "it is better than training on everything",
@@ -269,7 +269,7 @@ def _of_whole(model: Trained, says: str) -> str:
     return f"{words[says]}: {rate} for the whole, subset less whole {gap} points"
 
 
-def _of_classes_or_rows(model: Trained, says: str, of_rows: str) -> list[str]:
+def _of_classes_or_rows(model: SideAccuracies, says: str, of_rows: str) -> list[str]:
     gap = _points(model.gaps[BY_CLASS])
     same = f"random rows with the subset's own number of each class: {gap} points"
     if says == of_rows:
@@ -283,7 +283,7 @@ def _of_classes_or_rows(model: Trained, says: str, of_rows: str) -> list[str]:
     return [f"the rows and the numbers of each class pull apart: {same}"]
 
 
-def _losers(model: Trained) -> list[str]:
+def _losers(model: SideAccuracies) -> list[str]:
     lines = []
     for side, what in ((RANDOM, "random rows"), (ALL_ROWS, "everything")):
         lost = [
@@ -304,7 +304,7 @@ def _unknown(gap: Gap) -> str:
     return f": anything from {low:+.1f} to {high:+.1f} is likely; more test rows (--test) or draws (--seeds) show more"
 
 
-def _name(trained: Trained) -> str:
+def _name(trained: SideAccuracies) -> str:
     return {"linear": "linear probe", "kNN": "vote of 20 neighbours", "network": "small network"}.get(
         trained.model, trained.model
     )

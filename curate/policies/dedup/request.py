@@ -18,7 +18,7 @@ from curate.tables.signals import kappa_of
 from curate.tables.table import Table
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
-from scoring.images.views import View, views
+from scoring.images.views import SignatureView, views
 from scoring.lookup import lookup, name_list
 
 STAR, CHAIN = "star", "chain"
@@ -110,7 +110,7 @@ class DedupRequest:
                 threshold_of(name, value)
         return request
 
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[SignatureView, ...]:
         """Return the views of an image that are compared."""
         return views(mirrored=self.mirrored, rotated=self.rotated)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
 from curate.policies.filter.ruling import Ruling
-from curate.retrieval.queries import ROW, TABLE, Names, images_of
+from curate.retrieval.queries import ROW, TABLE, QueryNames, images_of
 from curate.tables.digests import tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -153,7 +153,7 @@ def parse_examples(
     """
     table.require([EMBEDDING])
     _refuse_too_many(texts, flag)
-    names = Names(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
+    names = QueryNames(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
     images: dict[str, Callable[[], bytes]] = {}
     found: list[Example] = []
     for text in texts:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.labels.request import LabelsRequest
-from curate.probes.crossed import Evidence, crossed
+from curate.probes.crossed import LabelEvidence, crossed
 from curate.tables.dataset import read_dataset
 from curate.tables.rows import Codes, Rows
 from curate.tables.table import Table
@@ -193,7 +193,7 @@ def _spread(rows: Rows, at: NDArray[np.int64], values: NDArray, otherwise: float
     return found
 
 
-def _against(evidence: Evidence, given: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _against(evidence: LabelEvidence, given: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
     """Return what contradicts each label."""
     other = given[evidence.copy.clip(0)]
     found = np.where(evidence.probe != given, PROBE, 0)

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from curate.rounds.files.label_files import LabelFile, read_label_file
 from curate.rounds.files.sealed import ChangedError, read_sealed
-from curate.rounds.files.settings import CONFIG, KIND, Settings
-from curate.rounds.files.votes import Votes
+from curate.rounds.files.settings import CONFIG, KIND, RoundSettings
+from curate.rounds.files.votes import RoundVotes
 from curate.rounds.measures.anytime import PairLift
-from curate.rounds.measures.measured import Measured
+from curate.rounds.measures.measured import ModelQuality
 from curate.tables.table import open_table
 from curate.tables.typed_json import from_json
 from scoring.atomic import place_errors
@@ -61,7 +61,7 @@ class RoundState:
     number: int
     files: dict[str, str]
     labels: dict[str, str]
-    model: Measured | None = None
+    model: ModelQuality | None = None
     lift: PairLift | None = None
     graph: GraphFile | None = None
     parent: str = ""
@@ -139,13 +139,13 @@ class Folder:
     """A folder of rounds, as it was when it was opened."""
 
     path: Path
-    settings: Settings
+    settings: RoundSettings
     rounds: tuple[Round, ...]
 
     @property
-    def votes(self) -> Votes:
+    def votes(self) -> RoundVotes:
         """All that annotators said."""
-        return Votes([file.votes for file in self.label_files])
+        return RoundVotes([file.votes for file in self.label_files])
 
     @property
     def label_files(self) -> list[LabelFile]:
@@ -245,7 +245,7 @@ def open_folder(path: str | Path) -> Folder:
     path = Path(path)
     if not (path / CONFIG).is_file():
         raise InputError(f"expected a folder that `curate round init` made, and {path} has no {CONFIG}; make one first")
-    settings = Settings.from_json(read_sealed(path / CONFIG, KIND))
+    settings = RoundSettings.from_json(read_sealed(path / CONFIG, KIND))
     rounds = []
     for number, folder in enumerate(_round_folders(path), 1):
         if int(folder.name) != number:

@@ -48,7 +48,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RoundSettings:
     """What is fixed when a folder of rounds is made.
 
     Attributes:
@@ -138,7 +138,7 @@ class Settings:
         return {"kind": KIND, "rows_digest": values.pop("digest"), **values}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Settings":
+    def from_json(cls, value: dict[str, Any]) -> "RoundSettings":
         """Return the settings that `to_json` gave.
 
         Raises:

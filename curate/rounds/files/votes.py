@@ -28,7 +28,7 @@ class Vote:
     labelled_at: str | None = None
 
 
-class Votes:
+class RoundVotes:
     """All labels so far.
 
     What a later import says of a key by the same annotator takes the place of what an earlier one said: a correction.
@@ -168,7 +168,7 @@ def agreement(votes: Iterable[Sequence[str]]) -> Agreement:
     return Agreement(len(several), sum(alike) / len(alike), alpha)
 
 
-def label_table(votes: Votes, rounds: dict[str, int], arms: dict[str, str]) -> pa.Table:
+def label_table(votes: RoundVotes, rounds: dict[str, int], arms: dict[str, str]) -> pa.Table:
     """Return one row a key that came back.
 
     Args:

@@ -11,7 +11,7 @@ from curate.tables.table import open_table
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelAgreement:
     """What two models say of the same rows.
 
     Attributes:
@@ -42,7 +42,7 @@ def cohen_kappa(first: Sequence[str], second: Sequence[str]) -> float:
     return 1.0 if expected >= 1 else (observed - expected) / (1 - expected)
 
 
-def compared(sample: pa.Table, before: Path | None) -> Comparison | None:
+def compared(sample: pa.Table, before: Path | None) -> ModelAgreement | None:
     """Return how far two models agree on the rows of both; None without an earlier one, or such a row.
 
     Args:
@@ -59,4 +59,4 @@ def compared(sample: pa.Table, before: Path | None) -> Comparison | None:
         return None
     now, then = [class_now[key] for key in both], [class_before[key] for key in both]
     changed = float(np.mean([a != b for a, b in zip(now, then, strict=True)]))
-    return Comparison(len(both), cohen_kappa(now, then), changed)
+    return ModelAgreement(len(both), cohen_kappa(now, then), changed)

@@ -12,7 +12,7 @@ REACHED = 0.5  # Euclidean distance between unit rows within which a row counts 
 
 
 @dataclass(frozen=True)
-class Coverage:
+class PoolCoverage:
     """Distances of sampled rows to the nearest labelled one, between unit vectors, in [0, 2].
 
     Attributes:
@@ -32,7 +32,7 @@ def sample_of(rows: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return np.sort(generator.permutation(rows)[:N_SAMPLE])
 
 
-def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.int64]) -> Coverage | None:
+def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.int64]) -> PoolCoverage | None:
     """Return how far sampled rows are from the nearest labelled one; None without labelled rows.
 
     Args:
@@ -47,4 +47,4 @@ def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.i
     for span in spans(len(labelled)):
         cosine = np.maximum(cosine, (rows @ unit(vectors[labelled[span]], np.float32).T).max(1))
     distance = np.sqrt(np.maximum(2 - 2 * cosine.astype(np.float64), 0))
-    return Coverage(float(distance.mean()), float(distance.max()), float((distance <= REACHED).mean()))
+    return PoolCoverage(float(distance.mean()), float(distance.max()), float((distance <= REACHED).mean()))

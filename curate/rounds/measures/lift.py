@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.probes.accuracy import KnownClasses, fit
-from curate.probes.linear import Spread
+from curate.probes.linear import FeatureScale
 
 LEAST_CONTROL = 20  # labels an arm below which nothing is reported
 LEAST_HELD_OUT = 50  # rows to measure on below which nothing is reported
@@ -61,7 +61,7 @@ class Arms:
     control: KnownClasses
     held_out: KnownClasses
     kind: str
-    spread: Spread | None = None
+    spread: FeatureScale | None = None
 
     @property
     def n(self) -> int:

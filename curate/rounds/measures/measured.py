@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.anytime import Anytime
-from curate.rounds.measures.comparison import Comparison
-from curate.rounds.measures.coverage import Coverage
+from curate.rounds.measures.comparison import ModelAgreement
+from curate.rounds.measures.coverage import PoolCoverage
 
 
 @dataclass(frozen=True)
-class Measured:
+class ModelQuality:
     """How good a model is, as `state.json` holds it.
 
     Attributes:
@@ -31,5 +31,5 @@ class Measured:
     holdout: Accuracy
     entropy: float
     anytime: Anytime
-    coverage: Coverage | None = None
-    against_last: Comparison | None = None
+    coverage: PoolCoverage | None = None
+    against_last: ModelAgreement | None = None

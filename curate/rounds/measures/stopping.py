@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curate.rounds.measures.measured import Measured
+from curate.rounds.measures.measured import ModelQuality
 
 STABLE = 0.99  # kappa of successive models at which predictions count as stable
 WINDOW = 3  # rounds in a row that have to be
@@ -33,7 +33,7 @@ class Advice:
     seen: dict[str, float | list[float]]
 
 
-def advise(models: Sequence[Measured], n_labels: int, budget: int | None, n_left: int) -> list[Advice]:
+def advise(models: Sequence[ModelQuality], n_labels: int, budget: int | None, n_left: int) -> list[Advice]:
     """Return what each criterion says.
 
     Args:
@@ -52,11 +52,11 @@ def advise(models: Sequence[Measured], n_labels: int, budget: int | None, n_left
     return advice
 
 
-def _too_early(name: str, models: Sequence[Measured], needed: int) -> Advice:
+def _too_early(name: str, models: Sequence[ModelQuality], needed: int) -> Advice:
     return Advice(name, None, {"models": len(models), "needed": needed})
 
 
-def _stable(models: Sequence[Measured]) -> Advice:
+def _stable(models: Sequence[ModelQuality]) -> Advice:
     kappas = [model.against_last.kappa for model in models if model.against_last]
     if len(kappas) < WINDOW:
         return _too_early(STABILISING, models, WINDOW + 1)
@@ -64,14 +64,14 @@ def _stable(models: Sequence[Measured]) -> Advice:
     return Advice(STABILISING, all(kappa >= STABLE for kappa in last), {"kappas": last, "stable": STABLE})
 
 
-def _unchanged(models: Sequence[Measured]) -> Advice:
+def _unchanged(models: Sequence[ModelQuality]) -> Advice:
     changed = [model.against_last.changed for model in models if model.against_last]
     if not changed:
         return _too_early(CHANGE, models, 2)
     return Advice(CHANGE, changed[-1] == 0, {"changed": changed[-1]})
 
 
-def _covered(models: Sequence[Measured]) -> Advice:
+def _covered(models: Sequence[ModelQuality]) -> Advice:
     means = [model.coverage.mean for model in models if model.coverage]
     if len(means) < WINDOW + 1:
         return _too_early(COVERAGE, models, WINDOW + 1)
@@ -80,7 +80,7 @@ def _covered(models: Sequence[Measured]) -> Advice:
     return Advice(COVERAGE, all(fall < FLAT * means[0] for fall in falls), seen)
 
 
-def _sure(models: Sequence[Measured]) -> Advice:
+def _sure(models: Sequence[ModelQuality]) -> Advice:
     if not models:
         return _too_early(ENTROPY, models, 1)
     share = models[-1].entropy

@@ -14,10 +14,10 @@ from curate.probes.accuracy import KnownClasses
 from curate.probes.chances import CHANCES, Labelled
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
-from curate.rounds.files.settings import Settings
+from curate.rounds.files.settings import RoundSettings
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import Places, TableRows, signals_of
-from curate.rounds.state.standing import Standing
+from curate.rounds.state.standing import RoundRows
 from curate.selectors.graphs import computes_graph
 
 FIRST = "auto"  # what picks before there are labels, where the strategy needs some
@@ -54,8 +54,8 @@ class BatchRows:
 
 def pick_batch(
     scored: TableRows,
-    settings: Settings,
-    standing: Standing,
+    settings: RoundSettings,
+    standing: RoundRows,
     number: int,
     probe: Probe | None,
     graph: PoolGraph | None = None,
@@ -102,8 +102,8 @@ def pick_batch(
 
 def _by_strategy(
     scored: TableRows,
-    settings: Settings,
-    standing: Standing,
+    settings: RoundSettings,
+    standing: RoundRows,
     number: int,
     control: Places,
     budget: int,
@@ -148,7 +148,7 @@ def _by_strategy(
     return replace(chosen, notes=(*notes, *chosen.notes)), ready.table_row[chosen.rows], used
 
 
-def _labelled(standing: Standing, control: Places) -> Labelled:
+def _labelled(standing: RoundRows, control: Places) -> Labelled:
     """Return the rows that shape diversity, with their classes where these are known."""
     rows = np.union1d(standing.away, control)
     codes = np.full(len(rows), -1, np.int64)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from curate.probes.linear import Probe
-from curate.rounds.files.settings import Settings
+from curate.rounds.files.settings import RoundSettings
 from curate.rounds.state.batch import BatchRows, batch_table, pick_batch
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.model import fit_probe
 from curate.rounds.state.pool import TableRows
-from curate.rounds.state.standing import Standing
+from curate.rounds.state.standing import RoundRows
 from scoring.errors import InputError
 
 
@@ -30,7 +30,7 @@ class Derived:
 
 
 def derive(
-    scored: TableRows, settings: Settings, standing: Standing, number: int, graph: PoolGraph | None = None
+    scored: TableRows, settings: RoundSettings, standing: RoundRows, number: int, graph: PoolGraph | None = None
 ) -> Derived:
     """Fit the model on what is known, and pick the batch of a round.
 

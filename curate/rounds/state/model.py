@@ -4,19 +4,19 @@ import numpy as np
 import pyarrow as pa
 
 from curate.probes.accuracy import accuracy, entropy_share, fit
-from curate.probes.linear import Probe, Spread, spread_of
+from curate.probes.linear import FeatureScale, Probe, spread_of
 from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder
-from curate.rounds.files.settings import Settings
+from curate.rounds.files.settings import RoundSettings
 from curate.rounds.measures.anytime import PairLift, anytime_accuracy, pair_lift
 from curate.rounds.measures.comparison import compared
 from curate.rounds.measures.coverage import coverage, sample_of
 from curate.rounds.measures.lift import Arms
-from curate.rounds.measures.measured import Measured
+from curate.rounds.measures.measured import ModelQuality
 from curate.rounds.state.pool import Places, TableRows
-from curate.rounds.state.standing import Standing, rows_of_arm
+from curate.rounds.state.standing import RoundRows, rows_of_arm
 
 
-def pool_spread(scored: TableRows, settings: Settings, holdout: Places) -> Spread | None:
+def pool_spread(scored: TableRows, settings: RoundSettings, holdout: Places) -> FeatureScale | None:
     """Return how far rows spread that are not held out, which the linear probe is scaled by; None for another one."""
     if settings.probe != "linear":
         return None
@@ -25,7 +25,7 @@ def pool_spread(scored: TableRows, settings: Settings, holdout: Places) -> Sprea
     return spread_of(scored.vectors[rows])
 
 
-def fit_probe(scored: TableRows, settings: Settings, standing: Standing) -> Probe | None:
+def fit_probe(scored: TableRows, settings: RoundSettings, standing: RoundRows) -> Probe | None:
     """Return the probe of the rows whose class is known; None before there are any."""
     if not len(standing.known):
         return None
@@ -33,7 +33,7 @@ def fit_probe(scored: TableRows, settings: Settings, standing: Standing) -> Prob
     return fit(settings.probe, scored.vectors, standing.known, spread=spread, seed=settings.seed)
 
 
-def arms_of(folder: Folder, scored: TableRows, standing: Standing, up_to: int | None = None) -> Arms:
+def arms_of(folder: Folder, scored: TableRows, standing: RoundRows, up_to: int | None = None) -> Arms:
     """Return the labelled rows of both arms, of all rounds or those up to one."""
     keys = [key for key, number in folder.requested.items() if up_to is None or number <= up_to]
     known = standing.known.among(scored.find(keys))
@@ -42,7 +42,7 @@ def arms_of(folder: Folder, scored: TableRows, standing: Standing, up_to: int | 
     return Arms(scored.vectors, strategy, control, standing.held_known, folder.settings.probe, spread)
 
 
-def lift_of(folder: Folder, scored: TableRows, standing: Standing, look: int) -> PairLift | None:
+def lift_of(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> PairLift | None:
     """Return the lift of the strategy over random labels at a look; None without a control arm, or with too few."""
     if not folder.settings.n_control:
         return None
@@ -50,8 +50,8 @@ def lift_of(folder: Folder, scored: TableRows, standing: Standing, look: int) ->
 
 
 def measure(
-    folder: Folder, scored: TableRows, standing: Standing, probe: Probe, look: int
-) -> tuple[Measured, pa.Table]:
+    folder: Folder, scored: TableRows, standing: RoundRows, probe: Probe, look: int
+) -> tuple[ModelQuality, pa.Table]:
     """Measure a probe of all that is known on rows held out, and on a sample that is the same in every round.
 
     Args:
@@ -75,7 +75,7 @@ def measure(
         }
     )
     holdout = accuracy(probe, scored.vectors, standing.held_known)
-    measured = Measured(
+    measured = ModelQuality(
         probe=folder.settings.probe,
         n_labels=len(known),
         classes=known.counts(),

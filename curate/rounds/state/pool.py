@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.rounds.files.settings import Guard, Settings
+from curate.rounds.files.settings import Guard, RoundSettings
 from curate.tables.digests import plain, tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows, read_rows
@@ -98,7 +98,7 @@ def signals_of(guard: Guard, table: Table) -> Signals:
     )
 
 
-def table_of(settings: Settings, folder: Path, path: str | Path | None = None) -> TableRows:
+def table_of(settings: RoundSettings, folder: Path, path: str | Path | None = None) -> TableRows:
     """Read the table of a folder of rounds, and refuse another one.
 
     Args:
@@ -117,7 +117,7 @@ def table_of(settings: Settings, folder: Path, path: str | Path | None = None) -
     return scored
 
 
-def refuse_another(settings: Settings, folder: Path, scored: TableRows) -> None:
+def refuse_another(settings: RoundSettings, folder: Path, scored: TableRows) -> None:
     """Refuse a table that is not the folder's.
 
     Raises:

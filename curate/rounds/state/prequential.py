@@ -2,10 +2,10 @@
 
 from curate.rounds.files.folder import CONTROL, Folder
 from curate.rounds.measures.anytime import Prequential, prequential
-from curate.rounds.state.standing import Progress
+from curate.rounds.state.standing import LabelProgress
 
 
-def prequential_in(folder: Folder, progress: Progress) -> Prequential | None:
+def prequential_in(folder: Folder, progress: LabelProgress) -> Prequential | None:
     """Return how often the control images of all rounds were predicted rightly; None before there is one.
 
     Args:

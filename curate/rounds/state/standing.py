@@ -7,13 +7,13 @@ import numpy as np
 
 from curate.probes.accuracy import KnownClasses
 from curate.rounds.files.folder import Folder, Round
-from curate.rounds.files.votes import LABELLED, SKIPPED, Consensus, Votes
+from curate.rounds.files.votes import LABELLED, SKIPPED, Consensus, RoundVotes
 from curate.rounds.state.pool import Places, TableRows
 from scoring.errors import InputError
 
 
 @dataclass(frozen=True)
-class Progress:
+class LabelProgress:
     """What came back so far.
 
     Attributes:
@@ -24,7 +24,7 @@ class Progress:
         arms: every key that was requested -> why.
     """
 
-    votes: Votes
+    votes: RoundVotes
     consensus: dict[str, Consensus]
     initial_labels: dict[str, str]
     held_out: tuple[str, ...]
@@ -39,11 +39,11 @@ class Progress:
         return [key for key in of.keys if key not in self.consensus]
 
 
-def progress_of(folder: Folder) -> Progress:
+def progress_of(folder: Folder) -> LabelProgress:
     """Return what came back so far."""
     votes = folder.votes
     held_out, initial_labels = held_out_keys(folder)
-    return Progress(votes, votes.consensus(), initial_labels, held_out, folder.arms)
+    return LabelProgress(votes, votes.consensus(), initial_labels, held_out, folder.arms)
 
 
 def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -54,7 +54,7 @@ def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RoundRows:
     """Where the rounds of a folder stand, as rows of its table, each ascending; other usable rows may be picked.
 
     Attributes:
@@ -74,7 +74,7 @@ class Standing:
     to_ask: Places
 
 
-def standing_of(folder: Folder, scored: TableRows, progress: Progress) -> Standing:
+def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> RoundRows:
     """Return where the rounds of a folder stand.
 
     Args:
@@ -91,7 +91,7 @@ def standing_of(folder: Folder, scored: TableRows, progress: Progress) -> Standi
     away = np.setdiff1d(np.setdiff1d(requested, holdout), skipped)
     known = known_rows(scored, progress.consensus, progress.initial_labels, folder.settings.classes)
     to_ask = [key for key in progress.held_out if key not in progress.initial_labels and key not in progress.arms]
-    return Standing(
+    return RoundRows(
         holdout,
         requested,
         away,

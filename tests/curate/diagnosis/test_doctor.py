@@ -15,7 +15,7 @@ from commandline import run
 from PIL import Image
 
 from curate.diagnosis import decoders, machine, models, software, speed
-from curate.diagnosis.contract import NOTE, PROBLEM, Finding
+from curate.diagnosis.contract import NOTE, PROBLEM, MachineFact
 from curate.diagnosis.run import examine
 from scoring.images.sniff import DECODED
 
@@ -152,7 +152,7 @@ def test_the_command_prints_for_people_and_for_programs():
 
 
 def test_a_problem_is_named_at_the_end_and_is_the_exit_code(monkeypatch):
-    broken = Finding("models", "world", "not usable: gone", PROBLEM, "pip install it")
+    broken = MachineFact("models", "world", "not usable: gone", PROBLEM, "pip install it")
     monkeypatch.setattr(models, "models", lambda: iter([broken]))
     done = run("doctor", "--seconds", "0")
     assert done.exit_code == 3

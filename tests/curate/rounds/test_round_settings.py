@@ -7,10 +7,10 @@ from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
-from curate.rounds.files.settings import Guard, Settings
+from curate.rounds.files.settings import Guard, RoundSettings
 from scoring.errors import InputError
 
-WHOLE = Settings(
+WHOLE = RoundSettings(
     table="/t.parquet",
     digest="d",
     model="m",
@@ -29,13 +29,13 @@ def written(**changes):
 
 
 def test_settings_come_back_as_they_were_written():
-    assert Settings.from_json(written()) == WHOLE
-    assert Settings.from_json(written(classes=None, budget=None, control=0)).classes is None
+    assert RoundSettings.from_json(written()) == WHOLE
+    assert RoundSettings.from_json(written(classes=None, budget=None, control=0)).classes is None
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Settings)])
+@pytest.mark.parametrize("name", [each.name for each in fields(RoundSettings)])
 def test_a_setting_of_another_type_is_one_line_that_names_it(name):
-    hint = get_type_hints(Settings)[name]
+    hint = get_type_hints(RoundSettings)[name]
     fits = {str: "x", int: -1, bool: True, float: 1.5, dict: {}, tuple: [], NoneType: None, Guard: {}}
     kinds = {get_origin(kind) or kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,))}
     kinds |= {int} if float in kinds else {dict} if Guard in kinds else {Guard} if dict in kinds else set()
@@ -43,7 +43,7 @@ def test_a_setting_of_another_type_is_one_line_that_names_it(name):
     assert len(others) >= 5
     for value in others:
         with pytest.raises(InputError, match=f"expected .* as {name} of round.json, got .*; take a copy"):
-            Settings.from_json(written(**{"rows_digest" if name == "digest" else name: value}))
+            RoundSettings.from_json(written(**{"rows_digest" if name == "digest" else name: value}))
 
 
 def test_a_setting_that_is_missing_or_unknown_is_one_line():
@@ -51,16 +51,16 @@ def test_a_setting_that_is_missing_or_unknown_is_one_line():
         value = written()
         del value[name]
         with pytest.raises(InputError, match=name.removeprefix("rows_")):
-            Settings.from_json(value)
+            RoundSettings.from_json(value)
     with pytest.raises(InputError, match="'sed', which this version does not know; did you mean 'seed'"):
-        Settings.from_json(written(sed=3))
+        RoundSettings.from_json(written(sed=3))
 
 
 def test_a_guard_and_names_of_another_type_are_one_line():
     for guard in ({"gate": "x"}, {"discount": 3}, {"score": []}, {"nothing": 1}):
         with pytest.raises(InputError, match="guard of round") as refused:
-            Settings.from_json(written(guard=guard))
+            RoundSettings.from_json(written(guard=guard))
         assert next(iter(guard)) in str(refused.value)
     for name in ("classes", "skip"):
         with pytest.raises(InputError, match=f"expected text as {name} of round.json, got 1"):
-            Settings.from_json(written(**{name: ["a", 1]}))
+            RoundSettings.from_json(written(**{name: ["a", 1]}))

@@ -8,18 +8,20 @@ import pytest
 from curate.commands.round_words import lift_words
 from curate.probes.accuracy import Accuracy, KnownClasses, entropy_share
 from curate.rounds.measures.anytime import anytime_accuracy
-from curate.rounds.measures.comparison import Comparison, cohen_kappa, compared
-from curate.rounds.measures.coverage import REACHED, Coverage, coverage, sample_of
+from curate.rounds.measures.comparison import ModelAgreement, cohen_kappa, compared
+from curate.rounds.measures.coverage import REACHED, PoolCoverage, coverage, sample_of
 from curate.rounds.measures.lift import Arms, arm_lift
-from curate.rounds.measures.measured import Measured
+from curate.rounds.measures.measured import ModelQuality
 from curate.rounds.measures.stopping import advise
 
 ANYTIME = anytime_accuracy(Accuracy(9, 10, 0.9), 1, 0.95)
 
 
 def model(kappa=None, changed=0.1, mean=0.5, entropy=0.4):
-    against = None if kappa is None else Comparison(10, kappa, changed)
-    return Measured("linear", 20, {"a": 20}, None, Accuracy(), entropy, ANYTIME, Coverage(mean, 1.0, 0.5), against)
+    against = None if kappa is None else ModelAgreement(10, kappa, changed)
+    return ModelQuality(
+        "linear", 20, {"a": 20}, None, Accuracy(), entropy, ANYTIME, PoolCoverage(mean, 1.0, 0.5), against
+    )
 
 
 def reached(*models, n_labels=100, budget=None, n_left=5):

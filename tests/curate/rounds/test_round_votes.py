@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from curate.rounds.files.votes import Vote, Votes, agree, agreement, label_table
+from curate.rounds.files.votes import RoundVotes, Vote, agree, agreement, label_table
 
 
 def slow_alpha(votes):
@@ -57,7 +57,7 @@ def test_a_tie_has_no_label_and_names_both():
 
 
 def test_a_later_answer_of_the_same_annotator_counts_in_place_of_the_earlier():
-    votes = Votes([[Vote("a", "cat", "ann"), Vote("a", "dog", "bob")]])
+    votes = RoundVotes([[Vote("a", "cat", "ann"), Vote("a", "dog", "bob")]])
     news = votes.add([Vote("a", "dog", "ann"), Vote("a", "dog", "bob"), Vote("b", "cat", "ann")])
     assert (news.new, news.changed, news.repeated) == (["b"], ["a"], ["a"])
     assert votes.labels_of("a") == ["dog", "dog"]
@@ -65,19 +65,19 @@ def test_a_later_answer_of_the_same_annotator_counts_in_place_of_the_earlier():
 
 def test_the_same_import_twice_changes_nothing():
     said = [Vote("a", "cat"), Vote("a", "cat"), Vote("a", "dog"), Vote("b", None, "ann")]
-    once, twice = Votes([said]), Votes([said, said])
+    once, twice = RoundVotes([said]), RoundVotes([said, said])
     assert once.consensus() == twice.consensus()
-    assert Votes([said]).add(said).repeated == ["a", "b"]
+    assert RoundVotes([said]).add(said).repeated == ["a", "b"]
     assert once.labels_of("a") == ["cat", "cat", "dog"]
 
 
 def test_a_skip_gives_way_to_any_label():
-    assert Votes([[Vote("a", None, "ann")]]).consensus()["a"].state == "skipped"
-    assert Votes([[Vote("a", None, "ann"), Vote("a", "cow", "bob")]]).consensus()["a"].label == "cow"
+    assert RoundVotes([[Vote("a", None, "ann")]]).consensus()["a"].state == "skipped"
+    assert RoundVotes([[Vote("a", None, "ann"), Vote("a", "cow", "bob")]]).consensus()["a"].label == "cow"
 
 
 def test_the_table_of_labels_has_their_entropy_as_a_column():
-    votes = Votes([[Vote("b", "cat", "ann"), Vote("b", "dog", "bob"), Vote("a", "cow", "ann"), Vote("c", None)]])
+    votes = RoundVotes([[Vote("b", "cat", "ann"), Vote("b", "dog", "bob"), Vote("a", "cow", "ann"), Vote("c", None)]])
     rows = label_table(votes, {"a": 1, "b": 2, "c": 2}, {"a": "control", "b": "strategy", "c": "holdout"}).to_pylist()
     assert [(row["key"], row["label"], row["state"], row["n_labels"], row["round"], row["arm"]) for row in rows] == [
         ("a", "cow", "labelled", 1, 1, "control"),

@@ -5,7 +5,7 @@ import pytest
 
 from scoring.errors import InputError
 from scoring.junk.classifier import LEAST_IMAGES, train
-from scoring.junk.features import Scale, Seen, columns_read, features_of
+from scoring.junk.features import JunkInputs, Scale, columns_read, features_of
 from scoring.junk.heldout import held_out, tail_share
 from scoring.junk.stored import from_json, rounded, to_json
 from scoring.junk.threshold import flagged_most, tail_bound, threshold_of
@@ -25,7 +25,7 @@ def images(n, seed=0, centre=0.0, spread=1.0):
         "unc_junk": 1 / (1 + np.exp(-draw.normal(-3, 1, n))),
         "kappa_visimsiam": np.exp(draw.normal(6, 0.2, n)),
     }
-    return Seen(columns, draw.normal(size=(n, WIDTH)) + 2)
+    return JunkInputs(columns, draw.normal(size=(n, WIDTH)) + 2)
 
 
 def damaged(n, seed=1, kinds=KINDS):
@@ -40,13 +40,13 @@ def damaged(n, seed=1, kinds=KINDS):
         columns["quality_contrast"][row] *= 1 if kind == "noise" else 0.05
         columns["quality_sharpness"][row] += 0.8 if kind == "noise" else 0
         columns["unc_junk"][row] = 0.97
-    return Seen(columns, vectors), named
+    return JunkInputs(columns, vectors), named
 
 
 def joined(*parts):
     names = parts[0].columns
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in names}
-    return Seen(columns, np.concatenate([part.embedding for part in parts]))
+    return JunkInputs(columns, np.concatenate([part.embedding for part in parts]))
 
 
 def trained(dataset, seed=1):
@@ -112,7 +112,9 @@ def test_missing_values_are_taken_as_such():
 
 def test_without_columns_the_embedding_decides():
     copies, kinds = damaged(300)
-    trained = train(Seen({}, images(300).embedding), Seen({}, copies.embedding), np.arange(300) % 100, kinds)
+    trained = train(
+        JunkInputs({}, images(300).embedding), JunkInputs({}, copies.embedding), np.arange(300) % 100, kinds
+    )
     assert trained.held_out.auroc.value > 0.99
     assert trained.classifier.names == ()
 
@@ -154,7 +156,7 @@ def test_what_is_no_classifier_is_refused(change):
 def test_embeddings_of_another_width_are_refused():
     classifier = trained(images(200)).classifier
     with pytest.raises(ValueError, match=f"{WIDTH} numbers, got 3"):
-        classifier.log_odds(Seen(images(5).columns, np.ones((5, 3))))
+        classifier.log_odds(JunkInputs(images(5).columns, np.ones((5, 3))))
 
 
 def test_of_a_kappa_and_its_uncertainty_one_is_read():

@@ -11,7 +11,7 @@ from synthetic import kinds
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
 from scoring.junk.classifier import train
-from scoring.junk.features import Seen
+from scoring.junk.features import JunkInputs
 from scoring.junk.stored import rounded
 from scoring.relative.columns import PER_IMAGE
 from scoring.relative.fit import fit_dataset
@@ -23,8 +23,8 @@ def fitted():
     rows, _ = kinds(n=100)
     odds = np.random.default_rng(0).normal(-4, 1, 100)
     draw = np.random.default_rng(1)
-    copies = Seen({"unc_losspred": draw.uniform(4, 5, 90)}, draw.normal(size=(90, 24)))
-    dataset = Seen({"unc_losspred": draw.uniform(1, 2, 100)}, rows)
+    copies = JunkInputs({"unc_losspred": draw.uniform(4, 5, 90)}, draw.normal(size=(90, 24)))
+    dataset = JunkInputs({"unc_losspred": draw.uniform(1, 2, 100)}, rows)
     junk = rounded(train(dataset, copies, np.arange(90) % 30, ["dark"] * 90).classifier)
     fit = fit_dataset(rows, odds)[0]
     return replace(fit, junk=junk, groups=(np.arange(len(fit.clusters)) % 3).astype(np.int32))
@@ -40,7 +40,7 @@ def test_a_fitted_model_is_its_base_and_what_it_was_fitted_to(tmp_path, tiny_che
     assert all(torch.equal(value, base.state_dict()[name]) for name, value in model.state_dict().items())
     again = read_fit(path, card)
     assert digest_of_fit(again) == digest_of_fit(fitted)
-    seen = Seen({"unc_losspred": np.linspace(0.5, 4, 10)}, kinds(n=10, seed=5)[0])
+    seen = JunkInputs({"unc_losspred": np.linspace(0.5, 4, 10)}, kinds(n=10, seed=5)[0])
     said, expected = again.score_images(seen).columns, fitted.score_images(seen).columns
     assert all(np.array_equal(said[name], expected[name]) for name in expected)
     assert said.keys() == PER_IMAGE.keys()

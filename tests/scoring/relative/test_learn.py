@@ -10,7 +10,7 @@ from scoring.relative.fit import fit_dataset
 from scoring.relative.learn import check_labels, learn, measured_rows, telling
 from scoring.relative.model import laid_out
 from scoring.relative.neighbours import near_in
-from scoring.relative.propagated import Labels, graph_of, guessed, other_class, prototypes, spread
+from scoring.relative.propagated import KnownLabels, graph_of, guessed, other_class, prototypes, spread
 from scoring.relative.space import centred, mean_of
 
 
@@ -20,7 +20,7 @@ def dataset_of(rows):
 
 def labels_of(kind, n, seed=0):
     rows = np.sort(np.random.default_rng(seed).permutation(len(kind))[:n])
-    return Labels(rows, kind[rows].astype(np.int64), tuple(f"c{k}" for k in range(kind.max() + 1)))
+    return KnownLabels(rows, kind[rows].astype(np.int64), tuple(f"c{k}" for k in range(kind.max() + 1)))
 
 
 def wrong_of(rows, kind):
@@ -159,13 +159,13 @@ def test_too_few_labels_or_one_class_tell_nothing():
 def test_labels_that_teach_nothing_are_refused(n, classes, says):
     codes = np.arange(n) % classes
     with pytest.raises(InputError, match=says):
-        check_labels(Labels(np.arange(n), codes, tuple("abc"[:classes])))
+        check_labels(KnownLabels(np.arange(n), codes, tuple("abc"[:classes])))
 
 
 def test_too_many_classes_are_refused():
     names = tuple(map(str, range(1001)))
     with pytest.raises(InputError, match=r"at most 1,000 classes, got 1,001"):
-        check_labels(Labels(np.arange(2000), np.arange(2000) % 1001, names))
+        check_labels(KnownLabels(np.arange(2000), np.arange(2000) % 1001, names))
 
 
 @pytest.mark.parametrize(("codes", "says"), [("own", "another class"), ("apart", "its own class")])
@@ -174,6 +174,6 @@ def test_labels_by_which_nothing_can_be_measured_are_refused(codes, says):
     side = np.arange(60) % 2
     rows = unit(np.eye(24)[side * 5] + 0.15 * generator.normal(size=(60, 24))).astype(np.float16)
     kind = np.arange(60) if codes == "own" else side
-    labels = Labels(np.arange(60), kind.astype(np.int64), tuple(f"c{k}" for k in range(kind.max() + 1)))
+    labels = KnownLabels(np.arange(60), kind.astype(np.int64), tuple(f"c{k}" for k in range(kind.max() + 1)))
     with pytest.raises(InputError, match=rf"60 labelled images, and the nearest .* of each is of {says}"):
         fit_dataset(rows, labels=labels)

@@ -4,7 +4,7 @@ from synthetic import kinds, slow_distance, unit
 
 from scoring.relative.clusters import SIZES, cluster_centres, labels_of
 from scoring.relative.neighbours import Near, near_in
-from scoring.relative.signals import SIGNALS, Place, View, contrast, disagreement, distance, unshared
+from scoring.relative.signals import SIGNALS, RowPlaces, RowsAmongOthers, contrast, disagreement, distance, unshared
 from scoring.relative.space import centred, mean_of
 from scoring.search.links import Recall
 
@@ -15,8 +15,8 @@ def view_of(rows):
 
 
 def seen(dataset, centres):
-    near, place = near_in(dataset), Place(labels_of(dataset.units, centres))
-    return View(near, place, place, near.index[:, :10].astype(np.int32))
+    near, place = near_in(dataset), RowPlaces(labels_of(dataset.units, centres))
+    return RowsAmongOthers(near, place, place, near.index[:, :10].astype(np.int32))
 
 
 def products_of(dataset):
@@ -52,8 +52,8 @@ def test_rows_between_two_kinds_are_disagreed_about():
 
 def test_a_row_without_neighbours_is_as_far_as_can_be_and_undecided():
     none = Near(np.full((2, 3), -1), np.zeros((2, 3), np.float32), np.ones(2, bool), Recall.of_everything())
-    place = Place(np.zeros((2, 4), np.int32))
-    view = View(none, place, place, np.full((2, 10), -1, np.int32))
+    place = RowPlaces(np.zeros((2, 4), np.int32))
+    view = RowsAmongOthers(none, place, place, np.full((2, 10), -1, np.int32))
     assert distance(view).tolist() == [2, 2]
     assert disagreement(view).tolist() == [0.5, 0.5]
     assert contrast(view).tolist() == [1, 1]

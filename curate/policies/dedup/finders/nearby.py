@@ -15,7 +15,7 @@ from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
-from scoring.images.views import View
+from scoring.images.views import SignatureView
 from scoring.search.graph import MOST_NEIGHBOURS, Graph, knn_graph
 from scoring.search.links import Recall
 
@@ -37,7 +37,9 @@ class NearPairs(Generic[Side]):
     extent = f"of each row the {MOST_NEIGHBOURS} nearest by embedding and {BY_PICTURE} by signature were judged"
     notes: Sequence[object] = ()
 
-    def __init__(self, rows: Rows, threshold: float, views: tuple[View, ...], stored: Stored | None = None) -> None:
+    def __init__(
+        self, rows: Rows, threshold: float, views: tuple[SignatureView, ...], stored: Stored | None = None
+    ) -> None:
         if rows.embedding is None or rows.signature is None:
             raise ValueError("rows were read without embedding or signature")
         self.vectors, self.signatures = rows.embedding, rows.signature

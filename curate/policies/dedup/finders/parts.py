@@ -9,7 +9,7 @@ from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.looks import look_codes
 from scoring.images.cropfit import STEPS, as_they_are, refine
 from scoring.images.crops import LIKELY, coarse_fits
-from scoring.images.views import View
+from scoring.images.views import SignatureView
 
 AT_ONCE = 65_536  # pairs refined at a time
 SMALLEST = 0.68  # of each side: 70 % is promised, and 97 of 100 such parts that are found are measured as this or more
@@ -24,7 +24,7 @@ class PartOf:
     Otherwise the similarity is the larger one of the best part of either image with the other.
     """
 
-    def __init__(self, signatures: Signatures, threshold: float, views: tuple[View, ...]) -> None:
+    def __init__(self, signatures: Signatures, threshold: float, views: tuple[SignatureView, ...]) -> None:
         self.signatures, self.threshold, self.views = signatures, threshold, views
         self.there = np.asarray(signatures.any(axis=1))
 
@@ -73,7 +73,7 @@ class PartOf:
         return Links(query, row, best, seen)
 
     def _measured(
-        self, asked: Signatures, mine: Signatures, number: int, view: View
+        self, asked: Signatures, mine: Signatures, number: int, view: SignatureView
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
         """Yield the cosine and the look of pairs: as they are, or else as part of each other."""
         turned = view.apply(asked)

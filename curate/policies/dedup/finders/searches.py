@@ -14,7 +14,7 @@ from curate.policies.dedup.finders.facts import NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
 from scoring.errors import InputError
-from scoring.images.views import AS_IT_IS, View, views
+from scoring.images.views import AS_IT_IS, SignatureView, views
 from scoring.search.cosine import CosineIndex
 from scoring.search.hamming import HammingIndex
 from scoring.search.links import Links as Near
@@ -24,7 +24,7 @@ EVERY_PAIR = "every pair was compared"
 PAIRS = 65_536  # pairs measured at a time
 FLAT = np.uint64(1 << 63)  # the hash of every image of one colour, whatever the colour
 ASKED = 256  # queried rows at a time where every pair has to be looked at
-Views = tuple[View, ...]
+Views = tuple[SignatureView, ...]
 ONE_VIEW: Views = views()
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.verifier import Evidence
 from curate.tables.vectors import rows_of
-from scoring.images.views import View
+from scoring.images.views import SignatureView
 from scoring.metrics.neighbours import nearest
 from scoring.relative.space import mean_of, unit
 
@@ -59,7 +59,7 @@ class Surroundings:
         signatures: NDArray[np.int8],
         at: NDArray[np.int64],
         neighbours: NDArray[np.int32],
-        views: tuple[View, ...],
+        views: tuple[SignatureView, ...],
     ) -> None:
         self.at, self.views = at, views
         few = len(at) < FEWEST
@@ -131,7 +131,7 @@ def pictures(
     a: NDArray[np.int64],
     others: NDArray[np.int8],
     b: NDArray[np.int64],
-    views: tuple[View, ...],
+    views: tuple[SignatureView, ...],
 ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
     """Return the largest cosine of the signatures of pairs over the views of the first, and which view it is of."""
     best, seen = np.full(len(a), -1.0), np.zeros(len(a), np.int8)
