@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,7 +75,9 @@ class Finding:
         return Finding(self.kind, self.words, self.rows[at], self.value[at], beside=beside, **some)
 
 
-def findings_of(dataset: Dataset, decided: Decided, results: Sequence[Applied]) -> list[Finding]:
+def findings_of(
+    dataset: Dataset, decided: Decided, results: Sequence[Applied], *, near: Iterable[Finding] | None = None
+) -> list[Finding]:
     """Return what was found of the rows that are kept, the largest consequence first.
 
     Leaks distort every measurement, wrong labels are learned, junk, near copies and foreign groups take the place of
@@ -85,6 +87,7 @@ def findings_of(dataset: Dataset, decided: Decided, results: Sequence[Applied]) 
         dataset: the table.
         decided: what became of its rows; rows that nothing decided count as kept where nothing was decided at all.
         results: policies, in the order applied.
+        near: the near copies, where they are known; None to look for them, which takes as long as a deduplication.
 
     Raises:
         InputError: for a file of leaks that is not as curate wrote it.
@@ -94,7 +97,7 @@ def findings_of(dataset: Dataset, decided: Decided, results: Sequence[Applied]) 
         *_leaks(dataset, results),
         *_conflicts(dataset, results),
         *_labels(decided),
-        *_near_copies(dataset, results),
+        *(_near_copies(dataset, results) if near is None else near),
         *_issues(dataset, results),
     ]
     found = [each.of(kept[each.rows]) for each in found]
@@ -174,11 +177,18 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
         gone = np.flatnonzero(stars.finder >= 0)
         gone = gone[np.argsort(-stars.similarity[gone], kind="stable")]
         keys, owners = named(subset, gone), named(subset, stars.owner[gone])
-        yield _paired(dataset, keys, owners, stars.similarity[gone])
+        yield paired(dataset, keys, owners, stars.similarity[gone])
 
 
-def _paired(dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: NDArray[np.float64]) -> Finding:
-    """A finding of both rows of each pair, each row once, the most alike pair first."""
+def paired(dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: NDArray[np.float64]) -> Finding:
+    """Return a finding of both rows of each pair, each row once, the most alike pair first.
+
+    Args:
+        dataset: the table.
+        keys: of the rows that could be dropped, P.
+        owners: of the rows that they are like.
+        value: cosines of their signatures, shape (P,).
+    """
     found: dict[str, tuple[float, str]] = {}
     for key, owner, alike in zip(keys, owners, value.tolist(), strict=True):
         found.setdefault(owner, (alike, f"like {key}, by signature (cosine {alike:.4f})"))

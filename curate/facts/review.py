@@ -23,7 +23,8 @@ from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
 TABLE = "findings.csv"
-COLUMNS = ("kind", "key", "value", "finding")
+LIKE = "like"  # the key that a near copy is like; not in the findings of earlier versions
+COLUMNS = ("kind", "key", "value", "finding", LIKE)
 OURS = re.compile(r"findings\.csv|\d\d-[a-z-]+\.png")
 MOST, EACH = 40, 10  # images of a sheet, and of each group on it
 
@@ -73,9 +74,9 @@ def read_findings(folder: Path) -> list[dict[str, str]]:
     """Return the lines of ``findings.csv`` in a folder; InputError where it is not as it was written."""
     path = folder / TABLE
     lines = list(csv.DictReader(io.StringIO(read_text(path, what="the findings of curate report"))))
-    if any(None in line or set(line) != set(COLUMNS) or None in line.values() for line in lines):
+    if any(None in line or {*line, LIKE} != set(COLUMNS) or None in line.values() for line in lines):
         raise InputError(f"{path} is not as curate report wrote it; make it again with --overwrite")
-    return [{name: unguarded(cell) for name, cell in line.items()} for line in lines]
+    return [{LIKE: "", **{name: unguarded(cell) for name, cell in line.items()}} for line in lines]
 
 
 def _table(table: Table, findings: Iterable[Finding]) -> bytes:
@@ -83,8 +84,13 @@ def _table(table: Table, findings: Iterable[Finding]) -> bytes:
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for found in findings:
-        for key, value, words in zip(named(table, found.rows), found.value.tolist(), found.texts, strict=True):
-            writer.writerow([found.kind, guarded(key), f"{value:.6g}", guarded(words)])
+        beside = found.beside if len(found.beside) else np.full(len(found.rows), -1)
+        others = iter(named(table, beside[beside >= 0]))
+        for key, value, words, other in zip(
+            named(table, found.rows), found.value.tolist(), found.texts, beside.tolist(), strict=True
+        ):
+            like = next(others) if other >= 0 else ""
+            writer.writerow([found.kind, guarded(key), f"{value:.6g}", guarded(words), guarded(like)])
     return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
 
 

@@ -11,7 +11,7 @@ from curate.tables.vectors import Embeddings
 
 ALIKE = 0.6  # length of the mean of unit vectors: a group from here on shows one thing
 FEWEST = 6  # images of a group that is worth dividing
-MOST = 20_000  # images that are clustered; more are divided by their nearest of these centroids
+MOST, ROUNDS = 2_000, 10  # images of a group, about, that determine its halves, and steps to them
 Vectors = NDArray[np.float32]
 
 
@@ -69,13 +69,28 @@ def divided(vectors: Vectors) -> list[NDArray[np.int64]]:
 
 
 def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
-    """Return the places of rows in two groups by 2-means; in one where all are the same."""
-    from scoring.search.kmeans import assign, spherical_kmeans  # loads torch
+    """Return the places of rows in two groups by 2-means, begun at two rows far apart; in one where all are the same.
 
-    centroids = spherical_kmeans(vectors, 2, seed=0, sample=min(len(vectors), MOST))
-    side = assign(vectors, centroids)[0][:, 0].clip(min=0)
+    Args:
+        vectors: unit vectors, shape (M, D).
+    """
+    some = vectors[:: max(1, len(vectors) // MOST)]
+    first = some[(some @ some.mean(0)).argmin()]
+    middles = np.stack([first, some[(some @ first).argmin()]])
+    before = None
+    for _ in range(ROUNDS):
+        side = (some @ middles.T).argmax(1)
+        if np.array_equal(side, before) or len(np.unique(side)) < 2:  # type: ignore[arg-type]
+            break
+        middles = np.stack([_unit(some[side == number].mean(0)) for number in (0, 1)])
+        before = side
+    side = (vectors @ middles.T).argmax(1)
     parts = [np.flatnonzero(side == number) for number in (0, 1)]
     return [part for part in parts if len(part)]
+
+
+def _unit(vector: Vectors) -> Vectors:
+    return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
 def in_view(vectors: Vectors | None, n: int, most: int) -> tuple[list[int], int]:

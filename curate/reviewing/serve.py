@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.cleaning.places import FILE
-from curate.cleaning.steps import LABELS, LEAKS, SUBSET
+from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SUBSET
 from curate.columns import KEY, LABEL
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
 from curate.facts.document import POINTS, SAMPLE, Asked, gather
-from curate.facts.findings import findings_of
+from curate.facts.findings import NEAR, Finding, findings_of, paired
 from curate.facts.results import Applied, Results, find_results
+from curate.facts.review import LIKE, read_findings
 from curate.facts.served.index import Index
 from curate.facts.served.pictures import Pictures
 from curate.facts.served.server import Server, TableSite, new_token
@@ -37,6 +38,7 @@ from scoring.atomic import require_folder
 from scoring.errors import InputError
 
 SCORES = "steps/score.parquet"
+MOST_PAIRED = 20_000  # rows of a table in which near copies are looked for at the start
 ABOUT = 2_000  # images of which the mean embedding is taken
 MOST_NAME = 100  # characters of a reviewer
 MOST_CLASSES = 1_000  # that are offered as new labels
@@ -53,6 +55,7 @@ class Reviewed:
         verdicts: file of the decisions.
         source: what was scored; None where the table names the files.
         label: column of labels; None for ``label``, where there is one.
+        listed: folder of findings, which names the near copies; None where there is none.
     """
 
     table: Table
@@ -61,6 +64,7 @@ class Reviewed:
     verdicts: Path
     source: str | None
     label: str | None
+    listed: Path | None = None
 
     def next_command(self) -> str:
         """Return the command that applies the decisions."""
@@ -171,7 +175,9 @@ def _reviewed(
         subset = path / SUBSET
         table = path / SCORES
         beside: Any = subset
+        listed = path / REVIEW
     else:
+        listed = None
         last = [results] if isinstance(results, str | Path) else list(results or ())
         subset = Path(last[-1]) if last and str(last[-1]).endswith(".parquet") else path  # type: ignore[assignment]
         beside = path
@@ -179,7 +185,7 @@ def _reviewed(
     if verdicts is None and not isinstance(beside, Path):
         raise InputError(f"{beside} is in a store; name a file of this machine for decisions with --verdicts")
     file = path_here(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
-    return Reviewed(opened, results, str(subset), file, source, label)
+    return Reviewed(opened, results, str(subset), file, source, label, listed)
 
 
 def _report_step(folder: Path) -> Mapping[str, Any]:
@@ -209,18 +215,34 @@ def _under_review(about: Reviewed, reviewer: str, seed: int) -> Review:
     begin = {"table": str(table.path), "digest": dataset.digest, "rows": dataset.n}
     file = VerdictFile(about.verdicts, reviewer, begin)
     kept = decided.outcome == KEEP if decided.policies else dataset.ok
-    return Review(dataset, kept, found_groups(dataset, decided, applied), file, label)
+    near = None if about.listed is None else _listed_copies(about.listed, dataset)
+    if near is None and dataset.n > MOST_PAIRED:
+        near = []
+    return Review(dataset, kept, found_groups(dataset, decided, applied, near), file, label)
 
 
-def found_groups(dataset: Dataset, decided: Decided, applied: list[Applied]) -> list[Group]:
+def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding] | None:
+    """The near copies that a cleaning listed; None where it listed none with the image that each is like."""
+    lines = [line for line in read_findings(folder) if line["kind"] == NEAR]
+    pairs = [line for line in lines if line[LIKE]]
+    if lines and not pairs:
+        return None
+    value = np.array([float(line["value"]) for line in pairs], np.float64)
+    return [paired(dataset, [line["key"] for line in pairs], [line[LIKE] for line in pairs], value)] if pairs else []
+
+
+def found_groups(
+    dataset: Dataset, decided: Decided, applied: list[Applied], near: list[Finding] | None = None
+) -> list[Group]:
     """Return the groups of a review, the largest consequence first.
 
     Args:
         dataset: the table.
         decided: what became of its rows.
         applied: by which policies.
+        near: the near copies, where they are known; None to look for them.
     """
-    findings = findings_of(dataset, decided, applied)
+    findings = findings_of(dataset, decided, applied, near=near)
     undecided = np.flatnonzero(decided.outcome == UNDECIDED)
     parts: list[NDArray[np.int64]] = [undecided, *(finding.rows for finding in findings)]
     rows = np.unique(np.concatenate(parts))
