@@ -242,3 +242,25 @@ def test_undecided_rows_are_a_group_and_those_that_are_kept_stay_in_the_next_fil
         assert [(each["kind"], each["n"]) for each in found] == [("undecided", 3)]
         act(server, "keep", found[0]["id"], out=[N - 1])
     assert len(kept(table, max=0.5, column="unc_x")) == N - 1
+
+
+def test_near_copies_that_a_cleaning_listed_are_shown_next_to_the_image_they_are_like(table):
+    folder = table.parent / "cleaned"
+    (folder / "steps").mkdir(parents=True)
+    (folder / "review").mkdir()
+    shutil.copy(table, folder / "steps/score.parquet")
+    (folder / "curate.toml").write_text("[score]\n")
+    curate.filter(folder / "steps/score.parquet", folder / "subset.parquet", max=0.95, column="p_junk")
+    lines = ["kind,key,value,finding,like", "near-copy,img/030.png,0.97,like img/031.png,img/031.png"]
+    lines += ["near-copy,img/031.png,0.97,like img/030.png,"]
+    (folder / "review/findings.csv").write_text("\n".join(lines) + "\n")
+    with serving(folder) as server:
+        near = next(each for each in queue(server) if each["kind"] == "near-copy")
+        assert (near["n"], near["question"]) == (1, "copy")
+        item = call(server, f"group?id={near['id']}")[1]["items"][0]
+        assert (item["key"], item["beside"]["key"]) == ("img/030.png", "img/031.png")
+        act(server, "drop", near["id"])
+    assert (folder / "subset.verdicts.jsonl").is_file()
+    final = folder / "final.parquet"
+    curate.filter(folder / "subset.parquet", final, verdicts=folder / "subset.verdicts.jsonl")
+    assert set(pl.read_parquet(table)["key"]) - set(pl.read_parquet(final)["key"]) == {"img/030.png"}
