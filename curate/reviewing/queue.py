@@ -129,7 +129,7 @@ def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
         yield finding.words, finding
     for name in dict.fromkeys(finding.parts):
         some = [place for place, part in enumerate(finding.parts) if part == name]
-        yield (name if finding.labels else f"{finding.words}: {name}"), finding.at(some)
+        yield name, finding.at(some)
 
 
 def _pairs(finding: Finding, table: Table) -> Iterator[tuple[str, Finding]]:
