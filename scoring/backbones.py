@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from importlib.metadata import EntryPoint
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -15,6 +16,7 @@ from urllib.request import Request, urlopen
 import torch
 from torch import nn
 
+from scoring import plugins
 from scoring.errors import InputError
 from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
 from scoring.settings import parse_settings
@@ -104,8 +106,8 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     """Return a timm model without its classifier: images (N, 3, H, W) -> features (N, D).
 
     Args:
-        name: any timm model name, such as ``resnet18`` or ``vit_small_patch16_224.dino``, or a name in
-            ``SMALL_NETWORKS``.
+        name: any timm model name, such as ``resnet18`` or ``vit_small_patch16_224.dino``, a name in
+            ``SMALL_NETWORKS``, or one that another package adds (``scoring.plugins``).
         pretrained: fetch the published weights; needs a network, or a filled cache.
         options: further keywords of ``timm.create_model``, such as ``{"in_chans": 3}``.
 
@@ -117,6 +119,8 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     import timm
 
     if not timm.is_model(name.split(".")[0]):
+        if not pretrained and (point := plugins.plugins(plugins.BACKBONES).get(name)) is not None:
+            return _of_package(point, options or {})
         close = get_close_matches(name, timm.list_models(), n=3)
         hint = f"; close names: {', '.join(close)}" if close else ""
         every = "python -c 'import timm; print(*timm.list_models())'"
@@ -154,6 +158,13 @@ def _small_network(name: str, pretrained: bool, options: Mapping[str, Any]) -> n
     import timm
 
     return with_small_stem(timm.create_model(CIFAR_RESNETS[name], num_classes=0))
+
+
+def _of_package(point: EntryPoint, options: Mapping[str, Any]) -> nn.Module:
+    made = plugins.load_plugin(point)(**options)
+    if not isinstance(made, nn.Module) or not isinstance(getattr(made, "num_features", None), int):
+        raise InputError(f"the plug-in {point.name!r} gives no backbone: expected a module with num_features")
+    return made
 
 
 def timm_hint(name: str) -> str:

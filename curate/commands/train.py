@@ -9,7 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.printing import emit, say, say_next
 from curate.commands.progress import TrainBar
-from trainers.methods.table import METHODS
+from trainers.methods.table import WHERE
 
 
 def method_option(help: str, **named: Any) -> Any:
@@ -20,7 +20,7 @@ def method_option(help: str, **named: Any) -> Any:
 def run(
     method: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(METHODS)}; --help after its name shows its settings and paper."),
+        typer.Argument(help=f"{', '.join(WHERE)}; --help after its name shows its settings and paper."),
     ],
     *,
     data: Annotated[

@@ -1,1 +1,14 @@
-"""Distributions on the unit sphere."""
+"""Distributions on the unit sphere: functions in modules, and ``torch.distributions`` classes by name."""
+
+from typing import Any
+
+CLASSES = ("NonIsotropicVMF", "PowerSpherical", "VonMisesFisher")
+
+
+def __getattr__(name: str) -> Any:
+    """Return a class of ``CLASSES``, whose module is imported only then."""
+    if name not in CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from scoring.distributions import classes
+
+    return getattr(classes, name)

@@ -1,8 +1,10 @@
 """Every method by name; a class is imported when it is looked up, so that help can name all at no cost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from scoring import plugins
+from scoring.errors import InputError
 from scoring.lookup import Lazy
 
 if TYPE_CHECKING:
@@ -35,4 +37,29 @@ WHERE: dict[str, str] = {  # to add a method, add a line
     "hetxl": "trainers.methods.classes:HetXL",
     "sngp": "trainers.methods.classes:SNGP",
 }
-METHODS: "Mapping[str, type[Method[Any]]]" = Lazy(WHERE)
+
+
+class MethodTable(Lazy[Any]):
+    """The methods above, then those that other packages add by an entry point of the group ``curate.methods``."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.where:
+            return super().__getitem__(name)
+        found = plugins.load_plugin(plugins.plugins(plugins.METHODS)[name])
+        from trainers.methods.method import Method
+
+        if not (isinstance(found, type) and issubclass(found, Method)):
+            raise InputError(f"the plug-in {name!r} is no method: expected a subclass of Method, got {found!r}")
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.where or name in plugins.plugins(plugins.METHODS)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self.where, *plugins.plugins(plugins.METHODS)]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+METHODS: "Mapping[str, type[Method[Any]]]" = MethodTable(WHERE)

@@ -1,0 +1,236 @@
+"""The distributions on the sphere as ``torch.distributions`` classes.
+
+Densities, entropies and divergences are float64 whatever comes in: in thousands of dimensions float32 would round
+them by 1e-3. Samples have the dtype of ``loc``.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints, register_kl
+from torch.distributions.constraints import Constraint
+
+from scoring.distributions import nivmf, power_spherical, vmf
+
+UNIT = 1e-3  # how far a length may be from 1
+NODES, SPAN = 96, 10.0  # of Gauss-Legendre in each angle; standard deviations that they cover
+SEED = 0
+
+
+class _Sphere(Constraint):
+    """Unit vectors."""
+
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value.norm(dim=-1) - 1).abs() < UNIT
+
+
+SPHERE = _Sphere()
+
+
+class _Spherical(Distribution):
+    """What the three share: a direction ``loc``, and a sampler that is differentiable."""
+
+    has_rsample = True
+    support = SPHERE
+    loc: Tensor
+    concentration: Tensor
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Return unit vectors of shape (*sample_shape, *batch_shape, M), differentiable in both parameters."""
+        shape = torch.Size(sample_shape)
+        return self._draw(shape.numel()).view(*shape, *self.batch_shape, *self.event_shape)
+
+    def _draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        raise NotImplementedError
+
+
+class _Symmetric(_Spherical):
+    """A distribution around its mean direction, with one concentration."""
+
+    arg_constraints: ClassVar = {"loc": SPHERE, "concentration": constraints.nonnegative}
+
+    def __init__(self, loc: Tensor, concentration: Tensor | float, validate_args: bool | None = None) -> None:
+        kappa = torch.as_tensor(concentration, dtype=loc.dtype, device=loc.device)
+        batch = torch.broadcast_shapes(loc.shape[:-1], kappa.shape)
+        self.loc, self.concentration = loc.expand(*batch, loc.shape[-1]), kappa.expand(batch)
+        super().__init__(batch, loc.shape[-1:], validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "_Symmetric":
+        """Return the distribution with a larger batch."""
+        shape = torch.Size(batch_shape)
+        return type(self)(self.loc.expand(*shape, *self.event_shape), self.concentration.expand(shape), False)
+
+    @property
+    def dim(self) -> int:
+        """M, the dimension of the space that holds the sphere."""
+        return self.event_shape[0]
+
+    @property
+    def mode(self) -> Tensor:
+        """The direction of the greatest density."""
+        return self.loc
+
+
+class VonMisesFisher(_Symmetric):
+    """C_M(kappa) exp(kappa loc.z), exact in thousands of dimensions; see ``scoring.distributions.vmf``.
+
+    Args:
+        loc: mean directions, unit vectors, shape (*batch, M), M >= 2.
+        concentration: kappa >= 0, broadcastable to the batch.
+
+    >>> loc = torch.nn.functional.one_hot(torch.tensor(0), 512).float()
+    >>> round(VonMisesFisher(loc, 100.0).entropy().item(), 4)
+    -877.2197
+    """
+
+    @property
+    def mean(self) -> Tensor:
+        """E[z], of length A_M(kappa)."""
+        return (vmf.mean_cosine(self.concentration, self.dim).unsqueeze(-1) * self.loc).to(self.loc.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log-density in nats, shape (*sample, *batch), float64."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return vmf.log_prob(value, self.loc, self.concentration)
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats, shape (*batch), float64."""
+        return vmf.entropy(self.concentration, self.dim)
+
+    def _draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        return vmf.sample(self.loc, self.concentration, n, generator)
+
+
+class PowerSpherical(_Symmetric):
+    """Proportional to (1 + loc.z)^kappa; see ``scoring.distributions.power_spherical``.
+
+    Args:
+        loc: mean directions, unit vectors, shape (*batch, M), M >= 2.
+        concentration: kappa >= 0, broadcastable to the batch.
+    """
+
+    @property
+    def mean(self) -> Tensor:
+        """E[z]."""
+        cosine = power_spherical.mean_cosine(self.concentration, self.dim)
+        return (cosine.unsqueeze(-1) * self.loc).to(self.loc.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log-density in nats, shape (*sample, *batch), float64."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return power_spherical.log_prob(value, self.loc, self.concentration)
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats, shape (*batch), float64."""
+        return power_spherical.entropy(self.concentration, self.dim)
+
+    def _draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        loc = self.loc.expand(n, *self.loc.shape)
+        rows = loc.reshape(-1, self.dim)
+        return power_spherical.sample(rows, self.concentration.expand(loc.shape[:-1]).reshape(-1), generator=generator)
+
+
+class NonIsotropicVMF(_Spherical):
+    """Another concentration along every axis; see ``scoring.distributions.nivmf``.
+
+    Its entropy and divergence have no closed form. They are exact but for one expectation, which is the mean over
+    ``draws`` samples of a fixed seed; where all concentrations of a distribution are equal its entropy is exact.
+
+    Args:
+        loc: unit vectors, shape (*batch, M), M >= 2.
+        concentration: the diagonal of K, > 0, broadcastable with ``loc``.
+        draws: samples of an expectation.
+    """
+
+    arg_constraints: ClassVar = {"loc": SPHERE, "concentration": constraints.independent(constraints.positive, 1)}
+
+    def __init__(
+        self, loc: Tensor, concentration: Tensor, draws: int = 4096, validate_args: bool | None = None
+    ) -> None:
+        shape = torch.broadcast_shapes(loc.shape, concentration.shape)
+        self.loc, self.concentration, self.draws = loc.expand(shape), concentration.expand(shape), draws
+        super().__init__(shape[:-1], shape[-1:], validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "NonIsotropicVMF":
+        """Return the distribution with a larger batch."""
+        shape = (*torch.Size(batch_shape), *self.event_shape)
+        return NonIsotropicVMF(self.loc.expand(shape), self.concentration.expand(shape), self.draws, False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log-density in nats, shape (*sample, *batch), float64."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return nivmf.log_prob(value, self.loc, self.concentration)
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats, shape (*batch), float64: all exact but E[log |K z|]."""
+        kappas = self.concentration.double()
+        dim = self.event_shape[0]
+        of_length = (kappas * self._seeded().double()).norm(dim=-1).log().mean(0)
+        mapped = vmf.entropy((kappas * self.loc.double()).norm(dim=-1), dim)
+        return mapped - kappas.log().sum(-1) + dim * of_length
+
+    def _seeded(self) -> Tensor:
+        generator = torch.Generator(self.loc.device).manual_seed(SEED)
+        return self._draw(self.draws, generator)  # (draws, *batch, M)
+
+    def _draw(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        return nivmf.sample(self.loc, self.concentration, n, generator)
+
+
+@register_kl(VonMisesFisher, VonMisesFisher)
+def _kl_vmf(p: VonMisesFisher, q: VonMisesFisher) -> Tensor:
+    return vmf.kl(p.loc, p.concentration, q.loc, q.concentration)
+
+
+@register_kl(NonIsotropicVMF, NonIsotropicVMF)
+def _kl_nivmf(p: NonIsotropicVMF, q: NonIsotropicVMF) -> Tensor:
+    return -p.entropy() - nivmf.log_prob(p._seeded(), q.loc, q.concentration).mean(0)
+
+
+@register_kl(PowerSpherical, PowerSpherical)
+def _kl_power_spherical(p: PowerSpherical, q: PowerSpherical) -> Tensor:
+    """-H(p) - log N(q) - kappa_q E_p[log(1 + mu_q.z)]; the expectation is integrated over two angles."""
+    expected = _mean_log1p(p.concentration, torch.einsum("...m,...m->...", p.loc.double(), q.loc.double()), p.dim)
+    return -p.entropy() - power_spherical.log_normalizer(q.concentration, q.dim) - q.concentration.double() * expected
+
+
+def _mean_log1p(kappa: Tensor, cosine: Tensor, dim: int) -> Tensor:
+    """Return E[log(1 + mu'.z)] of a power spherical z around mu, where mu.mu' is ``cosine``.
+
+    With theta the angle of z from mu and phi that of its tangent from the tangent of mu',
+    mu'.z = cos theta cosine + sin theta sin(mu, mu') cos phi; their densities are those of a beta and of a uniform
+    direction of M - 1 dimensions.
+    """
+    kappa, cosine = torch.broadcast_tensors(kappa.double(), cosine.double().clamp(-1, 1))
+    points, weights = (torch.from_numpy(one).to(kappa.device) for one in np.polynomial.legendre.leggauss(NODES))
+    a, b = (dim - 1) / 2 + kappa, (dim - 1) / 2
+    # x = theta / 2 has the density cos^(2a-1) x sin^(2b-1) x, with its mode at the angle below
+    mode = torch.atan2(torch.tensor(max(2 * b - 1, 0.0)).sqrt().double().to(kappa), (2 * a - 1).clamp(min=1e-12).sqrt())
+    reach = SPAN / (2 * (a + b).sqrt())
+    x, log_x = _angles((mode - reach).clamp(min=0).detach(), (mode + reach).clamp(max=math.pi / 2).detach(), points)
+    log_density = (2 * a - 1).unsqueeze(-1) * x.cos().log() + (2 * b - 1) * x.sin().log()
+    share = torch.softmax(log_density + weights.log() + log_x, dim=-1)  # (..., nodes)
+    along, across = (2 * x).cos() * cosine.unsqueeze(-1), (2 * x).sin() * (1 - cosine.square()).sqrt().unsqueeze(-1)
+    if dim == 2:  # the tangent goes one way or the other
+        turn, of_turn = kappa.new_tensor([-1.0, 1.0]), kappa.new_tensor([0.5, 0.5])
+    else:
+        far = min(math.pi / 2, SPAN / math.sqrt(dim - 1))
+        phi = math.pi / 2 + far * points
+        turn = phi.cos()
+        of_turn = torch.softmax((dim - 3) * phi.sin().log() + weights.log(), dim=-1)
+    inside = 1 + along.unsqueeze(-1) + across.unsqueeze(-1) * turn  # (..., nodes, turns)
+    return (share * (inside.clamp(min=1e-30).log() * of_turn).sum(-1)).sum(-1)
+
+
+def _angles(low: Tensor, high: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Return nodes between two ends, shape (..., nodes), and the logarithm of half the length, shape (..., 1)."""
+    half = ((high - low) / 2).unsqueeze(-1)
+    return (low + high).unsqueeze(-1) / 2 + half * points, half.log()
