@@ -228,7 +228,7 @@ def _all_steps(
                 speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
                 report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
-    return of_epoch.means()
+    return {name: value for name, value in of_epoch.means().items() if name != GRADIENT}
 
 
 class _Batches:
