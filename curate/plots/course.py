@@ -1,5 +1,6 @@
 """The course of a training run: its loss, its rate, and what a probe measured, by the epoch."""
 
+import csv
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SHARES = ("knn", "recall_at_1", "r_auroc", "accuracy")  # in [0, 1], and drawn together
 PANEL = 34.0  # mm
+FILE = "course.csv"
+Row = dict[str, float | None]
 
 
 @dataclass
@@ -31,10 +34,29 @@ class TrainingCourse(Numbers):
     measures: dict[str, list[float]]
 
 
+def read_course(folder: str | Path) -> list[Row]:
+    """Return the rows of a course, one an epoch; None where a measure was not taken.
+
+    Raises:
+        InputError: if there is no course in the folder, or it is not one.
+    """
+    path = Path(folder) / FILE
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [
+                {name: float(value) if value else None for name, value in row.items()} for row in csv.DictReader(file)
+            ]
+    except FileNotFoundError:
+        raise InputError(f"expected a folder that curate train --course wrote, found no {FILE} in {folder}") from None
+    except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
+        raise InputError(f"{path} is not the course of a run ({error}); remove it, or name another folder") from None
+    if any(row.get("step") is None or row.get("epoch") is None for row in rows):
+        raise InputError(f"{path} is not the course of a run (no step or epoch); remove it, or name another folder")
+    return rows
+
+
 def measure(asked: Asked) -> TrainingCourse:
     """Read the folder that `curate train --course` wrote."""
-    from curate.training.course import read_course
-
     path = Path(str(asked.path))
     rows = read_course(path.parent if path.is_file() else path)
     if not rows:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from curate.plots.course import FILE, Row, read_course
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.metrics.neighbours import knn_vote, nearest
@@ -24,11 +25,10 @@ from scoring.scorers import main_column
 if TYPE_CHECKING:
     from trainers.loop import Epoch
 
-FILE, RUN = "course.csv", "run.json"
+RUN = "run.json"
 VOTERS, TEMPERATURE = 20, 0.07
 MEASURES = ("knn", "recall_at_1", "r_auroc")  # of a probe; higher is better
 FEWEST = 3  # images of a probe
-Row = dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -161,27 +161,6 @@ class RunCourse:
         writer.writerows(self._rows)
         with AtomicFile(self._folder / FILE, overwrite=True) as file:
             file.write(text.getvalue().encode())
-
-
-def read_course(folder: str | Path) -> list[Row]:
-    """Return the rows of a course, one an epoch; None where a measure was not taken.
-
-    Raises:
-        InputError: if there is no course in the folder, or it is not one.
-    """
-    path = Path(folder) / FILE
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [
-                {name: float(value) if value else None for name, value in row.items()} for row in csv.DictReader(file)
-            ]
-    except FileNotFoundError:
-        raise InputError(f"expected a folder that curate train --course wrote, found no {FILE} in {folder}") from None
-    except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
-        raise InputError(f"{path} is not the course of a run ({error}); remove it, or name another folder") from None
-    if any(row.get("step") is None or row.get("epoch") is None for row in rows):
-        raise InputError(f"{path} is not the course of a run (no step or epoch); remove it, or name another folder")
-    return rows
 
 
 def _digest_in(path: Path) -> str | None:

@@ -10,8 +10,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.plots.course import read_course
 from curate.plots.plot import plot
-from curate.training.course import Best, Probe, RunCourse, read_course
+from curate.training.course import Best, Probe, RunCourse
 from curate.training.train import train as curate_train
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
