@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import ERROR_COLUMNS, KEY, MTIME, N_BYTES, STATUS, describe, describe_all
-from curate.columns import OWN as NOT_OURS
+from curate.columns import KEY, MTIME, N_BYTES, STATUS, describe_all
 from curate.counted import counted
 from curate.engines.adding.compare import UNKNOWN, Comparison, Reading, compare
-from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged
+from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import refuse_contradiction
 from curate.engines.contract import Engine
@@ -259,7 +258,7 @@ def _publish(state: _State, run: ScoreRun, announce: Callable[[str], None]) -> C
         request.table, part, columns, order, state.comparison.times, without=fitted if request.refit else ()
     )
     if part is not None:
-        state.notes += _words_on(merged.lacking, part, bool(columns), counted(part.n_rows, "row"))
+        state.notes += words_on(merged.lacking, part, bool(columns), counted(part.n_rows, "row"))
     metadata = _metadata(state, merged.schema, len(columns) and part.n_rows if part is not None else 0)
     statuses = Counter[str]()
     if request.out.suffix != ".parquet":
@@ -290,22 +289,6 @@ def _judged(state: _State, part: Table | None, announce: Callable[[str], None]) 
     if far := far_from(outside, part.n_rows):
         state.notes.append(far)
     return columns
-
-
-def _words_on(lacking: Sequence[str], part: Table, is_judged: bool, rows: str) -> list[str]:
-    """Return a line on each kind of columns that rows which were added do not have."""
-    user_columns = [name for name in lacking if describe(name) is NOT_OURS]
-    calibrated = [name for name in lacking if name in ERROR_COLUMNS]
-    fitted = [name for name in lacking if name not in user_columns and name not in calibrated]
-    lines = []
-    if fitted:
-        how = "judged by the fit of the table as it was, but for" if is_judged else "null in"
-        lines.append(f"{rows} added, {how} {', '.join(fitted)}: run curate fit again, or --refit")
-    if calibrated:
-        lines.append(f"{rows} added, null in {', '.join(calibrated)}: run curate calibrate again")
-    if user_columns:
-        lines.append(f"{rows} added, null in your own {', '.join(user_columns)}: the source has no such column")
-    return lines
 
 
 def _metadata(state: _State, schema: pa.Schema, n_judged: int) -> dict[str, Any]:
