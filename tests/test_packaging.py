@@ -112,7 +112,9 @@ def test_the_wheel_holds_every_module_the_licence_and_type_marks_and_nothing_els
     } | {f"{package}/py.typed" for package in PACKAGES}  # fmt: skip
     rest = {name for name in wheel_names - sources if ".dist-info/" not in name}
     assert sources <= wheel_names
-    assert rest == {str(path.relative_to(ROOT)) for path in [*SHIPPED, *PARTS]}
+    recipes = list((ROOT / "trainers" / "recipes").glob("*.toml"))
+    assert recipes
+    assert rest == {str(path.relative_to(ROOT)) for path in [*SHIPPED, *PARTS, *recipes]}
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
 
 

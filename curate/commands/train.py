@@ -104,13 +104,13 @@ def run(
             show_default=False,
         ),
     ] = None,
-    probe: Annotated[
+    measure_on: Annotated[
         str | None,
         typer.Option(
             help="Labelled images to measure on as it learns: kNN, R@1, R-AUROC.", metavar="DATA", show_default=False
         ),
     ] = None,
-    every: Annotated[int, typer.Option(help="Epochs between two measurements on --probe.")] = 1,
+    every: Annotated[int, typer.Option(help="Epochs between two measurements on --measure-on.")] = 1,
     save_best: Annotated[
         str | None,
         typer.Option(

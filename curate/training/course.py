@@ -189,12 +189,12 @@ def load_probe(
     from trainers.data import load_training_set
 
     manifest = open_source(table, {**typed, "limit": None})
-    labels = labels_of(manifest, typed["label"], "--probe")
+    labels = labels_of(manifest, typed["label"], "--measure-on")
     images = load_training_set(
         manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=model.spec.preprocessing,
         white=white_of(manifest, typed, line),
     )  # fmt: skip
     say_failures(images.failures, line)
     if images.n < FEWEST or images.labels is None:
-        raise InputError(f"expected at least {FEWEST} labelled images in --probe, got {images.n}; give more")
+        raise InputError(f"expected at least {FEWEST} labelled images in --measure-on, got {images.n}; give more")
     return Probe(images.pixels, images.labels, precision, typed["every"])

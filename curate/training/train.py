@@ -94,7 +94,7 @@ def train(
     limit: int | None = None,
     white: int | None = None,
     course: str | Path | None = None,
-    probe: str | Path | Sequence[str | Path] | None = None,
+    measure_on: str | Path | Sequence[str | Path] | None = None,
     every: int = 1,
     save_best: str | None = None,
     keep_state: bool = False,
@@ -156,8 +156,8 @@ def train(
         limit: only the first N images.
         white: value of 16-bit images that is white; None finds it in a sample of them.
         course: folder for the course of the run: a row an epoch, and TensorBoard's files where that is installed.
-        probe: labelled images that the model is measured on, as ``data``.
-        every: epochs between two measurements on ``probe``.
+        measure_on: labelled images that the model is measured on, as ``data``.
+        every: epochs between two measurements on ``measure_on``.
         save_best: measure of the probe (``knn``, ``recall_at_1`` or ``r_auroc``) by which the best model so far is
             kept, as ``NAME.best.safetensors``.
         keep_state: keep the training state of the finished run, to go on with more ``epochs``.
@@ -252,16 +252,16 @@ def _course(
     folder, measure = typed["course"], typed["save_best"]
     if typed["every"] < 1:
         raise InputError(f"--every is a number of epochs, at least 1, got {typed['every']}")
-    if measure is not None and (measure not in MEASURES or folder is None or typed["probe"] is None):
+    if measure is not None and (measure not in MEASURES or folder is None or typed["measure_on"] is None):
         raise InputError(
-            f"--save-best takes {', '.join(MEASURES)}, measured on --probe and written to --course; got {measure!r}"
+            f"--save-best takes {', '.join(MEASURES)}, of --measure-on and written to --course; got {measure!r}"
             f"{'' if measure in MEASURES else ', which is none of them'}: give all three"
         )
-    if folder is None and typed["probe"] is None:
+    if folder is None and typed["measure_on"] is None:
         return None
     if folder is None:
-        raise InputError("--probe writes what it measures to --course FOLDER, and got none; name one")
-    sources = typed["probe"]
+        raise InputError("--measure-on writes what it measures to --course FOLDER, and got none; name one")
+    sources = typed["measure_on"]
     probe = None
     if sources is not None:
         listed = [str(sources)] if isinstance(sources, str | Path) else [str(one) for one in sources]

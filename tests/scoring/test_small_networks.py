@@ -59,7 +59,7 @@ VIT = {"img_size": 32, "depth": 1, "class_token": False, "global_pool": "avg"}
 @torch.inference_mode()
 def test_a_network_with_options_is_stored_and_loads_again_equally(tmp_path, name, options):
     torch.manual_seed(0)
-    config = TrainConfig("simclr", name, options, size=32, batch_size=4)
+    config = TrainConfig("simclr", name, size=32, batch_size=4, backbone_options=options)
     model, _ = build(config, 0)
     assert options.items() <= model.spec.backbone_options.items()
     save_checkpoint(tmp_path / "m.safetensors", model, CARD)

@@ -111,18 +111,36 @@ def test_labels_have_one_name_in_every_command(by_name):
 
 def test_help_groups_the_commands_in_the_order_of_work():
     text = CliRunner().invoke(app, ["--help"]).output
-    headings = ["Score:", "Curate:", "Look:", "Train:"]
-    shown = [line for line in text.splitlines() if line in headings]
-    assert shown == headings
-    sections = dict(zip(headings, text.split("Score:")[1].replace("Curate:", "\0").replace("Look:", "\0")
-                        .replace("Train:", "\0").split("\0"), strict=True))  # fmt: skip
-    listed = {heading: [line.split()[0] for line in part.splitlines() if line[:2] == "  " and line[2] != " "]
-              for heading, part in sections.items()}  # fmt: skip
-    assert listed["Score:"] == ["score", "fit"]
-    curating = "clean filter issues dedup labels audit calibrate select balance split run round"
-    assert " ".join(listed["Curate:"]) == curating
-    assert {"info", "sheet", "evaluate", "verify", "export"} <= set(listed["Look:"])
-    assert listed["Train:"] == ["train", "cache", "models"]
+    headings = [
+        "Start here:",
+        "Choose images:",
+        "Look at tables and images:",
+        "Measure:",
+        "Trace and repeat:",
+        "Models:",
+    ]
+    listed: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line in headings:
+            listed[line] = []
+        elif listed and line[:2] == "  " and line[2] != " ":
+            listed[list(listed)[-1]].append(line.split()[0])
+    assert list(listed) == headings
+    assert listed["Start here:"] == [
+        "clean",
+        "score",
+        "issues",
+        "dedup",
+        "labels",
+        "review",
+        "split",
+        "report",
+        "export",
+    ]
+    assert {"filter", "select", "round"} <= set(listed["Choose images:"])
+    assert {"info", "sheet", "merge"} <= set(listed["Look at tables and images:"])
+    assert {"verify", "explain", "diff"} <= set(listed["Trace and repeat:"])
+    assert listed["Models:"] == ["train", "cache", "models"]
     assert sorted(name for names in listed.values() for name in names) == sorted(GROUP.commands)
     assert "\x1b" not in text
 

@@ -61,6 +61,8 @@ def made(tmp_path_factory):
     climbed = {
         kind: {"unit": "share", "strength": [0, 0.5], "columns": {"kappa_a": curve}} for kind in ("zoom", "blur")
     }
+    (place / "run").mkdir()
+    (place / "run" / "course.csv").write_text("epoch,step,loss,lr,knn\n1,10,2.5,0.1,\n2,20,2.25,0.05,0.5\n")
     (place / "r.json").write_text(json.dumps({"measures": measures, "strengths": climbed}))
     return place
 
@@ -85,6 +87,7 @@ ASKED = {
     "reliability": "s.parquet reliability --label label --repeats 5",
     "degradation": "r.json degradation",
     "strengths": "r.json strengths",
+    "course": "run course",
 }
 
 

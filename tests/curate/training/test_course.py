@@ -167,7 +167,7 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
     given = {
         "label_from_folder": True, "backbone": "test_resnet", "size": 16, "batch_size": 8, "device": "cpu",
         "set": {"latent_dim": 8, "n_small": 0}, "keep_state": True, "overwrite": True,
-        "course": tmp_path / "lab", "probe": tmp_path / "photos", "save_best": "knn",
+        "course": tmp_path / "lab", "measure_on": tmp_path / "photos", "save_best": "knn",
     }  # fmt: skip
     for epochs in (1, 2):
         curate_train("visimsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", epochs=epochs, **given)
@@ -181,7 +181,7 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
     assert plot(tmp_path / "lab", "course", column="lr").numbers.measures == {"lr": [0.1, 0.1]}
     shutil.rmtree(tmp_path / "photos" / "cat")
     for wrong, words in (
-        ({"probe": None}, "give all three"),
+        ({"measure_on": None}, "give all three"),
         ({"save_best": "loss"}, "none of them"),
         ({"every": 0}, "--every"),
         ({"course": None, "save_best": None}, "--course"),

@@ -8,11 +8,6 @@ from curate.policies.filter.words import _Ends
 from curate.tables import keys
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(ranked, "BLOCK", 7)
-
-
 def by_sorting(values, inside, k, ties, *, low_is_best):
     at = np.flatnonzero(inside)
     number = [float(value) for value in values[at]]
