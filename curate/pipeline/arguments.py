@@ -33,7 +33,6 @@ def arguments_of(
     step: Step,
     parameters: list[Any],
     set_by_pipeline: set[str],
-    refused: frozenset[str] = frozenset(),
 ) -> Arguments:
     """Return what a step says to its command, as text.
 
@@ -42,7 +41,6 @@ def arguments_of(
         step: with keys that name options, with - or _.
         parameters: of the command, as Typer knows them.
         set_by_pipeline: names that the pipeline gives itself: the table that is read, or what is written.
-        refused: names of options with which the command writes nothing that a step could.
 
     Raises:
         InputError: for a key that is no option, or a value that it cannot have; says the line and the nearest word.
@@ -59,14 +57,10 @@ def arguments_of(
             raise InputError(
                 f"{pipeline.place(step.name, key)}: {key} cannot be set for a step; curate run has its own options"
             )
-        if name in refused:
-            raise InputError(
-                f"{pipeline.place(step.name, key)}: with {key} curate {step.command} writes no table; call it by hand"
-            )
         if name not in known:
             raise InputError(
                 f"{pipeline.place(step.name, key)}: curate {step.command} has no option {key!r}"
-                f"{closest(name, set(known) - SET_FOR_ALL - refused)}"
+                f"{closest(name, set(known) - SET_FOR_ALL)}"
             )
         try:
             texts = list(_texts(known[name], value))

@@ -107,9 +107,7 @@ def plan(pipeline: Pipeline, commands: Commands, *, allow_outside: bool = False)
         table = _table(pipeline, step, made, last) if kind.reads_table else None
         set_by_pipeline = {kind.out, TABLE} if kind.reads_table else {kind.out}
         parameters = commands.parameters(step.command)
-        planned = Planned(
-            step, kind, table, out, arguments_of(pipeline, step, parameters, set_by_pipeline, kind.refused)
-        )
+        planned = Planned(step, kind, table, out, arguments_of(pipeline, step, parameters, set_by_pipeline))
         if not allow_outside:
             _refuse_outside(pipeline, out, pipeline.place(step.name, kind.out))
             for option, value in planned.written():

@@ -20,7 +20,6 @@ class Kind:
         makes_table: whether later steps can read what it writes.
         reads_table: whether it reads what an earlier step wrote; else it starts from images.
         goes_on: whether, repeated, it goes on with what a killed run left; others write all again.
-        refused: options with which it writes no table.
     """
 
     out: str = "out"
@@ -28,7 +27,6 @@ class Kind:
     makes_table: bool = True
     reads_table: bool = True
     goes_on: bool = False
-    refused: frozenset[str] = frozenset()
 
     def name_of(self, step: str, options: Mapping[str, Any]) -> str:
         """Return the file or folder that a step of this name writes.

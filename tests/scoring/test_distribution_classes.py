@@ -113,7 +113,7 @@ def test_samples_have_the_shapes_of_torch_and_gradients(kind):
     assert kappa.grad.abs().sum() > 0
     assert p.expand((4, 5)).sample().shape == (4, 5, 8)
     with pytest.raises(ValueError, match="loc"):
-        kind(torch.ones(5, 8), kappa)
+        kind(torch.ones(5, 8), kappa, validate_args=True)
 
 
 @pytest.mark.parametrize("kind", SYMMETRIC)

@@ -109,14 +109,6 @@ def test_a_value_that_the_command_cannot_read_is_said_before_anything_runs(workd
     assert not (workdir / "curated").exists()
 
 
-def test_an_option_with_which_a_command_writes_no_table_is_no_steps(workdir):
-    result = run("run", write('[judge]\nrun = "labels"\ntable = "s.parquet"\nverdicts = "answers.csv"\n'))
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "line 4" in result.stderr
-    assert "writes no table" in result.stderr
-    assert not (workdir / "curated").exists()
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
