@@ -26,7 +26,7 @@ import curate
 from curate.evaluation.subset.pool import SubsetPool, read_pool
 from curate.evaluation.subset.request import parse_test
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
-from curate.evaluation.subset.trained import TestRows, Train, compared, train_on_sides
+from curate.evaluation.subset.trained import HeldOutRows, Train, compared, train_on_sides
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
 from curate.evaluation.subset.verdict import verdict_of
 from curate.tables.table import open_table
@@ -106,11 +106,11 @@ def models(pool: SubsetPool, seed: int) -> dict[str, Train]:
     return {"linear": linear, "kNN": neighbours}
 
 
-def held_out(pool: SubsetPool, sides: TrainingSides) -> TestRows:
+def held_out(pool: SubsetPool, sides: TrainingSides) -> HeldOutRows:
     """Return the rows that are tested on, all with labels that are believed."""
     counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.all_rows)]
     everything = np.ones(len(pool.tests), bool)
-    return TestRows(pool.label[pool.tests], pool.classes, ~everything, everything, *counts)
+    return HeldOutRows(pool.label[pool.tests], pool.classes, ~everything, everything, *counts)
 
 
 def cost(arguments: argparse.Namespace) -> None:

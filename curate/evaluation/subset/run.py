@@ -18,7 +18,7 @@ from curate.evaluation.subset.pool import FEWEST_TESTED, SubsetPool, read_pool
 from curate.evaluation.subset.request import SubsetSettings, parse_test
 from curate.evaluation.subset.results import SubsetEvaluation
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
-from curate.evaluation.subset.trained import SideAccuracies, TestRows, compared, train_on_sides
+from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
 from curate.manifest import SourceOptions
 from curate.tables.table import Table
 from curate.tables.vectors import vector_hashes
@@ -213,9 +213,9 @@ def _train_all(
         evaluation.trained.append(trained)
 
 
-def _held_out(pool: SubsetPool, judged: Judgement, sides: TrainingSides, tests: NDArray[np.int64]) -> TestRows:
+def _held_out(pool: SubsetPool, judged: Judgement, sides: TrainingSides, tests: NDArray[np.int64]) -> HeldOutRows:
     counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.all_rows)]
-    return TestRows(pool.label[tests], pool.classes, pool.kept[tests], judged.confirmed(tests), *counts)
+    return HeldOutRows(pool.label[tests], pool.classes, pool.kept[tests], judged.confirmed(tests), *counts)
 
 
 def _by_side(values: list[float], right: dict[str, NDArray[np.bool_]]) -> dict[str, list[float]]:

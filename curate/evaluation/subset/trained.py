@@ -104,7 +104,7 @@ def train_on_sides(
 
 
 @dataclass(frozen=True)
-class TestRows:
+class HeldOutRows:
     """T rows that were tested on.
 
     Attributes:
@@ -124,7 +124,7 @@ class TestRows:
     n_all: NDArray[np.int64]
 
 
-def compared(model: str, right: Mapping[str, Right], tested: TestRows) -> SideAccuracies:
+def compared(model: str, right: Mapping[str, Right], tested: HeldOutRows) -> SideAccuracies:
     """Return accuracies of the sides, and what the subset is ahead of each of them.
 
     Args:
@@ -188,7 +188,7 @@ def _balanced(label: NDArray[np.int64]) -> Floats:
     return np.asarray(1 / size[place] / len(size), np.float64)
 
 
-def _by_class(right: Mapping[str, Right], tested: TestRows) -> list[ClassGap]:
+def _by_class(right: Mapping[str, Right], tested: HeldOutRows) -> list[ClassGap]:
     """Return the differences of every class with five test rows or more, the largest loss against random first."""
     sizes = np.bincount(tested.label, minlength=len(tested.classes))
     tested_classes = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curate.evaluation.subset.differences import ChanceLevel, chance_level_of, gap, gap_of_draws
-from curate.evaluation.subset.trained import TestRows, compared
+from curate.evaluation.subset.trained import HeldOutRows, compared
 
 NO_CHANCE_LEVEL = ChanceLevel(0.0, 0.0, 8, 5)
 
@@ -69,7 +69,7 @@ def test_random_draws_are_separated_in_about_5_of_100(draw, row):
 def test_classes_of_random_draws_seldom_move():
     generator = np.random.default_rng(5)
     label = np.repeat(np.arange(10), 40)
-    tested = TestRows(label, [f"c{n}" for n in range(10)], label >= 0, label >= 0, *np.full((2, 10), 99))
+    tested = HeldOutRows(label, [f"c{n}" for n in range(10)], label >= 0, label >= 0, *np.full((2, 10), 99))
     moved = 0
     for _ in range(200):
         easy = generator.normal(1, 1.5, 400)
