@@ -4,6 +4,8 @@ import ctypes
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -74,6 +76,22 @@ class AtomicFolder:
             else:
                 self.temporary.rename(self.path)
                 sync_folder(self.path.parent)
+
+
+@contextmanager
+def held_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder next to a path, removed at the end; one that a killed process left is swept.
+
+    Raises:
+        InputError: if the place refuses.
+    """
+    with place_errors(path):
+        folder, handle = make_held(path, _made)
+    try:
+        yield folder
+    finally:
+        os.close(handle)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _made(folder: Path) -> int:

@@ -54,22 +54,6 @@ def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
 
 
 @contextmanager
-def held_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to a path, removed at the end; one that a killed process left is swept."""
-    folder, handle = make_held(path, _made)
-    try:
-        yield folder
-    finally:
-        os.close(handle)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _made(folder: Path) -> int:
-    folder.mkdir()
-    return open_folder(folder)
-
-
-@contextmanager
 def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENCE) -> Iterator[bool]:
     """Hold a folder for a moment, against others of us that make, name or sweep files in it.
 

@@ -6,7 +6,6 @@ time. So what is under way is bounded, and the memory that Ray takes does not gr
 
 import os
 import secrets
-import shutil
 import tempfile
 import weakref
 from collections import deque
@@ -24,11 +23,9 @@ from curate.engines.contract import Cluster
 from curate.engines.on_ray import START_WITHIN, TRIES, nodes_of, reason, refuse_node
 from curate.engines.ray_cluster import Share, connected, share_of
 from curate.engines.shared_file import SharedFile
-from scoring.atomic import place_errors
+from scoring.atomic_folder import held_folder
 from scoring.errors import InputError
-from scoring.system import open_folder
 from scoring.tasks import Shared, tasks_run_by
-from scoring.temporaries import make_held
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -71,18 +68,8 @@ def _folder(out: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="curate-") as temporary:
             yield Path(temporary)
         return
-    with place_errors(out):
-        folder, handle = make_held(out.absolute(), _made)
-    try:
+    with held_folder(out.absolute()) as folder:
         yield folder
-    finally:
-        os.close(handle)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _made(folder: Path) -> int:
-    folder.mkdir()
-    return open_folder(folder)
 
 
 class RayTasks:

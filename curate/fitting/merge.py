@@ -23,12 +23,12 @@ from curate.tables.digests import is_text
 from curate.tables.images import SHA256
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
+from scoring.atomic_folder import held_folder
 from scoring.errors import InputError
 from scoring.relative.columns import CLASS, FITTED
 from scoring.relative.columns import COLUMNS as RELATIVE
 from scoring.relative.fit import FEW_ROWS
 from scoring.scorers import TABLE, columns_of, scorers_named
-from scoring.temporaries import held_folder
 
 # Settings that two tables may differ in: those that decide no score, and those that decide its last digits.
 NO_MATTER = frozenset(

@@ -17,7 +17,6 @@ class Supervised(Method[Settings]):
 
     needs_labels = True
     n_standard = 1
-    multi_crop = False
     defaults: ClassVar = {
         "lr": 0.2,
         "schedule": "cosine",

@@ -18,7 +18,6 @@ from scoring.errors import InputError
 from scoring.lookup import lookup
 
 GOOD, BAD, UNSURE = "good", "bad", "unsure"
-KEYS = {"g": GOOD, "b": BAD, "u": UNSURE}  # of the page
 WORDS: dict[str, str] = {
     **dict.fromkeys((GOOD, "g", "ok", "keep"), GOOD),
     **dict.fromkeys((BAD, "b", "drop"), BAD),

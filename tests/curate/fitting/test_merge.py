@@ -115,3 +115,10 @@ def test_a_table_follows_images_that_moved_and_keeps_its_fit(place, tmp_path):
 def test_what_cannot_be_meant_is_one_line(place, tmp_path, names, out, more, match):
     with pytest.raises(InputError, match=match):
         curate.merge([place / f"{name}.parquet" for name in names], tmp_path / out, **more)
+
+
+def test_a_table_is_never_written_over_by_a_merge_of_it(place):
+    before = (place / "one.parquet").read_bytes()
+    with pytest.raises(InputError, match="one of the tables"):
+        curate.merge([place / "one.parquet", place / "two.parquet"], place / "one.parquet", overwrite=True)
+    assert (place / "one.parquet").read_bytes() == before
