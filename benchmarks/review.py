@@ -91,7 +91,7 @@ class Simulated:
     def step(self) -> bool:
         """Decide about the first group; False where none is left."""
         state = self.review.state()
-        if not state["queue"]:
+        if not state["groups"]:
             return False
         id, question = state["queue"][0]["id"], state["queue"][0]["question"]
         shown = self.review.group(id)["items"]

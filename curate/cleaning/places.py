@@ -89,6 +89,13 @@ def from_folder(place: str, folder: Path) -> str:
         return os.path.abspath(place)  # noqa: PTH100
 
 
+def from_here(place: str, folder: Path) -> str:
+    """Return a path that ``from_folder`` gave, as it is from the folder one is in; a URL as it is."""
+    if scheme_of(place) is not None or Path(place).is_absolute():
+        return place
+    return os.path.relpath(folder / place)
+
+
 def make_folder(out: Path) -> None:
     """Make the folder, where it is not there yet."""
     with place_errors(out):

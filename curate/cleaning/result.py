@@ -9,13 +9,14 @@ from curate.counted import Grid, Printed
 from curate.pipeline.run import Ran
 from curate.pipeline.state import Stage
 from curate.policies.outcomes import FAILED, OUTCOMES
+from curate.policies.reviewed import RULE
 
 DONE, TO_DO = "done", "to do"
 
 
 @dataclass(frozen=True)
 class CleanResult(Printed):
-    """What became of every image: images = unreadable + unusable + copies + kept.
+    """What became of every image: images = unreadable + unusable + copies + dropped_in_review + kept.
 
     Attributes:
         images: in the source.
@@ -23,7 +24,7 @@ class CleanResult(Printed):
         unusable: dropped, for they are unusable in every domain.
         copies: dropped, for a copy of each is kept.
         kept: rows of the subset.
-        to_review: kept rows with a finding; None in a dry run.
+        to_review: kept rows with a finding that nobody decided about; None in a dry run.
         unreadable_by: status -> images.
         unusable_by: kind of issue -> images.
         copies_by: what found them -> images.
@@ -35,6 +36,7 @@ class CleanResult(Printed):
         pipeline: the steps, to edit and to run.
         receipt: over all steps; None in a dry run.
         steps: what became of each.
+        dropped_in_review: images that a reviewer dropped; None without decisions, or as ``kept``.
         dry_run: whether nothing was written.
         notes: what the user should know.
     """
@@ -56,6 +58,7 @@ class CleanResult(Printed):
     copies_by: Mapping[str, int] = field(default_factory=dict)
     review_by: Mapping[str, int] = field(default_factory=dict)
     steps: list[Ran] = field(default_factory=list)
+    dropped_in_review: int | None = None
     dry_run: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -71,6 +74,7 @@ class CleanResult(Printed):
             ("unreadable", _known(self.unreadable), _kinds(self.unreadable_by)),
             ("unusable", _known(self.unusable), _kinds(self.unusable_by)),
             ("copies", _known(self.copies), _kinds(self.copies_by)),
+            *([] if self.dropped_in_review is None else [("dropped in review", self.dropped_in_review, "")]),
             ("to review", _known(self.to_review), _kinds(self.review_by)),
             ("kept", _known(self.kept), ""),
         ]
@@ -93,6 +97,7 @@ class Account:
     unusable_by: Mapping[str, int] | None
     copies_by: Mapping[str, int] | None
     kept: int | None
+    dropped_in_review: int | None = None
 
     @classmethod
     def of(cls, images: int, usable: Stage | None, unique: Stage | None) -> "Account":
@@ -109,8 +114,9 @@ class Account:
         unreadable = None if usable is None else _lost(usable, failed=True)
         unusable = None if usable is None else _lost(usable, failed=False)
         copies = None if unique is None else dict(unique.lost)
-        account = cls(unreadable, unusable, copies, None if unique is None else unique.rows_out)
-        parts = [unreadable, unusable, copies]
+        reviewed = None if copies is None else copies.pop(RULE, 0)
+        account = cls(unreadable, unusable, copies, None if unique is None else unique.rows_out, reviewed)
+        parts = [unreadable, unusable, copies, {RULE: reviewed or 0}]
         if unique is not None and images != sum(sum((part or {}).values()) for part in parts) + unique.rows_out:
             raise RuntimeError(f"images do not add up: {images} came in, and {account} became of them")
         return account

@@ -1,6 +1,6 @@
 """Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and what became of every image."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +10,17 @@ import pyarrow.compute as pc
 
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, Account, CleanResult, total
-from curate.cleaning.steps import REPORT, REVIEW, SUBSET, Cleaning, is_edited
+from curate.cleaning.steps import REPORT, REVIEW, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import LABEL, URI
 from curate.exchange.table import ALIASES, FORMATS
-from curate.facts.review import read_findings
+from curate.facts.findings import NEAR
+from curate.facts.review import LIKE, read_findings
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
+from curate.policies.verdicts import IMAGE, Said, read_verdicts
+from curate.reviewing.queue import QUESTIONS
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError
@@ -139,7 +142,14 @@ def _cleaning(request: CleanRequest, manifest: Manifest) -> Cleaning:
         against_scored=against_scored,
         export=export,
         reads_source=urls.null_count > 0,
+        reviewed=bool(_decided(request.out)),
     )
+
+
+def _decided(out: Path) -> Mapping[str, Said]:
+    """What was decided in a review of the folder, by key; InputError where reviewers disagree."""
+    file = out / VERDICTS
+    return read_verdicts(file).said() if file.is_file() else {}
 
 
 def _label(request: CleanRequest, manifest: Manifest) -> str | None:
@@ -193,7 +203,8 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
     images = scored.rows_out if scored is not None else images
     account = Account.of(images, stages.get("usable"), stages.get("unique"))
     review = request.out / REVIEW
-    findings = [] if dry_run else read_findings(review)
+    said = _decided(request.out)
+    findings = [] if dry_run else _open(read_findings(review), said)
     review_by: dict[str, int] = {}
     for line in findings:
         review_by[line["kind"]] = review_by.get(line["kind"], 0) + 1
@@ -204,6 +215,7 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
         unreadable=total(account.unreadable_by),
         unusable=total(account.unusable_by),
         copies=total(account.copies_by),
+        dropped_in_review=account.dropped_in_review if said else None,
         kept=account.kept,
         to_review=None if dry_run else len({line["key"] for line in findings}),
         unreadable_by=account.unreadable_by or {},
@@ -220,3 +232,17 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
         dry_run=dry_run,
         notes=notes,
     )
+
+
+def _open(findings: list[dict[str, str]], said: Mapping[str, Said]) -> list[dict[str, str]]:
+    """The findings that nobody decided about; the image that a near copy is like is asked about with the copy."""
+    if not said:
+        return findings
+    left = [line for line in findings if not _answered(line, said)]
+    asked = {line[LIKE] for line in left}
+    return [line for line in left if line["kind"] != NEAR or line[LIKE] or line["key"] in asked]
+
+
+def _answered(line: Mapping[str, str], said: Mapping[str, Said]) -> bool:
+    """Whether a reviewer decided about a finding."""
+    return line["key"] in said and QUESTIONS.get(line["kind"], IMAGE) in said[line["key"]].answers

@@ -3,14 +3,20 @@
 import hashlib
 import json
 import re
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from curate.cleaning.places import STEPS_FOLDER
+from curate.cleaning.places import FILE, STEPS_FOLDER, from_here
+from curate.columns import LABEL
 from curate.exchange.table import FORMATS
+from curate.policies.verdicts import SUFFIX
 from scoring.errors import InputError
 
 SUBSET, REPORT, REVIEW = "subset.parquet", "report.html", "review"
+VERDICTS = f"subset{SUFFIX}"
+MODEL = "world"
 AGAINST, LEAKS, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("against", "leaks", "labels"))
 THUMBS = 500  # of the page: each is one more image to decode
 SURE = 0.99  # cosine of signatures: above it copies alone were seen, below it also other things of one template
@@ -37,6 +43,7 @@ class Cleaning:
         against_scored: whether these are scored already.
         export: format that the subset is handed on in; None for none.
         reads_source: whether steps that draw images need the source.
+        reviewed: whether decisions of a review are there.
     """
 
     source: str
@@ -47,6 +54,7 @@ class Cleaning:
     against_scored: bool = False
     export: str | None = None
     reads_source: bool = False
+    reviewed: bool = False
 
     def steps(self) -> dict[str, dict[str, Any]]:
         """Return the steps by name, each with its options."""
@@ -59,7 +67,8 @@ class Cleaning:
             steps["against"] = {"run": "score", "source": self.against, "model": self.model, "add": True}
         steps["usable"] = {"run": "issues", "table": "score", "drop": "unusable"}
         finders = {"finder": ["bytes", "signature"], "threshold": [SURE]}
-        steps["unique"] = {"run": "dedup", "table": "usable", **finders, "out": SUBSET, **named}
+        verdicts = {"verdicts": VERDICTS} if self.reviewed else {}
+        steps["unique"] = {"run": "dedup", "table": "usable", **finders, "out": SUBSET, **named, **verdicts}
         results = [SUBSET]
         if self.against is not None:
             other = self.against if self.against_scored else AGAINST
@@ -67,7 +76,7 @@ class Cleaning:
             steps["leaks"]["report-only"] = True
             results.append(LEAKS)
         if self.label is not None:
-            steps["labels"] = {"table": "unique", "label": self.label}
+            steps["labels"] = {"table": "unique", "label": self.label, **verdicts}
             results.append(LABELS)
         page = {
             "table": "score",
@@ -95,6 +104,40 @@ class Cleaning:
             lines += [f"{key} = {_value(value)}" for key, value in options.items()]
         text = "\n".join(lines) + "\n"
         return f"# Written by curate clean ({_digest(text)}). Edit it, then: curate run curate.toml\n{text}"
+
+
+def command_of(folder: Path) -> list[str] | None:
+    """Return the command that cleans into a folder again, from where one is; None where its steps were edited.
+
+    Raises:
+        InputError: if the file of the steps is no TOML.
+    """
+    text = (folder / FILE).read_text("utf-8", "replace")
+    if is_edited(text):
+        return None
+    steps = read_steps(folder)
+    score, unique = steps["score"], steps["unique"]
+    words = ["curate", "clean", from_here(score["source"], folder), "-o", str(folder)]
+    if score["model"] != MODEL:
+        here = from_here(score["model"], folder)
+        words += ["--model", here if Path(here).is_file() else score["model"]]
+    if score.get("label-from-folder"):
+        words.append("--label-from-folder")
+    elif unique.get("label", LABEL) != LABEL:
+        words += ["--label", unique["label"]]
+    if "leaks" in steps:
+        other = steps["against"]["source"] if "against" in steps else steps["leaks"]["against"]
+        words += ["--against", from_here(other, folder)]
+    return words if "export" not in steps else [*words, "--export", steps["export"]["to"]]
+
+
+def read_steps(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the steps of the cleaning in a folder, by name; InputError where they are no TOML."""
+    try:
+        found = tomllib.loads((folder / FILE).read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{folder / FILE} is not as curate clean wrote it ({error}); clean again") from None
+    return {name: step for name, step in found.items() if isinstance(step, dict)}
 
 
 def is_edited(text: str) -> bool:

@@ -51,6 +51,8 @@ def run(
 
     \b
         curate clean photos/ -o cleaned
+        curate review cleaned
+        curate clean photos/ -o cleaned
         curate clean photos/ -o cleaned --label-from-folder
         curate clean train.csv -o cleaned --label species --against test/
         curate clean photos/ -o cleaned --export imagefolder
@@ -58,8 +60,8 @@ def run(
     Dropped is only what is unusable in every domain (one colour, pure noise, enlarged from a few pixels, placeholders)
     and exact or near copies, of which the best is kept. All else is kept: junk, odd groups, wrong labels and leaks are
     listed for you to decide. The folder holds subset.parquet, report.html, review/ (findings by kind) and curate.toml:
-    the steps, to edit and to repeat with `curate run`. Repeated, the command does what is not up to date; killed, it
-    goes on. Nothing in the source is changed.
+    the steps, to edit and to repeat with `curate run`. Repeated, the command does what is not up to date, and applies
+    what was decided in `curate review`; killed, it goes on. Nothing in the source is changed.
     """
     from curate.cleaning.run import CleanRequest, Stopped, run_cleaning
 

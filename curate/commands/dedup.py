@@ -123,6 +123,7 @@ def run(
     similarity: Similarity = "cosine",
     kappa: Kappa = None,
     graph: Graph = None,
+    verdicts: options.Verdicts = None,
     estimate_recall: EstimateRecall = None,
     audit: Audit = None,
     sheet: Sheet = None,
@@ -151,6 +152,7 @@ def run(
         curate dedup scores.parquet --finder hash --threshold 4 --finder embedding --dry-run
         curate dedup new.parquet --against old.parquet -o added.parquet
         curate dedup /nfs/scores --finder embedding -o /nfs/unique.parquet --engine ray --address auto
+        curate dedup scores.parquet --verdicts scores.verdicts.jsonl -o unique.parquet
         curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 
     Every dropped row is the same as the kept row, which the decisions name with the similarity;

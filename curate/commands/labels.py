@@ -36,6 +36,7 @@ def run(
         int | None,
         typer.Option(metavar="N", help="Write N rows for a reviewer to judge, for curate audit.", show_default=False),
     ] = None,
+    verdicts: options.Verdicts = None,
     sheet: Annotated[Path | None, options.shared("--sheet", ": the most suspect rows, NAME.png")] = None,
     source: options.Source = None,
     root: options.SourceRoot = None,
@@ -58,6 +59,7 @@ def run(
         curate labels scores.parquet --label label --relabel checked -o checked.parquet
         curate labels scores.parquet --label label --drop-suspected --review 200 -o clean.parquet
         curate audit clean.review.csv
+        curate labels scores.parquet --label label --verdicts scores.verdicts.jsonl -o checked.parquet
         curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
         curate labels scores.parquet --labelled rounds/ -o checked.parquet
 
@@ -88,6 +90,7 @@ def run(
         relabel=relabel,
         below=below,
         review=review,
+        verdicts=verdicts,
         source=source,
         **where,
         embedding=embedding,

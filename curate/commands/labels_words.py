@@ -67,7 +67,7 @@ def report(result: "LabelsResult", *, asked: bool, below: float) -> None:
 
 
 def _notes(result: "LabelsResult") -> list[str]:
-    notes = []
+    notes = [str(note) for note in result.notes]
     if result.suggestions:
         without = counted(result.suggestions, "row has", "rows have")
         notes.append(f"{without} no label; what is likeliest stands as suggested_label")

@@ -309,4 +309,7 @@ Graph = Annotated[Path | None, shared("--graph")]
 NoiseGuard = Annotated[bool, shared("--noise-guard")]
 Quality = Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")]
 Score = Annotated[str | None, shared("--score", metavar="COLUMN")]
+Verdicts = Annotated[
+    Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", parser=given_path)
+]
 Settings = Annotated[list[str] | None, shared("--set", metavar="NAME=VALUE")]

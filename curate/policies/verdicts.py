@@ -96,17 +96,25 @@ class Said:
 
     Attributes:
         image: the first digits of its SHA-256.
-        drop: whether it is dropped.
-        keep: whether a reviewer kept it.
+        answers: question -> verdict.
         labels: column -> new label.
         by: the last group in words, and who decided.
     """
 
     image: str
-    drop: bool
-    keep: bool
+    answers: Mapping[str, str]
     labels: Mapping[str, str]
     by: str
+
+    @property
+    def drop(self) -> bool:
+        """Whether an answer drops it."""
+        return DROP in self.answers.values()
+
+    @property
+    def keep(self) -> bool:
+        """Whether an answer keeps it."""
+        return KEEP in self.answers.values()
 
 
 @dataclass(frozen=True)
@@ -190,8 +198,7 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
         dropping = [line for line in last if _answer(line)[0] == DROP]
         found[key] = Said(
             images[key],
-            bool(dropping),
-            any(line.verdict == KEEP for line in last),
+            {name: _answer(next(iter(each.values())))[0] for name, each in questions.items()},
             {line.column: line.label for line in last if line.verdict == RELABEL},
             _by((dropping or last)[-1]),
         )

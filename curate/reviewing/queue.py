@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,22 +10,32 @@ from numpy.typing import NDArray
 
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
-from curate.facts.findings import CONFLICT, JUNK, LABEL, LEAK, NEAR, Finding
-from curate.policies.outcomes import UNDECIDED
+from curate.facts.findings import CONFLICT, DEDUP, JUNK, LABEL, LEAK, NEAR, Finding
+from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.verdicts import COPY, IMAGE, LABELS, LEAKS
 from curate.reviewing.clusters import Vectors, divided, halves
+from curate.tables.digests import tie_breaks
 from curate.tables.keys import named
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
 
-QUESTIONS = {LEAK: LEAKS, CONFLICT: LABELS, LABEL: LABELS, NEAR: COPY}  # of other kinds: IMAGE
+COPIED = "dropped-copy"  # what a deduplication dropped: nothing has to be decided
+QUESTIONS = {LEAK: LEAKS, CONFLICT: LABELS, LABEL: LABELS, NEAR: COPY, COPIED: COPY}  # of other kinds: IMAGE
 SPARSE = 0.05  # expected share of bad images in a group of which nothing else is known
-OF_KIND = {LEAK: 1.0, CONFLICT: 1.0, LABEL: 0.5, NEAR: 0.5}  # the same, of kinds that p_junk says nothing of
+OF_KIND = {
+    LEAK: 1.0,
+    CONFLICT: 1.0,
+    LABEL: 0.5,
+    NEAR: 0.5,
+    COPIED: 0.0,
+}  # the same, of kinds that p_junk says nothing of
 OPEN = "undecided"
 SIZES = ("width", "height")
 ROUNDED = 2.0  # pixels by which the sides of a resized image may be off
 NEAR_WORDS = "copies, or two things before one background"
+EQUAL = "bytes"  # the rule of equal files
+OF_DEDUP = ("reason", "rule", "score", "kept_key")
 Rows = NDArray[np.int64]
 
 
@@ -98,7 +108,7 @@ def groups_of(
     """Return the groups of a review, those first of which most is to be expected.
 
     Args:
-        findings: of rows that are kept.
+        findings: of rows that are kept, and copies that were dropped.
         decided: what became of all rows; undecided ones are a group, too.
         dataset: the table.
         vectors: row -> its place in ``matrix``.
@@ -114,13 +124,43 @@ def groups_of(
         texts = [text or OPEN for text in decided.reasons(open_)]
         findings = [*findings, Finding(OPEN, "no rule could decide", open_, np.zeros(len(open_)), texts)]
     for finding in findings:
-        for words, part in _parts(finding) if finding.kind != NEAR else _pairs(finding, dataset.table):
-            at = [vectors[row] for row in part.rows.tolist()] if matrix is not None else []
-            own = matrix[at] if matrix is not None else None
-            whole = own is None or bool(part.labels) or part.kind == NEAR  # one question whatever the image shows
+        pairs = finding.kind in (NEAR, COPIED) and not finding.parts
+        for words, part in _pairs(finding, dataset.table) if pairs else _parts(finding):
+            own = None
+            if matrix is not None and part.kind != COPIED:
+                own = matrix[[vectors[row] for row in part.rows.tolist()]]
+            whole = (
+                own is None or bool(part.labels) or part.kind in (NEAR, COPIED)
+            )  # one question whatever the image shows
             for places in [np.arange(len(part.rows))] if whole or own is None else divided(own):
                 found.append(_group(part.at(places.tolist()), words, keys, junk, None if own is None else own[places]))
     return sorted(found, key=lambda group: (-group.expected, -len(group.rows), group.id))
+
+
+def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
+    """Return the copies that deduplications dropped, each next to the image that is kept.
+
+    Args:
+        dataset: the table.
+        decided: what became of its rows.
+    """
+    found = []
+    for one in decided.policies:
+        table = one.applied.decisions
+        if one.applied.name != DEDUP or table is None or not set(OF_DEDUP) <= set(table.schema.names):
+            continue
+        at = np.flatnonzero(one.outcome == DROP)
+        lines = table.take(at, list(OF_DEDUP)).to_pydict()
+        kept = [(key or "").encode("utf-8", "surrogateescape") for key in lines["kept_key"]]
+        beside = dataset.find(tie_breaks(kept)) if kept else np.zeros(0, np.int64)
+        there = (beside >= 0) & (decided.outcome[beside] == KEEP)
+        equal = np.array([rule == EQUAL for rule in lines["rule"]], bool)
+        value = np.array(lines["score"], np.float64)
+        every = Finding(COPIED, "", one.row[at], value, lines["reason"], beside=beside)
+        found.append(every.of(there & ~equal))
+        same = every.of(there & equal)
+        found.append(replace(same, parts=["equal files"] * len(same.rows)))
+    return [each for each in found if len(each.rows)]
 
 
 def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:

@@ -2,8 +2,6 @@
 
 import getpass
 import shlex
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.cleaning.places import FILE
-from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SUBSET
+from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SUBSET, command_of, read_steps
 from curate.columns import KEY, LABEL
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
@@ -29,7 +27,7 @@ from curate.policies.outcomes import KEEP, UNDECIDED
 from curate.policies.receipts import state_of
 from curate.policies.verdicts import SUFFIX, VerdictFile
 from curate.reviewing.clusters import unit_vectors
-from curate.reviewing.queue import Group, groups_of
+from curate.reviewing.queue import Group, dropped_copies, groups_of
 from curate.reviewing.session import Review
 from curate.reviewing.site import BROWSE, ReviewSite
 from curate.tables.images import require_images
@@ -68,9 +66,11 @@ class Reviewed:
 
     def next_command(self) -> str:
         """Return the command that applies the decisions."""
+        words = None if self.listed is None else command_of(self.listed.parent)
+        if words is not None:
+            return shlex.join(words)
         final = Path(self.subset).with_name("final.parquet")
-        words = ("curate", "filter", self.subset, "--verdicts", self.verdicts, "-o", final)
-        return " ".join(shlex.quote(str(word)) for word in words)
+        return shlex.join(["curate", "filter", self.subset, "--verdicts", str(self.verdicts), "-o", str(final)])
 
 
 def review(
@@ -165,7 +165,7 @@ def _reviewed(
     if isinstance(path, Path) and (path / FILE).is_file():
         if results:
             raise InputError(f"{path} names its results itself; leave them out, or name {path / SCORES} instead")
-        step = _report_step(path)
+        step = read_steps(path).get("report", {})
         given = step.get("source")
         if source is None and isinstance(given, str):
             source = given if "://" in given else str(path / given)
@@ -186,15 +186,6 @@ def _reviewed(
         raise InputError(f"{beside} is in a store; name a file of this machine for decisions with --verdicts")
     file = path_here(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
     return Reviewed(opened, results, str(subset), file, source, label, listed)
-
-
-def _report_step(folder: Path) -> Mapping[str, Any]:
-    """The options of the step that drew the report of a cleaning."""
-    try:
-        found = tomllib.loads((folder / FILE).read_text("utf-8")).get("report", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{folder / FILE} is not as curate clean wrote it ({error}); clean again") from None
-    return found if isinstance(found, Mapping) else {}
 
 
 def _user() -> str:
@@ -249,7 +240,7 @@ def found_groups(
     scored = dataset.drawn(ABOUT)
     vectors = unit_vectors(dataset.table, rows, scored[dataset.ok[scored]])
     places = {row: place for place, row in enumerate(rows.tolist())}
-    return groups_of(findings, decided, dataset, places, vectors)
+    return groups_of([*findings, *dropped_copies(dataset, decided)], decided, dataset, places, vectors)
 
 
 def _without_images(table: Table, source: str | None) -> list[str]:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from curate.facts.dataset import Dataset
 from curate.policies.verdicts import (
     AUDIT,
+    COPY,
     DECISIONS,
     IMAGE,
+    KEEP,
     MEANWHILE,
     RELABEL,
     SHORT,
@@ -25,7 +27,7 @@ from curate.policies.verdicts import (
     combined,
 )
 from curate.reviewing.clusters import in_view
-from curate.reviewing.queue import Group, id_of
+from curate.reviewing.queue import COPIED, Group, id_of
 from curate.tables.digests import key_array, tie_breaks
 from curate.tables.needs import SHA256
 from scoring.errors import InputError
@@ -46,6 +48,7 @@ class Standing:
         answered: question -> rows that have an answer, shape (N,).
         dropped: rows that are dropped, shape (N,).
         kept: rows that a reviewer kept, shape (N,).
+        restored: rows of which a reviewer said that they are no copies, shape (N,).
         labels: row -> new label.
         audited: rows of the random sample, shape (N,).
         bad: those of them that are bad, shape (N,).
@@ -55,6 +58,7 @@ class Standing:
     answered: dict[str, NDArray[np.bool_]]
     dropped: NDArray[np.bool_]
     kept: NDArray[np.bool_]
+    restored: NDArray[np.bool_]
     labels: dict[int, str]
     audited: NDArray[np.bool_]
     bad: NDArray[np.bool_]
@@ -97,13 +101,14 @@ class Review:
             for group in now.groups.values():
                 rows = self._open(group)
                 if len(rows):
-                    concerned[rows] = True
+                    concerned[rows] |= group.kind != COPIED
                     queue.append({**self._named(group), "n": len(rows)})
             return {
                 "seq": len(self.file.verdicts.all),
                 "reviewer": self.file.reviewer,
                 "queue": queue,
                 "remaining": int(concerned.sum()),
+                "groups": sum(each["kind"] != COPIED for each in queue),
                 "rows": int(self._kept.sum()),
                 "dropped": int(now.dropped.sum()),
                 "kept": int((now.kept & ~now.dropped).sum()),
@@ -257,7 +262,7 @@ class Review:
         n, lines = self.dataset.n, self.file.verdicts.live()
         answered: dict[str, NDArray[np.bool_]] = {}
         said, disagree = combined(lines)
-        dropped, kept = np.zeros(n, bool), np.zeros(n, bool)
+        dropped, kept, restored = (np.zeros(n, bool) for _ in range(3))
         labels: dict[int, str] = {}
         audited, bad = np.zeros(n, bool), np.zeros(n, bool)
         for line in lines:
@@ -273,13 +278,14 @@ class Review:
                 one = said.get(key)
                 if row >= 0 and one is not None:
                     dropped[row], kept[row] = one.drop, one.keep
+                    restored[row] = one.answers.get(COPY) == KEEP
                     for label in one.labels.values():
                         labels[row] = label
         dropped |= bad
         groups = self._disagreeing({key: (one.question, one.words) for key, one in disagree.items()})
         for group in self._groups.values():
             groups |= self._divided(group, {line.group for line in lines if line.verdict == SPLIT})
-        return Standing(answered, dropped, kept, labels, audited, bad, groups)
+        return Standing(answered, dropped, kept, restored, labels, audited, bad, groups)
 
     def _divided(self, group: Group, split: set[str]) -> dict[str, Group]:
         """A group, or the parts into which reviewers split it."""
@@ -375,7 +381,7 @@ class Review:
     def _population(self) -> NDArray[np.bool_]:
         """The rows that are kept as things are, and those of the sample that were bad."""
         now = self._standing
-        return self._kept & (~now.dropped | now.bad)
+        return (self._kept | now.restored) & (~now.dropped | now.bad)
 
     def _audit(self) -> dict[str, Any]:
         """Return how many images of the sample are bad, and the bound on the share of all that are kept."""

@@ -17,9 +17,13 @@ from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import Criterion, keep_order, preferred_rows
 from curate.policies.dedup.grouping.other import find_outside
-from curate.policies.dedup.grouping.stars import Stars, find_stars
+from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
 from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
 from curate.policies.outcomes import DROP, FAILED, KEEP
+from curate.policies.reviewed import Reviewed, VerdictLines, with_images
+from curate.policies.verdicts import COPY, IMAGE, LEAKS
+from curate.policies.verdicts import DROP as DROPPED
+from curate.policies.verdicts import KEEP as KEPT
 from curate.tables.graph import Stored, stored_graph
 from curate.tables.provenance import same_model, same_signature
 from curate.tables.rows import Rows, read_rows
@@ -45,6 +49,7 @@ class Duplicates:
         graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
         notes: facts for the user; sentences of the graph.
         other_look: what rows of the other table look like, as far as it shows; or None.
+        reviewed: what reviewers decided; or None.
     """
 
     rows: Rows
@@ -59,6 +64,7 @@ class Duplicates:
     graph: dict[str, str] = field(default_factory=dict)
     notes: list[object] = field(default_factory=list)
     other_look: Appearance | None = None
+    reviewed: Reviewed | None = None
 
     @cached_property
     def look(self) -> Appearance:
@@ -74,6 +80,7 @@ def decide_duplicates(
     *,
     graph: str | Path | None = None,
     write_graph: bool = False,
+    verdicts: VerdictLines | None = None,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Duplicates:
     """Find what is the same and decide which image is kept; nothing is written but the graph.
@@ -85,6 +92,8 @@ def decide_duplicates(
         other: table whose rows are there already.
         graph: file of the graph of nearest neighbours, of this table or one that has its rows.
         write_graph: whether a graph that is missing yet gets its file.
+        verdicts: what reviewers decided, before the finders: what was dropped is dropped, with its copies where the
+            image itself was judged; a copy that was kept is kept.
         compared: called with the rows that are settled, of all, now and then.
 
     Raises:
@@ -96,7 +105,8 @@ def decide_duplicates(
         _require_same_kinds(table, other, request)
     needs = request.needs(criteria)
     needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_GRAPH)}")
-    rows = read_rows(table, needs)
+    rows = read_rows(table, needs if verdicts is None else with_images(needs, table))
+    reviewed = None if verdicts is None else verdicts.reviewed(rows)
     protected = rows.holds(request.protect)
     other_rows = read_rows(other, request.needs_of_other(other), unique=False) if other is not None else None
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
@@ -107,9 +117,14 @@ def decide_duplicates(
     of_graph = stored.notes if stored else ()
     del stored  # the finder holds what it needs of it
     open_rows = rows.ok.copy()
+    bound, at_home = protected, protected
+    if reviewed is not None:
+        open_rows &= ~reviewed.drop | reviewed.answered(IMAGE, DROPPED)
+        bound = _both(protected, reviewed.answered(LEAKS, KEPT))
+        at_home = _both(protected, reviewed.answered(COPY, KEPT))
     foreign = Stars.empty(len(rows), tuple(searches))
     if other_rows is not None:
-        may_go = open_rows if protected is None or request.report_only else open_rows & ~protected
+        may_go = open_rows if bound is None or request.report_only else open_rows & ~bound
         foreign = find_outside(other_rows, searches, may_go)
     leaks = foreign.finder >= 0
     if not request.report_only:
@@ -117,9 +132,9 @@ def decide_duplicates(
     if request.only_against:
         inside = Stars.empty(len(rows), tuple(searches))
     elif request.groups == CHAIN:
-        inside = find_chains(order, searches, request.thresholds, open_rows, protected)
+        inside = find_chains(order, searches, request.thresholds, open_rows, at_home)
     else:
-        inside = find_stars(order, searches, open_rows.copy(), protected, compared=compared)
+        inside = find_stars(order, searches, open_rows.copy(), at_home, compared=compared)
     outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
     taken = ~outside & rows.ok
     stars = Stars(
@@ -129,13 +144,31 @@ def decide_duplicates(
         np.where(taken, inside.view, foreign.view),
         tuple(searches),
     )
+    if reviewed is not None:
+        _release(stars, outside, reviewed.drop)
     outcome = np.where(rows.ok, np.where(stars.finder >= 0, DROP, KEEP), FAILED).astype(np.uint8)
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
-    digest = other_rows.digest if other_rows is not None else ""
     notes = [*read_again, *of_graph, *_notes(rows, searches)]
+    if reviewed is not None and verdicts is not None:
+        outcome[reviewed.drop & rows.ok] = DROP
+        notes += verdicts.notes(reviewed)
+    digest = other_rows.digest if other_rows is not None else ""
     look = None if other_rows is None else Appearance.of(replace(other_rows, embedding=None, signature=None))
-    return Duplicates(rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look)
+    return Duplicates(
+        rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look, reviewed
+    )
+
+
+def _both(protected: NDArray[np.bool_] | None, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return kept if protected is None else protected | kept
+
+
+def _release(stars: Stars, outside: NDArray[np.bool_], dropped: NDArray[np.bool_]) -> None:
+    """Take rows that reviewers dropped, shape (N,), away from their owners, in place; their copies stay theirs."""
+    gone = np.flatnonzero(dropped & (stars.finder >= 0))
+    stars.owner[gone], stars.finder[gone], stars.similarity[gone] = NOBODY, -1, np.nan
+    outside[gone] = False
 
 
 def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> None:

@@ -37,8 +37,9 @@ from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import MEANINGS, SCHEMA, DecisionWords, rule_text
-from curate.policies.outcomes import DROP
+from curate.policies.outcomes import DROP, KEEP
 from curate.policies.outputs import Files, Outputs
+from curate.policies.reviewed import OPTION, RULE, VerdictLines, label_changes
 from curate.tables.images import require_images
 from curate.tables.keys import keys_at
 from curate.tables.table import Table, open_table
@@ -67,6 +68,7 @@ class Dedup:
         model: that scored the table, for ``plant``, if it does not ship.
         seed: of the pairs that are drawn.
         few_finders: where the table has not the columns of the usual ones; or None.
+        verdicts: what reviewers decided; or None.
         report: called with images edited, of all.
         compared: called with rows compared, of all.
 
@@ -83,6 +85,7 @@ class Dedup:
     model: str | None = None
     seed: int = 0
     few_finders: FewFinders | None = None
+    verdicts: VerdictLines | None = None
     report: Callable[[int, int], None] = lambda done, total: None
     compared: Callable[[int, int], None] = lambda done, total: None
 
@@ -112,6 +115,7 @@ class Dedup:
         return Files(
             tables=() if self.against is None else (self.against,),
             read={} if self.graph is None else {"--graph": self.graph},
+            quoted=() if self.verdicts is None else ((OPTION, self.verdicts.file),),
             more=("groups",),
             texts={
                 **({} if self.against is None else {LEAKS: "leaks.csv"}),
@@ -127,14 +131,22 @@ class Dedup:
         against, graph = (
             read_value(rules[0].get(name), str | None, what=f"{name} of the rule of the receipt") for name in FILES
         )
-        return cls(request, open_table(against, require=[KEY]) if against is not None else None, graph)
+        other = open_table(against, require=[KEY]) if against is not None else None
+        return cls(request, other, graph, verdicts=VerdictLines.in_rule(rules[0]))
 
     def decide(self, table: Table, *, write: bool) -> Decided[DedupResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
         duplicates = decide_duplicates(
-            table, request, criteria, self.against, graph=self.graph, write_graph=write, compared=self.compared
+            table,
+            request,
+            criteria,
+            self.against,
+            graph=self.graph,
+            write_graph=write,
+            verdicts=self.verdicts,
+            compared=self.compared,
         )
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
         words = self._words(table, duplicates, members)
@@ -150,6 +162,10 @@ class Dedup:
             labels,
             ranks(duplicates.rows) if tells else None,
         )
+        changes: dict[str, Any] = {}
+        if duplicates.reviewed is not None:
+            kept = np.flatnonzero(duplicates.outcome == KEEP)
+            changes = label_changes(duplicates.reviewed, table, kept, duplicates.rows.hashes)
         loose = loose_groups(members, duplicates.stars, duplicates.outside, request.thresholds)
         return Decided(
             table=table,
@@ -165,6 +181,7 @@ class Dedup:
             more={"groups": groups},
             more_meanings={"groups": GROUP_MEANINGS},
             texts=partial(self._texts, table, duplicates, loose.rows),
+            **changes,
         )
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
@@ -180,7 +197,7 @@ class Dedup:
             rule["against"] = {"path": str(self.against.path.resolve()), "digest": duplicates.other_digest}
         if duplicates.graph:
             rule["graph"] = {**duplicates.graph, "path": str(Path(duplicates.graph["path"]).resolve())}
-        return rule
+        return rule if self.verdicts is None else rule | self.verdicts.for_rule()
 
     def _words(self, table: Table, duplicates: Duplicates, members: Members) -> DecisionWords:
         """What the decisions say, with the key of the kept row instead of each."""
@@ -211,7 +228,12 @@ class Dedup:
         self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table, loose: Loose
     ) -> DedupResult:
         dropped = duplicates.stars.finder[duplicates.outcome == DROP]
-        counts = {name: int((dropped == number).sum()) for number, name in enumerate(duplicates.searches)}
+        counts = {
+            rule_text(name, self.request.thresholds[name]): int((dropped == number).sum())
+            for number, name in enumerate(duplicates.searches)
+        }
+        if self.verdicts is not None:
+            counts[RULE] = int((dropped < 0).sum())
         conflicts = groups.filter(groups.column("conflict"))
         planted = None
         if self.plant is not None:
@@ -225,7 +247,7 @@ class Dedup:
                 report=self.report,
             )
         return DedupResult(
-            dropped_by={rule_text(name, self.request.thresholds[name]): n for name, n in counts.items()},
+            dropped_by=counts,
             n_groups=groups.num_rows,
             largest=int(members.size.max(initial=0)),
             n_leaks=int(duplicates.leaks.sum()),
@@ -262,6 +284,7 @@ def dedup(
     similarity: str = COSINE,
     kappa: str | None = None,
     graph: str | Path | None = None,
+    verdicts: str | Path | None = None,
     estimate_recall: int | None = None,
     audit: int | None = None,
     source: str | None = None,
@@ -305,6 +328,8 @@ def dedup(
         kappa: column of the kappas for ``elk``; by default the model's own.
         graph: file of the graph of nearest neighbours, for the finders ``embedding`` and ``near-duplicate``: read, or
             computed and written.
+        verdicts: NAME.verdicts.jsonl of ``curate review``: copies that were kept stay, what was dropped goes (with its
+            copies, where the image itself was judged), and new labels are taken.
         estimate_recall: also edit so many of the table's own images, and say how many of the copies are found.
         audit: also write this many pairs near the threshold, for a reviewer to judge.
         source: what was scored, where images are read again and the table has no paths.
@@ -366,6 +391,7 @@ def dedup(
         model=model,
         seed=seed,
         few_finders=few_finders,
+        verdicts=None if verdicts is None else VerdictLines.of(verdicts, opened),
         report=report,
         compared=compared,
     )

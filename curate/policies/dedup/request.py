@@ -12,6 +12,8 @@ from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
 from curate.policies.dedup.grouping.loss import FORMAT, facts_in
+from curate.policies.reviewed import LINES
+from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.images import ImageSource
 from curate.tables.needs import Needs, is_plain
 from curate.tables.signals import kappa_of
@@ -96,13 +98,13 @@ class DedupRequest:
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
-        """Read what ``to_json`` wrote; ``against`` and ``graph`` may be next to it.
+        """Read what ``to_json`` wrote; ``against``, ``graph`` and ``verdicts`` may be next to it.
 
         Raises:
             InputError: if it is something else.
         """
         what = "the rule of the receipt"
-        request = from_json(cls, rule, what=what, ignored=("rule", "against", "graph"))
+        request = from_json(cls, rule, what=what, ignored=("rule", "against", "graph", VERDICTS, LINES))
         if not request.thresholds or not set(request.source_options) <= set(WHERE):
             raise InputError(f"expected thresholds and {', '.join(WHERE)} in {what}, got others; take a copy")
         for name, value in request.thresholds.items():

@@ -13,12 +13,15 @@ from curate.policies.dedup.finders.looks import in_words, seen
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.request import DedupRequest
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, OUTCOMES, failures
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, failures
+from curate.policies.reviewed import RULE
+from curate.policies.verdicts import COPY
+from curate.policies.verdicts import KEEP as KEPT
 
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop (the same as kept_key) or failed (not scored)",
     "reason": "the decision in words",
-    "rule": "the finder that decided, and its threshold",
+    "rule": "the finder that decided, and its threshold; verdicts where reviewers decided",
     "score": "similarity to kept_key, in the unit of the finder",
     "threshold": "what the similarity had to reach",
     "margin": "by how much it reached it: positive; negative at the far end of a chain",
@@ -61,12 +64,13 @@ class DecisionWords:
         margin = (similarity - threshold) * signs[finder]
         kept_key = self.kept_key.slice(start, len(keys))
         group = self.group[here]
+        rule = np.where((outcome == DROP) & ~linked, len(typed), finder).astype(np.int64)
         return pa.RecordBatch.from_arrays(
             [
                 keys,
                 pa.array(OUTCOMES).take(pa.array(outcome)),
                 pa.array(self._reasons(here, kept_key, margin, status, error), pa.string()),
-                pa.array(typed, pa.string()).take(pa.array(finder.astype(np.int64), mask=~linked)),
+                pa.array([*typed, RULE], pa.string()).take(pa.array(rule, mask=rule < 0)),
                 *(pa.array(values, from_pandas=True) for values in (similarity, threshold, margin)),
                 pa.array(group, mask=group < 0),
                 kept_key,
@@ -90,6 +94,12 @@ class DecisionWords:
         protected = self.duplicates.rows.holds(self.request.protect)
         if protected is not None:
             reason[protected[here] & (outcome != FAILED)] = "protected"
+        reviewed = self.duplicates.reviewed
+        decided = (outcome == DROP) & (finder < 0)  # by reviewers alone
+        if reviewed is not None:
+            kept = reviewed.answered(COPY, KEPT)[here] & (outcome == KEEP)
+            for at in np.flatnonzero(decided | kept).tolist():
+                reason[at] = f"{'dropped' if decided[at] else 'kept'} by {reviewed.by[start + at]}"
         failed = np.flatnonzero(outcome == FAILED)
         reason[failed] = failures(status, error, failed)
         linked = np.flatnonzero(finder >= 0)
@@ -99,6 +109,9 @@ class DecisionWords:
             how = how_matched(self.duplicates, self.duplicates.stars, start + at, views)
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"
+            owner = int(self.duplicates.stars.owner[start + at])
+            if reviewed is not None and not place and reviewed.drop[owner]:
+                kept += f", which was dropped by {reviewed.by[owner]}"
             too = f"; {self.other} has it too" if leaks[at] and not place else ""
             reason[at] = f"the same as {key}{place} by {how}{chain}{kept}{too}"
         return reason

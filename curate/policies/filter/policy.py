@@ -1,8 +1,7 @@
 """A filter applied to a table: rules keep and drop rows by their scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,15 +9,13 @@ import numpy as np
 
 from curate.columns import KEY
 from curate.policies.apply import apply
-from curate.policies.arranged import Ranked
-from curate.policies.compare_arranged import Expected, compare_arranged
 from curate.policies.decided import Decided
+from curate.policies.filter.by_verdicts import ByVerdicts
 from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.result import FilterResult, notes_of
-from curate.policies.filter.reviewed import ByVerdicts, Reviewed, relabelled
 from curate.policies.filter.rules import (
     EVEN,
     RULES,
@@ -33,13 +30,11 @@ from curate.policies.filter.rules import (
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files
+from curate.policies.reviewed import Reviewed, label_changes, with_images
 from curate.tables.fits import fitted_apart
-from curate.tables.needs import SHA256
-from curate.tables.rows import Rows, read_rows
+from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-
-RELABELLED = "the label, or the one that a reviewer gave instead"
 
 
 @dataclass(frozen=True)
@@ -77,15 +72,17 @@ class Filter:
     def decide(self, table: Table, *, write: bool) -> Decided[FilterResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         needs = needs_of(self.rules)
-        if any(isinstance(rule, ByVerdicts) for rule in self.rules) and SHA256 in table.schema.names:
-            needs = replace(needs, texts=(SHA256,))
+        if any(isinstance(rule, ByVerdicts) for rule in self.rules):
+            needs = with_images(needs, table)
         needs.refuse_unread_embeddings(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
         verdict = decide(self.rules, table_rows)
         reviewed = next((each for each in verdict.found if isinstance(each, Reviewed)), None)
         if reviewed is not None:
             verdict.outcome[reviewed.keep & (verdict.outcome == UNDECIDED)] = KEEP
-        labels = self._labels(table, verdict, table_rows, reviewed)
+        labels: dict[str, Any] = {}
+        if reviewed is not None:
+            labels = label_changes(reviewed, table, np.flatnonzero(verdict.outcome == KEEP), table_rows.hashes)
         words = DecisionWords(self.rules, table_rows, verdict)
         return Decided(
             table=table,
@@ -108,20 +105,6 @@ class Filter:
                 evened=self._evened(verdict),
             ),
         )
-
-    def _labels(self, table: Table, verdict: Verdict, table_rows: Rows, reviewed: Reviewed | None) -> dict[str, Any]:
-        """What becomes of kept rows where a reviewer gave labels, as fields of ``Decided``."""
-        if reviewed is None or not reviewed.labels:
-            return {}
-        kept = np.flatnonzero(verdict.outcome == KEEP)
-        added = relabelled(reviewed, table, kept)
-        meanings = dict.fromkeys(added.column_names, RELABELLED)
-        expected = Expected(added, table_rows.hashes[kept], kept, ordered=False)
-        return {
-            "arranged": Ranked(table.stored.schema, kept, added, meanings),
-            "compare": partial(compare_arranged, table, expected),
-            "same_classes": {},
-        }
 
     def _by_rule(self, verdict: Verdict, outcome: int) -> dict[str, int]:
         """Rows of an outcome by rule as typed; a rule typed twice is counted once."""

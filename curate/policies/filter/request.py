@@ -7,9 +7,9 @@ from typing import Any
 
 from curate.columns import LABEL
 from curate.policies.filter.alike import Like, Unlike, parse_examples
+from curate.policies.filter.by_verdicts import ByVerdicts
 from curate.policies.filter.guaranteed import MaxBadRate, read_guarantee
 from curate.policies.filter.named import Keys, WithoutKeys, read_rule
-from curate.policies.filter.reviewed import ByVerdicts, check_verdicts
 from curate.policies.filter.rules import EVEN, RULES, Rule
 from curate.tables.needs import is_plain
 from curate.tables.signals import amount_column, default_column
@@ -67,7 +67,7 @@ def rules_in_order(
         elif name in NAMED:
             rules.append(read_rule(NAMED[name], value, table, allow_unmatched=allow_unmatched))
         elif name == ByVerdicts.name:
-            rules.append(check_verdicts(value, table))
+            rules.append(ByVerdicts.of(value, table))
         elif name == MaxBadRate.name:
             said = {
                 option: dict(zip(names, values, strict=True))[option] for option in OF_AUDITS[1:] if option in names

@@ -6,10 +6,10 @@ from typing import Any
 
 from curate.columns import describe
 from curate.policies.audit.results import Promise
+from curate.policies.filter.by_verdicts import ByVerdicts
 from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys, named
-from curate.policies.filter.reviewed import ByVerdicts
 from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DROP
 from curate.policies.result import Result
@@ -155,7 +155,7 @@ def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: T
         if isinstance(rule, MaxBadRate):
             notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
         if isinstance(rule, ByVerdicts):
-            notes += map(Decisions, [*found.lines(rule.file), *([rule.note] if rule.note else [])])
+            notes += map(Decisions, rule.notes(found))
         if isinstance(rule, Keys | WithoutKeys):
             notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum()), rule.note))
     return list({repr(note): note for note in notes}.values())

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from curate.columns import is_less_certain
 from curate.policies.filter.alike import Like, Unlike, named_examples
+from curate.policies.filter.by_verdicts import ByVerdicts
 from curate.policies.filter.cuts import judge_cut, judge_rank
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
-from curate.policies.filter.reviewed import ByVerdicts
 from curate.policies.filter.ruling import Ruling
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.alike import Like, Unlike, reasons
+from curate.policies.filter.by_verdicts import ByVerdicts
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
-from curate.policies.filter.reviewed import ByVerdicts
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.number_texts import six_digits
@@ -106,10 +106,11 @@ class DecisionWords:
             reason.put(judged[~is_named], f"is not named in {rule.file}")
             return
         if isinstance(rule, ByVerdicts):
-            by = self.verdict.found[index].by
-            reason.put(
-                judged, [f"dropped by {by[row]}" if row in by else "not dropped in review" for row in start + judged]
-            )
+            found = self.verdict.found[index]
+            texts = [
+                f"dropped by {found.by[row]}" if found.drop[row] else "not dropped in review" for row in start + judged
+            ]
+            reason.put(judged, texts)
             return
         if rule.column is None:
             lacks = f"a column of the condition has no value (null or NaN): {_condition(rule)}"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from curate.policies.compare_arranged import Expected
 from curate.policies.labels.examine import Examined
 from curate.policies.labels.request import AGREEMENT, QUALITY, SUGGESTED, WHY, LabelsRequest
+from curate.policies.reviewed import relabelled
 from curate.tables.table import Table
 
 
@@ -41,7 +42,8 @@ class LabelColumns:
     @property
     def same_classes(self) -> dict[str, str]:
         """Columns that hold classes of a column of the table, and which one; none where there are several."""
-        if len(self.request.columns) != 1:
+        reviewed = self.examined.reviewed
+        if len(self.request.columns) != 1 or (reviewed is not None and reviewed.labels):
             return {}
         added = (SUGGESTED, *([self.request.relabel] if self.request.relabel else []))
         return dict.fromkeys(added, self.request.columns[0])
@@ -64,6 +66,8 @@ class LabelColumns:
         if request.relabel is not None:
             corrected = np.where(found.suspected(request.below), found.suggested, found.given)
             columns[request.relabel] = self.classes(corrected[rows].astype(np.int32))
+        if found.reviewed is not None:
+            columns |= relabelled(found.reviewed, self.table, rows)
         return pa.table(columns)
 
     def expected(self, rows: NDArray[np.int64]) -> Expected:

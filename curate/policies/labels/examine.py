@@ -1,6 +1,6 @@
 """The labels of a table, judged row by row."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.labels.request import LabelsRequest
+from curate.policies.reviewed import OPTION, Reviewed, VerdictLines, with_images
+from curate.policies.verdicts import KEEP, LABELS
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.tables.dataset import read_dataset
-from curate.tables.rows import Codes, Rows
+from curate.tables.needs import Needs
+from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
 from curate.tables.votes import read_votes
@@ -54,6 +57,8 @@ class Examined:
         shrink: of the probe.
         named: the annotators, or their columns.
         votes_digest: of the labels that a file or rounds gave; empty without.
+        reviewed: what reviewers decided; None without verdicts.
+        settled: rows whose label a reviewer kept or gave, of quality 1, shape (N,).
     """
 
     rows: Rows
@@ -73,10 +78,13 @@ class Examined:
     shrink: float = float("nan")
     named: Sequence[str] = ()
     votes_digest: str = ""
+    reviewed: Reviewed | None = None
+    settled: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     def suspected(self, below: float) -> NDArray[np.bool_]:
-        """Return whose label is suspected, shape (N,)."""
-        return np.asarray(self.quality < below)  # NaN is not
+        """Return whose label is suspected, shape (N,); of rows that a reviewer dropped it does not matter."""
+        found = np.asarray(self.quality < below)  # NaN is not
+        return found if self.reviewed is None else found & ~self.reviewed.drop
 
     def why(self) -> pa.Array:
         """Return what contradicts each label, in words; null where nothing does, shape (N,)."""
@@ -84,13 +92,20 @@ class Examined:
         return pa.array(words, pa.string()).take(pa.array(self.against))
 
 
-def examine(table: Table, request: LabelsRequest) -> Examined:
+def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None = None) -> Examined:
     """Judge every label of a table by the other rows; the same whatever the order of the table.
 
+    Args:
+        table: with embeddings.
+        request: what is requested.
+        verdicts: what reviewers decided: labels that they kept or gave are right, and count so for other rows.
+
     Raises:
-        InputError: for a table without embeddings, a column that is missing or of lists, or labels that say nothing.
+        InputError: for a table without embeddings, a column that is missing or of lists, labels that say nothing, or
+            verdicts of another table.
     """
     request.check(table)
+    reviewed = None if verdicts is None else _reviewed(table, request, verdicts)
     read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
     dataset = read_dataset(table, names=request.columns, once=False)
     rows, at = dataset.rows, dataset.at
@@ -99,6 +114,8 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         (votes, who), classes = read.of(rows, str(table.path)), read.classes
     else:
         votes, classes = _votes(table, rows, request.columns)
+    if reviewed is not None:
+        classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
     given = majority(votes, rows.hashes)
     _refuse(given[at], classes, _place(request, table))
     evidence = crossed(dataset.embeddings, given[at], len(classes), seed=request.seed)
@@ -113,7 +130,13 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         quality = np.where(known, weighed.quality, np.nan).astype(np.float32)
         suggested, annotators, alike = weighed.suggested, weighed.accuracy, weighed.pairs
         agreement = _spread(rows, at, weighed.agreement, np.nan)
-    reason = _reasons(rows, at, given, np.isnan(chances.of_label))
+    settled = _settled(rows, given, reviewed, request)
+    quality = np.where(settled[at], 1, quality).astype(np.float32)
+    suggested = np.where(settled[at], given[at], suggested).astype(np.int32)
+    unknown = np.isnan(chances.of_label) & ~settled[at]
+    reason = _reasons(rows, at, given, unknown)
+    reason[settled] = -1
+    against = np.where(settled[at], 0, _against(evidence, given[at], joint.confident)).astype(np.uint8)
     return Examined(
         rows=rows,
         hashes=_placed(rows, rows.hashes),
@@ -123,7 +146,7 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         quality=_spread(rows, at, quality, np.nan),
         suggested=_spread(rows, at, suggested, -1),
         rival=_spread(rows, at, np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), -1),
-        against=_spread(rows, at, _against(evidence, given[at], joint.confident), 0),
+        against=_spread(rows, at, against, 0),
         reason=_placed(rows, reason),
         agreement=agreement,
         shares=shares(chances, given[at], joint, quality < request.below, suggested),
@@ -132,7 +155,38 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         shrink=evidence.shrink,
         named=request.columns if read is None else [name or NOBODY for name in read.annotators],
         votes_digest="" if read is None else read.digest,
+        reviewed=reviewed,
+        settled=_placed(rows, settled),
     )
+
+
+def _reviewed(table: Table, request: LabelsRequest, verdicts: VerdictLines) -> Reviewed:
+    """What reviewers decided, by the rows of the table in their own order."""
+    if len(request.columns) != 1:
+        raise InputError(f"{OPTION} settles the labels of one column of the table; name that alone with --label")
+    return verdicts.reviewed(read_rows(table, with_images(Needs(), table)))
+
+
+def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str], rows: Rows) -> list[str]:
+    """Give rows of the table the labels of reviewers, in place of ``votes``, shape (N, 1); return all classes."""
+    more = sorted(set(new.values()) - set(classes))
+    place = {name: code for code, name in enumerate([*classes, *more])}
+    at = np.empty(len(rows), np.int64)
+    at[rows.place] = np.arange(len(rows))
+    for row, label in new.items():
+        votes[at[row], 0] = place[label]
+    return [*classes, *more]
+
+
+def _settled(
+    rows: Rows, given: NDArray[np.int64], reviewed: Reviewed | None, request: LabelsRequest
+) -> NDArray[np.bool_]:
+    """Return whose label a reviewer kept or gave, shape (N,), of rows with an embedding: it is right."""
+    if reviewed is None:
+        return np.zeros(len(rows), bool)
+    found = reviewed.answered(LABELS, KEEP)
+    found[list(reviewed.labels.get(request.columns[0], {}))] = True
+    return found[rows.place] & rows.ok & (given >= 0) & (rows.embedding_problem == 0)
 
 
 def _place(request: LabelsRequest, table: Table) -> str:

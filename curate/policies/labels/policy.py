@@ -27,6 +27,9 @@ from curate.policies.labels.verdicts import KEYS, read_verdicts
 from curate.policies.labels.words import MEANINGS, LabelWords, outcomes, schema_of
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files, Outputs
+from curate.policies.reviewed import OPTION, VerdictLines
+from curate.policies.reviewed import RELABELLED as BY_REVIEWER
+from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.images import ImageSource, require_images
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -43,32 +46,36 @@ class Labels:
         request: what is requested.
         review: rows for a reviewer to judge; or None.
         images: where they are, for the review.
+        verdicts: what reviewers decided; or None.
     """
 
     request: LabelsRequest
     review: int | None = None
     images: ImageSource = field(default_factory=ImageSource)
+    verdicts: VerdictLines | None = None
 
     @property
     def files(self) -> Files:
         """What names labels, and what is to be judged."""
         read = {} if self.request.labelled is None else {"--labelled": self.request.labelled}
         texts = {} if self.review is None else {REVIEW: "review.csv", PAGE: "review.html"}
-        return Files(read=read, texts=texts, answered=frozenset({REVIEW}))
+        quoted = () if self.verdicts is None else ((OPTION, self.verdicts.file),)
+        return Files(read=read, quoted=quoted, texts=texts, answered=frozenset({REVIEW}))
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
         """Return the examination that a receipt holds; InputError if it holds something else."""
-        return cls(LabelsRequest.from_json(rules[0]))
+        return cls(LabelsRequest.from_json(rules[0]), verdicts=VerdictLines.in_rule(rules[0]))
 
     def decide(self, table: Table, *, write: bool) -> Decided[LabelsResult]:
         """Decide every row of a table; InputError for a column or labels that cannot be used."""
-        examined = examine(table, self.request)
+        examined = examine(table, self.request, self.verdicts)
         columns = LabelColumns(table, self.request, examined)
         outcome = outcomes(columns)
         kept = np.flatnonzero(outcome == KEEP)
         added = columns.of(kept)
-        meanings = {name: COLUMN_MEANINGS.get(name, RELABELLED) for name in added.column_names}
+        own = {**COLUMN_MEANINGS, **({} if self.request.relabel is None else {self.request.relabel: RELABELLED})}
+        meanings = {name: own.get(name, BY_REVIEWER) for name in added.column_names}
         words, worst = LabelWords(columns, outcome), worst_rows(columns, N_EXAMPLES)
         drawn = None if self.review is None else partial(self._texts, columns)
         return Decided(
@@ -92,14 +99,18 @@ class Labels:
         rule = self.request.to_json()
         if self.request.labelled is not None:
             rule["labelled"] = {"path": str(Path(self.request.labelled).resolve()), "digest": examined.votes_digest}
-        return rule
+        return rule if self.verdicts is None else rule | self.verdicts.for_rule()
 
     def _result(self, columns: LabelColumns, outcome: NDArray[np.uint8]) -> LabelsResult:
         undecided = columns.examined.reason[outcome == UNDECIDED]
         counts = np.bincount(undecided, minlength=len(REASONS)).tolist()
-        dropped = int((outcome == DROP).sum())
+        reviewed = columns.examined.reviewed
+        gone = outcome == DROP
+        by_reviewer = int((gone & reviewed.drop).sum()) if reviewed is not None else 0
+        counts_by = {"suspected label": int(gone.sum()) - by_reviewer} if self.request.drop else {}
         return LabelsResult(
-            dropped_by={"suspected label": dropped} if self.request.drop else {},
+            dropped_by=counts_by if self.verdicts is None else {**counts_by, VERDICTS: by_reviewer},
+            notes=self.verdicts.notes(reviewed) if self.verdicts is not None and reviewed is not None else [],
             undecided_by={reason: n for reason, n in zip(REASONS, counts, strict=True) if n},
             **label_facts(columns),
         )
@@ -124,6 +135,7 @@ def labels(
     relabel: str | None = None,
     below: float = 0.5,
     review: int | None = None,
+    verdicts: str | Path | None = None,
     source: str | None = None,
     root: str | Path | None = None,
     key: str | None = None,
@@ -148,6 +160,8 @@ def labels(
         relabel: name of a column to add, with the suggested label instead of a suspected one.
         below: a label is suspected whose quality is below this, in (0, 1].
         review: also write this many rows for a reviewer to judge; see ``read_verdicts``.
+        verdicts: NAME.verdicts.jsonl of ``curate review``: a label that a reviewer kept or gave is no longer suspected,
+            and counts as right for other rows; what was dropped goes.
         source: what was scored, for ``review``, where the table holds no paths.
         root: where its relative paths start.
         key: its column of keys.
@@ -170,7 +184,8 @@ def labels(
     where = SourceOptions(
         root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
     )
-    policy = Labels(request, review, ImageSource(source, where))
+    lines = None if verdicts is None else VerdictLines.of(verdicts, opened)
+    policy = Labels(request, review, ImageSource(source, where), lines)
     nothing = dry_run or out is None
     if review is not None:
         if nothing:

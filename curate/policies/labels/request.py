@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from curate.columns import EMBEDDING
+from curate.policies.reviewed import LINES
+from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.table import Table
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
@@ -66,7 +68,7 @@ class LabelsRequest:
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> Self:
         """Return what a receipt holds; InputError if it is something else."""
-        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
+        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule", VERDICTS, LINES))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""

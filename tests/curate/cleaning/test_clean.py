@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import run
 from PIL import Image, ImageDraw
+from reviewed_table import act, queue, serving
 
 import curate
+from curate.cleaning.steps import command_of
 from curate.pipeline import run as engine
 
 PHOTOS = Path(__file__).parents[3] / "examples" / "photos"
@@ -307,3 +309,39 @@ def test_a_folder_is_cleaned_from_python(workdir):
     shutil.copy("photos/coins.jpg", "photos/new.jpg")
     grown = curate.clean("photos", "out", model="m.safetensors")
     assert (grown.images, grown.copies) == (22, result.copies + 1)
+
+
+def test_a_second_run_applies_what_was_decided_in_review_and_no_longer_when_it_is_undone(workdir):
+    before = counts(clean("--json"))
+    subset = pl.read_parquet("out/subset.parquet")
+    with serving("out", reviewer="ann") as server:
+        groups = queue(server)
+        act(server, "drop", groups[0]["id"])
+        (copies,) = (each for each in groups if each["words"] == "equal files")
+        act(server, "keep", copies["id"])
+    again = counts(clean("--json"))
+    n = groups[0]["n"]
+    assert (again["dropped_in_review"], again["copies"], again["kept"]) == (n, 5 - len(COPIES), 12 - n + len(COPIES))
+    assert again["to_review"] < before["to_review"]
+    kept = set(pl.read_parquet("out/subset.parquet")["key"])
+    assert {f"{name}{end}.jpg" for name in COPIES for end in ("", "_again")} <= kept
+    assert run("verify", "out/subset.receipt.json").exit_code == 0
+    assert set(states(clean("--json"))) == {"up to date"}
+    with serving("out", reviewer="ann") as server:
+        act(server, "undo")
+        act(server, "undo")
+    assert counts(clean("--json"))["dropped_in_review"] is None
+    assert pl.read_parquet("out/subset.parquet").equals(subset)
+
+
+def test_the_command_that_applies_decisions_is_the_one_that_was_typed(workdir):
+    typed = ["clean", "photos", "-o", "out", "--model", "m.safetensors"]
+    assert command_of(Path("out")) == ["curate", *typed]
+    Path("other").mkdir()
+    shutil.copy("photos/brick.jpg", "other")
+    typed += ["--against", "other", "--export", "csv"]
+    assert run(*typed).exit_code == 0
+    assert command_of(Path("out")) == ["curate", *typed]
+    with Path("out/curate.toml").open("a") as file:
+        file.write("# mine\n")
+    assert command_of(Path("out")) is None

@@ -17,6 +17,7 @@ const KEYS = [
   ["?", "this help"],
 ];
 const VERBS = { image: ["Keep", "Drop"], copy: ["Keep both", "Drop the copies"], label: ["Label is right", "Drop"], leak: ["Keep", "Drop"] };
+const OF_KIND = { "dropped-copy": ["Bring back", "Leave dropped"] };
 
 let state = null; // as the server has it
 let group = null; // under review, with its images
@@ -137,7 +138,7 @@ function relabel() {
 
 function draw() {
   const left = queue();
-  byId("about").textContent = `${plural(left.length, "group")}, ${plural(state.remaining, "image")} to decide · ${count(state.dropped)} dropped, ${count(state.kept)} kept, ${count(state.relabelled)} relabelled of ${count(state.rows)} · ${state.reviewer}`;
+  byId("about").textContent = `${plural(state.groups, "group")}, ${plural(state.remaining, "image")} to decide · ${count(state.dropped)} dropped, ${count(state.kept)} kept, ${count(state.relabelled)} relabelled of ${count(state.rows)} · ${state.reviewer}`;
   byId("nav").replaceChildren(
     ...left.slice(0, 200).map((one) =>
       h("button", { type: "button", "aria-current": !sampling && one.id === group?.id ? "true" : null, onclick: () => attempt(() => go(one.id)) }, h("b", {}, count(one.n)), " ", own(`${one.kind}: ${one.words}`)),
@@ -154,7 +155,7 @@ function audit({ n, bad, of, level, at_most }) {
 }
 
 function groupParts() {
-  const [keep, drop] = VERBS[group.question];
+  const [keep, drop] = OF_KIND[group.kind] ?? VERBS[group.question];
   const button = (key, words, act, on = true) => (on ? h("button", { type: "button", "data-key": key, onclick: act }, h("kbd", {}, key), ` ${words}`) : null);
   const taken = out.size ? `, ${out.size} ${sampling ? "bad" : "taken out"}` : "";
   const shown = group.items.length < group.n ? `${count(group.items.length)} of ${plural(group.n, "image")}` : plural(group.n, "image");

@@ -1,0 +1,242 @@
+"""What the verdicts of ``curate review`` say of the rows of a table: drop, keep, or a new label."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.arranged import Ranked
+from curate.policies.compare_arranged import Expected, compare_arranged
+from curate.policies.verdicts import N_NAMED, SHORT, Verdicts, read_verdicts
+from curate.tables.digests import tie_breaks
+from curate.tables.needs import SHA256, Needs
+from curate.tables.rows import Rows
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+OPTION = "--verdicts"
+LINES = "verdict_lines"
+RULE = "verdicts"  # what decided, in decisions and counts
+RELABELLED = "the label, or the one that a reviewer gave instead"
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What the verdicts of a file say of N rows.
+
+    Attributes:
+        drop: shape (N,).
+        keep: shape (N,): kept by a reviewer, and dropped by none.
+        labels: column -> row -> new label.
+        by: row -> who decided, and in which group.
+        answers: question -> verdict -> rows.
+        gone: keys that no row has.
+        changed: keys whose image is another one now.
+    """
+
+    drop: NDArray[np.bool_]
+    keep: NDArray[np.bool_]
+    labels: Mapping[str, Mapping[int, str]]
+    by: Mapping[int, str]
+    answers: Mapping[str, Mapping[str, list[int]]]
+    gone: list[str]
+    changed: list[str]
+
+    def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
+        """Return whose answer to a question is a verdict, shape (N,)."""
+        found = np.zeros(len(self.drop), bool)
+        found[self.answers.get(question, {}).get(verdict, [])] = True
+        return found
+
+    def lines(self, path: str) -> list[str]:
+        """Return what a reader has to know, one sentence a line."""
+        n_labels = sum(map(len, self.labels.values()))
+        relabelled = f", relabels {n_labels:,}" if n_labels else ""
+        notes = [f"{OPTION} {path}: drops {int(self.drop.sum()):,}, keeps {int(self.keep.sum()):,}{relabelled}"]
+        for keys, what in ((self.gone, "that the table does not have"), (self.changed, "that changed since")):
+            if keys:
+                named = ", ".join(map(repr, keys[:N_NAMED]))
+                notes.append(f"{OPTION} {path}: {counted(len(keys), 'verdict')} on images {what}: {named}")
+        return notes
+
+
+@dataclass(frozen=True)
+class VerdictLines:
+    """The lines of a file of verdicts that count.
+
+    Attributes:
+        file: its path.
+        lines: of the file that count: it only grows; None for all.
+        note: what a reader has to know of it.
+    """
+
+    file: str
+    lines: int | None = None
+    note: str = ""
+
+    @cached_property
+    def read(self) -> Verdicts:
+        """The lines of the file."""
+        return read_verdicts(self.file, lines=self.lines)
+
+    def reviewed(self, table_rows: Rows) -> Reviewed:
+        """Return what the verdicts say of the rows of a table; InputError where they are of another table."""
+        return reviewed_rows(self.read, table_rows)
+
+    def notes(self, found: Reviewed) -> list[str]:
+        """Return what a reader has to know, one sentence a line."""
+        return [*found.lines(self.file), *([self.note] if self.note else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for a receipt: the file by the digest of the lines that were read."""
+        read = self.read
+        return {"file": {"path": str(read.path.resolve()), "digest": read.digest}, "lines": read.lines}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return what ``to_json`` wrote; the file may be a path where it is now."""
+        file, lines = value.get("file"), value.get("lines")
+        path = file.get("path") if isinstance(file, Mapping) else file
+        if not isinstance(path, str) or type(lines) is not int or lines < 0:
+            raise InputError("expected the file of verdicts and its lines in the receipt; take it from a copy")
+        return cls(path, lines)
+
+    def for_rule(self) -> dict[str, Any]:
+        """Return it as a part of the rule of another policy."""
+        noted = VerdictLines.to_json(self)
+        return {RULE: noted["file"], LINES: noted["lines"]}
+
+    @classmethod
+    def in_rule(cls, rule: Mapping[str, Any]) -> Self | None:
+        """Return what ``for_rule`` wrote into a rule; None where nothing is there."""
+        return cls.from_json({"file": rule[RULE], "lines": rule.get(LINES)}) if RULE in rule else None
+
+    @classmethod
+    def of(cls, path: str | Path, table: Table) -> Self:
+        """Return a file as it is now, checked against the columns of a table.
+
+        Raises:
+            InputError: if it cannot be read, reviewers disagree, or it relabels a column that the table lacks.
+        """
+        read = read_verdicts(path)
+        said = read.said()
+        if not said:
+            raise InputError(f"{OPTION} {path} holds no verdict yet; decide some groups with curate review")
+        table.require(sorted({column for one in said.values() for column in one.labels}))
+        torn = f"{OPTION} {path}: its last line was cut off and is left out" if read.torn else ""
+        return cls(str(path), read.lines, torn)
+
+
+def with_images(needs: Needs, table: Table) -> Needs:
+    """Return what has to be read of a table, and what binds verdicts to its images."""
+    return replace(needs, texts=(*needs.texts, SHA256)) if SHA256 in table.schema.names else needs
+
+
+def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
+    """Return what verdicts say of N rows: by key, and where the table has it by the digest of the image.
+
+    Raises:
+        InputError: where no verdict is on an image of the table, or reviewers disagree.
+    """
+    said = read.said()
+    keys = list(said)
+    at = _places(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]), table_rows.hashes)
+    there = at >= 0
+    same = there.copy()
+    if SHA256 in table_rows.texts and there.any():
+        digests = table_rows.texts[SHA256].take(pa.array(at[there])).to_pylist()
+        for place, digest in zip(np.flatnonzero(there).tolist(), digests, strict=True):
+            image = said[keys[place]].image
+            same[place] = not image or not digest or digest[:SHORT] == image
+    if keys and not same.any():
+        raise InputError(
+            f"{OPTION} {read.path} is of another table: none of its {counted(len(keys), 'image')} is there, such as "
+            f"{keys[0][:80]!r}; give the table that was reviewed"
+        )
+    n = len(table_rows)
+    drop, keep = np.zeros(n, bool), np.zeros(n, bool)
+    labels: dict[str, dict[int, str]] = {}
+    answers: dict[str, dict[str, list[int]]] = {}
+    by: dict[int, str] = {}
+    for place in np.flatnonzero(same).tolist():
+        one, row = said[keys[place]], int(at[place])
+        drop[row], keep[row] = one.drop, one.keep and not one.drop
+        by[row] = one.by
+        for question, verdict in one.answers.items():
+            answers.setdefault(question, {}).setdefault(verdict, []).append(row)
+        for column, label in one.labels.items():
+            labels.setdefault(column, {})[row] = label
+    gone = [keys[place] for place in np.flatnonzero(~there).tolist()]
+    changed = [keys[place] for place in np.flatnonzero(there & ~same).tolist()]
+    return Reviewed(drop, keep, labels, by, answers, gone, changed)
+
+
+def _places(wanted: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the row of each wanted hash among N, shape (M,); -1 where it is not."""
+    order = np.argsort(wanted, kind="stable")
+    places = np.full(len(wanted), -1, np.int64)
+    for start in range(0, len(hashes), 1 << 22):
+        some = hashes[start : start + (1 << 22)]
+        hit = np.flatnonzero(np.isin(some, wanted))
+        places[order[np.searchsorted(wanted, some[hit], sorter=order)]] = start + hit
+    return places
+
+
+def relabelled(found: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return the columns of labels of some rows, M, with the new ones; none of a column that has them already.
+
+    Args:
+        found: with labels.
+        table: of the rows.
+        rows: ascending, shape (M,).
+
+    Raises:
+        InputError: where a new label is not of the type of its column.
+    """
+    columns: dict[str, pa.Array] = {}
+    places = {row: at for at, row in enumerate(rows.tolist())}
+    for name, new in found.labels.items():
+        values = table.take(rows, [name]).column(0)
+        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        given = values.cast(kind).to_pylist()
+        inside = [row for row in new if row in places]
+        try:
+            texts = pa.array([new[row] for row in inside], pa.string()).cast(kind).to_pylist()
+        except pa.ArrowException:
+            raise InputError(
+                f"expected labels of type {kind} for column {name!r} in {OPTION}, got others, such as "
+                f"{next(iter(new.values()))[:40]!r}; undo them in curate review"
+            ) from None
+        changed = [(places[row], text) for row, text in zip(inside, texts, strict=True) if given[places[row]] != text]
+        for at, text in changed:
+            given[at] = text
+        if changed:
+            columns[name] = pa.array(given, kind)
+    return columns
+
+
+def label_changes(found: Reviewed, table: Table, kept: NDArray[np.int64], hashes: NDArray[np.uint64]) -> dict[str, Any]:
+    """Return what becomes of kept rows where a reviewer gave labels, as fields of ``Decided``; none where none did.
+
+    Args:
+        found: by the verdicts.
+        table: of the rows.
+        kept: ascending, shape (M,).
+        hashes: of the keys of all rows, shape (N,).
+    """
+    columns = relabelled(found, table, kept)
+    if not columns:
+        return {}
+    added = pa.table(columns)
+    expected = Expected(added, hashes[kept], kept, ordered=False)
+    return {
+        "arranged": Ranked(table.stored.schema, kept, added, dict.fromkeys(columns, RELABELLED)),
+        "compare": partial(compare_arranged, table, expected),
+        "same_classes": {},
+    }
