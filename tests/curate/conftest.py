@@ -14,6 +14,7 @@ from hub_server import hub_server
 from PIL import Image
 from runs import SMALL
 
+from curate.engines import junk
 from curate.engines.score import score
 from curate.manifest import remote, schemes
 
@@ -42,9 +43,17 @@ def full_table(folder, tiny_checkpoint, tmp_path_factory):
     return out
 
 
+@pytest.fixture(scope="module")
+def few_copies():
+    """Corrupt each image in a few ways only, for what does not ask how well junk is found: it is most of a fit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(junk, "COPIES", 120)
+        yield
+
+
 @pytest.fixture(scope="session")
 def s3_server():
-    """A server of S3 behind a proxy of faults: its URL, its faults, and a client of it."""
+    """A server of S3 behind a proxy of faults: its URL, its faults, our file systems of it, and a client of it."""
     moto = pytest.importorskip("moto.server", reason="moto is not installed")
     pytest.importorskip("s3fs", reason="the s3 extra is not installed")
     import boto3
@@ -52,22 +61,24 @@ def s3_server():
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = moto.ThreadedMotoServer(port=0, verbose=False)
     server.start()
+    shared = {}  # file systems of all tests: a client takes a quarter of a second
     named = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
     with proxy(server.get_host_and_port()) as (url, faults):
-        yield url, faults, boto3.client("s3", endpoint_url=f"http://127.0.0.1:{server.get_host_and_port()[1]}", **named)
+        behind = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+        yield url, faults, shared, boto3.client("s3", endpoint_url=behind, **named)
     server.stop()
 
 
 @pytest.fixture
 def s3(s3_server, monkeypatch, tmp_path):
     """A bucket of a test's own: its name, its URL, `put` and the faults of the server."""
-    url, faults, client = s3_server
+    url, faults, shared, client = s3_server
     faults.clear()
     for name, value in S3_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     monkeypatch.setattr(remote, "PAUSE", 0.01)
-    monkeypatch.setattr(schemes, "_SHARED", {})
+    monkeypatch.setattr(schemes, "_SHARED", shared)
     bucket = f"b-{secrets.token_hex(4)}"
     client.create_bucket(Bucket=bucket)
     return Bucket(bucket, url, faults, client)

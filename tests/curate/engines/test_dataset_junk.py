@@ -14,7 +14,9 @@ from curate.engines.score import score
 from curate.tables.table import open_table
 from scoring.junk.corruptions import KINDS
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 N, N_JUNK = 90, 8
+COPIES = junk.COPIES
 
 
 def scene(number):
@@ -59,7 +61,16 @@ def crawl(tmp_path_factory):
 @pytest.fixture(scope="module")
 def scored(crawl, tiny_checkpoint, tmp_path_factory):
     out = tmp_path_factory.mktemp("scored") / "s.parquet"
-    return score(crawl, out, model=tiny_checkpoint, settings=SMALL), out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(junk, "COPIES", COPIES)
+        return score(crawl, out, model=tiny_checkpoint, settings=SMALL), out
+
+
+@pytest.fixture(scope="module")
+def quickly_scored(crawl, tiny_checkpoint, tmp_path_factory, few_copies):
+    out = tmp_path_factory.mktemp("scored") / "s.parquet"
+    score(crawl, out, model=tiny_checkpoint, settings=SMALL)
+    return out
 
 
 def test_junk_is_found_among_images_that_nothing_was_tuned_on(scored):
@@ -109,11 +120,11 @@ def test_verify_fits_it_again(scored, tiny_checkpoint, tmp_path):
     assert verify_fit(tmp_path / "f.safetensors").identical
 
 
-def test_a_fit_of_a_folder_of_parts_corrupts_its_images(crawl, scored, tiny_checkpoint, tmp_path):
+def test_a_fit_of_a_folder_of_parts_corrupts_its_images(crawl, quickly_scored, tiny_checkpoint, tmp_path):
     score(crawl, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
     curate.fit(tmp_path / "parts", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
     fitted = pl.read_parquet(tmp_path / "a.parquet").select("key", "p_junk")
-    expected = pl.read_parquet(scored[1]).select("key", expected="p_junk")
+    expected = pl.read_parquet(quickly_scored).select("key", expected="p_junk")
     both = fitted.join(expected, on="key", validate="1:1")
     assert both["p_junk"].to_numpy() == pytest.approx(both["expected"].to_numpy(), abs=0.02)
 
@@ -149,18 +160,18 @@ def test_a_dataset_of_junk_is_none_that_it_applies_to(tiny_checkpoint, tmp_path)
     assert curate.issues(tmp_path / "s.parquet").kinds.get("junk", {"n": 0})["n"] == 0
 
 
-def test_the_same_whatever_the_number_of_decoding_threads(crawl, scored, tiny_checkpoint, tmp_path):
+def test_the_same_whatever_the_number_of_decoding_threads(crawl, quickly_scored, tiny_checkpoint, tmp_path):
     score(crawl, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, workers=1)
-    assert (tmp_path / "s.parquet").read_bytes() == scored[1].read_bytes()
+    assert (tmp_path / "s.parquet").read_bytes() == quickly_scored.read_bytes()
 
 
-def test_images_in_a_table_are_read_from_it(crawl, scored, tiny_checkpoint, tmp_path):
+def test_images_in_a_table_are_read_from_it(crawl, quickly_scored, tiny_checkpoint, tmp_path):
     files = sorted(crawl.iterdir())
     rows = {"key": [path.name for path in files], "image": [path.read_bytes() for path in files]}
     pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
     score(tmp_path / "t.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
     from_table, from_files = (
-        pl.read_parquet(path)["p_junk"].to_numpy() for path in (tmp_path / "s.parquet", scored[1])
+        pl.read_parquet(path)["p_junk"].to_numpy() for path in (tmp_path / "s.parquet", quickly_scored)
     )
     assert from_table == pytest.approx(from_files, abs=1e-4)
 

@@ -18,6 +18,7 @@ from curate.tables.table import open_table
 from scoring.relative.columns import AMBIGUOUS, COLUMNS, COPIES, FITTED, JUNK, LOCAL, NEIGHBOUR, PER_IMAGE, UNLIKE
 from scoring.relative.model import DatasetFit
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 N = 60
 SCORES = (NEIGHBOUR, AMBIGUOUS, FITTED, LOCAL)
 
