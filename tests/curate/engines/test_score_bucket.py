@@ -83,8 +83,13 @@ def test_a_folder_of_parts_in_a_bucket_has_the_bytes_of_a_local_one(folder, tiny
     nothing_is_left(s3, tmp_path, "run/parts/")
 
 
-@pytest.mark.parametrize("after", [0, 2, 4])
-@pytest.mark.parametrize("elsewhere", [False, True])
+SELDOM = ((0, True), (2, False), (4, False))  # which go the same way
+
+
+@pytest.mark.parametrize(
+    ("after", "elsewhere"),
+    [(0, False), (2, True), (4, True), *(pytest.param(*each, marks=pytest.mark.slow) for each in SELDOM)],
+)
 def test_a_run_cut_off_goes_on_here_and_on_another_machine(
     folder, full_table, tiny_checkpoint, s3, out, tmp_path, monkeypatch, after, elsewhere
 ):

@@ -39,6 +39,7 @@ def run(dataset, out, checkpoint):
     return subprocess.run([*command, "--max-pixels", "100000", "--no-fit"], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_crash_in_the_process_itself_is_found_when_the_run_is_repeated(dataset, tiny_checkpoint, tmp_path):
     out = tmp_path / "s.parquet"
     first = run(dataset, out, tiny_checkpoint)

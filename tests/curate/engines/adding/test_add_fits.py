@@ -14,6 +14,7 @@ from curate.tables.fits import fitted_apart
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 N = 70
 FITTED = ["p_junk", "unc_neighbour", "unc_ambiguous", "unc_fitted", "unc_local", "cluster", "unlike_group"]
 WIDE = replace(SMALL, shard_rows=32, batch_size=16)

@@ -82,6 +82,17 @@ def content(out: Path):
     return {p.name: p.read_bytes() for p in sorted(out.glob("part-*"))} if out.is_dir() else {"": out.read_bytes()}
 
 
+def test_an_addition_that_is_killed_in_its_midst_is_finished_by_a_repeat(grown, tmp_path):
+    whole, out = (copied(grown, "s.parquet", tmp_path / each) for each in ("whole", "killed"))
+    score(grown / "photos", whole, add=True)
+    assert run(grown, out, 20).returncode == -9
+    assert content(out) == content(grown / "s.parquet")
+    score(grown / "photos", out, add=True)
+    assert content(out) == content(whole)
+    assert open_table(out).metadata == open_table(whole).metadata
+    assert {path.name for path in out.parent.iterdir()} - {"s.parquet.fit"} == {"s.parquet"}
+
+
 def ends_well(grown, name, place, points):
     finished = copied(grown, name, place / "whole")
     done = run(grown, finished, 0)
@@ -97,11 +108,6 @@ def ends_well(grown, name, place, points):
         assert content(out) == content(finished), n
         assert open_table(out).metadata == open_table(finished).metadata
         assert {p.name for p in out.parent.iterdir()} - {f"{name}.fit"} == {name}, n
-
-
-@pytest.mark.parametrize("name", ["s.parquet", "s"])
-def test_an_addition_that_is_killed_in_its_midst_or_at_its_end_is_finished_by_a_repeat(grown, tmp_path, name):
-    ends_well(grown, name, tmp_path, lambda operations: [operations // 2])
 
 
 @pytest.mark.slow
