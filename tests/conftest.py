@@ -14,7 +14,6 @@ typer.testing._get_command = cache(typer.testing._get_command)  # it builds all 
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what goes to a file is not to be broken at a width
 
 
-
 def pytest_collection_finish() -> None:
     """Leave out what was imported and collected whenever garbage is looked for, which else takes a second."""
     gc.collect()

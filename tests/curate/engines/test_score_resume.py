@@ -66,7 +66,9 @@ def started(source, out, checkpoint, until):
 
 
 @pytest.mark.parametrize("moments", [(1,), pytest.param((1, 2), marks=pytest.mark.slow)])
-def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, full_table, tiny_checkpoint, tmp_path, moments):
+def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(
+    folder, full_table, tiny_checkpoint, tmp_path, moments
+):
     out = tmp_path / "s.parquet"
     kills = 0
     for until in moments:
