@@ -46,7 +46,7 @@ def prepare(data: Path, work: Path) -> dict[str, Path]:
         curate.dedup(made["kept"], made["unique"])
         curate.select(made["unique"], made["batch"], budget=400)
     if not made["report"].exists():
-        found = curate.evaluate(made["table"], label="class", degrade=300, strengths=True, source=str(source), key="id")
+        found = curate.evaluate(made["table"], label="class", degrade=300, strengths=True, source=str(source))
         made["report"].write_text(json.dumps(found.to_json()))
     return made
 

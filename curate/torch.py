@@ -14,14 +14,14 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from curate.columns import KEY, LABEL, OK, STATUS, URI
-from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest import Manifest, ReadError, open_manifest, read_uri
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 from curate.tables.classes import class_list
 from curate.tables.digests import key_array, key_texts, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
-from curate.tables.provenance import white_of
+from curate.tables.provenance import reading_of, white_of
 from curate.tables.signals import signal
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -45,7 +45,6 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             subsets of one table share.
         transform: an image -> what a batch is made of, such as a tensor.
         source: what was scored, for tables that name no files; rows are found by key.
-        options: how to read the source.
         missing: `raise` for an image that cannot be had, when it is requested; `skip` looks for local files, and for
             keys of the source, now, and leaves those rows out.
 
@@ -68,17 +67,16 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         classes: str | Path | Sequence[str] | None = None,
         transform: Callable[[Image.Image], Any] | None = None,
         source: str | None = None,
-        options: SourceOptions | None = None,
         missing: str = RAISE,
     ) -> None:
         if missing not in (RAISE, SKIP):
             raise InputError(f"missing: expected 'raise' or 'skip', got {missing!r}")
         self.path = Path(table)
         self.transform = transform
-        self._source = (source, options or SourceOptions())
         self._manifest: tuple[int, Manifest] | None = None
         opened = open_table(table, require=[KEY, *([label] if label else [])])
         require_images(opened, source)
+        self._source = (source, reading_of(opened))
         label = label or (LABEL if LABEL in opened.schema.names else None)
         if label is None and classes is not None:
             raise InputError(f"classes: expected a column of labels in {table}, got none named label; give label=")

@@ -33,10 +33,6 @@ def run(
         str | None, options.shared("--label", ", shown with each image: bad is a wrong label", metavar="COLUMN")
     ] = None,
     source: options.Source = None,
-    root: options.SourceRoot = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -68,10 +64,6 @@ def run(
         images=images,
         label=label,
         source=source,
-        root=root,
-        key=key,
-        path_column=path_column,
-        image_column=image_column,
         seed=seed,
         overwrite=overwrite,
     )

@@ -50,10 +50,6 @@ def run(
     other_source: Annotated[
         str | None, typer.Option(help="What was scored for the other table, too.", show_default=False)
     ] = None,
-    root: options.SourceRoot = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
     out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -87,8 +83,7 @@ def run(
     if out is not None:
         write_json(comparison.to_json(), out, overwrite=overwrite)
     if sheet is not None:
-        where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
-        _draw(comparison, sheet, (source, other_source), where, overwrite)
+        _draw(comparison, sheet, (source, other_source), overwrite)
     if json_:
         emit(comparison.to_json())
     else:
@@ -113,14 +108,12 @@ def _draw(
     comparison: "TableComparison",
     sheet: Path,
     sources: tuple[str | None, str | None],
-    where: dict[str, str | None],
     overwrite: bool,
 ) -> None:
     from curate.display.compared import comparison_sheet
     from curate.display.picture import save_picture
-    from curate.manifest import SourceOptions
     from curate.tables.table import open_table
 
     tables = open_table(comparison.tables[0]), open_table(comparison.tables[1])
-    picture = comparison_sheet(comparison, tables, sources, SourceOptions(**where))  # type: ignore[arg-type]
+    picture = comparison_sheet(comparison, tables, sources)
     save_picture(picture, sheet, overwrite=overwrite)

@@ -128,10 +128,6 @@ def run(
     audit: Audit = None,
     sheet: Sheet = None,
     source: options.Source = None,
-    root: options.SourceRoot = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
     against_source: AgainstSource = None,
     model: Model = None,
     embedding: options.Embedding = None,
@@ -170,7 +166,6 @@ def run(
 
     if fail_on_leaks and against is None:
         raise InputError("--fail-on-leaks is about what another table has too; name that with --against")
-    where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
         _refuse_sheet(sheet, dry_run, overwrite)
         _require_images(((table, source), (against, against_source)))
@@ -184,7 +179,7 @@ def run(
             announce=(lambda text: None) if silent else say,
         )
     if sheet is not None:
-        drawn = _draw(result, table, against, sheet, (source, against_source, label), where, overwrite)
+        drawn = _draw(result, table, against, sheet, (source, against_source, label), overwrite)
         if not quiet:
             say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
     if json_:
@@ -225,12 +220,10 @@ def _draw(
     against: Path | None,
     sheet: Path,
     words: tuple[str | None, str | None, str | None],
-    where: dict[str, str | None],
     overwrite: bool,
 ) -> int:
     """Draw the groups, and return how many there was room for."""
     from curate.display.groups import group_sheet
-    from curate.manifest import SourceOptions
     from curate.tables.table import open_table
 
     source, against_source, label = words
@@ -240,7 +233,6 @@ def _draw(
         open_table(str(result.groups)),
         sheet,
         source=source,
-        options=SourceOptions(**where),  # type: ignore[arg-type]
         against=open_table(against) if against else None,
         against_source=against_source,
         label=label,

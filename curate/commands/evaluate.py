@@ -55,10 +55,6 @@ def run(
         bool, typer.Option("--strengths", help="At five strengths of each change, too: for curate plot strengths.")
     ] = False,
     source: options.Source = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
-    root: options.SourceRoot = None,
     model: Annotated[
         str | None, options.shared("--model", ", for --degrade; by default the shipped one that scored the table")
     ] = None,
@@ -102,8 +98,7 @@ def run(
     from scoring.errors import InputError
 
     check_report(out, overwrite=overwrite)
-    of_images = {"source": source, "key": key, "path-column": path_column, "image-column": image_column}
-    unread = [name for name, value in {**of_images, "root": root, "model": model}.items() if value is not None]
+    unread = [name for name, value in (("source", source), ("model", model)) if value is not None]
     reader = "degrade" if subset is None else "network"
     if unread and not (network if subset is not None else degrade):
         raise InputError(f"--{unread[0]} is for --{reader}, which is missing; give --{reader} N, or leave it out")

@@ -13,7 +13,6 @@ from curate.commands.printing import emit, printers, say, say_files, say_next
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.manifest import SourceOptions
     from curate.policies.issues.policy import IssuesResult
 
 N_PAIRS = 5  # pairs of kinds that are shown
@@ -50,10 +49,6 @@ def run(
         options.shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png"),
     ] = None,
     source: options.Source = None,
-    root: options.SourceRoot = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -85,10 +80,7 @@ def run(
     settings = parse_settings(set_ or [], example="dark=0.2")
     result = issues(**options.given_to(issues, arguments) | {"set": settings})
     if sheet is not None and not dry_run:
-        from curate.manifest import SourceOptions
-
-        where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-        _draw(result, table, sheet, source, where, overwrite)
+        _draw(result, table, sheet, source, overwrite)
     if json_:
         emit(result.to_json())
     elif out is None or dry_run or not quiet:
@@ -177,7 +169,6 @@ def _draw(
     table: Path,
     sheet: Path,
     source: str | None,
-    where: "SourceOptions",
     overwrite: bool,
 ) -> None:
     """Draw the worst rows of each kind, each with its measure, and images of each group unlike the rest."""
@@ -198,7 +189,7 @@ def _draw(
     cells = []
     for title, name, rows in sections:
         about = result.kinds[name]
-        pictures = tiles(opened, rows, KINDS[name].columns[0], source=source, options=where)
+        pictures = tiles(opened, rows, KINDS[name].columns[0], source=source)
         words = f"{title}: the worst {len(rows)} of {about['n']:,}; begins at {about['begins']:.3g}"
         if name == GROUPS:
             size = next(each["rows"] for each in result.groups if f"group {each['group']}" == title)

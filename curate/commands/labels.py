@@ -39,10 +39,6 @@ def run(
     verdicts: options.Verdicts = None,
     sheet: Annotated[Path | None, options.shared("--sheet", ": the most suspect rows, NAME.png")] = None,
     source: options.Source = None,
-    root: options.SourceRoot = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
     dry_run: options.DryRun = False,
@@ -71,7 +67,6 @@ def run(
     from curate.policies.labels.policy import labels
     from curate.tables.table import open_table
 
-    where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
         from curate.display.label_sheet import check_sheet
         from curate.policies.labels.request import LabelsRequest
@@ -92,7 +87,6 @@ def run(
         review=review,
         verdicts=verdicts,
         source=source,
-        **where,
         embedding=embedding,
         seed=seed,
         dry_run=dry_run,
@@ -101,7 +95,7 @@ def run(
     if sheet is not None:
         from curate.display.label_sheet import draw_sheet
 
-        draw_sheet(sheet, table, result.worst, source, where, overwrite=overwrite)
+        draw_sheet(sheet, table, result.worst, source, overwrite=overwrite)
     if json_:
         emit(result.to_json())
     elif out is None or dry_run or not quiet:

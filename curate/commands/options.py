@@ -71,7 +71,7 @@ MEANS: dict[str, str] = {
     "--seeds": "How many draws, each with its own seed",
     "--set": "Set a parameter (repeatable)",
     "--sheet": "Image to draw",
-    "--source": "What was scored",
+    "--source": "What was scored, or the folder that its files are in now",
     "--stop": "Report stop when this is shown: 'accuracy >= 90%', 'lift <= 1%' (repeatable)",
     "--strategy": "What picks",
     "--subset": "What a policy made of the table",
@@ -297,10 +297,6 @@ Root = Annotated[str | None, shared("--root", "; by default in the list's folder
 Connections = Annotated[int, shared("--connections", show_default=True, min=1, max=512)]
 AllowPrivateHosts = Annotated[bool, shared("--allow-private-hosts")]
 
-SourceKey = Annotated[str | None, shared("--key", ", in --source")]
-SourcePathColumn = Annotated[str | None, shared("--path-column", ", in --source")]
-SourceImageColumn = Annotated[str | None, shared("--image-column", ", in --source")]
-SourceRoot = Annotated[str | None, shared("--root", ", in --source; alone, the folder that moved files are in now")]
 MovedTable = Annotated[Path | None, shared("--table")]
 
 Discount = Annotated[bool, shared("--discount")]

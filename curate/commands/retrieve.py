@@ -70,10 +70,6 @@ def run(
     seed: options.Seed = 0,
     sheet: Annotated[Path | None, options.shared("--sheet", ": queries and what they found, NAME.png")] = None,
     source: Annotated[str | None, options.shared("--source", ", for --sheet, where the table holds no path")] = None,
-    root: options.SourceRoot = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -106,13 +102,11 @@ def run(
     if sheet is not None:
         from curate.display.answers import answer_sheet
         from curate.display.picture import save_picture
-        from curate.manifest import SourceOptions
         from scoring.errors import InputError
 
         if sheet.resolve() in {Path(name).resolve() for name in answers.queries.names}:
             raise InputError(f"{sheet} is a query, and would be written over; choose another name for --sheet")
-        where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-        save_picture(answer_sheet(answers, source, where), sheet, overwrite=overwrite)
+        save_picture(answer_sheet(answers, source), sheet, overwrite=overwrite)
     if json_:
         emit(answers.to_json())
         return

@@ -41,10 +41,6 @@ def next_(
     ] = False,
     table: options.MovedTable = None,
     source: options.Source = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
-    root: options.SourceRoot = None,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -54,7 +50,7 @@ def next_(
 
     \b
         curate round next rounds
-        curate round next rounds --source images.parquet --key file
+        curate round next rounds --source images.parquet
     """
     arguments = dict(locals())
     from curate.simulation.functions import round_next

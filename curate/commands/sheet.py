@@ -17,10 +17,6 @@ def run(
     table: options.Table,
     out: Annotated[Path, options.shared("--out", ": the image, NAME.png")],
     source: options.Source = None,
-    root: options.SourceRoot = None,
-    key: options.SourceKey = None,
-    path_column: options.SourcePathColumn = None,
-    image_column: options.SourceImageColumn = None,
     column: Annotated[
         str | None,
         options.shared("--column", " to sort by; by default unc_fitted, else the column of the model's method"),

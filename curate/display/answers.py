@@ -8,7 +8,7 @@ from PIL import Image
 from curate.columns import KEY
 from curate.display.sheet import TILE, Tile, contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
-from curate.manifest import ReadError, SourceOptions
+from curate.manifest import ReadError
 from curate.retrieval.queries import image_reader
 from curate.retrieval.results import Retrieval
 from curate.retrieval.words import value
@@ -22,13 +22,12 @@ FEWEST = 6  # tiles, below which no heading would fit
 FRAMES = {"answered": "black", "alone": "gray", "rejected": "red", "undecided": "orange", "failed": "gray"}
 
 
-def answer_sheet(found: Retrieval, source: str | None, options: SourceOptions | None = None) -> Image.Image:
+def answer_sheet(found: Retrieval, source: str | None) -> Image.Image:
     """Return a contact sheet of the first queries, framed, each with the rows that it found.
 
     Args:
         found: what queries found.
         source: what was scored, where images are not at the table's own uris.
-        options: how to read the source.
 
     Raises:
         InputError: if images cannot be had.
@@ -38,7 +37,7 @@ def answer_sheet(found: Retrieval, source: str | None, options: SourceOptions | 
     refuse_too_many(sum(1 + len(each) for each in near.values()))
     rows = [one.row for each in near.values() for one in each]
     rows += [int(found.queries.searched_row[at]) for at in shown if found.queries.searched_row[at] >= 0]
-    of_rows = tiles(found.table, rows, KEY, source=source, options=options) if rows else {}
+    of_rows = tiles(found.table, rows, KEY, source=source) if rows else {}
     queries = _queries(found, shown, of_rows)
     sections: list[tuple[str, Sequence[Tile]]] = []
     for at in shown:

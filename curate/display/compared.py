@@ -11,7 +11,6 @@ from curate.comparison.differences import SIGNIFICANT, DistinctiveRow
 from curate.comparison.results import TableComparison
 from curate.display.sheet import Tile, contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
-from curate.manifest import SourceOptions
 from curate.tables.table import Table
 
 HALF = 5  # images a row, on either side
@@ -22,7 +21,6 @@ def comparison_sheet(
     found: TableComparison,
     tables: tuple[Table, Table],
     sources: tuple[str | None, str | None],
-    options: SourceOptions | None = None,
 ) -> Image.Image:
     """Return a contact sheet of the most distinctive rows, and of the clusters whose shares differ.
 
@@ -30,7 +28,6 @@ def comparison_sheet(
         found: what separates them.
         tables: both, with ``key``.
         sources: what was scored for either, where images are not at the table's own uris.
-        options: how to read the sources.
 
     Raises:
         InputError: if images cannot be had.
@@ -42,10 +39,7 @@ def comparison_sheet(
         if one.adjusted_p <= SIGNIFICANT
     ][:MOST_CLUSTERS]
     refuse_too_many(sum(len(rows) for _, sides in pairs for rows in sides))
-    drawn = [
-        _tiles(tables[side], [one for _, sides in pairs for one in sides[side]], sources[side], options)
-        for side in (0, 1)
-    ]
+    drawn = [_tiles(tables[side], [one for _, sides in pairs for one in sides[side]], sources[side]) for side in (0, 1)]
     names = [Path(name).stem for name in found.tables]
     sections: list[tuple[str, Sequence[Tile]]] = []
     for number, (words, sides) in enumerate(pairs):
@@ -55,12 +49,10 @@ def comparison_sheet(
     return contact_sheet(_in_step(sections), columns=2 * HALF, fewest=HALF)
 
 
-def _tiles(
-    table: Table, rows: Sequence[DistinctiveRow], source: str | None, options: SourceOptions | None
-) -> dict[int, Tile]:
+def _tiles(table: Table, rows: Sequence[DistinctiveRow], source: str | None) -> dict[int, Tile]:
     if not rows:
         return {}
-    return tiles(table, [one.row for one in rows], KEY, source=source, options=options)
+    return tiles(table, [one.row for one in rows], KEY, source=source)
 
 
 def _captioned(tile: Tile, told: DistinctiveRow) -> Tile:

@@ -10,7 +10,6 @@ from curate.display.picture import check_picture, save_picture
 from curate.display.rank import RANK, Cut, Extremes, around_cut, extremes
 from curate.display.sheet import contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
-from curate.manifest import SourceOptions
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -47,10 +46,6 @@ def sheet(
     out: str | Path,
     *,
     source: str | None = None,
-    root: str | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
     column: str | None = None,
     top: int = 30,
     bottom: int = 30,
@@ -64,10 +59,6 @@ def sheet(
         table: a scored table.
         out: the image, such as ``NAME.png``.
         source: what was scored, for tables that name no files.
-        root: where relative paths of the source start.
-        key: column of keys in the source.
-        path_column: column of paths in the source.
-        image_column: column of images in the source.
         column: to sort by; None for ``unc_fitted``, else that of the model's own method.
         top: images with the highest values.
         bottom: images with the lowest values.
@@ -91,9 +82,8 @@ def sheet(
     sections = [*_ends(found), *([] if cut is None else _sides(cut))]
     rows = [row for _, each in sections for row in each]
     refuse_too_many(len(rows))
-    where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
     frames = {} if cut is None else {row: FRAMES[decision] for row, decision in cut.decision.items()}
-    pictures = tiles(opened, rows, found.column, source=source, options=where, frames=frames)
+    pictures = tiles(opened, rows, found.column, source=source, frames=frames)
     drawn = contact_sheet(
         [(title, [pictures[row] for row in each]) for title, each in sections if each], columns=columns
     )

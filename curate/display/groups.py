@@ -12,7 +12,6 @@ from curate.display.page import group_facts, groups_page, save_page
 from curate.display.picture import save_picture
 from curate.display.sheet import TILE, Tile, contact_sheet, refuse_too_many
 from curate.display.tiles import Pictures, Shown
-from curate.manifest import SourceOptions
 from curate.tables.table import Table
 from scoring.atomic import refuse_existing
 from scoring.errors import InputError
@@ -33,7 +32,6 @@ def group_sheet(
     out: Path,
     *,
     source: str | None = None,
-    options: SourceOptions | None = None,
     against: Table | None = None,
     against_source: str | None = None,
     label: str | None = None,
@@ -48,9 +46,8 @@ def group_sheet(
         groups: of the run.
         out: ``NAME.png``, or ``NAME.html`` for one page with the images inside, a filter and the conflicts.
         source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
-        options: how to read the source; the same as when it was scored.
         against: the other set, where the kept ones may be rows of it.
-        against_source: what was scored for it; read with the same options.
+        against_source: what was scored for it.
         label: column whose value is shown beneath each image; None for none.
         limit: the most groups, >= 1; of each at most 12 rows are shown, and how many more there are.
         overwrite: replace a file that is there already.
@@ -75,11 +72,11 @@ def group_sheet(
     side = TILE if kind == PNG else PAGE_SIDE
     members = [member for group in chosen for member in group.members]
     own = [member.key for member in members if not member.is_elsewhere]
-    read = Pictures(table, own, side=side, source=source, options=options, label=label)
+    read = Pictures(table, own, side=side, source=source, label=label)
     read_other = read
     if against is not None:
         other = [member.key for member in members if member.is_elsewhere]
-        read_other = Pictures(against, other, side=side, source=against_source, options=options, label=label)
+        read_other = Pictures(against, other, side=side, source=against_source, label=label)
     drawn = [(group, _shown(group, read, read_other)) for group in chosen]
     if kind == PNG:
         save_picture(_sheet(drawn), out, overwrite=overwrite)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from curate.display.audit_page import PAIR_SIDE, SAVED_BY_SCRIPT, answer_section, answers_page
 from curate.display.page import escaped, isolated, picture_html
 from curate.display.tiles import Pictures
-from curate.tables.images import ImageSource
 from curate.tables.table import Table
 
 HEAD = (
@@ -17,21 +16,21 @@ HEAD = (
 
 
 def label_page(
-    table: Table, rows: Sequence[Mapping[str, str]], images: ImageSource, *, answers: Mapping[str, str], name: str
+    table: Table, rows: Sequence[Mapping[str, str]], source: str | None, *, answers: Mapping[str, str], name: str
 ) -> str:
     """Return the page of rows whose labels are to be judged.
 
     Args:
         table: that was examined.
         rows: of the CSV, with ``row``, ``key``, ``given`` and ``suggested``; all with the same columns.
-        images: where they are.
+        source: what was scored, where the table names no images.
         answers: key to press -> answer.
         name: of the CSV when it is saved.
 
     Raises:
         InputError: if images cannot be found.
     """
-    read = Pictures(table, [row["key"] for row in rows], side=PAIR_SIDE, source=images.source, options=images.options)
+    read = Pictures(table, [row["key"] for row in rows], side=PAIR_SIDE, source=source)
     return answers_page(
         "Review of labels",
         [HEAD + SAVED_BY_SCRIPT, *(_section(row, read, answers) for row in rows)],

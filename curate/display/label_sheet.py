@@ -9,7 +9,6 @@ from curate.display.captions import plain_line
 from curate.display.picture import check_picture, save_picture
 from curate.display.sheet import TILE, Tile, contact_sheet
 from curate.display.tiles import Pictures
-from curate.manifest import SourceOptions
 from curate.tables.images import require_images
 from curate.tables.table import open_table
 
@@ -28,7 +27,6 @@ def draw_sheet(
     table: Path,
     worst: Sequence[Mapping[str, Any]],
     source: str | None,
-    where: Mapping[str, Any],
     *,
     overwrite: bool,
 ) -> None:
@@ -39,11 +37,10 @@ def draw_sheet(
         table: that was examined.
         worst: ``LabelsResult.worst``.
         source: what was scored, where the table holds no paths.
-        where: options of the source.
         overwrite: replace what is there.
     """
     keys = [str(row["key"]) for row in worst]
-    read = Pictures(open_table(table), keys, side=TILE, source=source, options=SourceOptions(**where))
+    read = Pictures(open_table(table), keys, side=TILE, source=source)
     tiles = [
         Tile(
             read(key).pixels,

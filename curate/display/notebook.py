@@ -13,7 +13,7 @@ from curate.counted import counted
 from curate.display.captions import number
 from curate.display.page import isolated, picture_html
 from curate.display.rank import RANK, Extremes, extremes
-from curate.manifest import ReadError, SourceOptions
+from curate.manifest import ReadError
 from curate.manifest.store_path import AnyPath
 from curate.tables.images import Images
 from curate.tables.table import Table, open_table
@@ -33,15 +33,11 @@ class Dataset(Table):
 
     Attributes:
         source: what was scored, where the table names no files.
-        options: how to read the source.
     """
 
-    def __init__(
-        self, path: AnyPath, files: Sequence[AnyPath], source: str | None = None, options: SourceOptions | None = None
-    ) -> None:
+    def __init__(self, path: AnyPath, files: Sequence[AnyPath], source: str | None = None) -> None:
         super().__init__(path, files)
         self.source = source
-        self.options = options
 
     def to_polars(self, columns: Sequence[str] | None = None) -> "pl.DataFrame":
         """Return the named columns, or all, as a polars data frame in memory."""
@@ -83,7 +79,7 @@ class Dataset(Table):
     def _images(self, found: Extremes) -> dict[int, str]:
         """Return row -> its image with its value, key and label beneath it."""
         rows = sorted({*found.top, *found.bottom})
-        images = Images.of(self, rows, source=self.source, options=self.options)
+        images = Images.of(self, rows, source=self.source)
         label = [LABEL] if LABEL in self.schema.names else []
         values = self.take(rows, [found.column, *label]).to_pylist()
         return {row: self._figure(images, row, value, found.column) for row, value in zip(rows, values, strict=True)}
@@ -103,13 +99,12 @@ class Dataset(Table):
         return f'<figure style="{style}">{picture}<figcaption>{"<br>".join(lines)}</figcaption></figure>'
 
 
-def open(path: str | Path, *, source: str | None = None, options: SourceOptions | None = None) -> Dataset:
+def open(path: str | Path, *, source: str | None = None) -> Dataset:
     """Open a scored table, or a subset, to look at it: in a notebook it shows images from both ends of its score.
 
     Args:
         path: a Parquet file, or a folder of ``part-*.parquet``; only footers are read.
         source: what was scored, for tables that name no files; rows are found by key.
-        options: how to read the source.
 
     Returns:
         The table; ``read``, ``batches`` and ``take`` give Arrow, ``to_polars`` polars.
@@ -118,4 +113,4 @@ def open(path: str | Path, *, source: str | None = None, options: SourceOptions 
         InputError: for a path that is no table.
     """
     found = open_table(path)
-    return Dataset(found.path, found.files, source, options)
+    return Dataset(found.path, found.files, source)

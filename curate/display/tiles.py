@@ -11,7 +11,7 @@ from curate.columns import LABEL
 from curate.counted import counted
 from curate.display.captions import plain_line
 from curate.display.sheet import TILE, Tile
-from curate.manifest import ReadError, SourceOptions
+from curate.manifest import ReadError
 from curate.tables.images import MOVED, Images
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table
@@ -25,7 +25,6 @@ def tiles(
     column: str,
     *,
     source: str | None = None,
-    options: SourceOptions | None = None,
     frames: Mapping[int, str] | None = None,
 ) -> dict[int, Tile]:
     """Return the image of each row, captioned with its value, its key, and its class where there is ``label``.
@@ -35,7 +34,6 @@ def tiles(
         rows: row numbers; repeats are read once.
         column: the value in the caption.
         source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
-        options: how to read the source; the same as when it was scored.
         frames: row number -> colour of its frame.
 
     Returns:
@@ -45,7 +43,7 @@ def tiles(
         InputError: if there is no path and no source for a row, the source lacks its key, or no image can be read.
     """
     wanted = np.unique(np.asarray(rows, np.int64))
-    images = Images.of(table, wanted, source=source, options=options)
+    images = Images.of(table, wanted, source=source)
     taken = table.take(wanted, [column, *([LABEL] if LABEL in table.schema.names and column != LABEL else [])])
     labels = taken[LABEL].to_pylist() if LABEL in taken.column_names else [None] * len(wanted)
     drawn = {
@@ -74,7 +72,6 @@ class Pictures:
         keys: all that will be requested.
         side: longest side of an image, pixels.
         source: what was scored, for tables whose images are in a Parquet file; rows are found by key.
-        options: how to read the source; the same as when it was scored.
         label: column that is shown next to the image; None for none.
 
     Raises:
@@ -88,7 +85,6 @@ class Pictures:
         *,
         side: int,
         source: str | None = None,
-        options: SourceOptions | None = None,
         label: str | None = None,
     ) -> None:
         table.require([label] if label else [])
@@ -101,7 +97,7 @@ class Pictures:
                 f"{len(set(keys)):,} are missing); give the table that was deduplicated"
             )
         rows = list(self._row.values())
-        self._images = Images.of(table, rows, source=source, options=options)
+        self._images = Images.of(table, rows, source=source)
         labels = table.take(rows, [label]).column(0).to_pylist() if label else [None] * len(rows)
         self._label = dict(zip(rows, labels, strict=True))
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from curate.display.audit_page import PAIR_SIDE, SAVED_BY_SCRIPT, answer_section, answers_page
 from curate.display.page import escaped, isolated, picture_html
 from curate.display.tiles import Pictures
-from curate.tables.images import ImageSource
 from curate.tables.table import Table
 
 ANSWERS = {"g": "good", "b": "bad", "u": "unsure"}
@@ -19,7 +18,7 @@ HEAD = (
 
 
 def verdict_page(
-    table: Table, rows: Sequence[Mapping[str, str]], images: ImageSource, *, name: str, labelled: bool
+    table: Table, rows: Sequence[Mapping[str, str]], source: str | None, *, name: str, labelled: bool
 ) -> str:
     """Return the page of rows to be judged.
 
@@ -28,14 +27,14 @@ def verdict_page(
     Args:
         table: that the rows are of.
         rows: of the CSV, with ``image``, ``key`` and ``label``; all with the same columns.
-        images: where they are.
+        source: what was scored, where the table names no images.
         name: of the CSV when it is saved.
         labelled: whether the label is what is judged.
 
     Raises:
         InputError: if images cannot be found.
     """
-    read = Pictures(table, [row["key"] for row in rows], side=PAIR_SIDE, source=images.source, options=images.options)
+    read = Pictures(table, [row["key"] for row in rows], side=PAIR_SIDE, source=source)
     question, meaning = LABELS if labelled else PICTURES
     return answers_page(
         "Audit of images",

@@ -11,7 +11,7 @@ import torch
 
 from curate.counted import counted
 from curate.engines.adding.run import ADDITIONS
-from curate.engines.adding.settings import REQUEST, request_of
+from curate.engines.adding.settings import request_of
 from curate.engines.contract import Engine
 from curate.engines.finished import clear, commit_rest, failed_rows, finished_table, shards_again
 from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, thread_counts
@@ -29,6 +29,7 @@ from curate.engines.white import find_white, white_notes
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.store_path import StorePath
 from curate.tables.classes import CLASSES
+from curate.tables.provenance import REQUEST
 from curate.tables.table import Table, open_table
 from scoring.backends import TORCH
 from scoring.errors import InputError

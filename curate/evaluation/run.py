@@ -12,7 +12,6 @@ from curate.evaluation.subset.request import SubsetSettings
 from curate.evaluation.subset.results import SubsetEvaluation
 from curate.evaluation.subset.run import evaluate_subset
 from curate.evaluation.work import EvaluateSettings, EvaluationWork, runner_of
-from curate.manifest import SourceOptions
 from curate.tables.table import open_table
 from scoring.errors import InputError
 from scoring.lookup import name_list
@@ -46,10 +45,6 @@ def evaluate(
     degrade: int = 0,
     strengths: bool = False,
     source: str | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
-    root: str | None = None,
     model: str | Path | None = None,
     device: str = "auto",
     folds: int = 5,
@@ -80,10 +75,6 @@ def evaluate(
         degrade: images that are read again and made worse; 0 for none.
         strengths: make them worse at five strengths of each change, too: 30 more versions of each.
         source: what was scored, for corrupted images and the network; by default the uris in the table.
-        key: column of the source that holds the key.
-        path_column: column of the source that holds paths or URLs.
-        image_column: column of the source that holds image bytes.
-        root: where relative paths of the source start.
         model: that scores corrupted images; by default the shipped one that the table names.
         device: that scores them, or trains the network.
         folds: of the linear classifier's cross-validation, >= 2.
@@ -97,7 +88,6 @@ def evaluate(
     Raises:
         InputError: if there is nothing to measure, or it cannot be read.
     """
-    options = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
     if subset is not None:
         _refuse("--subset measures a subset, and no score", locals(), OF_SCORES)
         return evaluate_subset(
@@ -109,7 +99,6 @@ def evaluate(
             test=test,
             group=[group] if isinstance(group, str) else group or (),
             source=source,
-            options=options,
             announce=announce,
         )
     _refuse("it is for --subset, which is missing", locals(), OF_SUBSETS)
@@ -138,7 +127,7 @@ def evaluate(
     if against is not None:
         work.measure_against(open_table(against), names)
     if runner is not None:
-        work.measure_degraded(runner, source, options)
+        work.measure_degraded(runner, source)
     return work.result()
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.manifest import SourceOptions
 from curate.tables.images import Images
 from curate.tables.provenance import WHITE
 from curate.tables.table import Table
@@ -13,7 +12,7 @@ from scoring.images import DecodeError, decode_rgb
 
 
 def squares(
-    table: Table, rows: Sequence[int], *, most: int, source: str | None = None, options: SourceOptions | None = None
+    table: Table, rows: Sequence[int], *, most: int, source: str | None = None
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yield the number and the central square of each row whose image is as it was scored, in the order of the source.
 
@@ -22,7 +21,6 @@ def squares(
         rows: row numbers, ascending.
         most: longest side of a square, pixels; larger images are resized to it.
         source: what was scored; rows are found by key.
-        options: how to read the source, as when it was scored.
 
     Yields:
         Row number, and uint8 of shape (S, S, 3), S <= most.
@@ -30,7 +28,7 @@ def squares(
     Raises:
         InputError: if a row has neither a path nor a source, or the source lacks its key.
     """
-    for image in Images.of(table, rows, source=source, options=options).read(rows):
+    for image in Images.of(table, rows, source=source).read(rows):
         pixels = central_square(image.data, most, white=image.white) if image.data is not None else None
         if pixels is not None:
             yield image.row, pixels

@@ -26,7 +26,6 @@ from curate.evaluation.rows import (
 )
 from curate.evaluation.squares import squares
 from curate.evaluation.strengths import strength_curves
-from curate.manifest import SourceOptions
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
@@ -239,7 +238,7 @@ class EvaluationWork:
         first = np.arange(len(self.rows.index) + len(rows.index)) < len(self.rows.index)
         self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
-    def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions) -> None:
+    def measure_degraded(self, runner: Runner, source: str | None) -> None:
         """Read images again, make them worse, and measure what the model reports for them."""
         places = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
         index = self.rows.index[places].tolist()
@@ -247,7 +246,7 @@ class EvaluationWork:
         versions = f"{VERSIONS + steps}" if steps else "eight"
         self.announce(f"reading {len(index):,} images again, and scoring {versions} corrupted versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
-        pictures = squares(self.table, index, most=most, source=source, options=options)
+        pictures = squares(self.table, index, most=most, source=source)
         with torch.random.fork_rng(devices=[]):
             degraded = degrade(pictures, runner, seed=self.settings.seed, strengths=self.settings.strengths)
         if len(degraded.rows) < FEWEST_ROWS:

@@ -26,13 +26,12 @@ from curate.exchange.sides import SIDES, SPLIT
 from curate.exchange.survey import Survey, SurveyRequest, columns_of, survey
 from curate.exchange.table import ALIASES, FORMATS
 from curate.exchange.work import MANIFEST, WorkFolder, is_untouched, read_manifest
-from curate.manifest import SourceOptions
 from curate.manifest.store_path import sha256_of
 from curate.tables.classes import NO_CLASSES, ClassList, class_list
 from curate.tables.digests import is_text
-from curate.tables.images import SHA256, in_root, require_images
+from curate.tables.images import SHA256, require_images
 from curate.tables.located import Located
-from curate.tables.provenance import white_of
+from curate.tables.provenance import reading_of, white_of
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
@@ -97,10 +96,6 @@ def export(
     null: bool = False,
     skip_missing: bool = False,
     source: str | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
-    root: str | None = None,
     workers: int | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
@@ -129,10 +124,6 @@ def export(
         null: end each of `paths` with a NUL.
         skip_missing: leave rows out whose image cannot be had, and list them.
         source: what was scored, for tables that name no files; rows are found by key.
-        key: column of keys in the source.
-        path_column: column of paths in the source.
-        image_column: column of images in the source.
-        root: where relative paths of the source start.
         workers: threads that read and encode; None for one a core.
         dry_run: check everything but the images, and write nothing.
         overwrite: replace a file that is there, or a folder that is an export and was not changed.
@@ -147,9 +138,6 @@ def export(
     to = ALIASES.get(to, to)
     kind = FORMATS[to]
     encoding = Encoding.of(resize, encode)
-    source, options = in_root(
-        source, SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
-    )
     _check_options(to, kind, link=link, encoding=encoding, per=per, shard=shard, null=null, source=source,
                    skip_missing=skip_missing)  # fmt: skip
     place = None if dry_run else _place(out, kind, to)
@@ -172,7 +160,7 @@ def export(
         classes=class_list(opened, label, classes) if label else _no_classes(classes),
     )  # fmt: skip
     plan, hashes, seen = survey(rows, request, place.name if place is not None else "export")
-    located = _located(hashes, source, options, skip_missing=skip_missing, plan=plan)
+    located = _located(opened, hashes, source, skip_missing=skip_missing, plan=plan)
     if kind.reads_images and kind.folder:
         require_images(opened, source)
     _refuse_gone(seen, plan)
@@ -339,15 +327,15 @@ def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Source:
 
 
 def _located(
-    hashes: NDArray[np.uint64], source: str | None, options: SourceOptions | None, *, skip_missing: bool, plan: Plan
+    table: Table, hashes: NDArray[np.uint64], source: str | None, *, skip_missing: bool, plan: Plan
 ) -> Located | None:
     if source is None:
         return None
-    located = Located(hashes, source, options or SourceOptions())
+    located = Located(hashes, source, reading_of(table))
     if located.missing and not skip_missing:
         raise InputError(
             f"--source: {source} has no image with the keys of {located.missing:,} of {plan.n_rows:,} rows; give what "
-            "was scored, with the same --key, or leave such rows out with --skip-missing"
+            "was scored, or leave such rows out with --skip-missing"
         )
     return located
 

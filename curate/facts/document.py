@@ -27,7 +27,6 @@ from curate.facts.texts import shortened
 from curate.facts.thumbs import Thumbs, thumbnails
 from curate.facts.values import row_values
 from curate.policies.outcomes import KEEP
-from curate.tables.images import ImageSource
 from curate.tables.rows import Codes
 from curate.tables.table import Table
 from curate.version import __version__
@@ -219,24 +218,24 @@ def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
     return int((decided.outcome == KEEP).sum())
 
 
-def document(table: Table, asked: Asked, images: ImageSource, *, thumbs: int = THUMBS) -> dict[str, Any]:
+def document(table: Table, asked: Asked, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
     """Return a whole report as one JSON value.
 
     Args:
         table: with a unique ``key``.
         asked: what is requested.
-        images: where they are.
+        source: what was scored, where the table names no images.
         thumbs: the most thumbnails.
 
     Raises:
         InputError: as ``gather``, or for a source that cannot be opened or is of other rows.
     """
-    return listed(gather(table, asked), images, thumbs=thumbs)
+    return listed(gather(table, asked), source, thumbs=thumbs)
 
 
-def listed(facts: Facts, images: ImageSource, *, thumbs: int) -> dict[str, Any]:
+def listed(facts: Facts, source: str | None, *, thumbs: int) -> dict[str, Any]:
     """Return a whole report of what is known of a table as one JSON value; InputError as ``document``."""
-    made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=images.source, options=images.options)
+    made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=source)
     return facts.whole(made)
 
 

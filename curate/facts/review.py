@@ -16,7 +16,7 @@ from curate.display.tiles import tile_of
 from curate.facts.findings import Finding
 from curate.manifest.text import guarded, read_text, unguarded
 from curate.policies.issues.kinds import GROUPS
-from curate.tables.images import Images, ImageSource
+from curate.tables.images import Images
 from curate.tables.keys import named
 from curate.tables.table import Table
 from scoring.atomic_folder import AtomicFolder
@@ -47,7 +47,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 
 
 def write_findings(
-    folder: Path, table: Table, findings: Sequence[Finding], images: ImageSource, *, overwrite: bool
+    folder: Path, table: Table, findings: Sequence[Finding], source: str | None, *, overwrite: bool
 ) -> None:
     """Write the findings to a folder, whole or not at all: ``findings.csv``, and ``NN-KIND.png`` of each kind.
 
@@ -55,7 +55,7 @@ def write_findings(
         folder: to write; its parent must exist.
         table: whose rows were looked at.
         findings: the largest consequence first.
-        images: where they are; no sheet is drawn where nothing names them.
+        source: what was scored; no sheet is drawn where nothing names the images.
         overwrite: replace the findings that are there.
 
     Raises:
@@ -65,7 +65,7 @@ def write_findings(
     with AtomicFolder(folder, overwrite=overwrite) as made:
         made.write(TABLE, _table(table, findings))
         for number, found in enumerate(findings, 1):
-            drawn = _sheet(table, found, images)
+            drawn = _sheet(table, found, source)
             if drawn is not None:
                 made.write(f"{number:02}-{found.kind}.png", drawn)
 
@@ -94,11 +94,11 @@ def _table(table: Table, findings: Iterable[Finding]) -> bytes:
     return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
 
 
-def _sheet(table: Table, found: Finding, source: ImageSource) -> bytes | None:
+def _sheet(table: Table, found: Finding, source: str | None) -> bytes | None:
     """The worst images of a kind as PNG; None where nothing names them."""
     sections = list(_sections(found))
     rows = [row for _, part in sections for row in found.rows[part].tolist()]
-    images = Images.of(table, rows, source=source.source, options=source.options, partial=True)
+    images = Images.of(table, rows, source=source, partial=True)
     if not images.named:
         return None
     tiles = [(words, [_tile(images, found, at) for at in part.tolist()]) for words, part in sections]

@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from curate.counted import counted
-from curate.manifest import SourceOptions
 from curate.tables.images import MOVED, Encoded, Images
 from curate.tables.in_order import in_order
 from curate.tables.provenance import WHITE
@@ -53,16 +52,13 @@ class Thumbs:
         }
 
 
-def thumbnails(
-    table: Table, rows: Sequence[int], *, source: str | None, options: SourceOptions | None, workers: int | None = None
-) -> Thumbs:
+def thumbnails(table: Table, rows: Sequence[int], *, source: str | None, workers: int | None = None) -> Thumbs:
     """Return thumbnails of rows; an image that is gone or broken is counted, never an error.
 
     Args:
         table: with ``key``, and ``uri`` unless a source is given.
         rows: numbers, each once.
         source: what was scored, for tables whose images are in a Parquet file.
-        options: how to read the source.
         workers: decoding threads; None for one a core.
 
     Raises:
@@ -70,7 +66,7 @@ def thumbnails(
     """
     if not len(rows):
         return Thumbs({}, 0, "")
-    images = Images.of(table, rows, source=source, options=options, partial=True)
+    images = Images.of(table, rows, source=source, partial=True)
     if source is None and not images.named:
         words = f"{table.path} holds no path to any image: name what was scored with --source"
         return Thumbs({}, len(rows), words)

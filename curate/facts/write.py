@@ -9,8 +9,6 @@ from curate.facts.document import POINTS, SAMPLE, THUMBS, Asked, gather, listed
 from curate.facts.findings import findings_of, of_findings
 from curate.facts.results import Results
 from curate.facts.review import check_folder, write_findings
-from curate.manifest import SourceOptions
-from curate.tables.images import ImageSource
 from curate.tables.table import open_table
 from scoring.atomic import AtomicFile, refuse_existing, require_folder
 from scoring.errors import InputError
@@ -54,10 +52,6 @@ def report(
     column: str | None = None,
     label: str | None = None,
     source: str | None = None,
-    root: str | Path | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
     sample: int = SAMPLE,
     thumbs: int = THUMBS,
     points: int = POINTS,
@@ -80,10 +74,6 @@ def report(
         column: score that certain and uncertain rows are sorted by; by default the table's own.
         label: column of classes; by default ``label``, where there is one.
         source: what was scored, where the table holds no paths.
-        root: where its relative paths start.
-        key: its column of keys.
-        path_column: its column of paths.
-        image_column: its column of image bytes.
         sample: rows that are listed, next to those of galleries.
         thumbs: the most thumbnails.
         points: rows on the map.
@@ -107,20 +97,16 @@ def report(
         if value < least:
             raise InputError(f"--{name}: expected {least} or more, got {value}")
     asked = Asked(results, column, label, sample, 0 if no_map else points, measured, seed)
-    options = SourceOptions(
-        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
-    )
     opened = open_table(table, require=[KEY])
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
         raise InputError(f"{where} is the table, which is never changed; choose another name")
-    images = ImageSource(source, options)
     facts = gather(opened, asked)
     if review is not None:
         found = findings_of(facts.dataset, facts.decided, facts.results)
-        write_findings(review, opened, found, images, overwrite=overwrite)
+        write_findings(review, opened, found, source, overwrite=overwrite)
         if found:
             facts.galleries.insert(0, of_findings(found))
-    made = listed(facts, images, thumbs=thumbs)
+    made = listed(facts, source, thumbs=thumbs)
     return Report(made, where, 0 if where is None else _write(made, where, overwrite=overwrite))
 
 

@@ -20,12 +20,10 @@ from curate.fitting.junk import junk_of
 from curate.fitting.labels import LabelSource, classes_in, labels_in, labels_to_learn
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
-from curate.manifest import SourceOptions
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_here, path_or_store
 from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
-from curate.tables.images import ImageSource
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
@@ -87,7 +85,6 @@ def fit(
     embedding: str | None = None,
     seed: int = 0,
     source: str | None = None,
-    root: str | None = None,
     engine: str = "local",
     address: str | None = None,
     overwrite: bool = False,
@@ -109,7 +106,6 @@ def fit(
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of clusterings, and of the rows that are kept of a large dataset.
         source: what was scored, where the table has no ``p_junk`` and names no images: 300 of them are corrupted.
-        root: where relative paths of ``source`` start.
         engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
         address: of the engine's cluster.
         overwrite: replace files that are there.
@@ -134,8 +130,7 @@ def fit(
             if fitted is not None:
                 done = _applied(opened, fitted, report)
             else:
-                images = ImageSource(source, SourceOptions(root=root))
-                done = _fitted(opened, label, labelled, model, images, seed, report)
+                done = _fitted(opened, label, labelled, model, source, seed, report)
         about = _about(done, opened, seed)
         _write(done, places, opened, base, about, files, overwrite=overwrite)
     kind, shares = _shares(done)
@@ -216,19 +211,19 @@ def _fitted(
     label: str | None,
     labelled: str | Path | None,
     model: str | Path | None,
-    images: ImageSource,
+    source: str | None,
     seed: int,
     report: Callable[[str], None],
 ) -> Fitted:
     dataset = _dataset(table, () if label is None or labelled is not None else (label,))
-    source = labels_to_learn(dataset, table, label, labelled)
-    about = f", {counted(len(source.labels.rows), 'label')}" if source.labels else ""
+    learned = labels_to_learn(dataset, table, label, labelled)
+    about = f", {counted(len(learned.labels.rows), 'label')}" if learned.labels else ""
     report(f"fitting to {counted(len(dataset), 'image')} of {table.path}{about}")
-    dataset, junk, notes = junk_of(dataset, table, model, images)
-    fit, said, groups = fit_with_groups(dataset, table, source, seed, junk)
+    dataset, junk, notes = junk_of(dataset, table, model, source)
+    fit, said, groups = fit_with_groups(dataset, table, learned, seed, junk)
     copies = dataset.copies.words()
     return Fitted(
-        dataset, fit, said, source, classes_in(dataset, table), junk, groups, [*([copies] if copies else []), *notes]
+        dataset, fit, said, learned, classes_in(dataset, table), junk, groups, [*([copies] if copies else []), *notes]
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from curate.engines.junk import Corrupter, Junk, classifier_of, find_junk, junk_facts
 from curate.retrieval.scorer import scorer_of
 from curate.tables.dataset import Dataset
-from curate.tables.images import Images, ImageSource, holds_paths
+from curate.tables.images import Images, holds_paths
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.relative.columns import JUNK
@@ -22,7 +22,7 @@ NO_IMAGES = (
 
 
 def junk_of(
-    dataset: Dataset, table: Table, model: str | Path | None, images: ImageSource | None = None
+    dataset: Dataset, table: Table, model: str | Path | None, source: str | None = None
 ) -> tuple[Dataset, Junk | None, list[str]]:
     """Return the images with their log odds of junk, what is known of the score, and notes for the user.
 
@@ -33,27 +33,25 @@ def junk_of(
         dataset: the different images of the table.
         table: scored.
         model: that scored it; None to look among those that ship.
-        images: where the images are, if not at the paths of the table.
+        source: what was scored, where the images are not at the paths of the table.
     """
     if JUNK in table.schema.names:
         return dataset, Junk(classifier_of(table), np.zeros(0, np.float32), dict(junk_facts(table))), []
     if table.embedding_column is not None:
         return dataset, None, []
-    if not holds_paths(table) and (images is None or images.source is None):
+    if not holds_paths(table) and source is None:
         return dataset, None, [NO_IMAGES]
     try:
         runner, settings = scorer_of(table, model=model)
-        junk = find_junk(dataset, table, Corrupter(_reader(table, images), runner, settings))
+        junk = find_junk(dataset, table, Corrupter(_reader(table, source), runner, settings))
     except InputError as error:
         return dataset, None, [f"no p_junk: {error}"]
     return replace(dataset, junk=junk.log_odds(dataset)), junk, junk.notes
 
 
-def _reader(table: Table, images: ImageSource | None) -> Any:
-    where = images or ImageSource()
-
+def _reader(table: Table, source: str | None) -> Any:
     def read(rows: Sequence[int]) -> Iterator[tuple[int, bytes, str]]:
-        images = Images.of(table, rows, source=where.source, options=where.options, partial=True)
+        images = Images.of(table, rows, source=source, partial=True)
         for image in images.read(rows):
             if image.data is not None:
                 yield image.row, image.data, hashlib.sha256(image.data).hexdigest()

@@ -21,6 +21,7 @@ from curate.manifest.store_path import path_here
 from curate.tables.dataset import read_dataset
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256
+from curate.tables.provenance import REQUEST
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic_folder import held_folder
@@ -266,7 +267,8 @@ def _metadata(tables: Sequence[Table], schema: pa.Schema, dropped: Sequence[str]
         return first
     inputs = [str(table.metadata["settings"].get("input")) for table in tables]
     described = {name: about for table in tables for name, about in _described(table).items() if name in schema.names}
-    metadata = {name: value for name, value in first.items() if name not in ("fit", "request", "additions")}
+    differs = [] if all(table.metadata.get(REQUEST) == first.get(REQUEST) for table in tables) else [REQUEST]
+    metadata = {name: value for name, value in first.items() if name not in ("fit", "additions", *differs)}
     settings = {name: value for name, value in first["settings"].items() if name != "scorers"}
     return metadata | {
         "settings": {

@@ -102,6 +102,21 @@ class SourceOptions:
         if not 1 <= self.connections <= MOST_CONNECTIONS:
             raise InputError(f"--connections must be 1 to {MOST_CONNECTIONS}, got {self.connections}")
 
+    @property
+    def noted(self) -> bool:
+        """Whether they are what a table notes of its source, and not what a user requests."""
+        return False
+
+
+@dataclass(frozen=True)
+class NotedOptions(SourceOptions):
+    """How a source was read once: what another form of it has no use for, such as a column it lacks, is left out."""
+
+    @property
+    def noted(self) -> bool:
+        """Whether they are a note; they are."""
+        return True
+
 
 class Manifest(Protocol):
     """The rows of a source in a fixed order, and how to get the bytes of each."""

@@ -222,7 +222,7 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
     table = columns.table()
     if table.num_rows == 0:
         return _shards_or_error(root, skipped)
-    if table_options:
+    if table_options and not options.noted:
         raise InputError(
             f"--{table_options[0].replace('_', '-')} is for tables and lists, got a folder of images; leave it out: "
             "keys are the paths inside the folder"

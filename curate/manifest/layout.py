@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,6 +86,7 @@ def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout
     """
     if twice := repeated(schema.names):
         raise InputError(f"expected column names to be unique in {where}, got {twice} twice; rename one")
+    options = _present(options, schema) if options.noted else options
     image = _image_column(schema, options, where)
     path = _path_column(schema, options, where, image)
     in_struct = image is not None and pa.types.is_struct(schema.field(image).type)
@@ -115,6 +117,18 @@ def with_text_columns(layout: Layout, names: Sequence[str], reserved: Sequence[s
         added.append((name, new))
     fields = tuple(pa.field(new, pa.string()) for _, new in added)
     return replace(layout, user_columns=(*layout.user_columns, *added), fields=(*layout.fields, *fields))
+
+
+def _present(options: SourceOptions, schema: pa.Schema) -> SourceOptions:
+    """Return options without the columns that a table lacks, or has of another type: these are found as usual."""
+    holds = {"key": lambda kind: True, "path_column": _is_text, "image_column": _holds_bytes}
+    absent: dict[str, Any] = {
+        option: None
+        for option, fits in holds.items()
+        if (name := getattr(options, option)) not in (None, NUMBERED)
+        and not (name in schema.names and fits(schema.field(name).type))
+    }
+    return replace(options, **absent)
 
 
 def _column(schema: pa.Schema, name: str, option: str, where: str) -> pa.Field:

@@ -205,7 +205,7 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: 
         return open_list(lines, options, root=root, where=first.name, identity=identity, reach=reach)
     if kind == "csv":
         named = {name for name in (options.key, options.path_column) if name}
-        expects = {name.lower() for name in named} or _NAMES_ONLY
+        expects = {*(name.lower() for name in named), *(_NAMES_ONLY if options.noted or not named else ())}
         table = read_csv(data, first.name, expects=expects, names_only=named | _NAMES_ONLY)
     else:
         table = read_jsonl(data, first.name)
@@ -272,6 +272,8 @@ def _root(options: SourceOptions, default: str) -> str:
         return root_text
     root = os.path.abspath(root_text)
     if options.root is not None and not os.path.isdir(root):
+        if options.noted:
+            return os.path.abspath(default) if scheme_of(default) is None else default
         raise InputError(f"expected a folder for --root, got {root_text!r}; check the path")
     return root
 

@@ -151,7 +151,7 @@ def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
     Raises:
         InputError: if a shard cannot be read, there is no image, or keys repeat.
     """
-    if options.key not in (None, NUMBERED):
+    if options.key not in (None, NUMBERED) and not options.noted:
         raise InputError(
             f"expected no --key for tar shards (a sample's name is its key) or '{NUMBERED}' to number the rows, "
             f"got {options.key!r}"

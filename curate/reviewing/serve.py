@@ -21,7 +21,6 @@ from curate.facts.review import LIKE, read_findings
 from curate.facts.served.index import Index
 from curate.facts.served.pictures import Pictures
 from curate.facts.served.server import Server, TableSite, new_token
-from curate.manifest import SourceOptions
 from curate.manifest.store_path import path_here
 from curate.policies.outcomes import KEEP, UNDECIDED
 from curate.policies.receipts import state_of
@@ -83,10 +82,6 @@ def review(
     column: str | None = None,
     label: str | None = None,
     source: str | None = None,
-    root: str | Path | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
     points: int = POINTS,
     no_map: bool = False,
     measured: str | Path | None = None,
@@ -108,10 +103,6 @@ def review(
         column: score that the whole table is sorted by, as for ``report``.
         label: column of labels; by default ``label``, where there is one.
         source: what was scored, where the table holds no paths.
-        root: where its relative paths start.
-        key: its column of keys.
-        path_column: its column of paths.
-        image_column: its column of image bytes.
         points: rows on the map of the whole table.
         no_map: leave the map out.
         measured: what ``curate evaluate`` wrote.
@@ -125,13 +116,10 @@ def review(
 
     about = _reviewed(table, results, verdicts, source, label)
     opened, state = about.table, state_of(about.table)
-    options = SourceOptions(
-        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
-    )
     asked = Asked(about.results, column, about.label, SAMPLE, 0 if no_map else points, measured, seed)
     server, token = Server(port), new_token()
     try:
-        pictures = Pictures(opened, source=about.source, options=options)
+        pictures = Pictures(opened, source=about.source)
         if not browse:
             require_folder(about.verdicts)
         under_review = _under_review(about, reviewer or _user(), seed)

@@ -1,7 +1,6 @@
 """The next round: what is labelled so far -> the model -> the batch, written so that it can be annotated."""
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from curate.rounds.state.model import lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
 from curate.tables.images import images_by_key
+from curate.tables.provenance import reading_of
 from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.errors import InputError
@@ -61,7 +61,7 @@ def next_round(
     *,
     partial: bool = False,
     table: str | Path | None = None,
-    images: Callable[[pa.Table], ImageReader] | None = None,
+    source: str | None = None,
 ) -> NextResult:
     """Fit the model on what is labelled so far, pick the next batch, and write it for the annotators.
 
@@ -69,7 +69,7 @@ def next_round(
         folder: of `curate round init`.
         partial: go on though images of the last batch have no label; they stay requested, and are not requested again.
         table: where the table is now, if it was moved.
-        images: makes a reader of a batch's images, for tables that name no files.
+        source: what was scored, for tables that name no files.
 
     Raises:
         InputError: if images of the last batch have no label, nothing is left, the folder was changed or is held, or
@@ -81,7 +81,7 @@ def next_round(
         _refuse_open(opened, progress, partial)
         scored = table_of(opened.settings, opened.path, table)
         standing = standing_of(opened, scored, progress)
-        return _write(opened, scored, progress, standing, began, images)
+        return _write(opened, scored, progress, standing, began, source)
 
 
 def _refuse_open(folder: Folder, progress: LabelProgress, partial: bool) -> None:
@@ -104,7 +104,7 @@ def _write(
     progress: LabelProgress,
     standing: RoundRows,
     began: float,
-    images: Callable[[pa.Table], ImageReader] | None,
+    source: str | None,
 ) -> NextResult:
     settings, number = folder.settings, len(folder.rounds) + 1
     graph = PoolGraph(folder.path, expected=folder.graph_sha256)
@@ -112,7 +112,8 @@ def _write(
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
         _write_table(place / BATCH, batch, "batch", number)
-        export, notes = _export(place, batch, folder, images)
+        reader = images_by_key(batch, source=source, options=reading_of(scored.table))
+        export, notes = _export(place, batch, folder, reader)
         model: dict[str, Any] = {}
         lift: PairLift | None = None
         files = {BATCH: file_sha256(place / BATCH)}
@@ -181,13 +182,10 @@ def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:
         writer.write(table)
 
 
-def _export(
-    place: Path, batch: pa.Table, folder: Folder, images: Callable[[pa.Table], ImageReader] | None
-) -> tuple[str, list[str]]:
+def _export(place: Path, batch: pa.Table, folder: Folder, reader: ImageReader) -> tuple[str, list[str]]:
     """Write the files for the annotators: nothing in them says which arm an image is of."""
     settings = folder.settings
     kind = TOOLS[settings.format]
-    reader = (images or images_by_key)(batch)
     export_options = ExportOptions(images=reader, link=settings.link, classes=settings.classes or ())
     name = EXPORT + kind.suffix
     written = write_batch(for_annotators(batch), place / name, settings.format, export_options)

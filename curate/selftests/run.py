@@ -62,10 +62,6 @@ def selftest(
     label: str | None = None,
     labelled: str | Path | None = None,
     source: str | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
-    root: str | None = None,
     label_from_folder: bool = False,
     model: str | Path | None = None,
     device: str = "auto",
@@ -88,10 +84,6 @@ def selftest(
         label: column of classes, in ``labelled`` or the table; scores are then also checked against the labels.
         labelled: file of labels, whose rows are found by key.
         source: where the images of a table are, where its own uris do not say.
-        key: column of the source that holds the key.
-        path_column: column of the source that holds paths or URLs.
-        image_column: column of the source that holds image bytes.
-        root: where relative paths of the source start.
         label_from_folder: of a folder, take the name of each image's folder as ``label``.
         model: that scores; by default the shipped one that the table names, or the one that ``curate score`` takes.
         device: that corrupted images are scored on.
@@ -108,9 +100,7 @@ def selftest(
         raise InputError(f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {images:,}; {IMAGES} is usual")
     kinds = _kinds([change] if isinstance(change, str) else change or ())
     chosen = [column] if isinstance(column, str) else list(column or ())
-    options = SourceOptions(
-        root=root, key=key, path_column=path_column, image_column=image_column, label_from_folder=label_from_folder
-    )
+    options = SourceOptions(label_from_folder=label_from_folder)
     if label is None and (label_from_folder or labelled is not None):
         label = "label"
     with tempfile.TemporaryDirectory(prefix="curate-selftest-") as place:
@@ -171,7 +161,7 @@ def _opened(
         model = model_named_by(table, model_of(table)) if model is None else model
         runner, _ = scorer_of(table, model=model, device=device)
         announce(f"drawing {n:,} images of {table.path}")
-        sample = of_table(table, n, folder, seed=seed, source=source, options=options)
+        sample = of_table(table, n, folder, seed=seed, source=source)
     else:
         if source is not None:
             raise InputError(f"--source is for a scored table, and {images_of} is not one; leave it out")

@@ -56,9 +56,7 @@ class ImageSample:
         return {"key": KEY, "image_column": IMAGE, "white": self.white}
 
 
-def of_table(
-    table: Table, n: int, folder: Path, *, seed: int, source: str | None, options: SourceOptions
-) -> ImageSample:
+def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | None) -> ImageSample:
     """Draw up to n images behind the rows of a scored table, and no more than half of them.
 
     Raises:
@@ -66,7 +64,7 @@ def of_table(
     """
     rows = drawn_rows(table, 2 * n, seed=seed)
     rows = np.sort(rows[: min(n, -(-len(rows) // 2))])
-    images = Images.of(table, rows, source=source, options=options, partial=True)
+    images = Images.of(table, rows, source=source, partial=True)
     if len(rows) and not images.named:
         raise InputError(f"{table.path} holds no path to any image; name what was scored with --source")
     with _Writer(folder / "sample.parquet") as writer:

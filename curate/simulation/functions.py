@@ -1,12 +1,10 @@
 """`curate.round_init`, `round_next` and so on: the commands of `curate round` as functions."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from curate.columns import LABEL
 from curate.exchange.plan import COPY
-from curate.manifest import SourceOptions
 from curate.policies.audit.request import parse_share
 from curate.rounds.files.folder import Folder
 from curate.rounds.files.settings import Guard, class_names
@@ -19,7 +17,6 @@ from curate.rounds.status import Status, status
 from curate.simulation.plot import plot_replay
 from curate.simulation.run import Simulation, check_outputs, simulate, typed_budgets, write_simulation
 from curate.tables.classes import read_classes
-from curate.tables.images import images_by_key
 
 
 def round_init(
@@ -111,10 +108,6 @@ def round_next(
     partial: bool = False,
     table: str | Path | None = None,
     source: str | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
-    root: str | None = None,
 ) -> NextResult:
     """Pick the next batch and write it for the annotators.
 
@@ -123,17 +116,11 @@ def round_next(
         partial: continue although images of the last batch have no label.
         table: where the table is now, if it was moved.
         source: what was scored, for tables that name no files.
-        key: column of keys in the source.
-        path_column: column of paths in the source.
-        image_column: column of images in the source.
-        root: where relative paths of the source start.
 
     Raises:
         InputError: if images of the last batch have no label, nothing is left, or the folder or table was changed.
     """
-    where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-    images = functools.partial(images_by_key, source=source, options=where) if source else None
-    return next_round(folder, partial=partial, table=table, images=images)
+    return next_round(folder, partial=partial, table=table, source=source)
 
 
 def round_import(

@@ -3,7 +3,7 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,23 +18,15 @@ from curate.manifest.contract import CONNECTIONS, Reader
 from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
 from curate.tables.digests import is_text, key_array, key_texts, plain, tie_breaks
-from curate.tables.provenance import WHITE, white_of
+from curate.tables.provenance import WHITE, reading_of, white_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 
 CHANGED = "changed"  # the bytes are not those that were scored
 SHA256 = "sha256"
 STEP = 65_536  # rows of a source looked at together
-MOVED = "if the files moved, name their folder with --root, or what was scored with --source"
+MOVED = "if the files moved, name their folder, or what was scored, with --source"
 WIDEST_GAP = 512  # rows of a source that are passed over rather than opening it again
-
-
-@dataclass(frozen=True)
-class ImageSource:
-    """Where the images of a table are, if not at its own uris."""
-
-    source: str | None = None
-    options: SourceOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -84,13 +76,6 @@ def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
     return rows
 
 
-def in_root(source: str | None, options: SourceOptions | None) -> tuple[str | None, SourceOptions | None]:
-    """Return the source and its options: a root without a source is where the files are now, under their keys."""
-    if source is None and options is not None and options.root is not None:
-        return options.root, replace(options, root=None)
-    return source, options
-
-
 def require_images(table: Table, source: str | None) -> None:
     """Refuse a table without any path to an image, where no source is named either: before the work, not after it.
 
@@ -118,7 +103,7 @@ class Images:
         rows: their ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
         name: of what they are rows of, for messages.
         numbers: of the rows, by which they are requested; 0, 1, ... by default.
-        source: what was scored: a folder, list, table or tar file; a root alone is a folder that was moved.
+        source: what was scored: a folder, list, table or tar file; or the folder that the files are in now.
         options: how to read the source, as when it was scored.
         partial: some rows may have no image, which reading them says; else that is an error now.
         white: the value of 16-bit images that is white, as when they were scored.
@@ -148,7 +133,6 @@ class Images:
         self._uri, self._scored = (_texts(rows, column, numbers, name) for column in (URI, SHA256))
         self._manifest: Manifest | None = None
         self._place: dict[str, int] = {}
-        source, options = in_root(source, options)
         self._source = source
         if source is not None:
             self._manifest = open_manifest(source, options or SourceOptions())
@@ -167,10 +151,9 @@ class Images:
         rows: Sequence[int] | NDArray[np.int64],
         *,
         source: str | None = None,
-        options: SourceOptions | None = None,
         partial: bool = False,
     ) -> "Images":
-        """Return the images of some rows of a table, by their numbers; see ``Images``."""
+        """Return the images of some rows of a table, by their numbers; a source is read as the table notes it."""
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
         taken = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
@@ -179,7 +162,7 @@ class Images:
             table.path,
             numbers=numbers.tolist(),
             source=source,
-            options=options,
+            options=None if source is None else reading_of(table),
             partial=partial,
             white=white_of(table),
         )
@@ -316,5 +299,5 @@ def _refuse_absent(source: str, keys: Sequence[str], place: dict[str, int], *, p
     if absent and (not partial or len(absent) == len(keys)):
         raise InputError(
             f"--source: {source} has no image with the key {absent[0]!r} ({len(absent):,} of {len(keys):,} "
-            "are missing); give what was scored, with the same --key"
+            "are missing); give what was scored, or a table with the keys in a column named key"
         )

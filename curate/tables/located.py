@@ -29,9 +29,9 @@ class Located:
         InputError: if the source cannot be opened or has none of the keys.
     """
 
-    def __init__(self, hashes: NDArray[np.uint64], source: str, options: SourceOptions | None = None) -> None:
+    def __init__(self, hashes: NDArray[np.uint64], source: str, options: SourceOptions) -> None:
         self.source = source
-        self.manifest: Manifest = open_manifest(source, options or SourceOptions())
+        self.manifest: Manifest = open_manifest(source, options)
         self._hashes = np.sort(hashes)
         self._place = np.full(len(hashes), -1, np.int64)
         for start in range(0, self.manifest.n_rows, STEP):
@@ -44,7 +44,7 @@ class Located:
         if self.missing == len(hashes):
             raise InputError(
                 f"--source: {source} has no image with the key of any of the {len(hashes):,} rows; give what was "
-                "scored, with the same --key"
+                "scored, or a table with the keys in a column named key"
             )
 
     def readers(self, keys: Sequence[str]) -> Iterator[Reader]:

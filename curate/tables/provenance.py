@@ -1,13 +1,17 @@
 """What made a table's embeddings and signatures: numbers of two makers cannot be compared."""
 
+from dataclasses import fields
 from typing import Any
 
+from curate.manifest.contract import NotedOptions
 from curate.manifest.store_path import AnyPath
 from curate.tables.batches import named_errors, open_parquet
 from curate.tables.table import Table, noted_in
 from scoring.errors import InputError
 
 UNKNOWN = "unknown"
+REQUEST = "request"  # in the metadata of a table: the model as named, and how the source was read
+READ_AGAIN = ("key", "path_column", "image_column", "follow_symlinks", "hidden", "root", "max_bytes")
 WHITE = 65535  # of 16 bits: what tables were scored by that do not say
 
 
@@ -56,6 +60,23 @@ def white_of(table: Table) -> int:
     """Return the value that was white when a table's 16-bit images were scored; by it they are decoded again."""
     white = _part(table.metadata, "settings").get("white")
     return white if type(white) is int and 0 < white <= WHITE else WHITE
+
+
+def reading_of(table: Table) -> NotedOptions:
+    """Return how the source of a table was read, as the table notes it; as usual where it notes nothing.
+
+    Raises:
+        InputError: for a note that cannot be used.
+    """
+    noted = _part(table.metadata, REQUEST)
+    usual = {field.name: field.default for field in fields(NotedOptions)}
+    reading = {name: noted[name] for name in READ_AGAIN if name in noted}
+    for name, value in reading.items():
+        expected = str if usual[name] is None else type(usual[name])
+        if type(value) is not expected:
+            raise InputError(f"expected {expected.__name__} as {name} in the request that {table.path} notes, got "
+                             f"{value!r}; score the images again")  # fmt: skip
+    return NotedOptions(**reading)
 
 
 def same_model(first: Table, second: Table, *, instead: str = "leave embeddings out with --finder") -> None:

@@ -59,7 +59,7 @@ ONLY_CALLED = {
     "announce",
     "password",
 }  # the last four are given progress
-OF_THE_PICTURE = {"source", "other_source", "root", "key", "path_column", "image_column"}
+OF_THE_PICTURE = {"source", "other_source"}
 OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},
     "issues": OF_THE_PICTURE,

@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
-from curate.manifest import SourceOptions
 from curate.torch import SubsetDataset
 from scoring.errors import InputError
 
@@ -93,12 +92,10 @@ def test_forked_workers_read_what_one_process_reads(table):
 
 
 def test_images_inside_a_table_are_found_by_key_and_the_data_set_pickles(table, tmp_path):
-    photos = {"name": [f"k{number}" for number in range(N)][::-1], "image": [encoded(n) for n in range(N)][::-1]}
+    photos = {"key": [f"k{number}" for number in range(N)][::-1], "image": [encoded(n) for n in range(N)][::-1]}
     pq.write_table(pa.table(photos), tmp_path / "photos.parquet")
     pq.write_table(pq.read_table(table).drop_columns(["uri"]), table)
-    data = SubsetDataset(
-        table, source=str(tmp_path / "photos.parquet"), options=SourceOptions(key="name"), transform=red
-    )
+    data = SubsetDataset(table, source=str(tmp_path / "photos.parquet"), transform=red)
     again = pickle.loads(pickle.dumps(data))
     for one in (data, again):
         assert [one[index]["image"].tolist() for index in range(len(one))] == [[row * 20, 4 + row] for row in ROWS]

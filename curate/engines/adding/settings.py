@@ -7,13 +7,14 @@ from typing import Any
 
 from curate.engines.settings import ScoreSettings, difference
 from curate.manifest import SourceOptions
+from curate.manifest.schemes import scheme_of
+from curate.tables.provenance import READ_AGAIN, REQUEST
 from curate.tables.table import Table
 from scoring.checkpoint import DEFAULT, read_header, shipped_models
 from scoring.errors import InputError
 from scoring.model_names import is_published
 
-REQUEST = "request"  # in the metadata of a table: the model as named, and how the source was read
-READING = ("key", "path_column", "image_column", "label_from_folder", "follow_symlinks", "hidden", "root", "max_bytes")
+READING = (*READ_AGAIN, "label_from_folder")
 MOVABLE = {"root"}  # images may lie elsewhere by now
 # What a table notes of its settings: name there -> field of `ScoreSettings`.
 NOTED = {
@@ -36,6 +37,8 @@ def request_of(model: str | Path, options: SourceOptions) -> dict[str, Any]:
     """Return what a table notes of a request, as plain JSON: the model as named, and options that are no defaults."""
     default = SourceOptions()
     noted = {name: getattr(options, name) for name in READING if getattr(options, name) != getattr(default, name)}
+    if options.root is not None and scheme_of(options.root) is None:
+        noted["root"] = str(Path(options.root).absolute())
     return {"model": str(model), **noted}
 
 

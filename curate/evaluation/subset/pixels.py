@@ -11,7 +11,6 @@ from curate.evaluation.squares import squares
 from curate.evaluation.subset.pool import SubsetPool
 from curate.evaluation.subset.request import SubsetSettings
 from curate.evaluation.subset.trained import Train
-from curate.manifest import SourceOptions
 from curate.probes.network import SIDE, predicted, thumbnail, train_network
 from curate.tables.images import holds_paths, require_images
 from scoring.errors import InputError
@@ -33,7 +32,7 @@ class PixelSquares:
     pixels: torch.Tensor
 
 
-def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOptions | None) -> PixelSquares:
+def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
     """Read the images of a pool again, of each of its tables.
 
     Memory: 3 kB a row.
@@ -49,7 +48,7 @@ def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOption
         places = np.flatnonzero(pool.source == number)
         place = dict(zip(pool.row[places].tolist(), places.tolist(), strict=True))
         rows = np.sort(pool.row[places]).tolist()
-        for row, square in squares(table, rows, most=MOST, source=paths_of, options=options):
+        for row, square in squares(table, rows, most=MOST, source=paths_of):
             pixels[place[row]] = thumbnail(square)
             is_read[place[row]] = True
     if not is_read.any():

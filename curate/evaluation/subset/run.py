@@ -19,7 +19,6 @@ from curate.evaluation.subset.request import SubsetSettings, parse_test
 from curate.evaluation.subset.results import SubsetEvaluation
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
-from curate.manifest import SourceOptions
 from curate.tables.table import Table
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
@@ -41,7 +40,6 @@ def evaluate_subset(
     test: str | None = None,
     group: Sequence[str] = (),
     source: str | None = None,
-    options: SourceOptions | None = None,
     announce: Announce = lambda text: None,
 ) -> SubsetEvaluation:
     """Return how well a subset of a table trains models; nothing is written.
@@ -55,7 +53,6 @@ def evaluate_subset(
         test: a share, COLUMN=VALUE or a table.
         group: columns whose groups are compared.
         source: what was scored, for a network.
-        options: how to read it.
         announce: called with a line on what is about to happen.
 
     Raises:
@@ -119,7 +116,7 @@ def evaluate_subset(
         pictures = None
         if settings.network:
             announce(f"reading {len(pool.row):,} images")
-            pictures = read_pictures(pool, source=source, options=options)
+            pictures = read_pictures(pool, source=source)
         _train_all(evaluation, pool, sides, judged, settings, announce)
         if pictures is not None:
             evaluation.trained.insert(0, _network(pool, pictures, judged, settings, announce))

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, URI
 from curate.facts.thumbs import SIDE, TYPE, thumbnail
-from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest import Manifest, ReadError, open_manifest, read_uri
 from curate.tables.digests import key_array, key_bytes, tie_breaks
 from curate.tables.images import SHA256
-from curate.tables.provenance import white_of
+from curate.tables.provenance import reading_of, white_of
 from curate.tables.table import Table
 from scoring.images import DecodeError
 
@@ -49,15 +49,14 @@ class Pictures:
     Args:
         table: with ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
         source: what was scored; its keys are held as hashes, 16 bytes a row.
-        options: how to read the source.
 
     Raises:
         InputError: if the source cannot be opened.
     """
 
-    def __init__(self, table: Table, *, source: str | None, options: SourceOptions | None) -> None:
+    def __init__(self, table: Table, *, source: str | None) -> None:
         self.table, self._white = table, white_of(table)
-        self._source = None if source is None else _Source(open_manifest(source, options or SourceOptions()))
+        self._source = None if source is None else _Source(open_manifest(source, reading_of(table)))
         self._column = KEY if source is not None else URI
         self._has_places = self._column in table.schema.names
         self._columns = [self._column, *([SHA256] if SHA256 in table.schema.names else [])]

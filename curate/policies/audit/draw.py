@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from curate.columns import KEY
-from curate.manifest import SourceOptions
 from curate.manifest.text import guarded
 from curate.policies.audit.population import Population
 from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_keep, parse_share
 from curate.policies.audit.results import AuditPlan
 from curate.tables.digests import salted
-from curate.tables.images import ImageSource, require_images
+from curate.tables.images import require_images
 from curate.tables.keys import keys_at
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -59,10 +58,6 @@ def audit_plan(
     images: int | None = None,
     label: str | None = None,
     source: str | None = None,
-    root: str | Path | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
 ) -> AuditPlan:
@@ -85,10 +80,6 @@ def audit_plan(
             probability of 80 %. What more can be kept shows then.
         label: column of labels, to be shown next to the images, where bad means a wrong label.
         source: what was scored, where the table holds no paths.
-        root: where its relative paths start.
-        key: its column of keys.
-        path_column: its column of paths.
-        image_column: its column of image bytes.
         seed: another seed draws others.
         overwrite: replace files that exist; never one with answers in it.
 
@@ -109,9 +100,6 @@ def audit_plan(
     plan = AuditPlan(name, len(population), among, n, goal.rate, goal.confidence, needed)
     if out is None:
         return plan
-    where = SourceOptions(
-        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
-    )
     csv_path, page_path = _places(out)
     sweep_outputs([page_path, csv_path])
     _refuse_answers(csv_path)
@@ -131,7 +119,7 @@ def audit_plan(
         opened,
         lines,
         (csv_path, page_path),
-        ImageSource(source, where),
+        source,
         labelled=label is not None,
         overwrite=overwrite,
     )
@@ -201,7 +189,7 @@ def _write(
     table: Table,
     lines: list[dict[str, str]],
     places: tuple[Path, Path],
-    images: ImageSource,
+    source: str | None,
     *,
     labelled: bool,
     overwrite: bool,
@@ -213,7 +201,7 @@ def _write(
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(map(guarded, line.values()) for line in lines)
-    page = verdict_page(table, lines, images, name=csv_path.name, labelled=labelled)
+    page = verdict_page(table, lines, source, name=csv_path.name, labelled=labelled)
     contents = {page_path: page.encode(), csv_path: text.getvalue().encode("utf-8", "surrogateescape")}
     files: list[AtomicFile] = []
     try:

@@ -184,10 +184,9 @@ def _read_pixels(
     table: Table, rows: Rows, request: DedupRequest, other: Table | None, other_rows: Rows | None
 ) -> PixelsRead:
     """Read images again where only their pixels can determine; return how many."""
-    images, other_images = request.images()
-    tables = [(table, rows, images)]
+    tables = [(table, rows, request.source)]
     if other is not None and other_rows is not None:
-        tables.append((other, other_rows, other_images))
+        tables.append((other, other_rows, request.against_source))
     return add_pixels(tables)
 
 

@@ -288,10 +288,6 @@ def dedup(
     estimate_recall: int | None = None,
     audit: int | None = None,
     source: str | None = None,
-    root: str | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
     against_source: str | None = None,
     model: str | None = None,
     embedding: str | None = None,
@@ -333,10 +329,6 @@ def dedup(
         estimate_recall: also edit so many of the table's own images, and say how many of the copies are found.
         audit: also write this many pairs near the threshold, for a reviewer to judge.
         source: what was scored, where images are read again and the table has no paths.
-        root: where relative paths of the source start.
-        key: column of the source that holds the key.
-        path_column: column of the source that holds paths or URLs.
-        image_column: column of the source that holds image bytes.
         against_source: what was scored for ``against``.
         model: that scored the table, for ``estimate_recall``, if it does not ship.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
@@ -377,7 +369,6 @@ def dedup(
         report_only=report_only,
         only_against=only_against,
         source=source,
-        source_options={"root": root, "key": key, "path_column": path_column, "image_column": image_column},
         against_source=against_source,
     )
     request, few_finders = resolved(request, opened, finder)

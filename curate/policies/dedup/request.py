@@ -1,11 +1,10 @@
 """A request for a deduplication, checked against the table: finders, thresholds, views, which image is kept."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from curate.columns import SIGNATURE, is_less_certain
-from curate.manifest import SourceOptions
 from curate.policies.dedup.changes import COMPARED
 from curate.policies.dedup.finders.facts import FewFinders
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
@@ -14,7 +13,6 @@ from curate.policies.dedup.grouping.keep import Criterion
 from curate.policies.dedup.grouping.loss import FORMAT, facts_in
 from curate.policies.reviewed import LINES
 from curate.policies.reviewed import RULE as VERDICTS
-from curate.tables.images import ImageSource
 from curate.tables.needs import Needs, is_plain
 from curate.tables.signals import kappa_of
 from curate.tables.table import Table
@@ -35,7 +33,6 @@ NEAR_DUPLICATE = "near-duplicate"
 WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
 WITH_GRAPH = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
-WHERE = ("root", "key", "path_column", "image_column")  # of the options with which a source is read again
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,7 @@ class DedupRequest:
         report_only: rows that are in the other table stay, and are reported.
         only_against: rows are compared with the other table alone, and not with one another.
         source: what was scored, for finders that read images again, where the table holds no paths.
-        source_options: how to read it, by name; see ``WHERE``.
-        against_source: the same for the other table, read with the same options.
+        against_source: the same for the other table.
         without_flat: images of one flat colour are not compared by embedding.
         facts: columns of the table that say what a copy has lost, and what was done to it.
     """
@@ -76,7 +72,6 @@ class DedupRequest:
     report_only: bool = False
     only_against: bool = False
     source: str | None = None
-    source_options: dict[str, str | None] = field(default_factory=dict)
     against_source: str | None = None
     without_flat: bool = False
     facts: tuple[str, ...] = ()
@@ -105,8 +100,8 @@ class DedupRequest:
         """
         what = "the rule of the receipt"
         request = from_json(cls, rule, what=what, ignored=("rule", "against", "graph", VERDICTS, LINES))
-        if not request.thresholds or not set(request.source_options) <= set(WHERE):
-            raise InputError(f"expected thresholds and {', '.join(WHERE)} in {what}, got others; take a copy")
+        if not request.thresholds:
+            raise InputError(f"expected thresholds in {what}, got none; take a copy")
         for name, value in request.thresholds.items():
             if lookup(FINDERS, name, kind="finder").threshold is not None:
                 threshold_of(name, value)
@@ -115,11 +110,6 @@ class DedupRequest:
     def views(self) -> tuple[SignatureView, ...]:
         """Return the views of an image that are compared."""
         return views(mirrored=self.mirrored, rotated=self.rotated)
-
-    def images(self) -> tuple[ImageSource, ImageSource]:
-        """Return where the images of the table and of the other table are."""
-        how = SourceOptions(**self.source_options)  # type: ignore[arg-type]
-        return ImageSource(self.source, how), ImageSource(self.against_source, how)
 
     def needs(self, criteria: Sequence[Criterion]) -> Needs:
         """Return what has to be read of the table."""

@@ -1,7 +1,7 @@
 """Say which labels of a table are wrong, and leave them out, correct them or have them checked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.manifest import SourceOptions
 from curate.manifest.store_local import local_copy
 from curate.manifest.store_path import AnyPath
 from curate.policies.apply import apply
@@ -30,7 +29,7 @@ from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, VerdictLines
 from curate.policies.reviewed import RELABELLED as BY_REVIEWER
 from curate.policies.reviewed import RULE as VERDICTS
-from curate.tables.images import ImageSource, require_images
+from curate.tables.images import require_images
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -45,13 +44,13 @@ class Labels:
     Attributes:
         request: what is requested.
         review: rows for a reviewer to judge; or None.
-        images: where they are, for the review.
+        source: what was scored, for the review.
         verdicts: what reviewers decided; or None.
     """
 
     request: LabelsRequest
     review: int | None = None
-    images: ImageSource = field(default_factory=ImageSource)
+    source: str | None = None
     verdicts: VerdictLines | None = None
 
     @property
@@ -121,7 +120,7 @@ class Labels:
 
         drawn = draw_rows(columns, self.review or 0)
         rows = [dict(zip(COLUMNS, one.cells(), strict=True)) for one in drawn]
-        page = label_page(columns.table, rows, self.images, answers=KEYS, name=paths[REVIEW].name)
+        page = label_page(columns.table, rows, self.source, answers=KEYS, name=paths[REVIEW].name)
         return {REVIEW: review_text(drawn), PAGE: page.encode()}
 
 
@@ -137,10 +136,6 @@ def labels(
     review: int | None = None,
     verdicts: str | Path | None = None,
     source: str | None = None,
-    root: str | Path | None = None,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
     embedding: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
@@ -163,10 +158,6 @@ def labels(
         verdicts: NAME.verdicts.jsonl of ``curate review``: a label that a reviewer kept or gave is no longer suspected,
             and counts as right for other rows; what was dropped goes.
         source: what was scored, for ``review``, where the table holds no paths.
-        root: where its relative paths start.
-        key: its column of keys.
-        path_column: its column of paths.
-        image_column: its column of image bytes.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of the folds, and of what is drawn.
         dry_run: write nothing.
@@ -181,11 +172,8 @@ def labels(
     opened = open_table(table, require=[KEY], embedding=embedding)
     named = (label,) if isinstance(label, str) else tuple(label or ())
     request = LabelsRequest(named, drop_suspected, relabel, below, seed, None if labelled is None else str(labelled))
-    where = SourceOptions(
-        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
-    )
     lines = None if verdicts is None else VerdictLines.of(verdicts, opened)
-    policy = Labels(request, review, ImageSource(source, where), lines)
+    policy = Labels(request, review, source, lines)
     nothing = dry_run or out is None
     if review is not None:
         if nothing:

@@ -132,10 +132,8 @@ def test_an_audit_weighs_as_it_was_drawn(scored, tmp_path):
         plain = pq.read_table(scored).append_column("image", pa.array([PIXEL] * N, pa.binary()))
         source = tmp_path / "source.parquet"
         pq.write_table(plain, source)
-        audit_plan(
-            *(scored, path, "unc_x"), max_bad_rate="20%", keep=keep, images=images, seed=7, source=str(source),
-            image_column="image", key="key",
-        )  # fmt: skip
+        where = {"seed": 7, "source": str(source)}
+        audit_plan(scored, path, "unc_x", max_bad_rate="20%", keep=keep, images=images, **where)
         with path.open() as file:
             lines = list(csv.DictReader(file))
         for line in lines:

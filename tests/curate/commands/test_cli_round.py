@@ -81,7 +81,8 @@ def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_p
     assert "name what was scored with --source" in run("next r", 1).stderr
     assert "6 of 6 are missing" in run("next r --source images.parquet", 1).stderr
     assert not list(Path("r").glob("rounds/*"))
-    run("next r --source images.parquet --key name")
+    pq.write_table(pq.read_table("images.parquet").rename_columns(["key", "image"]), "images.parquet")
+    run("next r --source images.parquet")
     lines = Path("r/rounds/0001/export/train/metadata.jsonl").read_text().splitlines()
     files = {line["curate_key"]: line["file_name"] for line in map(json.loads, lines)}
     assert len(files) == 6

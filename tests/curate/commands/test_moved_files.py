@@ -1,4 +1,4 @@
-"""A folder that moved after it was scored: what shows nothing says so, and --root alone finds the files."""
+"""A folder that moved after it was scored: what shows nothing says so, and --source finds the files."""
 
 import pytest
 from commandline import run
@@ -22,14 +22,14 @@ def moved(tmp_path_factory):
     ("command", "out", "exit_code"),
     [("sheet", "s.png", 1), ("export --to imagefolder", "e", 1), ("report", "r.html", 0)],
 )
-def test_what_cannot_be_shown_names_the_root(moved, tmp_path, command, out, exit_code):
+def test_what_cannot_be_shown_names_the_source(moved, tmp_path, command, out, exit_code):
     line = [*command.split(" ")[:1], moved / "scores.parquet", *command.split(" ")[1:], "-o"]
     lost = run(*line, tmp_path / out)
-    assert (lost.exit_code, "--root" in lost.output) == (exit_code, True)
-    found = run(*line, tmp_path / f"again-{out}", "--root", moved / "new")
-    assert (found.exit_code, "--root" in found.output) == (0, False), found.output
+    assert (lost.exit_code, "--source" in lost.output) == (exit_code, True)
+    found = run(*line, tmp_path / f"again-{out}", "--source", moved / "new")
+    assert (found.exit_code, "--source" in found.output) == (0, False), found.output
 
 
-def test_an_export_from_another_root_holds_every_image(moved, tmp_path):
-    curate.export(moved / "scores.parquet", tmp_path / "e", to="imagefolder", root=str(moved / "new"))
+def test_an_export_from_another_folder_holds_every_image(moved, tmp_path):
+    curate.export(moved / "scores.parquet", tmp_path / "e", to="imagefolder", source=str(moved / "new"))
     assert len(list((tmp_path / "e").rglob("*.png"))) == 3

@@ -21,7 +21,6 @@ from curate.display.doubtful import MOST_MEMBERS, doubt, doubtful_groups
 from curate.display.groups import _short, group_sheet
 from curate.display.page import page
 from curate.display.sheet import Tile, contact_sheet
-from curate.manifest import SourceOptions
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -378,10 +377,9 @@ def test_the_same_run_gives_the_same_bytes(folder):
 def test_bytes_inside_a_parquet_file_are_found_by_key(folder):
     names = list(COLOURS)
     data = [(folder / f"{name}.png").read_bytes() for name in reversed(names)]
-    pq.write_table(pa.table({"name": names[::-1], "image": data}), folder / "images.parquet")
+    pq.write_table(pa.table({"key": names[::-1], "image": data}), folder / "images.parquet")
     pq.write_table(pa.table({"key": names, "uri": pa.nulls(len(names), pa.string())}), folder / "t.parquet")
-    settings = {"source": str(folder / "images.parquet"), "options": SourceOptions(key="name")}
-    _, text = draw(folder, TWO_GROUPS, "page.html", **settings)
+    _, text = draw(folder, TWO_GROUPS, "page.html", source=str(folder / "images.parquet"))
     assert [colour_of(picture) for picture in pictures_of(text)] == ["blue", "cyan", "yellow", "red", "green"]
     with pytest.raises(InputError, match=r"t.parquet holds no path to 5 of 5 images; name what was scored"):
         draw(folder, TWO_GROUPS, "other.html")
@@ -419,8 +417,7 @@ def test_the_labelled_pairs_of_real_photographs_are_drawn(tmp_path):
     keys = ["llama/image_0001.jpg", "llama/image_0010.jpg"]
     pq.write_table(pa.table({"key": keys, "uri": pa.nulls(2, pa.string())}), tmp_path / "t.parquet")
     decisions = [kept(keys[0], 1), dropped(keys[1], keys[0], 1, 0.95)]
-    settings = {"source": str(data), "options": SourceOptions(key="file")}
-    _, text = draw(tmp_path, decisions, "page.html", **settings)
+    _, text = draw(tmp_path, decisions, "page.html", source=str(data))
     first, second = (np.asarray(picture.resize((16, 16)).convert("L"), float).ravel() for picture in pictures_of(text))
     assert np.corrcoef(first, second)[0, 1] > 0.9
 

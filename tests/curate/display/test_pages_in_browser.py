@@ -20,7 +20,6 @@ from curate.display.label_page import label_page
 from curate.manifest.text import guarded, unguarded
 from curate.policies.labels.review import COLUMNS as COLUMNS_OF_LABELS
 from curate.policies.labels.verdicts import KEYS
-from curate.tables.images import ImageSource
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -134,7 +133,7 @@ def test_labels_are_judged_by_keys_and_saved_as_what_verdicts_reads(browser, tmp
         for at, (key, label) in enumerate(zip(keys, labels, strict=True), 1)
     ]
     name = f"labels{time.time_ns()}"
-    page = label_page(open_table(tmp_path / "t.parquet"), rows, ImageSource(), answers=KEYS, name=f"{name}.csv")
+    page = label_page(open_table(tmp_path / "t.parquet"), rows, None, answers=KEYS, name=f"{name}.csv")
     (tmp_path / f"{name}.html").write_text(page, "utf-8")
     browser.open(tmp_path / f"{name}.html")
     for key in "gsou":

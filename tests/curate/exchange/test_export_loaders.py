@@ -260,16 +260,16 @@ def images_in(folder, to):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_images_inside_a_table_are_found_by_key_in_whatever_order(workdir, order):
-    pictures = {"name": KEYS[::order], "image": [picture(row) for row in range(N)][::order]}
+    pictures = {"key": KEYS[::order], "image": [picture(row) for row in range(N)][::order]}
     pq.write_table(pa.table(pictures), "photos.parquet", row_group_size=5)
     pq.write_table(pq.read_table("t.parquet").drop_columns(["uri"]), "no.parquet")
-    curate.export("no.parquet", "out", to="parquet", source="photos.parquet", key="name")
+    curate.export("no.parquet", "out", to="parquet", source="photos.parquet")
     assert bytes_inside("out") == [picture(row) for row in ROWS]
     fewer = {name: values[3:] for name, values in pictures.items()}
     pq.write_table(pa.table(fewer), "fewer.parquet")
     with pytest.raises(InputError, match=r"fewer.parquet has no image with the keys of [23] of 25 rows"):
-        curate.export("no.parquet", "less", to="parquet", source="fewer.parquet", key="name")
-    result = curate.export("no.parquet", "less", to="parquet", source="fewer.parquet", key="name", skip_missing=True)
+        curate.export("no.parquet", "less", to="parquet", source="fewer.parquet")
+    result = curate.export("no.parquet", "less", to="parquet", source="fewer.parquet", skip_missing=True)
     assert result.rows + result.missing == len(ROWS)
 
 

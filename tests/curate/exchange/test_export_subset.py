@@ -93,13 +93,13 @@ def test_rows_without_labels_go_out_as_those_of_a_round_do(table, format):
 def test_images_inside_what_was_scored_are_found_by_key(table):
     rows = pq.read_table(table).drop_columns(["uri"])
     pq.write_table(rows, "t.parquet")
-    pictures = {"name": KEYS[::-1], "image": [picture(i, "JPEG") for i in range(len(KEYS))][::-1]}
+    pictures = {"key": KEYS[::-1], "image": [picture(i, "JPEG") for i in range(len(KEYS))][::-1]}
     pq.write_table(pa.table(pictures), "photos.parquet")
     command = ["t.parquet", "--to", "imagefolder", "-o", "out"]
     without = run(*command)
     assert without.exit_code == 1
     assert "holds no path to any image; name what was scored with --source" in without.stderr
-    result = run(*command, "--source", "photos.parquet", "--key", "name")
+    result = run(*command, "--source", "photos.parquet")
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in Path("out/metadata.jsonl").read_text("utf-8").split("\n") if line]
     for number, (key, line) in enumerate(zip(KEYS, lines, strict=False)):

@@ -19,7 +19,6 @@ import curate
 from curate.cli import app
 from curate.facts.document import Asked, document, gather
 from curate.policies.seal import sealed
-from curate.tables.images import ImageSource
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -69,9 +68,7 @@ def folder(tmp_path_factory):
 def made(folder, *results, thumbs=0, **asked):
     asked = {"points": 0, "column": "unc_losspred", **asked}
     results = [folder / name for name in results]
-    return document(
-        open_table(folder / "scores.parquet"), Asked(results=results, **asked), ImageSource(), thumbs=thumbs
-    )
+    return document(open_table(folder / "scores.parquet"), Asked(results=results, **asked), thumbs=thumbs)
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +308,7 @@ def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galle
     assert [keys[row] for row in facts.drawn.tolist()] == [turned["key"][row] for row in again.drawn.tolist()]
     assert len(facts.drawn) == 50
     assert set(facts.in_galleries()) <= set(facts.listed().tolist())
-    found = document(table, asked, ImageSource(), thumbs=0)
+    found = document(table, asked, thumbs=0)
     assert found["sampled"]["n"] == 50
     assert found["rows"]["n"] == len(facts.listed()) < N
     assert found["about"]["digest"] == gather(open_table(tmp_path / "turned.parquet"), asked).counted["about"]["digest"]
@@ -330,7 +327,7 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fol
     )
     gone.write_parquet(tmp_path / "scores.parquet")
     (tmp_path / "text.png").write_text("no image")
-    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), ImageSource(), thumbs=100)
+    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), thumbs=100)
     thumbs = found["thumbs"]
     assert thumbs["missing"] == 4
     assert "4 images could not be shown" in thumbs["words"]
@@ -356,7 +353,7 @@ def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
 
 def test_a_table_without_paths_has_placeholders_and_says_what_to_name(folder, tmp_path):
     pl.read_parquet(folder / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
-    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), ImageSource(), thumbs=10)
+    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), thumbs=10)
     assert found["thumbs"]["data"] == []
     assert "--source" in found["thumbs"]["words"]
     assert "path" not in found["rows"]

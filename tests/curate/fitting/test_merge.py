@@ -60,6 +60,20 @@ def test_columns_of_one_table_are_null_in_the_rows_of_the_other(place, tmp_path)
     assert pq.read_table(tmp_path / "m.parquet")["patient"].to_pylist() == [None] * (N // 2) + patients.to_pylist()
 
 
+def test_how_the_source_was_read_is_kept_where_it_is_the_same(place, tmp_path):
+    from curate.tables.writer import TableWriter
+
+    for name, hidden in (("one", True), ("two", True), ("two", False)):
+        table = open_table(place / f"{name}.parquet")
+        noted = {**table.metadata, "request": {"model": "m", "hidden": hidden}}
+        with TableWriter(tmp_path / f"{name}-{hidden}.parquet", table.stored.schema, noted) as writer:
+            writer.write(table.read())
+    for other, expected in (("two-True", {"model": "m", "hidden": True}), ("two-False", None)):
+        out = tmp_path / f"merged-{other}.parquet"
+        curate.merge([tmp_path / "one-True.parquet", tmp_path / f"{other}.parquet"], out)
+        assert open_table(out).metadata.get("request") == expected
+
+
 def test_a_column_of_two_types_is_refused(place, tmp_path):
     numbers = changed(place, tmp_path, "one", lambda table: table.append_column("x", pa.array([1] * (N // 2))))
     texts = changed(place, tmp_path, "two", lambda table: table.append_column("x", pa.array(["a"] * (N // 2))))

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, annotate, answer, content, images, sheet, table
@@ -255,7 +256,8 @@ def test_a_file_in_which_every_image_was_skipped_is_taken_as_skips_however_long_
     keys = ["x" * 150 + f"{i:03}" for i in range(40)]  # alike as far as a message shows them
     table(tmp_path / "t.parquet", 40, key=keys)
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=4, holdout="0", format="label-studio")
-    made = next_round(tmp_path / "r", images=lambda batch: lambda key: b"GIF89a")
+    pq.write_table(pa.table({"key": keys, "image": [b"GIF89a"] * 40}), tmp_path / "images.parquet")
+    made = next_round(tmp_path / "r", source=str(tmp_path / "images.parquet"))
     tasks = json.loads(made.export.read_text())
     for task in tasks:
         task["annotations"] = [{"result": [], "was_cancelled": True}]

@@ -181,7 +181,7 @@ def test_the_same_images_are_drawn_whatever_their_order_and_at_most_half(photos,
 
 
 def test_images_behind_a_table_are_those_of_its_rows(table, tmp_path):
-    sample = of_table(open_(table), 30, tmp_path, seed=0, source=None, options=SourceOptions())
+    sample = of_table(open_(table), 30, tmp_path, seed=0, source=None)
     assert len(sample.keys) == 30
     rows = pq.read_table(table, columns=["key", "sha256"]).to_pylist()
     scored = {row["key"]: row["sha256"] for row in rows}

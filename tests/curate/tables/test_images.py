@@ -3,6 +3,7 @@
 import hashlib
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from curate.manifest import ReadError
@@ -21,11 +22,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def scored(folder, numbers, **columns):
+def scored(folder, numbers, request=None, **columns):
     table = pa.table({"key": [f"{number:04}.png" for number in numbers], **columns})
-    with TableWriter(folder / "t.parquet", table.schema, {"kind": "scores"}) as writer:
+    noted = {"kind": "scores"} if request is None else {"kind": "scores", "request": request}
+    path = folder / f"t{len(list(folder.glob('t*.parquet')))}.parquet"
+    with TableWriter(path, table.schema, noted) as writer:
         writer.write(table)
-    return open_table(folder / "t.parquet")
+    return open_table(path)
 
 
 def test_rows_are_found_by_key_and_come_in_the_order_of_the_source_with_their_own_bytes(folder):
@@ -62,3 +65,23 @@ def test_rows_without_an_image_are_refused_at_once_or_told_when_they_are_read(fo
     assert caught.value.status == "missing"
     with pytest.raises(InputError, match="2 of 2 are missing"):
         images_by_key(pa.table({"key": ["x", "y"]}), source=source)
+
+
+def test_a_source_is_read_as_the_table_notes_and_its_other_forms_as_usual(folder):
+    names = ["0003.png", "0007.png"]
+    keys = {"name": names, "key": ["a", "b"], "place": [f"images/{name}" for name in names], "file": ["x", "y"]}
+    csv = "\n".join(",".join(row) for row in (keys, *zip(*keys.values(), strict=True)))
+    (folder / "list.csv").write_text(csv)
+    pq.write_table(pa.table({"key": names, "image": [b"one", b"two"]}), folder / "other.parquet")
+    noted = {"model": "world", "key": "name", "path_column": "place", "root": str(folder)}
+    for table, source, expected in (
+        (scored(folder, [3, 7], noted), "list.csv", b"image 3"),
+        (scored(folder, [3, 7], noted), "images", b"image 3"),
+        (scored(folder, [3, 7], noted), "other.parquet", b"one"),
+        (scored(folder, [3, 7], {**noted, "root": str(folder / "gone")}), "list.csv", b"image 3"),
+    ):
+        assert Images.of(table, [0, 1], source=str(folder / source)).data(0) == expected
+    with pytest.raises(InputError, match="2 of 2 are missing"):
+        Images.of(scored(folder, [3, 7]), [0, 1], source=str(folder / "list.csv"))
+    with pytest.raises(InputError, match="expected str as key"):
+        Images.of(scored(folder, [3], {"key": 5}), [0], source=str(folder / "images"))

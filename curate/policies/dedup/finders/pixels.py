@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.facts import PixelsRead
-from curate.tables.images import Encoded, Images, ImageSource
+from curate.tables.images import Encoded, Images
 from curate.tables.in_order import in_order
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -22,14 +22,14 @@ MANY = 1_000_000  # pairs, from which fewer are queried at a time
 AHEAD = 64  # images read ahead of the decoders
 
 
-def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> PixelsRead:
+def add_pixels(tables: Sequence[tuple[Table, Rows, str | None]]) -> PixelsRead:
     """Read the candidates of all tables together and put their digests into ``Rows.texts['pixels']``.
 
     A row is a candidate if another one, of any of the tables, has its width and height, nearly its perceptual hash, and
     other bytes; the rest cannot have the same pixels as another, or are equal in their bytes anyway.
 
     Args:
-        tables: each with its rows, which have ``width``, ``height``, ``phash`` and ``sha256``.
+        tables: each with its rows, which have ``width``, ``height``, ``phash`` and ``sha256``, and what was scored.
 
     Returns:
         How many were read, and could not be.
@@ -40,11 +40,11 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> PixelsRead:
     everything = [rows for _, rows, _ in tables]
     chosen = np.split(candidates(everything), np.cumsum([len(rows) for rows in everything])[:-1])
     n_read, problems = 0, []
-    for (table, rows, where), mask in zip(tables, chosen, strict=True):
+    for (table, rows, source), mask in zip(tables, chosen, strict=True):
         digests = np.full(len(rows), None, object)
         wanted = np.flatnonzero(mask)
         if len(wanted):
-            images = Images.of(table, wanted, source=where.source, options=where.options)
+            images = Images.of(table, wanted, source=source)
             for row, digest, problem in _digests(images, wanted):
                 digests[row] = digest
                 if problem:

@@ -77,12 +77,10 @@ def planted_recall(
             found = found.take(theirs.ok[found.query])
             yield Hits(name, found.query, found.row)
 
-    images, _ = request.images()
     return estimate_recall(
         table,
         search,
-        source=images.source,
-        options=images.options,
+        source=request.source,
         model=model,
         groups=group,
         settings=settings,
@@ -217,8 +215,7 @@ def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str
         InputError: if images cannot be found.
     """
     keys = [key for pair in pairs for key in (pair.key_a, pair.key_b)]
-    images, _ = request.images()
-    read = Pictures(table, keys, side=PAIR_SIDE, source=images.source, options=images.options)
+    read = Pictures(table, keys, side=PAIR_SIDE, source=request.source)
     answers = audit_text(pairs)
     text = io.StringIO(answers.decode("utf-8", "surrogateescape"), newline="")
     rows = [{name: unguarded(cell) for name, cell in row.items()} for row in csv.DictReader(text)]

@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import STATUS
-from curate.manifest import SourceOptions
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Digest, Planted, plant
 from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows
@@ -125,7 +124,6 @@ def estimate_recall(
     search: Search,
     *,
     source: str | None = None,
-    options: SourceOptions | None = None,
     model: str | Path | None = None,
     groups: NDArray[np.int64] | None = None,
     settings: RecallSettings | None = None,
@@ -141,7 +139,6 @@ def estimate_recall(
         table: that ``curate score`` wrote.
         search: copies, as rows of a scored table -> what each finder links them with, at the thresholds of the run.
         source: what was scored, where the table holds no paths.
-        options: how to read the source.
         model: that scored the table; by default the shipped one that it names.
         groups: of each row of the table, shape (N,), int64; -1 for a row that is in none.
         settings: how many images, which edits.
@@ -156,7 +153,7 @@ def estimate_recall(
     rows = drawn_rows(table, _SPARE * settings.n, seed=settings.seed)
     if not len(rows):
         raise InputError(f"expected rows in {table.path} whose image was scored, got none; score the images first")
-    originals = Images.of(table, rows, source=source, options=options)
+    originals = Images.of(table, rows, source=source)
     kinds = [name for name in EDITS if not settings.kinds or name in settings.kinds]
     planted = plant(
         originals,
