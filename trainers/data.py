@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
-from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.images import DecodedImage, Preprocessing
 from scoring.images.budget import BODIES
+from scoring.images.decoders import decoder_for
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
 
@@ -83,7 +84,7 @@ def load_training_set(
     pixels = np.empty((n, size, size, 3), np.uint8)
     kept: list[int] = []
     failures: dict[str, int] = {}
-    images = decode_all(readers, preprocessing, workers or os.cpu_count() or 1, marks, white=white)
+    images = decode_all(readers, preprocessing, workers or os.cpu_count() or 1, marks, n=n, white=white)
     for row, image in enumerate(images):
         if isinstance(image, str) or image.pixels is None:
             status = image if isinstance(image, str) else image.status
@@ -167,6 +168,7 @@ def decode_all(
     workers: int,
     marks: Marks | None = None,
     *,
+    n: int = 0,
     white: int = WHITE,
 ) -> Iterator[DecodedImage | str]:
     """Yield one decoded image a reader, in order; a status where the bytes could not be read.
@@ -177,8 +179,10 @@ def decode_all(
         workers: decoding threads.
         marks: of 1,024 images each, while these are being decoded. Where one was there before, a process died at them,
             and each of them is decoded in its own process: the one that did it is ``crashed``.
+        n: how many they are, if that is known: many are decoded by processes where these are faster.
         white: the value that is white in images of 16 bits.
     """
+    decode, workers = decoder_for(workers, n)
 
     @BODIES.image()
     def work(read: Callable[[], bytes], supervised: bool) -> DecodedImage | str:
@@ -205,13 +209,13 @@ def decode_all(
             yield waiting.popleft().result()
 
     with ThreadPoolExecutor(workers) as pool:
-        n = 0
-        for n, image in enumerate(decoded(pool), 1):
-            if marks is not None and n % MARKED == 0:
-                marks.end(n // MARKED - 1)
+        done = 0
+        for done, image in enumerate(decoded(pool), 1):
+            if marks is not None and done % MARKED == 0:
+                marks.end(done // MARKED - 1)
             yield image
-        if marks is not None and n % MARKED:
-            marks.end(n // MARKED)
+        if marks is not None and done % MARKED:
+            marks.end(done // MARKED)
 
 
 def batches(n: int, batch_size: int, *, epoch: int, seed: int) -> list[Tensor]:

@@ -108,7 +108,8 @@ class Pixels:
         rows: list[int] = []
         pixels: list[np.ndarray] = []
         readers = self._images.readers()
-        images = decode_all(readers, self._preprocessing, self._workers, self._marks, white=self._images.white)
+        n, white = len(self._images.keys), self._images.white
+        images = decode_all(readers, self._preprocessing, self._workers, self._marks, n=n, white=white)
         for row, image in enumerate(images):
             if isinstance(image, str) or image.pixels is None:
                 failures[image if isinstance(image, str) else image.status] += 1

@@ -141,7 +141,8 @@ def train(
     if course is not None:
         course.begin(keeper.done.step)
     set_mode(config, model, method)
-    backbone = torch.compile(model.backbone) if compiled else model.backbone
+    # each size of view is compiled for itself: one graph for all sizes is slower, and takes longer to make
+    backbone = torch.compile(model.backbone, dynamic=False) if compiled else model.backbone
     try:
         views: Views
         if isinstance(data, CachedFeatures):

@@ -1,4 +1,4 @@
-"""Decoded images of shards, in row order, made ahead of the model by threads, and on a GPU where that was requested."""
+"""Decoded images of shards, in row order, made ahead of the model on many cores, and on a GPU where requested."""
 
 import hashlib
 import queue
@@ -14,8 +14,9 @@ from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Span
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ReadAhead
-from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.images import DecodedImage, Preprocessing
 from scoring.images.budget import BODIES
+from scoring.images.decoders import decoder_for
 from scoring.images.device_jpegs import DeviceJpegs
 from scoring.marks import Marks
 
@@ -37,7 +38,7 @@ class Decoded:
         todo: which of them, in order.
         preprocessing: of the model.
         settings: of the run.
-        workers: decoding threads.
+        workers: decoding threads, or processes where these are faster.
         batch_size: of the model, which wants two of them in hand.
         folder: of the run.
         decoder: of a device, which then has the JPEGs that it may decode; no quality is measured with it.
@@ -60,12 +61,14 @@ class Decoded:
         if settings.white is None:
             raise ValueError("the white of 16-bit images is found before any is decoded")
         self._preprocessing, self._settings, self._white = preprocessing, settings, settings.white
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
+        n_decoded = 0 if decoder else manifest.n_rows  # by the CPU
+        self._decode, threads = decoder_for(workers, n_decoded)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
         self._device = (
             DeviceBatches(decoder, preprocessing.resize, settings.max_pixels, self._pool) if decoder else None
         )
         self._reading = ReadAhead(manifest.connections)
-        self._ahead = threading.Semaphore(max(WINDOW * workers, 2 * batch_size))
+        self._ahead = threading.Semaphore(max(WINDOW * threads, 2 * batch_size))
         self._waiting: queue.SimpleQueue[tuple[Future[Future[DecodedImage]], OnePerContent] | BaseException]
         self._waiting = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -120,7 +123,7 @@ class Decoded:
         digest = hashlib.sha256(data).hexdigest()
 
         def by_cpu() -> DecodedImage:
-            return decode(
+            return self._decode(
                 data,
                 self._preprocessing,
                 max_pixels=self._settings.max_pixels,

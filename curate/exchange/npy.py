@@ -11,6 +11,7 @@ from curate.exchange.names import folder_names
 from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
+from curate.tables.digests import numpy_type
 from curate.tables.table import embedding_matrix
 from scoring.errors import InputError
 
@@ -60,9 +61,9 @@ def _type(plan: Plan, name: str) -> tuple[np.dtype, tuple[int, ...]]:
         case "text":
             return np.dtype(f"<U{max(1, plan.longest.get(name, 1))}"), ()
         case "vector":
-            return np.dtype(kind.value_type.to_pandas_dtype()), (kind.list_size,)
+            return numpy_type(kind.value_type), (kind.list_size,)
     nullable = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    return np.dtype(kind.to_pandas_dtype()) if not nullable or name not in plan.nullable else np.dtype("f8"), ()
+    return numpy_type(kind) if not nullable or name not in plan.nullable else np.dtype("f8"), ()
 
 
 def _values(column: pa.ChunkedArray, plan: Plan, name: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +101,12 @@ def is_text(kind: pa.DataType) -> bool:
 def is_list(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds lists, of one length or not."""
     return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+    """Return NumPy's type of such values; ``to_pandas_dtype``, which says it too, needs pandas in pyarrow 25."""
+    dtype: np.dtype[Any] = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
+    return dtype
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -212,7 +218,7 @@ def _encoded_lists(column: pa.Array) -> list[pa.LargeBinaryArray]:
     kind = column.type
     if not is_list(kind):
         return _encoded(column)
-    number = kind.value_type.to_pandas_dtype()
+    number = numpy_type(kind.value_type)
     if pa.types.is_fixed_size_list(kind) and kind.list_size:
         values = column.values.slice(column.offset * kind.list_size, len(column) * kind.list_size)
         rows = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), number)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.manifest.store_path import AnyPath
 from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts, truth
-from curate.tables.digests import RowDigest, key_array, plain, tie_breaks
+from curate.tables.digests import RowDigest, key_array, numpy_type, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import PHASH, SHA256, Needs
 from curate.tables.provenance import model_of, signature_of
@@ -300,7 +300,7 @@ class _Reading:
 
 def _room(n: int, kind: pa.DataType) -> Numbers:
     small = pa.types.is_float16(kind)
-    dtype = np.float32 if small else np.float64 if pa.types.is_decimal(kind) else kind.to_pandas_dtype()
+    dtype = np.float32 if small else np.float64 if pa.types.is_decimal(kind) else numpy_type(kind)
     return Numbers(np.zeros(n, dtype), np.zeros(n, bool))
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.tables.digests import is_list
+from curate.tables.digests import is_list, numpy_type
 from scoring.errors import InputError
 
 UNIT = 1e-3  # a row whose length is this near 1 stays as it is stored: float16 is no finer
@@ -72,7 +72,7 @@ def _as_units(column: pa.Array, kind: pa.DataType, name: str, where: object) -> 
     if not width:
         return pa.nulls(len(column), kind), 0
     has_value = column.is_valid().to_numpy(zero_copy_only=False)
-    matrix = np.full((len(column), width), np.nan, column.type.value_type.to_pandas_dtype())
+    matrix = np.full((len(column), width), np.nan, numpy_type(column.type.value_type))
     matrix[has_value] = column.drop_null().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
     values = units(matrix).reshape(-1)
     number = pa.float16() if values.itemsize == 2 else pa.float32()

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -24,6 +24,7 @@ class PixelBudget:
     def __init__(self, limit: int = IN_FLIGHT, small: int = SMALL) -> None:
         self.limit = limit
         self.small = small
+        self.ask: Callable[[int], None] | None = None  # in a process that decodes for another: holds the other's
         self._in_flight = 0
         self._changed = threading.Condition()
 
@@ -31,6 +32,10 @@ class PixelBudget:
     def hold(self, n_pixels: int) -> Iterator[None]:
         """Keep ``n_pixels`` of the budget for as long as the block runs; waits until they are free."""
         if n_pixels <= self.small:
+            yield
+            return
+        if self.ask is not None:
+            self.ask(n_pixels)
             yield
             return
         with self._changed:

@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,26 +35,35 @@ LONGEST_FRAME = 1 << 16
 _EXPENDABLE = "500"  # where the system runs out of memory, it ends this process rather than the run
 
 
+Answer = Callable[[socket.socket, dict[str, Any]], None]
+
+
 def serve(fd: int) -> None:
     """Answer requests from an inherited socket until its other end is closed."""
-    _serve(socket.socket(fileno=fd))
+    answer_all(socket.socket(fileno=fd), _answer)
 
 
 def serve_port() -> None:
-    """Connect to the port of this machine that standard input names, show the word that follows it, and answer."""
+    """Answer those from a port, as ``connected`` finds it."""
+    answer_all(connected(), _answer)
+
+
+def connected() -> socket.socket:
+    """Connect to the port of this machine that standard input names, and show the word that follows it."""
     port, word = sys.stdin.readline().split()
     parent = socket.create_connection(("127.0.0.1", int(port)))
     parent.sendall(word.encode())
     parent.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    _serve(parent)
+    return parent
 
 
-def _serve(connection: socket.socket) -> None:
+def answer_all(connection: socket.socket, answer: Answer) -> None:
+    """Answer requests until the other end is closed."""
     with connection as parent:
         _settle()
         send_frame(parent, {"ready": True})
         while request := receive_frame(parent):
-            _answer(parent, request)
+            answer(parent, request)
 
 
 def _settle() -> None:

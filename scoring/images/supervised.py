@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -48,8 +48,8 @@ ENVIRONMENT = (
 T = TypeVar("T")
 Place = int | bytearray | None  # pixels: a descriptor of shared memory, or the bytes themselves
 _ROOT = str(Path(__file__).parents[2])
-_SCRIPT = "import sys; sys.path[:] = {paths}; from scoring.images.child import serve; serve({fd})"
-_PORT_SCRIPT = "import sys; sys.path[:] = {paths}; from scoring.images.child import serve_port; serve_port()"
+_SCRIPT = "import sys; sys.path[:] = {paths}; from {module} import serve; serve({fd})"
+_PORT_SCRIPT = "import sys; sys.path[:] = {paths}; from {module} import serve_port; serve_port()"
 
 
 class Lost(Exception):
@@ -71,11 +71,14 @@ class Child:
         InputError: if it cannot be started.
     """
 
+    module = "scoring.images.child"  # what its process runs
+
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
         try:
-            self._socket, self._process = (_start if PASSES_SOCKETS else _start_at_port)(environment)
+            start = _start if PASSES_SOCKETS else _start_at_port
+            self._socket, self._process = start(self.module, environment)
         except OSError as error:
             raise InputError(f"expected to start a decoder's process with {sys.executable!r}, got: {error}") from None
         try:
@@ -178,13 +181,13 @@ def _script(script: str, **values: object) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", script.format(paths=ascii(paths), **values)]
 
 
-def _start(environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+def _start(module: str, environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
     """Start a decoder that inherits its end of a socket."""
     ours, its = socket.socketpair()
     try:
         with its:
             process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
-                _script(_SCRIPT, fd=its.fileno()),
+                _script(_SCRIPT, module=module, fd=its.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
@@ -197,7 +200,7 @@ def _start(environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Pope
     return ours, process
 
 
-def _start_at_port(environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+def _start_at_port(module: str, environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
     """Start a decoder that connects to a port of this machine, where no socket is inherited (Windows).
 
     Raises:
@@ -206,7 +209,7 @@ def _start_at_port(environment: dict[str, str]) -> tuple[socket.socket, "subproc
     word = secrets.token_hex(16)  # so that no other program of this machine is taken for it
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
-            _script(_PORT_SCRIPT),
+            _script(_PORT_SCRIPT, module=module),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env=environment,
@@ -230,17 +233,24 @@ def _start_at_port(environment: dict[str, str]) -> tuple[socket.socket, "subproc
     raise OSError(f"it did not connect to its port; exit code {process.returncode}")
 
 
-class Children:
-    """The decoders of this process that are idle."""
+C = TypeVar("C", bound=Child)
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._idle: list[Child] = []
+
+class Children(Generic[C]):
+    """The decoders of this process that are idle.
+
+    Args:
+        start: starts one.
+    """
+
+    def __init__(self, start: Callable[[], C]) -> None:
+        self._lock, self._start = threading.Lock(), start
+        self._idle: list[C] = []
         atexit.register(self.end)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
-    def take(self, *, fresh: bool) -> Child:
+    def take(self, *, fresh: bool) -> C:
         """Return a decoder to be used by one thread; a new one if ``fresh``, or if none is idle."""
         with self._lock:
             while self._idle and not fresh:
@@ -248,9 +258,9 @@ class Children:
                 if child.is_alive:
                     return child
                 child.end()
-        return Child()
+        return self._start()
 
-    def give_back(self, child: Child) -> None:
+    def give_back(self, child: C) -> None:
         """Keep a decoder that has answered for the next image."""
         with self._lock:
             self._idle.append(child)
@@ -274,7 +284,7 @@ class Children:
         self._idle.clear()
 
 
-CHILDREN = Children()
+CHILDREN = Children(Child)
 
 
 class ChildImage:

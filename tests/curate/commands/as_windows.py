@@ -67,7 +67,7 @@ if __name__ == "__main__":
 
     here = str(Path(__file__).resolve().parent)
     supervised._PORT_SCRIPT = supervised._PORT_SCRIPT.replace(
-        "from scoring", f"sys.path.append({here!r}); import as_windows; as_windows.take_away(); from scoring", 1
+        "from {module}", f"sys.path.append({here!r}); import as_windows; as_windows.take_away(); from {{module}}", 1
     )
     from typer.testing import CliRunner
 

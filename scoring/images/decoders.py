@@ -1,0 +1,155 @@
+"""Decoding in several processes: threads of one process wait for its interpreter lock, on many cores most of the time.
+
+A process takes one image after another and gives back what ``decode`` makes of it, to the bit. The frames are those of
+``child.py``; the signature and the pixels follow the answer through the socket. For an image that counts in the budget
+of pixels, the process asks first, so that all of them share one budget.
+"""
+
+import socket
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from scoring.images.budget import BUDGET
+from scoring.images.child import LONGEST_FRAME, answer_all, connected, receive_bytes, receive_frame, send_frame
+from scoring.images.decoding import decode
+from scoring.images.outcome import DecodedImage
+from scoring.images.preprocessing import Preprocessing
+from scoring.images.quality import Quality
+from scoring.images.supervised import Child, Children
+
+FEWEST_THREADS = 4  # with fewer, threads of one process are as fast
+FEWEST_IMAGES = 4_000  # so many decode in the seconds that the processes need to start
+MOST = 24  # more than one process can feed
+APART = ("pixels", "signature", "quality")  # what is not in the frame as it is
+
+
+def decoder_for(threads: int, n_images: int) -> tuple[Callable[..., DecodedImage], int]:
+    """Return what decodes so many images fastest, with the signature of ``decode``, and in how many threads."""
+    if threads < FEWEST_THREADS or n_images < FEWEST_IMAGES:
+        return decode, threads
+    return decode_elsewhere, min(threads + threads // 4, MOST)  # while some are read, others are decoded
+
+
+def decode_elsewhere(data: bytes, preprocessing: Preprocessing, **options: Any) -> DecodedImage:
+    """``decode`` in another process of this machine, with the same options and outcome.
+
+    An image that ends the process is decoded once more, as one that is ``supervised``; such a one is so from the start.
+
+    Raises:
+        RuntimeError: a bug, with the traceback of the other process.
+        InputError: if no process can be started.
+    """
+    if options.get("supervised"):
+        return decode(data, preprocessing, **options)
+    decoder = DECODERS.take(fresh=False)
+    try:
+        image = decoder.decode(data, preprocessing, options)
+    except (OSError, EOFError):
+        decoder.end()
+        return decode(data, preprocessing, **{**options, "supervised": True})
+    except BaseException:
+        decoder.end()
+        raise
+    DECODERS.give_back(decoder)
+    return image
+
+
+class Decoder(Child):
+    """A process that decodes as this one would."""
+
+    module = "scoring.images.decoders"
+
+    def decode(self, data: bytes, preprocessing: Preprocessing, options: dict[str, Any]) -> DecodedImage:
+        """Return one image, from the other process.
+
+        Raises:
+            OSError, EOFError: the process is gone.
+            MemoryError: it had too little memory.
+            RuntimeError: a bug in it.
+        """
+        self._socket.settimeout(None)  # as long as decoding in a thread may take
+        send_frame(self._socket, {"n_bytes": len(data), "preprocessing": asdict(preprocessing), "options": options})
+        self._socket.sendall(data)
+        with ExitStack() as held:
+            while (reply := receive_frame(self._socket)) and "hold" in reply:
+                held.enter_context(BUDGET.hold(reply["hold"]))
+                send_frame(self._socket, {"held": True})
+            if reply is None:
+                raise EOFError
+            return _image(self._socket, reply)
+
+
+def _image(peer: socket.socket, reply: dict[str, Any]) -> DecodedImage:
+    if "memory" in reply:
+        raise MemoryError
+    if "bug" in reply:
+        raise RuntimeError(f"in a process that decodes: {reply['bug']}")
+    signature = pixels = None
+    if reply["signature"]:
+        signature = np.frombuffer(receive_bytes(peer, reply["signature"]), np.int8)
+    if reply["side"]:
+        pixels = np.empty((reply["side"], reply["side"], 3), np.uint8)
+        rest = pixels.data.cast("B")
+        while rest:
+            got = peer.recv_into(rest)
+            if not got:
+                raise EOFError
+            rest = rest[got:]
+    quality = None if reply["quality"] is None else Quality(**reply["quality"])
+    return DecodedImage(pixels=pixels, signature=signature, quality=quality, **reply["image"])
+
+
+DECODERS = Children(Decoder)
+
+
+def serve(fd: int) -> None:
+    """Decode what comes from an inherited socket until its other end is closed."""
+    _serve(socket.socket(fileno=fd))
+
+
+def serve_port() -> None:
+    """Decode what comes from a port."""
+    _serve(connected())
+
+
+def _serve(parent: socket.socket) -> None:
+    import torch  # now, and not at the first image
+
+    torch.set_num_threads(1)
+
+    def ask(n_pixels: int) -> None:
+        send_frame(parent, {"hold": n_pixels})
+        if receive_frame(parent) is None:
+            raise SystemExit(0)
+
+    BUDGET.ask = ask
+    answer_all(parent, _answer)
+
+
+def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
+    data = receive_bytes(parent, request["n_bytes"])
+    wanted = request["preprocessing"]
+    preprocessing = Preprocessing(**{**wanted, "mean": tuple(wanted["mean"]), "std": tuple(wanted["std"])})
+    try:
+        image = decode(data, preprocessing, **request["options"])
+    except MemoryError:
+        send_frame(parent, {"memory": True})
+        return
+    except Exception:  # a bug of ours, which is to be seen where the run is
+        send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
+        return
+    reply = {
+        "image": {name: value for name, value in vars(image).items() if name not in APART},
+        "quality": None if image.quality is None else asdict(image.quality),
+        "signature": 0 if image.signature is None else image.signature.nbytes,
+        "side": 0 if image.pixels is None else len(image.pixels),
+    }
+    send_frame(parent, reply)
+    for part in (image.signature, image.pixels):
+        if part is not None:
+            parent.sendall(np.ascontiguousarray(part).data.cast("B"))
