@@ -11,14 +11,13 @@ from runs import SMALL, run_again
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.engines import decoded
 from curate.engines.journal import JOURNAL, WorkFolder
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.tables.table import embedding_matrix, open_table
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
-from scoring.images import decode
+from scoring.images import decode, decoders
 from scoring.images.quality import MEASURES
 
 
@@ -70,8 +69,8 @@ def test_scores_are_those_of_the_model_on_the_decoded_image(folder, full_table, 
 
 def test_the_same_bytes_are_decoded_once_a_shard_and_score_alike(folder, tiny_checkpoint, tmp_path, monkeypatch):
     seen = []
-    real = decoded.decode
-    monkeypatch.setattr(decoded, "decode", lambda data, *a, **k: seen.append(1) or real(data, *a, **k))
+    real = decoders.decode
+    monkeypatch.setattr(decoders, "decode", lambda data, *a, **k: seen.append(1) or real(data, *a, **k))
     run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, workers=2)
     assert len(seen) == 29  # thirty files, of which 03 and 05 share shard and bytes
     rows = {row["key"]: row for row in open_table(tmp_path / "s.parquet").read().to_pylist()}

@@ -80,10 +80,10 @@ def test_a_shard_at_which_a_process_died_is_scored_with_the_same_bytes(dataset, 
     plain, marked = tmp_path / "a.parquet", tmp_path / "b.parquet"
     score(dataset, plain, model=tiny_checkpoint, **settings)
     apart = []
-    from curate.engines import decoded
+    from scoring.images import decoders
 
-    real = decoded.decode
-    monkeypatch.setattr(decoded, "decode", lambda *a, **k: apart.append(k["supervised"]) or real(*a, **k))
+    real = decoders.decode
+    monkeypatch.setattr(decoders, "decode", lambda *a, **k: apart.append(k["supervised"]) or real(*a, **k))
     monkeypatch.setattr(Path, "exists", died_at(1, Path.exists))
     score(dataset, marked, model=tiny_checkpoint, **settings)
     assert sum(apart) == 5

@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 from runs import SMALL
 
-from curate.engines import decoded
 from curate.engines.journal import WorkFolder
 from curate.engines.score import score
 from curate.tables.keys import key_hashes
 from curate.tables.table import open_table
 from scoring.errors import InputError
+from scoring.images import decoders
 
 PLAIN = replace(SMALL, fit=False)
 FIRST = (0, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20)  # of the images, that are there at first
@@ -88,8 +88,8 @@ def test_a_table_that_grew_is_that_of_the_whole_source_and_its_rows_of_before_ar
 
 
 def test_only_new_and_changed_images_are_decoded(photos, table, monkeypatch):
-    seen, real = [], decoded.decode
-    monkeypatch.setattr(decoded, "decode", lambda data, *a, **k: seen.append(1) or real(data, *a, **k))
+    seen, real = [], decoders.decode
+    monkeypatch.setattr(decoders, "decode", lambda data, *a, **k: seen.append(1) or real(data, *a, **k))
     grow(photos, 1, 4)
     draw(photos / "02.png", 77)
     before = rows_of(table)
