@@ -3,7 +3,7 @@
     python benchmarks/audit.py checked.parquet --bad 'worse_label != clean_label' --column label_quality
     python benchmarks/audit.py --plant ../data --set 'PACS photo' --share 0.1 --folder heaps/
 
-The truth of every row is known here, so each resample draws rows as ``curate audit plan`` does, answers by the truth,
+The truth of every row is known here, so each resample draws rows as ``curate review plan`` does, answers by the truth,
 cuts as ``curate filter --max-bad-rate`` does, and looks whether the kept rows hold more bad ones than promised. Next to
 each column is one of random numbers, and the most rows that any cut of the column could keep at that rate.
 """

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from curate.lineage.verify import verify
     from curate.pipelines import clean, run
     from curate.plots.plot import plot
-    from curate.policies.audit.draw import audit_plan
-    from curate.policies.audit.examine import audit
+    from curate.policies.audit.draw import review_plan
+    from curate.policies.audit.examine import review_verdicts
     from curate.policies.balance.policy import balance
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
@@ -63,8 +63,6 @@ _MODULES = {
     "issues": "curate.policies.issues.policy",
     "dedup": "curate.policies.dedup.policy",
     "labels": "curate.policies.labels.policy",
-    "audit": "curate.policies.audit.examine",
-    "audit_plan": "curate.policies.audit.draw",
     "calibrate": "curate.calibration.fit",
     "select": "curate.policies.select.policy",
     "balance": "curate.policies.balance.policy",
@@ -83,6 +81,8 @@ _MODULES = {
     "retrieve": "curate.retrieval.run",
     "report": "curate.facts.write",
     "review": "curate.reviewing.serve",
+    "review_plan": "curate.policies.audit.draw",
+    "review_verdicts": "curate.policies.audit.examine",
     "plot": "curate.plots.plot",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
@@ -103,8 +103,6 @@ _MODULES = {
 __all__ = [
     "InputError",
     "__version__",
-    "audit",
-    "audit_plan",
     "balance",
     "cache",
     "calibrate",
@@ -127,6 +125,8 @@ __all__ = [
     "report",
     "retrieve",
     "review",
+    "review_plan",
+    "review_verdicts",
     "round_import",
     "round_init",
     "round_labels",

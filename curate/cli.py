@@ -17,10 +17,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from curate.commands import audit_plan, convert, rounds
+from curate.commands import convert, review_plan, review_verdicts, rounds
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
-from curate.commands.nested import with_subcommand
+from curate.commands.nested import with_subcommands
 from curate.commands.options import refuse_urls
 from curate.commands.order import OrderedCommand
 from curate.commands.printing import say
@@ -42,7 +42,7 @@ MEASURE, TRACE, TRAIN = "Measure", "Trace and repeat", "Models"
 app = plain_app(
     add_completion=True,
     name="curate",
-    cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN),
+    cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN, brief=(LOOK, MEASURE, TRACE, TRAIN)),
     help="Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select.",
     no_args_is_help=True,
 )
@@ -141,7 +141,11 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("issues", START, None),
     ("dedup", START, OrderedCommand),
     ("labels", START, None),
-    ("review", START, None),
+    (
+        "review",
+        START,
+        with_subcommands(plan=user_errors(review_plan.run), verdicts=user_errors(review_verdicts.run)),
+    ),
     ("split", START, OrderedCommand),
     ("report", START, None),
     ("export", START, None),
@@ -150,7 +154,6 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("balance", CHOOSE, None),
     ("fit", CHOOSE, None),
     ("calibrate", CHOOSE, None),
-    ("audit", CHOOSE, with_subcommand("plan", user_errors(audit_plan.run))),
     ("round", CHOOSE, None),
     ("info", LOOK, None),
     ("sheet", LOOK, None),
@@ -167,7 +170,7 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("diff", TRACE, None),
     ("train", TRAIN, MethodCommand),
     ("cache", TRAIN, None),
-    ("models", TRAIN, with_subcommand("convert", user_errors(convert.run))),
+    ("models", TRAIN, with_subcommands(convert=user_errors(convert.run))),
 )
 RUN_ALONE = {"doctor", "models"}  # without arguments, where the others show their help
 for _name, _heading, _class in COMMANDS:

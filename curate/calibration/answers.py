@@ -44,7 +44,7 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     """Read the verdicts.
 
     Args:
-        files: of ``curate audit plan`` with answers, and exports of Label Studio next to them; or CSV, TSV, JSON lines
+        files: of ``curate review plan`` with answers, and exports of Label Studio next to them; or CSV, TSV, JSON lines
             or Parquet files with the columns ``key`` and ``answer`` (good, bad or unsure), one a judge.
         judges: how several answers are joined, a name in ``JUDGES``.
 
@@ -60,7 +60,7 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     if any(audits):
         other = paths[audits.index(False)]
         raise InputError(
-            f"expected audits of curate audit plan alone, or none, got {paths[audits.index(True)]} and {other}: how "
+            f"expected audits of curate review plan alone, or none, got {paths[audits.index(True)]} and {other}: how "
             "the rows of one were drawn says nothing of the other's; give one of them"
         )
     return _of_files(paths, judges, read)

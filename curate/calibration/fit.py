@@ -60,7 +60,7 @@ def calibrate(
         fitted: a calibration that was written before, to apply instead of fitting.
         column: the score; ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where low ones are.
         bad: condition that is true of bad rows, false of good ones, and has no value for others.
-        audit: one or several files of the verdicts: verdicts of ``curate audit plan``, weighed as they were
+        audit: one or several files of the verdicts: verdicts of ``curate review plan``, weighed as they were
             drawn, or files with the columns ``key`` and ``answer``.
         judges: how several answers for a row are joined: any, majority or share.
         label: column of classes; then the probability is that the nearest labelled neighbour is of another class.

@@ -92,7 +92,7 @@ EstimateRecall = Annotated[
 ]
 Audit = Annotated[
     int | None,
-    options.shared("--audit", ": write N pairs near the threshold to judge, for curate audit", metavar="N", min=1),
+    options.shared("--audit", ": write N pairs near the threshold to judge", metavar="N", min=1),
 ]
 Sheet = Annotated[
     Path | None,

@@ -87,8 +87,7 @@ def _loose(note: "LooseGroups") -> str:
     return (
         f"{groups} just above the threshold ({note.rows:,} rows dropped, {note.largest:,} in the largest; median "
         f"{note.finder} {note.similarity:.3g}): images of one template with other content, such as displays, plates or "
-        f"forms, do so. Look at them with --sheet, judge pairs with curate audit, or raise the --threshold of "
-        f"{note.finder}"
+        f"forms, do so. Look at them with --sheet, judge pairs with --audit, or raise the --threshold of {note.finder}"
     )
 
 

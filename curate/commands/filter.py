@@ -70,7 +70,7 @@ def run(
         typer.Option(metavar="SHARE", help="Keep the most rows of which --audit shows that at most SHARE is bad: 2%."),
     ] = None,
     audit: Annotated[
-        Texts, options.shared("--audit", ": NAME.audit.csv of curate audit plan (repeatable)", metavar="FILE")
+        Texts, options.shared("--audit", ": NAME.audit.csv of curate review plan (repeatable)", metavar="FILE")
     ] = None,
     confidence: Annotated[Texts, options.shared("--confidence", ". [default: 95%]", metavar="SHARE")] = None,
     promise: Annotated[

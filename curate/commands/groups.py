@@ -1,5 +1,6 @@
 """Commands under headings, in the order of a reviewer's work."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -17,11 +18,12 @@ def plain_app(*, add_completion: bool = False, **named: Any) -> typer.Typer:
     )
 
 
-def grouped(*headings: str) -> type[TyperGroup]:
+def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
     """Return a class for ``typer.Typer(cls=...)`` whose help lists commands under headings, in plain text.
 
     Args:
         headings: every ``rich_help_panel`` that a command has, in the order to list.
+        brief: those at the end that list the names of their commands alone, so that all fits one screen.
     """
 
     class Grouped(TyperGroup):
@@ -42,7 +44,7 @@ def grouped(*headings: str) -> type[TyperGroup]:
             """Write each heading with the commands below it."""
             names = self.list_commands(ctx)
             widest = max(map(len, names))
-            for heading in headings:
+            for heading in headings[: len(headings) - len(brief)]:
                 with formatter.section(heading):
                     formatter.write_dl(
                         [
@@ -51,5 +53,9 @@ def grouped(*headings: str) -> type[TyperGroup]:
                             if self._heading(name) == heading
                         ]
                     )
+            if brief:
+                with formatter.section("More, each with its --help"):
+                    of = {heading: [name for name in names if self._heading(name) == heading] for heading in brief}
+                    formatter.write_dl([(heading, ", ".join(inside)) for heading, inside in of.items()])
 
     return Grouped

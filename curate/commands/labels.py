@@ -34,7 +34,7 @@ def run(
     below: Annotated[float, typer.Option(metavar="X", help="A label of a lower quality is suspected.")] = 0.5,
     review: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Write N rows for a reviewer to judge, for curate audit.", show_default=False),
+        typer.Option(metavar="N", help="Write N rows for a reviewer to judge.", show_default=False),
     ] = None,
     verdicts: options.Verdicts = None,
     sheet: Annotated[Path | None, options.shared("--sheet", ": the most suspect rows, NAME.png")] = None,
@@ -54,7 +54,7 @@ def run(
         curate labels scores.parquet --label label
         curate labels scores.parquet --label label --relabel checked -o checked.parquet
         curate labels scores.parquet --label label --drop-suspected --review 200 -o clean.parquet
-        curate audit clean.review.csv
+        curate review verdicts clean.review.csv
         curate labels scores.parquet --label label --verdicts scores.verdicts.jsonl -o checked.parquet
         curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
         curate labels scores.parquet --labelled rounds/ -o checked.parquet

@@ -1,4 +1,4 @@
-"""A command with its own commands: `curate models NAME`, and `curate models convert FILE`."""
+"""A command with commands below it: `curate models NAME`, and `curate models convert FILE`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,23 +9,27 @@ from typer.core import TyperCommand
 from curate.commands.groups import plain_app
 
 
-def with_subcommand(name: str, run: Callable[..., None]) -> type[TyperCommand]:
+def with_subcommands(**runs: Callable[..., None]) -> type[TyperCommand]:
     """Return a class for ``app.command(cls=...)``: its first argument may be the name of another command.
 
     Args:
-        name: of the other command; a file of that name is written ``./name``.
-        run: its function, which Typer reads as usual.
+        **runs: the other commands by name, each a function that Typer reads as usual; a file of such a name is
+            written ``./name``.
     """
-    app = plain_app()
-    app.command(name, no_args_is_help=True)(run)
+    apps = {}
+    for name, run in runs.items():
+        apps[name] = plain_app()
+        apps[name].command(name, no_args_is_help=True)(run)
 
-    class WithSubcommand(TyperCommand):
+    class WithSubcommands(TyperCommand):
         """Hands the rest of the line on where it starts with the other command's name."""
 
         def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
             """Return the context of whichever command the line is for."""
-            if args[:1] == [name]:
-                return typer.main.get_command(app).make_context(f"{info_name} {name}", args[1:], parent=parent, **extra)
+            name = args[0] if args else ""
+            if name in apps:
+                inner = typer.main.get_command(apps[name])
+                return inner.make_context(f"{info_name} {name}", args[1:], parent=parent, **extra)
             return super().make_context(info_name, args, parent=parent, **extra)
 
-    return WithSubcommand
+    return WithSubcommands

@@ -51,11 +51,15 @@ def run(
         curate review cleaned
         curate review scores.parquet kept.parquet
         curate review scores.parquet --browse
+        curate review plan scores.parquet --max-bad-rate 2% -o kept.audit.csv
+        curate review verdicts kept.audit.csv
         curate filter cleaned/subset.parquet --verdicts cleaned/subset.verdicts.jsonl -o final.parquet
 
     Suspected images (junk, issues, near copies, suspected labels, leaks, undecided rows) come in groups of like ones,
     the largest consequence first: keep, drop, relabel or split a group by one key. The page is served on 127.0.0.1
     under a random path until Ctrl-C, and needs no network. Each decision is on the disk before the page goes on.
+
+    `curate review plan` draws a random sample to judge, and `curate review verdicts` reports what its answers show.
     """
     given = dict(locals())
     from curate.reviewing.serve import review

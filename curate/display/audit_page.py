@@ -42,7 +42,7 @@ const columns = JSON.parse(document.body.dataset.columns);
 const words = JSON.parse(document.body.dataset.words);
 const column = columns.indexOf("answer");
 const count = document.getElementById("count");
-const place = "curate audit " + document.body.dataset.digest;
+const place = "curate review verdicts " + document.body.dataset.digest;
 let current = 0;
 let unsaved = false;
 function remembered() {

@@ -11,7 +11,7 @@ HEAD = (
     "<h1>Which label is right?</h1>\n"
     "<p>Press g where the given label is right, s where the suggested one is, o where neither is, u if you are unsure; "
     "the arrows move. Rows come at random, so that the first hundred answers are a sample like all of them. Save the "
-    "answers as CSV when you are done, or in between; curate audit reads them.</p>\n"
+    "answers as CSV when you are done, or in between; curate review verdicts reads them.</p>\n"
 )
 
 

@@ -72,8 +72,8 @@ COMMANDS: dict[str, Command] = {
     "labels": Command(
         "labels scores.parquet --label label --relabel checked --review 10 --sheet suspects.png -o checked.parquet"
     ),
-    "audit plan": Command(
-        "audit plan scores.parquet --column unc_fitted --max-bad-rate 20% --images 8 -o kept.audit.csv"
+    "review plan": Command(
+        "review plan scores.parquet --column unc_fitted --max-bad-rate 20% --images 8 -o kept.audit.csv"
     ),
     "calibrate": Command(
         "calibrate scores.parquet --column unc_fitted --bad 'label == \"cat\"' --repeats 20 -o cats.json "

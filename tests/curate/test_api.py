@@ -28,7 +28,8 @@ def commands():
         else:
             found[name] = command
     for name, word, rest in (
-        ("audit", "plan", ["s.parquet", "--max-bad-rate", "2%"]),
+        ("review", "plan", ["s.parquet", "--max-bad-rate", "2%"]),
+        ("review", "verdicts", ["a.audit.csv"]),
         ("models", "convert", ["a", "-o", "b"]),
     ):
         found[f"{name}_{word}"] = found[name].make_context(name, [word, *rest]).command

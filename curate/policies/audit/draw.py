@@ -46,7 +46,7 @@ class Asked:
         return [*start, str(among), repr(cut), column, ""]
 
 
-def audit_plan(
+def review_plan(
     table: str | Path,
     out: str | Path | None = None,
     column: str | None = None,

@@ -1,4 +1,4 @@
-"""`curate.audit`: what the answers of annotators show, of images, of pairs or of labels."""
+"""`curate.review_verdicts`: what the answers of annotators show, of images, of pairs or of labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class PairReading:
         return {**self.precision.to_json(), "suggestions": [each.to_json() for each in self.suggestions]}
 
 
-def audit(
+def review_verdicts(
     answers: str | Path | Sequence[str | Path],
     *,
     target_precision: float | None = None,
@@ -43,7 +43,7 @@ def audit(
     """Return what the answers of annotators show, of images, of pairs or of labels.
 
     Args:
-        answers: ``NAME.audit.csv`` of `curate.audit_plan`, one or several, or of `curate.dedup` with ``audit``, or
+        answers: ``NAME.audit.csv`` of `curate.review_plan`, one or several, or of `curate.dedup` with ``audit``, or
             ``NAME.review.csv`` of `curate.labels` with ``review``.
         target_precision: of pairs: also suggest the loosest threshold that keeps it.
         confidence: of the guarantee, such as ``"95%"`` or 0.95.
@@ -64,7 +64,7 @@ def audit(
             raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
         return read_labels(files[0])
     if len(files) > 1:
-        raise InputError(f"{files[0]} is no audit of curate audit plan; of pairs, give one file at a time")
+        raise InputError(f"{files[0]} is no audit of curate review plan; of pairs, give one file at a time")
     share = parse_share(confidence, "--confidence")
     read = read_answers(Path(files[0]))
     found = precision(read)

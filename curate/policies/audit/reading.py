@@ -21,7 +21,7 @@ def read_verdicts(
     """Read an audit, and say what it shows.
 
     Args:
-        files: of ``curate audit plan``, with answers; see ``read_audit``.
+        files: of ``curate review plan``, with answers; see ``read_audit``.
         confidence: of what would be kept.
         rates: of bad rows.
         judges: how several answers are joined.

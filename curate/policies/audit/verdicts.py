@@ -105,7 +105,7 @@ class _File:
 def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
     """Read the verdicts on drawn rows.
 
-    Each file is a NAME.audit.csv of ``curate audit plan`` with its column ``answer`` filled in: good, bad or unsure
+    Each file is a NAME.audit.csv of ``curate review plan`` with its column ``answer`` filled in: good, bad or unsure
     (g, b, u). Copies of one file are several judges; files that were drawn with other seeds or from other zones add to
     the sample. A ``.json`` file is an export of Label Studio, whose choices are good, bad and unsure, for rows of the
     CSV files next to it. An unsure answer counts as bad. A row without an answer counts as not drawn, which is right if
@@ -125,7 +125,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
         raise InputError(f"--audit takes 1 to {MOST_FILES} files, got {len(paths)}")
     plans = [_read_plan(path) for path in paths if path.suffix != LABEL_STUDIO]
     if not plans:
-        raise InputError(f"{paths[0]} says nothing of what was drawn; give the NAME.audit.csv of curate audit plan too")
+        raise InputError(f"{paths[0]} does not name what was drawn; give the NAME.audit.csv of curate review plan, too")
     columns = list(dict.fromkeys(plan.column for plan in plans))
     if len(columns) > 1:
         raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give those of one")
@@ -156,7 +156,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
 
 
 def is_audit(path: str | Path) -> bool:
-    """Return whether a file is one of ``curate audit plan``, by its first line."""
+    """Return whether a file is one of ``curate review plan``, by its first line."""
     try:
         with Path(path).open("rb") as file:
             header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
@@ -191,7 +191,7 @@ def _read_plan(path: Path) -> _File:
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=header.count))
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.audit.csv of curate audit plan")
+        raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.audit.csv of curate review plan")
     try:
         lines = [line for line in reader if any(line.values())]
     except csv.Error as error:

@@ -190,7 +190,7 @@ def read_guarantee(
     parse_goal(rate, confidence)
     if not audits:
         raise InputError(
-            f"{flag} uses the verdicts on a sample; draw one with curate audit plan, and give it with --audit"
+            f"{flag} uses the verdicts on a sample; draw one with curate review plan, and give it with --audit"
         )
     verdicts = read_audit(audits, judges=judges)
     if column is not None and column != verdicts.column:

@@ -174,7 +174,7 @@ def filter(
             labels are taken; the former ones are in ``source_`` and the name of their column.
         max_bad_rate: share of the kept rows, 0.02 or "2%", that may be bad: the most rows are kept of which ``audit``
             shows it. InputError where it shows it for none; the text says how many more verdicts would be needed.
-        audit: one or several files of ``audit_plan`` with the verdicts.
+        audit: one or several files of ``review_plan`` with the verdicts.
         confidence: that at most that share is bad, "95%" by default.
         promise: ``confidence``, or ``average``: on average over audits, bad rows that are kept are at most that share
             of all rows.

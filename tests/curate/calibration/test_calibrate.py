@@ -16,7 +16,7 @@ import curate
 from curate.calibration.fit import calibrate
 from curate.calibration.verify import verify_calibration
 from curate.comparison.run import compare
-from curate.policies.audit.draw import audit_plan
+from curate.policies.audit.draw import review_plan
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
@@ -133,7 +133,7 @@ def test_an_audit_weighs_as_it_was_drawn(scored, tmp_path):
         source = tmp_path / "source.parquet"
         pq.write_table(plain, source)
         where = {"seed": 7, "source": str(source)}
-        audit_plan(scored, path, "unc_x", max_bad_rate="20%", keep=keep, images=images, **where)
+        review_plan(scored, path, "unc_x", max_bad_rate="20%", keep=keep, images=images, **where)
         with path.open() as file:
             lines = list(csv.DictReader(file))
         for line in lines:

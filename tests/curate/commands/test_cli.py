@@ -56,7 +56,7 @@ def test_help_takes_at_most_three_times_as_long_as_importing_typer():
         ("help", "--help"),
         ("help filter", "filter --help"),
         ("help round next", "round next --help"),
-        ("help audit plan", "audit plan --help"),
+        ("help review plan", "review plan --help"),
         ("help train visimsiam", "train visimsiam --help"),
     ],
 )

@@ -242,7 +242,7 @@ def test_an_audit_is_written_with_its_page_and_read_back(pictures):
         assert {a[0], b[0]} == {"a", "b"}
         assert a[1:] == b[1:]
     (pictures / "unique.audit.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
-    result = run("audit", "unique.audit.csv")
+    result = run("review", "verdicts", "unique.audit.csv")
     assert "4 pairs drawn: 4 same, 0 different" in result.stdout
     again = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet", "--overwrite")
     assert again.exit_code == 1

@@ -93,7 +93,7 @@ LINES = {  # command -> its lines; {t} is the odd table, {g} a good one
     "dedup": ["{t} -o o.parquet", "{g} --against {t} -o o.parquet"],
     "labels": ["{t} --label label -o o.parquet", "{g} --labelled {t} -o o.parquet"],
     "merge": ["{t} {g} -o o.parquet", "{g} {t} --prefix -o o.parquet"],
-    "audit": ["plan {t} --max-bad-rate 20% -o o.audit.csv"],
+    "review": ["plan {t} --max-bad-rate 20% -o o.audit.csv"],
     "calibrate": ["{t} --bad width>3 -o o.json"],
     "select": ["{t} -b 2 -o o.parquet", "{g} --labelled {t} -b 1 -o o.parquet", "{g} --exclude {t} -b 1 -o o.parquet"],
     "balance": ["{t} --per label -o o.parquet"],
@@ -119,7 +119,7 @@ LINES = {  # command -> its lines; {t} is the odd table, {g} a good one
     ],
 }
 # these score or serve
-NO_TABLE = {"score", "clean", "run", "cache", "train", "doctor", "models", "selftest", "review"}
+NO_TABLE = {"score", "clean", "run", "cache", "train", "doctor", "models", "selftest"}
 EVERY = [(command, line) for command, lines in LINES.items() for line in lines]
 
 

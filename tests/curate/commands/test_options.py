@@ -32,7 +32,6 @@ NEVER_REPLACES = {
 }
 REPORTS = {
     "doctor",
-    "audit",
     "info",
     "models",
     "round status",

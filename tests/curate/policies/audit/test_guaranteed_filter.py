@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.policies.audit.draw import audit_plan
+from curate.policies.audit.draw import review_plan
 from curate.policies.audit.reading import read_verdicts
 from curate.policies.audit.verdicts import read_audit
 from curate.policies.filter.policy import filter
@@ -70,12 +70,12 @@ def answered(path, bad, *, change=None):
 
 @pytest.fixture(scope="module")
 def drawn(dataset, tmp_path_factory):
-    """What `audit_plan` writes, drawn once for the same options: its page takes most of the time."""
+    """What `review_plan` writes, drawn once for the same options: its page takes most of the time."""
 
     @cache
     def draw(**options):
         path = tmp_path_factory.mktemp("drawn") / "a.audit.csv"
-        audit_plan(dataset[0], path, **options)
+        review_plan(dataset[0], path, **options)
         return path.read_text()
 
     return draw
@@ -92,7 +92,7 @@ def audit(dataset, drawn, tmp_path):
 
 
 def test_the_plan_draws_a_simple_random_sample_of_the_rows_that_could_be_kept(dataset, tmp_path):
-    plan = audit_plan(dataset[0], tmp_path / "a.audit.csv", "unc_made_up", max_bad_rate=0.02, keep="50%", images=300)
+    plan = review_plan(dataset[0], tmp_path / "a.audit.csv", "unc_made_up", max_bad_rate=0.02, keep="50%", images=300)
     with (tmp_path / "a.audit.csv").open() as file:
         lines = list(csv.DictReader(file))
     in_order = sorted(list(dataset[2].values())[: N - 5])
@@ -112,7 +112,9 @@ def test_the_plan_draws_a_simple_random_sample_of_the_rows_that_could_be_kept(da
 
 def test_another_seed_draws_others_and_high_is_certain_for_a_kappa(dataset, tmp_path):
     first, second = (
-        audit_plan(dataset[0], tmp_path / f"{seed}.audit.csv", "kappa_made_up", max_bad_rate="2%", images=50, seed=seed)
+        review_plan(
+            dataset[0], tmp_path / f"{seed}.audit.csv", "kappa_made_up", max_bad_rate="2%", images=50, seed=seed
+        )
         for seed in (0, 1)
     )
     drawn = [{line["key"] for line in csv.DictReader(path.csv.open())} for path in (first, second)]
@@ -223,7 +225,7 @@ def test_a_second_audit_of_a_stricter_zone_adds_to_the_first(dataset, audit, tmp
 
 def test_label_studio_brings_verdicts_back(dataset, audit, tmp_path):
     path = tmp_path / "asked.audit.csv"
-    audit_plan(dataset[0], path, "unc_made_up", max_bad_rate="2%", images=200)
+    review_plan(dataset[0], path, "unc_made_up", max_bad_rate="2%", images=200)
     keys = [line["key"] for line in csv.DictReader(path.open())]
     assert run("filter", dataset[0], "--keys", path, "-o", tmp_path / "asked.parquet").exit_code == 0
     exported = run(
@@ -311,7 +313,7 @@ def test_verdicts_that_do_not_fit_are_one_line(dataset, audit, change, words):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (("--max-bad-rate", "2%"), "draw one with curate audit plan"),
+        (("--max-bad-rate", "2%"), "draw one with curate review plan"),
         (("--max-bad-rate", "0", "--audit", "AUDIT"), "a share above 0 and below 1"),
         (("--max-bad-rate", "2%", "--audit", "AUDIT", "--confidence", "100%"), "--confidence takes a share"),
         (("--max-bad-rate", "2%", "--audit", "AUDIT", "--promise", "surely"), "promise"),
@@ -342,21 +344,21 @@ def test_a_line_that_cannot_be_meant_is_one_line(dataset, audit, line, words):
 def test_a_plan_that_cannot_be_is_one_line(dataset, line, words, tmp_path):
     line = [str(tmp_path / word) if word == "kept.csv" else word for word in line]
     column = () if "--column" in line else ("--column", "unc_made_up")
-    assert words in refused("audit", "plan", dataset[0], *column, *line)
+    assert words in refused("review", "plan", dataset[0], *column, *line)
 
 
 def test_answers_are_never_replaced(dataset, audit):
     path = audit()
     text = refused(
-        "audit", "plan", dataset[0], "--column", "unc_made_up", "--max-bad-rate", "2%", "--overwrite", "-o", path
+        "review", "plan", dataset[0], "--column", "unc_made_up", "--max-bad-rate", "2%", "--overwrite", "-o", path
     )
     assert "holds 500 answers" in text
 
 
 def test_pairs_and_pictures_are_told_apart(dataset, audit, tmp_path):
-    shown = run("audit", audit())
+    shown = run("review", "verdicts", audit())
     assert shown.exit_code == 0
     assert "500 drawn" in shown.output
-    assert "--target-precision is for pairs" in refused("audit", audit("b"), "--target-precision", "0.9")
+    assert "--target-precision is for pairs" in refused("review", "verdicts", audit("b"), "--target-precision", "0.9")
     (tmp_path / "pairs.csv").write_text("pair,key_a\n")
-    assert "key_b" in refused("audit", tmp_path / "pairs.csv")
+    assert "key_b" in refused("review", "verdicts", tmp_path / "pairs.csv")

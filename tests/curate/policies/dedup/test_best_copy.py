@@ -140,7 +140,9 @@ def test_a_large_group_just_above_the_threshold_is_said_and_its_pairs_are_writte
     assert kept == {"keep", "drop"}
     assert "data:image" in (tmp_path / "u.audit.html").read_text()
     assert verify(tmp_path / "u.receipt.json").identical
-    assert CliRunner().invoke(app, ["audit", str(tmp_path / "u.audit.csv")]).exit_code == 1  # nobody has judged
+    assert (
+        CliRunner().invoke(app, ["review", "verdicts", str(tmp_path / "u.audit.csv")]).exit_code == 1
+    )  # nobody has judged
 
 
 def test_copies_of_photographs_are_no_such_group(copies, tmp_path):

@@ -74,7 +74,7 @@ def invoke(*args):
 
 
 def audited(*args):
-    return CliRunner().invoke(app, ["audit", *map(str, args)])
+    return CliRunner().invoke(app, ["review", "verdicts", *map(str, args)])
 
 
 def wrong_keys(path):

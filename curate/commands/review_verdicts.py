@@ -1,4 +1,4 @@
-"""``curate audit``: what annotators' answers show, of images, of pairs or of labels."""
+"""``curate review verdicts``: what annotators' answers show, of images, of pairs or of labels."""
 
 from math import isnan
 from pathlib import Path
@@ -19,7 +19,7 @@ def run(
     answers: Annotated[
         list[Path],
         typer.Argument(
-            help="With the answers filled in: NAME.audit.csv of curate audit plan or of curate dedup --audit, or "
+            help="With the answers filled in: NAME.audit.csv of curate review plan or of curate dedup --audit, or "
             "NAME.review.csv of curate labels --review."
         ),
     ],
@@ -38,20 +38,20 @@ def run(
     Example:
 
     \b
-        curate audit plan scores.parquet --max-bad-rate 2% -o kept.audit.csv
-        curate audit kept.audit.csv
-        curate audit unique.audit.csv --target-precision 0.98
-        curate audit clean.review.csv
+        curate review plan scores.parquet --max-bad-rate 2% -o kept.audit.csv
+        curate review verdicts kept.audit.csv
+        curate review verdicts unique.audit.csv --target-precision 0.98
+        curate review verdicts clean.review.csv
 
-    `audit plan` draws images to judge: what share of them is bad, and how many rows a filter
+    `review plan` draws images to judge: what share of them is bad, and how many rows a filter
     could keep at most 1, 2, 5 or 10 % bad. `curate dedup scores.parquet --audit 200 -o unique.parquet`
     draws pairs: how many are right. `--review` of curate labels draws labels: how many are wrong. Intervals
     hold for every population (no normal approximation), and a suggestion holds with the given confidence.
     """
-    from curate.policies.audit.examine import PairReading, audit
+    from curate.policies.audit.examine import PairReading, review_verdicts
     from curate.policies.labels.verdicts import Verdicts
 
-    read = audit(answers, target_precision=target_precision, confidence=confidence, judges=judges)
+    read = review_verdicts(answers, target_precision=target_precision, confidence=confidence, judges=judges)
     if json_:
         emit(read.to_json())
     elif isinstance(read, PairReading):

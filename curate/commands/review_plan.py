@@ -1,4 +1,4 @@
-"""``curate audit plan``: how many images to judge for a filter with a guarantee, and which."""
+"""``curate review plan``: how many images to judge for a filter with a guarantee, and which."""
 
 from pathlib import Path
 from typing import Annotated
@@ -43,17 +43,17 @@ def run(
     Example:
 
     \b
-        curate audit plan scores.parquet --max-bad-rate 2%
-        curate audit plan scores.parquet --max-bad-rate 2% --keep 80% -o kept.audit.csv
-        curate audit plan checked.parquet --column label_quality --label label --max-bad-rate 5% -o right.audit.csv
+        curate review plan scores.parquet --max-bad-rate 2%
+        curate review plan scores.parquet --max-bad-rate 2% --keep 80% -o kept.audit.csv
+        curate review plan checked.parquet --column label_quality --label label --max-bad-rate 5% -o right.audit.csv
 
     Open kept.audit.html, press g (good) or b (bad) for each image and save the CSV, or fill it in.
     Then `curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet` keeps the
     most rows of which the verdicts show it. What --keep leaves out cannot be kept, and need not be judged.
     """
-    from curate.policies.audit.draw import audit_plan
+    from curate.policies.audit.draw import review_plan
 
-    plan = audit_plan(
+    plan = review_plan(
         table,
         out,
         column,
