@@ -110,14 +110,7 @@ def test_labels_have_one_name_in_every_command(by_name):
 
 def test_help_groups_the_commands_in_the_order_of_work():
     text = CliRunner().invoke(app, ["--help"]).output
-    headings = [
-        "Start here:",
-        "Choose images:",
-        "Look at tables and images:",
-        "Measure:",
-        "Trace and repeat:",
-        "Models:",
-    ]
+    headings = ["Start here:", "Choose images:", "More, each with its --help:"]
     listed: dict[str, list[str]] = {}
     for line in text.splitlines():
         if line in headings:
@@ -137,10 +130,9 @@ def test_help_groups_the_commands_in_the_order_of_work():
         "export",
     ]
     assert {"filter", "select", "round"} <= set(listed["Choose images:"])
-    assert {"info", "sheet", "merge"} <= set(listed["Look at tables and images:"])
-    assert {"verify", "explain", "diff"} <= set(listed["Trace and repeat:"])
-    assert listed["Models:"] == ["train", "cache", "models"]
-    assert sorted(name for names in listed.values() for name in names) == sorted(GROUP.commands)
+    assert any("info, sheet" in line for line in text.splitlines())
+    assert any(line.split()[-3:] == ["train,", "cache,", "models"] for line in text.splitlines())
+    assert {word.strip(",") for word in text.split()} >= set(GROUP.commands)
     assert "\x1b" not in text
 
 
