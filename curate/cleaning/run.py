@@ -13,14 +13,13 @@ from curate.cleaning.result import TO_DO, Account, CleanResult, total
 from curate.cleaning.steps import REPORT, REVIEW, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import LABEL, URI
 from curate.exchange.table import ALIASES, FORMATS
-from curate.facts.findings import NEAR
+from curate.facts.findings import NEAR, QUESTIONS
 from curate.facts.review import LIKE, read_findings
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
 from curate.policies.verdicts import IMAGE, Said, read_verdicts
-from curate.reviewing.queue import QUESTIONS
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError

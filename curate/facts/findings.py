@@ -24,12 +24,17 @@ from curate.policies.dedup.leaks import LEAKS
 from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.outcomes import KEEP
+from curate.policies.verdicts import COPY
+from curate.policies.verdicts import LABELS as OF_LABEL
+from curate.policies.verdicts import LEAKS as OF_LEAK
 from curate.tables.digests import tie_breaks
 from curate.tables.keys import named
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
 LEAK, CONFLICT, LABEL, JUNK, NEAR = "leak", "label-conflict", "label", "junk", "near-copy"
+COPIED = "dropped-copy"  # what a deduplication dropped: nothing has to be decided
+QUESTIONS = {LEAK: OF_LEAK, CONFLICT: OF_LABEL, LABEL: OF_LABEL, NEAR: COPY, COPIED: COPY}  # of other kinds: of images
 FIRST = (LEAK, CONFLICT, LABEL, JUNK, NEAR, GROUPS)  # the other kinds follow, the most rows first
 DEDUP = "dedup"
 PAIR = ("given_label", "suggested_label")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
-from curate.facts.findings import CONFLICT, DEDUP, JUNK, LABEL, LEAK, NEAR, Finding
+from curate.facts.findings import CONFLICT, COPIED, DEDUP, JUNK, LABEL, LEAK, NEAR, QUESTIONS, Finding
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
-from curate.policies.verdicts import COPY, IMAGE, LABELS, LEAKS
+from curate.policies.verdicts import IMAGE
 from curate.reviewing.clusters import Vectors, divided, halves
 from curate.tables.digests import tie_breaks
 from curate.tables.keys import named
@@ -20,8 +20,6 @@ from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
 
-COPIED = "dropped-copy"  # what a deduplication dropped: nothing has to be decided
-QUESTIONS = {LEAK: LEAKS, CONFLICT: LABELS, LABEL: LABELS, NEAR: COPY, COPIED: COPY}  # of other kinds: IMAGE
 SPARSE = 0.05  # expected share of bad images in a group of which nothing else is known
 OF_KIND = {
     LEAK: 1.0,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.facts.dataset import Dataset
+from curate.facts.findings import COPIED
 from curate.policies.verdicts import (
     AUDIT,
     COPY,
@@ -27,7 +28,7 @@ from curate.policies.verdicts import (
     combined,
 )
 from curate.reviewing.clusters import in_view
-from curate.reviewing.queue import COPIED, Group, id_of
+from curate.reviewing.queue import Group, id_of
 from curate.tables.digests import key_array, tie_breaks
 from curate.tables.needs import SHA256
 from scoring.errors import InputError
