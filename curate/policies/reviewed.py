@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import Expected, compare_arranged
+from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import N_NAMED, SHORT, Verdicts, read_verdicts
 from curate.tables.digests import tie_breaks
 from curate.tables.needs import SHA256, Needs
@@ -221,16 +222,19 @@ def relabelled(found: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[s
     return columns
 
 
-def label_changes(found: Reviewed, table: Table, kept: NDArray[np.int64], hashes: NDArray[np.uint64]) -> dict[str, Any]:
+def label_changes(
+    found: Reviewed | None, table: Table, outcome: NDArray[np.uint8], hashes: NDArray[np.uint64]
+) -> dict[str, Any]:
     """Return what becomes of kept rows where a reviewer gave labels, as fields of ``Decided``; none where none did.
 
     Args:
-        found: by the verdicts.
+        found: by the verdicts; None without any.
         table: of the rows.
-        kept: ascending, shape (M,).
+        outcome: of all rows, shape (N,).
         hashes: of the keys of all rows, shape (N,).
     """
-    columns = relabelled(found, table, kept)
+    kept = np.flatnonzero(outcome == KEEP)
+    columns = relabelled(found, table, kept) if found is not None else {}
     if not columns:
         return {}
     added = pa.table(columns)

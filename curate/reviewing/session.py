@@ -193,8 +193,7 @@ class Review:
     def notes(self) -> list[str]:
         """Return what a reviewer has to know of the file."""
         gone = sum(one for _, one, _ in self._rows.values())
-        changed = sum(one for _, _, one in self._rows.values())
-        notes = []
+        notes, changed = [], sum(one for _, _, one in self._rows.values())
         if self.file.verdicts.torn:
             notes.append(f"{self.file.path}: its last line was cut off and is left out; decide that group again")
         if gone:

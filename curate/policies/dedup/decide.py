@@ -77,10 +77,10 @@ def decide_duplicates(
     request: DedupRequest,
     criteria: Sequence[Criterion],
     other: Table | None = None,
+    verdicts: VerdictLines | None = None,
     *,
     graph: str | Path | None = None,
     write_graph: bool = False,
-    verdicts: VerdictLines | None = None,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Duplicates:
     """Find what is the same and decide which image is kept; nothing is written but the graph.
@@ -90,10 +90,10 @@ def decide_duplicates(
         request: what is requested.
         criteria: which image is kept.
         other: table whose rows are there already.
-        graph: file of the graph of nearest neighbours, of this table or one that has its rows.
-        write_graph: whether a graph that is missing yet gets its file.
         verdicts: what reviewers decided, before the finders: what was dropped is dropped, with its copies where the
             image itself was judged; a copy that was kept is kept.
+        graph: file of the graph of nearest neighbours, of this table or one that has its rows.
+        write_graph: whether a graph that is missing yet gets its file.
         compared: called with the rows that are settled, of all, now and then.
 
     Raises:

@@ -37,7 +37,7 @@ from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import MEANINGS, SCHEMA, DecisionWords, rule_text
-from curate.policies.outcomes import DROP, KEEP
+from curate.policies.outcomes import DROP
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, RULE, VerdictLines, label_changes
 from curate.tables.images import require_images
@@ -139,13 +139,9 @@ class Dedup:
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
         duplicates = decide_duplicates(
-            table,
-            request,
-            criteria,
-            self.against,
+            *(table, request, criteria, self.against, self.verdicts),
             graph=self.graph,
             write_graph=write,
-            verdicts=self.verdicts,
             compared=self.compared,
         )
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
@@ -162,10 +158,6 @@ class Dedup:
             labels,
             ranks(duplicates.rows) if tells else None,
         )
-        changes: dict[str, Any] = {}
-        if duplicates.reviewed is not None:
-            kept = np.flatnonzero(duplicates.outcome == KEEP)
-            changes = label_changes(duplicates.reviewed, table, kept, duplicates.rows.hashes)
         loose = loose_groups(members, duplicates.stars, duplicates.outside, request.thresholds)
         return Decided(
             table=table,
@@ -181,7 +173,7 @@ class Dedup:
             more={"groups": groups},
             more_meanings={"groups": GROUP_MEANINGS},
             texts=partial(self._texts, table, duplicates, loose.rows),
-            **changes,
+            **label_changes(duplicates.reviewed, table, duplicates.outcome, duplicates.rows.hashes),
         )
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
@@ -228,10 +220,8 @@ class Dedup:
         self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table, loose: Loose
     ) -> DedupResult:
         dropped = duplicates.stars.finder[duplicates.outcome == DROP]
-        counts = {
-            rule_text(name, self.request.thresholds[name]): int((dropped == number).sum())
-            for number, name in enumerate(duplicates.searches)
-        }
+        typed = [rule_text(name, self.request.thresholds[name]) for name in duplicates.searches]
+        counts = {rule: int((dropped == number).sum()) for number, rule in enumerate(typed)}
         if self.verdicts is not None:
             counts[RULE] = int((dropped < 0).sum())
         conflicts = groups.filter(groups.column("conflict"))

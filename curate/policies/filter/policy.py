@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from curate.columns import KEY
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
@@ -80,9 +78,7 @@ class Filter:
         reviewed = next((each for each in verdict.found if isinstance(each, Reviewed)), None)
         if reviewed is not None:
             verdict.outcome[reviewed.keep & (verdict.outcome == UNDECIDED)] = KEEP
-        labels: dict[str, Any] = {}
-        if reviewed is not None:
-            labels = label_changes(reviewed, table, np.flatnonzero(verdict.outcome == KEEP), table_rows.hashes)
+        labels = label_changes(reviewed, table, verdict.outcome, table_rows.hashes)
         words = DecisionWords(self.rules, table_rows, verdict)
         return Decided(
             table=table,
