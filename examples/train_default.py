@@ -155,10 +155,10 @@ def caches(folder: Path, out: Path, trunks: Path) -> tuple[Path, Path]:
     views, damaged = out / "views", out / "damaged"
     common = ["--model", trunks, "--precision", "bf16"]
     curate("cache", write(for_damage(folder), out / "damaged.parquet"), "-o", damaged, *common,
-           "--epochs", EPOCHS["damaged"], "--scale", 0.9, "--jitter", 0, "--damage", 1)  # fmt: skip
+           "--epochs", EPOCHS["damaged"], "--set", "scale=0.9", "--set", "jitter=0", "--set", "damage=1")  # fmt: skip
     curate("cache", write(for_views(folder), out / "views.parquet"), "-o", views, *common,
-           "--epochs", EPOCHS["views"], "--scale", 0.1, "--jitter", 0.5, "--gray", 0.1, "--blur", 0.3,
-           "--blur-sigma", 8, "--corrupt", 0.3, "--damage", 0.1)  # fmt: skip
+           "--epochs", EPOCHS["views"], "--set", "scale=0.1", "--set", "jitter=0.5", "--set", "gray=0.1",
+           "--set", "blur=0.3", "--set", "blur_sigma=8", "--set", "corrupt=0.3", "--set", "damage=0.1")  # fmt: skip
     return views, damaged
 
 
@@ -168,7 +168,7 @@ def heads(out: Path, trunks: Path, views: Path, damaged: Path) -> Path:
         ("mcinfonce", views, [*own(positives="labels", latent_dim=16, kappa_pos=16, samples=8, kappa="norm"),
                               "--epochs", 8, "--batch-size", 256, "--lr", 1e-3]),
         ("visimsiam", views, [*own(latent_dim=512, predictor_every=1), "--epochs", 12, "--batch-size", 256, "--lr", 0.1,
-                              "--schedule", "cosine", "--warmup", 0.05]),
+                              "--set", "schedule=cosine", "--set", "warmup=0.05"]),
         ("junk", damaged, [*own(n_damaged=4, noise=0.7, within=0.7), "--epochs", 12, "--batch-size", 256,
                            "--lr", 1e-3]),
         ("losspred", views, [*own(within=0.3), "--epochs", 14, "--batch-size", 512, "--lr", 1e-3]),

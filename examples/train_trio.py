@@ -73,7 +73,8 @@ def own(**settings: object) -> list[str]:
 def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
     """Return the checkpoint of the backbone with the VI-SimSiam head."""
     joined, trunk, model = out / "joined.parquet", out / "trunk.safetensors", out / "one.safetensors"
-    common = ["--size", "64", "--batch-size", "256", "--precision", "bf16", "--schedule", "cosine", "--warmup", "0.05"]
+    rates = ["--set", "schedule=cosine", "--set", "warmup=0.05"]
+    common = ["--size", "64", "--batch-size", "256", "--precision", "bf16", *rates]
     if not joined.exists():
         join(folder, joined, CIFAR_ROWS)
     if not trunk.exists():
@@ -85,8 +86,8 @@ def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
                 str(epochs_trunk),
                 "--lr",
                 "0.2",
-                "--corrupt",
-                "0.1",
+                "--set",
+                "corrupt=0.1",
                 "--half",
             ),  # so that what is on it can be, too
         )
@@ -95,7 +96,7 @@ def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
         curate(
             *("train", "visimsiam", *data, "-o", str(model), "--backbone", str(trunk), "--freeze", *common),
             *("--epochs", str(epochs), "--lr", "0.1", "--half"),
-            *("--blur-sigma", "8", "--corrupt", "0.3"),
+            *("--set", "blur_sigma=8", "--set", "corrupt=0.3"),
             *own(small_size=32, n_small=4, latent_dim=512, predictor_every=1),
         )
     return str(model)
@@ -110,8 +111,8 @@ def other_heads(folder: Path, out: Path, one: str) -> None:
     if not three.exists():
         curate(
             *("cache", str(joined), "--model", one, "--epochs", "6", "-o", str(cache), "--precision", "bf16"),
-            *("--scale", "0.1", "--jitter", "0.5", "--gray", "0.1", "--blur", "0.4", "--blur-sigma", "8"),
-            *("--corrupt", "0.3"),
+            *("--set", "scale=0.1", "--set", "jitter=0.5", "--set", "gray=0.1", "--set", "blur=0.4"),
+            *("--set", "blur_sigma=8", "--set", "corrupt=0.3"),
         )
     common = ["--cached", str(cache), "--freeze", "--half", "--lr", "1e-3"]
     if not two.exists():

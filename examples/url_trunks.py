@@ -117,7 +117,7 @@ def trunk_of(name: str, data: Path, work: Path, *, backbone: str, size: int, epo
         batch = min(TRUNK_BATCH, pq.read_metadata(pictures).num_rows)
         curate(
             *("train", "supervised", str(pictures), "-o", str(out), "--backbone", backbone, "--size", str(size)),
-            *("--epochs", str(epochs), "--batch-size", str(batch), "--lr", "0.2", "--schedule", "cosine"),
-            *("--warmup", "0.05", "--precision", "bf16", "--quiet"),
+            *("--epochs", str(epochs), "--batch-size", str(batch), "--lr", "0.2", "--set", "schedule=cosine"),
+            *("--set", "warmup=0.05", "--precision", "bf16", "--quiet"),
         )
     return Trunk(OWN, str(out), work / f"features-{OWN}")

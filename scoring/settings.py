@@ -1,7 +1,7 @@
 """Parameters that users type as NAME=VALUE, and dataclasses made from them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -41,7 +41,9 @@ def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = 
     return settings
 
 
-def with_settings(kind: type[T], settings: Mapping[str, object] | None = None, *, name: str, what: str) -> T:
+def with_settings(
+    kind: type[T], settings: Mapping[str, object] | None = None, *, name: str, what: str, others: Sequence[str] = ()
+) -> T:
     """Return a dataclass with some of its fields set, the others at their defaults.
 
     Args:
@@ -49,6 +51,7 @@ def with_settings(kind: type[T], settings: Mapping[str, object] | None = None, *
         settings: field -> value, or its text as typed.
         name: what the user calls this kind, for messages: "herding".
         what: and what it is one of: "strategy".
+        others: parameters of every kind, one of which may have been meant.
 
     Raises:
         InputError: for a name that is no field, or a value that is not of its type; or as ``kind`` itself refuses.
@@ -59,7 +62,7 @@ def with_settings(kind: type[T], settings: Mapping[str, object] | None = None, *
     for setting, value in (settings or {}).items():
         if setting not in known:
             raise InputError(
-                f"the {what} {name} has no parameter {setting!r}{closest(setting, known)} "
+                f"the {what} {name} has no parameter {setting!r}{closest(setting, [*known, *others])} "
                 f"(its parameters: {', '.join(known) or 'none'})"
             )
         values[setting] = _typed(f"{name}'s {setting}", value, hints[setting])

@@ -288,7 +288,8 @@ def _refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]
     if found is None:
         return
     place, old, new = found
-    option = OPTIONS.get(place[0]) or OPTIONS.get(place[-1], f"--{place[-1].replace('_', '-')}")
+    typed = f"--set {place[-1]}" if "augmentation" in place else f"--{place[-1].replace('_', '-')}"
+    option = OPTIONS.get(place[0]) or OPTIONS.get(place[-1], typed)
     digests = place[0] in ("model", "input") or option == HOW
     got = "" if digests else f": {old!r}, this one has {new!r}"
     raise InputError(

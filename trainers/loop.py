@@ -121,13 +121,13 @@ def train(
     if data.n < config.batch_size * config.accumulate:
         raise InputError(
             f"expected at least {config.accumulate} batches of {config.batch_size} images for a step, got {data.n} "
-            "images; lower --accumulate or --batch-size"
+            "images; lower --set accumulate or --batch-size"
         )
     if isinstance(data, CachedFeatures) and config.freeze != "trunk":
         raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
     model, method = start or build(config, len(data.classes), n=data.n)
     if config.accumulate > 1 and method.keeps_batch:
-        raise InputError(f"{config.method} keeps what each step saw, of one batch; leave --accumulate out")
+        raise InputError(f"{config.method} keeps what each step saw, of one batch; leave --set accumulate out")
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
     if device.type == "cuda":

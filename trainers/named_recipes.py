@@ -11,6 +11,7 @@ from scoring.lookup import closest
 FOLDER = Path(__file__).parent / "recipes"
 WORDS = ("source", "paper", "ours")
 TABLES = ("set", "backbone_set")
+OPTIONS = ("backbone", "size", "epochs", "batch_size", "lr")  # the others are typed with --set
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class NamedRecipe:
     @property
     def command(self) -> str:
         """The options as they would be typed."""
-        typed = [f"--{name.replace('_', '-')} {value}" for name, value in self.options.items()]
+        typed = [
+            f"--{name.replace('_', '-')} {value}" if name in OPTIONS else f"--set {name}={value}"
+            for name, value in self.options.items()
+        ]
         typed += [f"--backbone-set {name}={value}" for name, value in self.backbone_set.items()]
         typed += [f"--set {name}={value}" for name, value in self.settings.items()]
         return " ".join(typed)

@@ -30,16 +30,9 @@ def run(
     loss_column: options.LossColumn = None,
     dtype: Annotated[str, options.shared("--dtype", show_default=True)] = "float16",
     batch_size: Annotated[int, options.shared("--batch-size", show_default=True)] = 256,
-    scale: options.Scale = None,
-    jitter: options.Jitter = None,
-    jitter_strength: options.JitterStrength = None,
-    gray: options.Gray = None,
-    blur: options.Blur = None,
-    blur_sigma: options.BlurSigma = None,
-    solarize: options.Solarize = None,
-    vertical_flip: options.VerticalFlip = None,
-    corrupt: options.Corrupt = None,
-    damage: options.Damage = None,
+    set_: Annotated[
+        list[str] | None, options.shared("--set", ": how views are drawn, such as jitter=0.4", metavar="NAME=VALUE")
+    ] = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -53,6 +46,7 @@ def run(
 
     One Parquet file an epoch. Killed, the run goes on with the missing epochs when you repeat the command; a larger
     --epochs adds to a cache. Views are drawn as losspred draws them; `curate train` takes it with --cached.
+    The help of a training method lists what --set sets of views.
 
     Example:
 
@@ -63,10 +57,12 @@ def run(
     given = {**locals(), "white": options.given_white(white)}
     from curate.manifest.names import some
     from curate.training.cache import cache
+    from scoring.settings import parse_settings
 
     line = (lambda text: None) if quiet else say
+    settings = parse_settings(set_ or [], example="jitter=0.4")
     with CacheBar("images", quiet=quiet) as bar:
-        result = cache(**options.given_to(cache, {**given, "report": bar.update, "announce": line}))
+        result = cache(**options.given_to(cache, {**given, "set": settings, "report": bar.update, "announce": line}))
     line(f"{some(result.epochs, 'epoch')} of {some(result.images, 'image')}: {out}")
     if not quiet:
         say_next(f"curate train METHOD --cached {shlex.quote(str(out))} -o model.safetensors")

@@ -73,15 +73,17 @@ def method_help(command: str, name: str) -> str:
     kind = kind_of(name)
     lines = [f"{name}: {_about(kind)}", *([kind.paper] if kind.paper else []), ""]
     rows = [(f"{each.name}={each.default}", each.meaning) for each in shown(kind.Settings)]
-    wide = max((len(typed) for typed, _ in rows), default=0)
-    lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings.")
+    options, of_all = _shared(name)
+    wide = max(len(typed) for typed, _ in (*rows, *of_all))
+    lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings of its own.")
     lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in rows]
+    lines += ["", "Settings of every method, with its defaults, for --set too:"]
+    lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in of_all]
     return "\n".join(
         [
             *lines,
             "",
-            "Its defaults of the options that all methods share:",
-            f"  {_shared(name)}",
+            f"Its defaults of options: {options}",
             *(
                 ["", f"Recipes, by --recipe (help shows them): {', '.join(recipes)}"]
                 if (recipes := recipes_of(name))
@@ -97,12 +99,16 @@ def _about(kind: Any) -> str:
     return " ".join((kind.__doc__ or "").split())
 
 
-def _shared(name: str) -> str:
-    """Return what a method's recipe is where nothing is typed, as options."""
-    from curate.training.recipe import AUGMENTATION, SHARED, recipe
+def _shared(name: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return a method's defaults: those of options, and of the settings that all have, with what they mean."""
+    from dataclasses import fields
+
+    from curate.training.recipe import SHARED, SharedSettings, recipe
 
     config = recipe(name, {})
-    values: dict[str, Any] = {each: getattr(config, each) for each in SHARED if each != "seed"}
-    values |= {each: getattr(config.augmentation, each) for each in AUGMENTATION}
-    values |= {"scale": config.augmentation.scale[0], "blur_sigma": config.augmentation.blur_sigma[1]}
-    return " ".join(f"--{each.replace('_', '-')} {value}" for each, value in values.items())
+    of_views = config.augmentation
+    values = {**vars(of_views), "scale": of_views.scale[0], "blur_sigma": of_views.blur_sigma[1]}
+    values |= {each: getattr(config, each) for each in SHARED}
+    of_all = [(f"{each.name}={values.pop(each.name)}", each.metadata["meaning"]) for each in fields(SharedSettings)]
+    options = [each for each in SHARED if each in values and each != "seed"]
+    return " ".join(f"--{each.replace('_', '-')} {values[each]}" for each in options), of_all

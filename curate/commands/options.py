@@ -231,46 +231,6 @@ Log = Annotated[Path | None, shared("--log", metavar="FILE")]
 LossColumn = Annotated[str | None, shared("--loss-column")]
 Licence = Annotated[str, shared("--licence", show_default=True)]
 Limit = Annotated[int | None, shared("--limit")]
-Scale = Annotated[
-    float | None,
-    typer.Option("--scale", help="Least share of the area in a standard view.", show_default=False),
-]
-Jitter = Annotated[
-    float | None, typer.Option("--jitter", help="Probability of colour jitter on a view.", show_default=False)
-]
-JitterStrength = Annotated[
-    float | None,
-    typer.Option(
-        "--jitter-strength",
-        help="Strength of brightness, contrast and saturation jitter; that of the hue is a quarter.",
-        show_default=False,
-    ),
-]
-Solarize = Annotated[
-    float | None,
-    typer.Option("--solarize", help="Probability that bright values of a view are inverted.", show_default=False),
-]
-VerticalFlip = Annotated[
-    float | None,
-    typer.Option("--vertical-flip", help="Probability that a view is upside down.", show_default=False),
-]
-Gray = Annotated[float | None, typer.Option("--gray", help="Probability of a grey view.", show_default=False)]
-Blur = Annotated[float | None, typer.Option("--blur", help="Probability of blur on a view.", show_default=False)]
-BlurSigma = Annotated[
-    float | None, typer.Option("--blur-sigma", help="Most blur, in pixels on a side of 224.", show_default=False)
-]
-Corrupt = Annotated[
-    float | None,
-    typer.Option("--corrupt", help="Probability of noise, and of a grey box, on a view.", show_default=False),
-]
-Damage = Annotated[
-    float | None,
-    typer.Option(
-        "--damage",
-        help="Probability that little is left of a view: dark, blank, blurred, tiny, ...",
-        show_default=False,
-    ),
-]
 Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
 Seed = Annotated[int, shared("--seed", show_default=True)]
 Device = Annotated[str, shared("--device", show_default=True)]

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,11 +10,6 @@ from curate.commands import options
 from curate.commands.printing import emit, say, say_next
 from curate.commands.progress import TrainBar
 from trainers.methods.table import WHERE
-
-
-def method_option(help: str, **named: Any) -> Any:
-    """Return an option whose default is the method's own; the help names it where the methods agree."""
-    return typer.Option(help=f"{help}.", show_default=False, **named)
 
 
 def run(
@@ -60,28 +55,13 @@ def run(
     ] = None,
     epochs: Annotated[int | None, options.shared("--epochs", " (100)")] = None,
     batch_size: Annotated[int | None, options.shared("--batch-size", ", a step (512)")] = None,
-    accumulate: Annotated[int | None, method_option("Batches a step, whose gradients are averaged (1)")] = None,
-    optimizer: Annotated[str | None, method_option("sgd, adamw or lars")] = None,
-    lr: Annotated[float | None, method_option("Learning rate")] = None,
-    schedule: Annotated[
-        str | None,
-        method_option("constant, cosine, or steps: factors of --lr and from which share on, 0.1@0.6,0.01@0.8"),
+    lr: Annotated[float | None, typer.Option(help="Learning rate.", show_default=False)] = None,
+    set_: Annotated[
+        list[str] | None,
+        options.shared(
+            "--set", " of the method, its views or its steps; METHOD --help lists them", metavar="NAME=VALUE"
+        ),
     ] = None,
-    warmup: Annotated[float | None, method_option("Share of all steps over which the rate rises")] = None,
-    weight_decay: Annotated[float | None, method_option("Weight decay (1e-4)")] = None,
-    clip: Annotated[float | None, method_option("Largest norm of the gradient; 0: as it is (0)")] = None,
-    trunk_lr: Annotated[float | None, method_option("The backbone's rate as a share of --lr (1)")] = None,
-    set_: options.Settings = None,
-    scale: options.Scale = None,
-    jitter: options.Jitter = None,
-    jitter_strength: options.JitterStrength = None,
-    gray: options.Gray = None,
-    blur: options.Blur = None,
-    blur_sigma: options.BlurSigma = None,
-    solarize: options.Solarize = None,
-    vertical_flip: options.VerticalFlip = None,
-    corrupt: options.Corrupt = None,
-    damage: options.Damage = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -128,10 +108,10 @@ def run(
 ) -> None:
     """Train a model, or a head on a model that you trust.
 
-    A method has its own settings (--set): curate train METHOD --help shows them, and the method's paper. What you
-    leave out is as in that paper. Killed, the run goes on when you repeat the command, from a state of at most a minute
-    before. `curate plot FOLDER course` draws what --course wrote. For small images or a CPU, start from a backbone that
-    learned from labels.
+    --set sets the method, its views and its steps: curate train METHOD --help shows what, and the method's paper.
+    What you leave out is as in that paper. Killed, the run goes on when you repeat the command, from a state of at
+    most a minute before. `curate plot FOLDER course` draws what --course wrote. For small images or a CPU, start from
+    a backbone that learned from labels.
 
     Example:
 

@@ -1,6 +1,6 @@
 """`curate.cache`: features of every image in several epochs, for training heads without the images."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,16 +52,7 @@ def cache(
     loss_column: str | None = None,
     dtype: str = "float16",
     batch_size: int = 256,
-    scale: float | None = None,
-    jitter: float | None = None,
-    jitter_strength: float | None = None,
-    gray: float | None = None,
-    blur: float | None = None,
-    blur_sigma: float | None = None,
-    solarize: float | None = None,
-    vertical_flip: float | None = None,
-    corrupt: float | None = None,
-    damage: float | None = None,
+    set: Mapping[str, object] | None = None,
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
@@ -89,16 +80,7 @@ def cache(
         loss_column: column of losses to predict; None for none.
         dtype: of the stored features, ``float16`` or ``float32``.
         batch_size: images that go through the model at once.
-        scale: least share of the area in a view; None for the default of losspred, the same for all down to ``damage``.
-        jitter: probability of colour jitter on a view.
-        jitter_strength: of brightness, contrast and saturation; the hue turns by a quarter of it.
-        gray: probability of a grey view.
-        blur: probability of blur on a view.
-        blur_sigma: most blur, in pixels on a side of 224.
-        solarize: probability that the bright half of the values of a view is inverted.
-        vertical_flip: probability that a view is upside down.
-        corrupt: probability of noise, and of a grey box, on a view.
-        damage: probability that little is left of a view.
+        set: how views are drawn, by name (``curate.training.recipe.ViewSettings``), instead of losspred's views.
         seed: of all draws.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
@@ -118,11 +100,12 @@ def cache(
 
     from curate.engines.gone import WatchedReaders
     from curate.training.dataset import open_source, root_of, say_failures, white_of
-    from curate.training.recipe import augmentation
+    from curate.training.recipe import ViewSettings, augmentation
     from scoring.atomic import require_folder
     from scoring.folded import for_inference
     from scoring.images.deep import WHITE
     from scoring.runner import select_device, select_precision
+    from scoring.settings import with_settings
     from trainers.cache import read_about
     from trainers.cache_writer import make_cache
     from trainers.extract import CacheRecipe
@@ -132,7 +115,8 @@ def cache(
     line, out = announce, Path(out)
     require_folder(out)
     where = select_device(device)
-    views = augmentation(METHODS["losspred"].defaults["augmentation"], typed)
+    drawn = with_settings(ViewSettings, set, name=str(out), what="cache")
+    views = augmentation(METHODS["losspred"].defaults["augmentation"], vars(drawn))
     start = find_start(model)
     network = _network_of(start)
     exact = select_precision(precision, where, network.spec.cpu_precision)

@@ -1,7 +1,7 @@
 """What was typed -> the recipe of a training run."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from curate.training.dataset import READING
@@ -14,15 +14,48 @@ if TYPE_CHECKING:
     from trainers.methods.augmentation import Augmentation
     from trainers.start import Start
 
-# options of every method, by their names in the recipe; what is left out is the method's own
-SHARED = (
-    *("epochs", "batch_size", "accumulate", "optimizer", "lr", "schedule", "warmup", "weight_decay", "clip"),
-    *("trunk_lr", "seed"),
-)
-AUGMENTATION = (
-    *("scale", "jitter", "jitter_strength", "gray", "blur", "blur_sigma", "solarize", "vertical_flip"),
-    *("corrupt", "damage"),
-)
+
+def _means(meaning: str) -> Any:
+    return field(default=None, metadata={"meaning": meaning})
+
+
+@dataclass(frozen=True)
+class ViewSettings:
+    """How views are drawn; None is the method's own."""
+
+    scale: float | None = _means("least share of the area in a standard view")
+    jitter: float | None = _means("probability of colour jitter on a view")
+    jitter_strength: float | None = _means(
+        "strength of brightness, contrast and saturation jitter; a quarter of it of hue"
+    )
+    gray: float | None = _means("probability of a grey view")
+    blur: float | None = _means("probability of blur on a view")
+    blur_sigma: float | None = _means("most blur, in pixels on a side of 224")
+    solarize: float | None = _means("probability that bright values of a view are inverted")
+    vertical_flip: float | None = _means("probability that a view is upside down")
+    corrupt: float | None = _means("probability of noise, and of a grey box, on a view")
+    damage: float | None = _means("probability that little is left of a view: dark, blank, blurred, tiny, ...")
+
+
+@dataclass(frozen=True)
+class SharedSettings(ViewSettings):
+    """What ``--set`` sets of every method, next to the method's own settings; None is the method's own."""
+
+    optimizer: str | None = _means("sgd, adamw or lars")
+    schedule: str | None = _means(
+        "constant, cosine, or steps: factors of --lr and from which share on, 0.1@0.6,0.01@0.8"
+    )
+    warmup: float | None = _means("share of all steps over which the rate rises")
+    weight_decay: float | None = _means("weight decay")
+    clip: float | None = _means("largest norm of the gradient; 0: as it is")
+    accumulate: int | None = _means("batches a step, whose gradients are averaged")
+    trunk_lr: float | None = _means("the backbone's rate as a share of --lr")
+
+
+AUGMENTATION = tuple(each.name for each in fields(ViewSettings))
+OF_EVERY_METHOD = tuple(each.name for each in fields(SharedSettings))
+# of every method, by their names in the recipe; what is left out is the method's own
+SHARED = ("epochs", "batch_size", "lr", "seed", *(name for name in OF_EVERY_METHOD if name not in AUGMENTATION))
 DEFAULT_LABEL = "label"  # of --label; whether it was typed is unknown
 
 
@@ -81,6 +114,17 @@ def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
     return {**typed, **rest}
 
 
+def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, object]]:
+    """Return what was set of every method, by name, None where it was not, and what was set of the method's own.
+
+    Raises:
+        InputError: for a value of another type.
+    """
+    shared = {name: value for name, value in (settings or {}).items() if name in OF_EVERY_METHOD}
+    own = {name: value for name, value in (settings or {}).items() if name not in shared}
+    return vars(with_settings(SharedSettings, shared, name="training", what="shared part of")), own
+
+
 def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
     """Return settings of a method as they are typed: NAME=VALUE."""
     text = {
@@ -91,7 +135,7 @@ def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
 
 def _require_frozen(typed: dict[str, Any], why: str) -> None:
     """Raise ``InputError`` for an option that is about a backbone that moves."""
-    of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--trunk-lr": typed["trunk_lr"] is not None}
+    of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--set trunk_lr": typed["trunk_lr"] is not None}
     wrong = [option for option, is_typed in of_moving.items() if is_typed]
     if wrong:
         raise InputError(f"{wrong[0]} is for a backbone that moves, and {why} holds it as it is; leave one of them out")
@@ -99,11 +143,8 @@ def _require_frozen(typed: dict[str, Any], why: str) -> None:
 
 def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], config: "TrainConfig") -> None:
     """Raise ``InputError`` for an option about images, or views, that a cache has already."""
-    wrong = [
-        f"--{name.replace('_', '-')}"
-        for name in (*AUGMENTATION, *READING, "white")
-        if typed.get(name) not in (None, False)
-    ]
+    wrong = [f"--set {name}" for name in AUGMENTATION if typed[name] is not None]
+    wrong += [f"--{name.replace('_', '-')}" for name in (*READING, "white") if typed.get(name) not in (None, False)]
     wrong += [f"--set {name}" for name in settings if config.settings.about()[name].is_of_views]
     if wrong:
         raise InputError(f"{wrong[0]} is for images, and a cache has its views already; leave it out")
@@ -138,7 +179,7 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
     kind = lookup(METHODS, method, kind="method")
     views = augmentation(kind.defaults.get("augmentation", Augmentation()), typed)
     typed_values = {name: value for name, value in typed.items() if value is not None and name not in AUGMENTATION}
-    method_settings = with_settings(kind.Settings, settings, name=method, what="method")
+    method_settings = with_settings(kind.Settings, settings, name=method, what="method", others=OF_EVERY_METHOD)
     return TrainConfig(method, **{**kind.defaults, **typed_values, "augmentation": views, "settings": method_settings})
 
 

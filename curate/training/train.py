@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.training.recipe import DEFAULT_LABEL, recipe_of, typed_settings, with_named_recipe
+from curate.training.recipe import DEFAULT_LABEL, recipe_of, split_settings, typed_settings, with_named_recipe
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,25 +65,8 @@ def train(
     size: int | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
-    accumulate: int | None = None,
-    optimizer: str | None = None,
     lr: float | None = None,
-    schedule: str | None = None,
-    warmup: float | None = None,
-    weight_decay: float | None = None,
-    clip: float | None = None,
-    trunk_lr: float | None = None,
     set: Mapping[str, object] | None = None,
-    scale: float | None = None,
-    jitter: float | None = None,
-    jitter_strength: float | None = None,
-    gray: float | None = None,
-    blur: float | None = None,
-    blur_sigma: float | None = None,
-    solarize: float | None = None,
-    vertical_flip: float | None = None,
-    corrupt: float | None = None,
-    damage: float | None = None,
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
@@ -124,28 +107,10 @@ def train(
         image_column: of the source.
         root: of the source.
         size: side of a view in pixels; None for the backbone's, or 224.
-        epochs: passes over the images; None for the method's own number, as with all options down to ``damage``.
+        epochs: passes over the images; None for the method's own number, the same for ``batch_size`` and ``lr``.
         batch_size: images a step.
-        accumulate: batches a step, whose gradients are averaged.
-        optimizer: ``sgd``, ``adamw`` or ``lars``.
         lr: learning rate.
-        schedule: ``constant``, ``cosine``, or factors of ``lr`` with the share of the steps that each begins at, such
-            as ``0.1@0.6,0.01@0.8``.
-        warmup: share of all steps over which the rate rises.
-        weight_decay: of the optimizer.
-        clip: largest norm of the gradient; 0 leaves it as it is.
-        trunk_lr: rate of the backbone as a share of ``lr``.
-        set: settings of the method by name.
-        scale: least share of the area in a standard view.
-        jitter: probability of colour jitter on a view.
-        jitter_strength: of brightness, contrast and saturation; the hue turns by a quarter of it.
-        gray: probability of a grey view.
-        blur: probability of blur on a view.
-        blur_sigma: most blur, in pixels on a side of 224.
-        solarize: probability that the bright half of the values of a view is inverted.
-        vertical_flip: probability that a view is upside down.
-        corrupt: probability of noise, and of a grey box, on a view.
-        damage: probability that little is left of a view.
+        set: settings by name: the method's own, and of views and steps (``curate.training.recipe.SharedSettings``).
         seed: of all draws.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
@@ -174,7 +139,9 @@ def train(
     from scoring.atomic import refuse_existing
     from trainers.work import TrainingFolder, sweep_finished
 
-    typed |= {"out": Path(out), "cached": None if cached is None else Path(cached), "set_": typed_settings(set)}
+    shared, own = split_settings(set)
+    typed |= {**shared, "out": Path(out), "cached": None if cached is None else Path(cached)}
+    typed["set_"] = typed_settings(own)
     typed["backbone_set"] = typed_settings(backbone_set)
     typed = with_named_recipe(typed)
     typed["data"] = (

@@ -201,7 +201,7 @@ def test_pixels_that_do_not_fit_are_decoded_anew_and_give_the_same_bytes(made, m
     [
         ({"seed": 4}, "holds a cache with another --seed: 3, this one has 4"),
         ({"dtype": "float32"}, "another --dtype: 'float16', this one has 'float32'"),
-        ({"augmentation": Augmentation()}, "another --scale: "),
+        ({"augmentation": Augmentation()}, "another --set scale: "),
         ({"batch_size": 7}, "another --batch-size: 8, this one has 7"),
     ],
 )

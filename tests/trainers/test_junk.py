@@ -111,7 +111,7 @@ def test_noise_is_a_share_of_the_spread_of_the_features():
 
 def test_views_that_are_not_all_damaged_are_refused_with_what_to_do():
     assert TrainConfig("junk", augmentation=Junk.defaults["augmentation"]).augmentation.damage == 1
-    with pytest.raises(InputError, match=r"expected --damage 1, got 0.2; .*curate cache .* --damage 1"):
+    with pytest.raises(InputError, match=r"expected --set damage=1, got 0.2; .*curate cache .* --set damage=1"):
         TrainConfig("junk", augmentation=Augmentation(damage=0.2))
 
 

@@ -324,10 +324,10 @@ def test_accumulated_batches_step_as_one_batch_of_their_size(tmp_path):
     whole, parts = one_step(tmp_path, batch_size=16), one_step(tmp_path, batch_size=4, accumulate=4)
     assert whole.keys() == parts.keys()
     assert all(torch.allclose(whole[name], parts[name], atol=1e-6) for name in whole)
-    with pytest.raises(InputError, match="--accumulate"):
+    with pytest.raises(InputError, match="--set accumulate"):
         one_step(tmp_path, batch_size=8, accumulate=3)
     config = recipe("moco", settings=METHODS["moco"].Settings(queue=16, key_groups=2), accumulate=2)
-    with pytest.raises(InputError, match=r"moco .* leave --accumulate out"):
+    with pytest.raises(InputError, match=r"moco .* leave --set accumulate out"):
         train(config, TrainingSet(torch.zeros(48, 3, 32, 32, dtype=torch.uint8), None, [], {}),
               state=tmp_path / "m", device=CPU)  # fmt: skip
 

@@ -87,10 +87,9 @@ class Junk(Method[JunkSettings]):
         """Raise ``InputError`` unless every view is damaged: one that is whole would be taught as junk."""
         if augmentation.damage < 1:
             raise InputError(
-                f"junk separates images from damaged views of them, so that every view must be damaged: expected "
-                f"--damage "
-                f"1, got {augmentation.damage:g}; give it, or make a cache with curate cache ... --damage 1 --scale "
-                "0.9 --jitter 0"
+                "junk separates images from damaged views of them, so that every view must be damaged: expected --set "
+                f"damage=1, got {augmentation.damage:g}; give it, or make a cache with curate cache ... --set damage=1 "
+                "--set scale=0.9 --set jitter=0"
             )
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:

@@ -41,7 +41,7 @@ def cache(photos, tiny_checkpoint, tmp_path_factory):
     """A cache that the command line made, and what it said."""
     out = tmp_path_factory.mktemp("cache") / "f"
     result = run("cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "--epochs", 3, "-o", out,
-                 "--device", "cpu", "--corrupt", "0.5")  # fmt: skip
+                 "--device", "cpu", "--set", "corrupt=0.5")  # fmt: skip
     assert result.exit_code == 0, result.output
     return out, result.stderr
 
@@ -64,7 +64,7 @@ def test_a_cache_says_what_it_holds_and_what_it_left_out(cache, tiny_checkpoint)
 def test_repeating_the_command_does_nothing_and_more_epochs_are_added(cache, photos, tiny_checkpoint, tmp_path):
     out = shutil.copytree(cache[0], tmp_path / "f")
     args = ["cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "-o", out, "--device", "cpu"]
-    args += ["--corrupt", "0.5"]
+    args += ["--set", "corrupt=0.5"]
     again = run(*args, "--epochs", 3)
     assert again.exit_code == 0, again.output
     assert "is complete already: 3 epochs; nothing to do" in again.stderr
@@ -73,7 +73,7 @@ def test_repeating_the_command_does_nothing_and_more_epochs_are_added(cache, pho
         (["--seed", 1], "another --seed: 0, this one has 1;"),
         (["--model", "trio"], "another --model;"),
         (["--limit", 8], "another source of images"),
-        (["--gray", 0.5], "another --gray: 0.0, this one has 0.5;"),
+        (["--set", "gray=0.5"], "another --set gray: 0.0, this one has 0.5;"),
     ):
         refused = run(*args, "--epochs", 4, *other)
         assert refused.exit_code == 1
@@ -109,11 +109,11 @@ def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, p
 def test_a_head_for_junk_is_trained_from_a_cache_of_damaged_views_alone(cache, photos, tiny_checkpoint, tmp_path):
     damaged, model = tmp_path / "damaged", tmp_path / "junk.safetensors"
     made = run("cache", photos, "--model", tiny_checkpoint, "--epochs", 3, "-o", damaged, "--device", "cpu",
-               "--damage", "1", "--scale", "0.9", "--jitter", "0")  # fmt: skip
+               "--set", "damage=1", "--set", "scale=0.9", "--set", "jitter=0")  # fmt: skip
     assert made.exit_code == 0, made.output
     refused = run("train", "junk", "--cached", cache[0], "--backbone", tiny_checkpoint, "-o", model, *HEAD)
     assert refused.exit_code == 1
-    assert "every view must be damaged: expected --damage 1, got 0; give it, or make a cache with" in refused.stderr
+    assert "every view must be damaged: expected --set damage=1, got 0; give it, or make a cache with" in refused.stderr
     result = run("train", "junk", "--cached", damaged, "--backbone", tiny_checkpoint, "-o", model, *HEAD,
                  "--set", "n_damaged=2")  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -153,13 +153,16 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
         (["losspred", "--backbone", "other.safetensors"], "and other.safetensors is another model (backbone "),
         (["losspred"], "which does not ship; name it with --backbone"),
         (["losspred", "--backbone", "resnet10t"], "got 'resnet10t' with random weights"),
-        (["losspred", "--backbone", "m.safetensors", "--corrupt", "0.1"], "--corrupt is for images"),
+        (["losspred", "--backbone", "m.safetensors", "--set", "corrupt=0.1"], "--set corrupt is for images"),
         (["visimsiam", "--backbone", "m.safetensors", "--set", "n_small=2"], "--set n_small is for images"),
         (
             ["losspred", "--backbone", "m.safetensors", "--set", "form=l2", "--set", "stop_gradient=false"],
             "stop_gradient=false is for a backbone that moves, and --freeze or --cached holds it",
         ),
-        (["losspred", "--backbone", "m.safetensors", "--trunk-lr", "0.1"], "--trunk-lr is for a backbone that moves"),
+        (
+            ["losspred", "--backbone", "m.safetensors", "--set", "trunk_lr=0.1"],
+            "--set trunk_lr is for a backbone that moves",
+        ),
         (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for a backbone"),
         (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),
         (
@@ -260,7 +263,7 @@ def test_fewer_epochs_than_there_are_leave_the_cache_and_its_count_as_they_are(c
     out = cache[0]
     before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
     result = run("cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "--epochs", 1, "-o", out,
-                 "--device", "cpu", "--corrupt", "0.5")  # fmt: skip
+                 "--device", "cpu", "--set", "corrupt=0.5")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert f"3 epochs of 16 images: {out}" in result.stderr
     assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before

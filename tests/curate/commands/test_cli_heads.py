@@ -101,7 +101,7 @@ def test_losses_of_ones_own_need_no_labels(tmp_path, form):
         (["losspred", "nan.parquet", "--set", "loss_column=mine"], "1 of 16 images have no finite loss"),
         (["losspred", "list.csv", "--set", "loss_column=none"], "no column 'none' to take losses from"),
         (["losspred", "list.csv", "--set", "loss_column=word"], "expected numbers in the column of losses 'word'"),
-        (["losspred", "list.csv", "--optimizer", "lion"], "optimizer must be one of sgd, adamw"),
+        (["losspred", "list.csv", "--set", "optimizer=lion"], "optimizer must be one of sgd, adamw"),
     ],
 )
 def test_bad_input_is_one_line_and_no_checkpoint(tmp_path, args, words):
@@ -161,13 +161,13 @@ def test_a_run_that_diverges_leaves_an_older_checkpoint_as_it_is(tmp_path):
         (["--set", "hidden_dim=1000000000"], "hidden_dim must be at least 1 and at most 32,768, got 1,000,000,000"),
         (["--epochs", "1000000000000000000"], "epochs must be at most 1,000,000,000, got"),
         (["--lr", "inf"], "lr must be above 0 and finite, got inf"),
-        (["--weight-decay", "-5"], "weight_decay must be at least 0 and finite, got -5.0"),
-        (["--weight-decay", "nan"], "weight_decay must be at least 0 and finite, got nan"),
-        (["--trunk-lr", "-1"], "trunk_lr must be at least 0 and finite, got -1.0"),
+        (["--set", "weight_decay=-5"], "weight_decay must be at least 0 and finite, got -5.0"),
+        (["--set", "weight_decay=nan"], "weight_decay takes a number or none, got 'nan'"),
+        (["--set", "trunk_lr=-1"], "trunk_lr must be at least 0 and finite, got -1.0"),
         (["--seed", "9" * 30], "the seed must be between 0 and 2^31 - 1, got 999"),
         (["--seed", "-1"], "the seed must be between 0 and 2^31 - 1, got -1"),
-        (["--blur-sigma", "-3"], "augmentation blur_sigma needs 0 < low <= high <= 224, got -3.0 and -3.0"),
-        (["--blur-sigma", "nan"], "augmentation blur_sigma needs 0 < low <= high <= 224"),
+        (["--set", "blur_sigma=-3"], "augmentation blur_sigma needs 0 < low <= high <= 224, got -3.0 and -3.0"),
+        (["--set", "blur_sigma=nan"], "blur_sigma takes a number"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_one_line_before_any_image_is_read(tmp_path, options, said):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.training.amount import fitted
-from curate.training.recipe import AUGMENTATION, SHARED, recipe
+from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, recipe
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
 from trainers.config import TrainConfig
@@ -97,6 +97,7 @@ def test_settings_of_another_method_are_a_callers_mistake():
 
 def test_every_option_of_a_recipe_can_be_typed():
     typed = {param.name for param in typer.main.get_command(app).commands["train"].params}
+    typed |= set(OF_EVERY_METHOD)
     assert {*SHARED, *AUGMENTATION} <= typed
     left = set(TrainConfig().to_json()) - typed - {"momentum", "betas", "augmentation", "settings", "backbone_options"}
     assert not left
