@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, QUALITY, QUALITY_COLUMNS
@@ -31,6 +32,7 @@ IMAGES = 300  # of the dataset, that are corrupted
 COPIES = 900  # corrupted ones in all
 FEWEST_READ = 30  # images that have to be readable again
 AHEAD = 32  # images decoded ahead of the model
+MOST_WORKERS = 4  # more threads of one process wait for its lock
 
 Read = Callable[[Sequence[int]], Iterable[tuple[int, bytes, str]]]
 
@@ -219,8 +221,15 @@ def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator
         kinds = [KINDS[(image * per_image + step) % len(KINDS)] for step in range(per_image)]
         return image, corrupted_copies(pixels, digest, kinds, preprocessing, with_quality=settings.quality)
 
-    with ThreadPoolExecutor(corrupter.workers, thread_name_prefix="corrupt") as pool:
-        yield from in_order(pool, work, corrupter.read(rows), AHEAD, lambda read: len(read[1]))
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(
+        min(corrupter.workers, MOST_WORKERS), "corrupt", initializer=torch.set_num_threads, initargs=(1,)
+    )  # each with a team of torch's own threads would be as many threads as cores, squared
+    try:
+        with pool:
+            yield from in_order(pool, work, corrupter.read(rows), AHEAD, lambda read: len(read[1]))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _words(trained: TrainedClassifier, probability: NDArray[np.float32]) -> str:

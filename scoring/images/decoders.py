@@ -23,7 +23,7 @@ from scoring.images.quality import Quality
 from scoring.images.supervised import Child, Children
 
 FEWEST_THREADS = 4  # with fewer, threads of one process are as fast
-FEWEST_IMAGES = 4_000  # so many decode in the seconds that the processes need to start
+FEWEST_IMAGES = 2_000  # so many decode in the seconds that the processes need to start
 MOST = 24  # more than one process can feed
 APART = ("pixels", "signature", "quality")  # what is not in the frame as it is
 
