@@ -1,15 +1,50 @@
-"""Commands under headings, in the order of a reviewer's work."""
+"""Commands in plain text: under headings, in the order of a reviewer's work, with words for what an option takes."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+
+# The last word of an option -> what it takes, where its type does not say.
+TAKES = {
+    **dict.fromkeys(("column", "key", "label", "per", "right", "votes"), "COLUMN"),
+    **{"root": "FOLDER", "cached": "FOLDER", "out": "FILE", "dtype": "TYPE"},
+}
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help names what an option takes, N, FILE or COLUMN, and no type of Python's."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        for param in self.params:
+            if param.param_type_name == "argument":
+                vars(param)["display_type_rich"] = lambda ctx: ""
+            elif param.metavar is None and not getattr(param, "is_flag", False):
+                param.metavar = _metavar(param)
+
+
+def _metavar(param: Any) -> str:
+    """Return a word for what an option takes: by its type, and of text by its name."""
+    word = str(param.name).strip("_").rpartition("_")[2]
+    described = getattr(param, "type_descriptor", None)
+    kind = str(getattr(param, "type", "") if described is None else described.annotation).lower()
+    of_types = (takes for name, takes in (("path", "FILE"), ("int", "N"), ("float", "X")) if name in kind)
+    return TAKES.get(word) or next(of_types, word.upper())
+
+
+class PlainTyper(typer.Typer):
+    """A ``typer.Typer`` whose commands are ``PlainCommand``."""
+
+    def command(self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **named: Any) -> Any:
+        """Return the decorator of a command, as ``typer.Typer``."""
+        return super().command(name, cls=cls or PlainCommand, **named)
 
 
 def plain_app(*, add_completion: bool = False, **named: Any) -> typer.Typer:
     """Return an empty ``typer.Typer`` that prints plain text and shows tracebacks as Python does."""
-    return typer.Typer(
+    return PlainTyper(
         rich_markup_mode=None,
         add_completion=add_completion,
         pretty_exceptions_enable=False,

@@ -4,12 +4,12 @@ from itertools import pairwise
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
+from curate.commands.groups import PlainCommand
 from scoring.errors import InputError
 
 
-class MethodCommand(TyperCommand):
+class MethodCommand(PlainCommand):
     """A command whose first argument is a method, and whose help is of that method where one is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from curate.commands.groups import plain_app
+from curate.commands.groups import PlainCommand, plain_app
 
 
 def with_subcommands(**runs: Callable[..., None]) -> type[TyperCommand]:
@@ -21,7 +21,7 @@ def with_subcommands(**runs: Callable[..., None]) -> type[TyperCommand]:
         apps[name] = plain_app()
         apps[name].command(name, no_args_is_help=True)(run)
 
-    class WithSubcommands(TyperCommand):
+    class WithSubcommands(PlainCommand):
         """Hands the rest of the line on where it starts with the other command's name."""
 
         def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:

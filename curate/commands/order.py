@@ -3,12 +3,13 @@
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+
+from curate.commands.groups import PlainCommand
 
 META = "curate.typed"
 
 
-class OrderedCommand(TyperCommand):
+class OrderedCommand(PlainCommand):
     """Records every option with its value, in the order of the command line, before the usual parsing.
 
     The parser hands each option its own values in order but not how options interleave. It does say which

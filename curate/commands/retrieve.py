@@ -26,7 +26,7 @@ def run(
     credible: Annotated[
         float | None,
         typer.Option(
-            metavar="CHANCE",
+            metavar="SHARE",
             help="Give all rows in the region that holds what a query shows with this probability: more where it "
             "is unsure.",
             show_default=False,

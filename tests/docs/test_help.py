@@ -107,6 +107,7 @@ def test_help_is_an_imperative_line_then_examples_then_options_with_help(name):
     assert re.search(rf"\n  Example:\n\n      curate {name}\b", result.output)
     for param in GROUP.commands[name].params:
         assert getattr(param, "help", None), f"{name} {param.name} has no help"
+    assert not re.search(r"<\w+", result.output), "a type of Python's"
 
 
 def test_the_list_of_commands_fits_one_screen_and_cuts_no_sentence():
