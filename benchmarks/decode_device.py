@@ -1,7 +1,7 @@
 """JPEGs decoded on a device against `decode`: pixels, hashes, scores and time, in one run.
 
     python benchmarks/decode_device.py SOURCE...                  on the CPU: how far two decoders are apart
-    python benchmarks/decode_device.py SOURCE... --device cuda    on a GPU, which nobody has run yet
+    python benchmarks/decode_device.py SOURCE... --device cuda    on a GPU
 
 A source is what `curate score` reads. Pixels and scores are a model's, in float32. Times: what each JPEG costs
 the CPU on either road (`time.thread_time`, one thread; hashes included, reading and SHA-256 not), and by the clock how

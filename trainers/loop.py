@@ -105,7 +105,7 @@ def train(
         device: where to train.
         start: from ``build``; by default built from the recipe alone.
         origin: what else the run is made of, such as digests of data and start; a state with another is refused.
-        compiled: compile the backbone; pays on a GPU.
+        compiled: compile the backbone, for each size of view.
         save_every: seconds between two states.
         course: follows the run by the epoch.
         report: called with the progress about once a second.

@@ -66,11 +66,9 @@ def run(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     compile: Annotated[
-        bool | None,
-        typer.Option(
-            "--compile/--no-compile", help="Compile the network; by default on a GPU alone.", show_default=False
-        ),
-    ] = None,
+        bool,
+        typer.Option("--compile", help="Compile the network, which takes a minute or more; for long runs on a GPU."),
+    ] = False,
     half: Annotated[bool, typer.Option(help="Store the weights as float16.")] = False,
     licence: options.Licence = "not stated",
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",

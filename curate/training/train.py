@@ -70,7 +70,7 @@ def train(
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
-    compile: bool | None = None,
+    compile: bool = False,
     half: bool = False,
     licence: str = "not stated",
     note: str = "",
@@ -114,7 +114,7 @@ def train(
         seed: of all draws.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
-        compile: compile the network; None on a GPU alone.
+        compile: compile the network, which takes a minute or more; for long runs on a GPU.
         half: store the weights as float16.
         licence: of the training data, for the model card.
         note: a sentence for the model card.
@@ -191,7 +191,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             device=where,
             start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
             origin=origin,
-            compiled=where.type == "cuda" if typed["compile"] is None else typed["compile"],
+            compiled=typed["compile"],
             course=course,
             report=typed["report"],
         )
