@@ -15,6 +15,7 @@ from curate.policies.verdicts import SUFFIX
 from scoring.errors import InputError
 
 SUBSET, REPORT, REVIEW = "subset.parquet", "report.html", "review"
+SCORES = f"{STEPS_FOLDER}/score.parquet"
 VERDICTS = f"subset{SUFFIX}"
 MODEL = "world"
 AGAINST, LEAKS, LABELS = (f"{STEPS_FOLDER}/{name}.parquet" for name in ("against", "leaks", "labels"))

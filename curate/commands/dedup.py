@@ -146,6 +146,7 @@ def run(
     \b
         curate dedup scores.parquet --mirrored -o unique.parquet
         curate dedup scores.parquet --finder hash --threshold 4 --finder embedding --dry-run
+        curate dedup scores.parquet --audit 200 -o unique.parquet
         curate dedup new.parquet --against old.parquet -o added.parquet
         curate dedup /nfs/scores --finder embedding -o /nfs/unique.parquet --engine ray --address auto
         curate dedup scores.parquet --verdicts scores.verdicts.jsonl -o unique.parquet
@@ -155,7 +156,7 @@ def run(
     there are no chains of ever less alike images. Which image is kept: --prefer first, then --keep: labelled,
     no-junk, least-lost, least-lossy, largest, least-compressed, certain, max:COLUMN, min:COLUMN; at the end a hash of
     the key.
-    pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.
+    pixels, --estimate-recall and --sheet read images again; the others work on the table alone.
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
     """

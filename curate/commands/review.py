@@ -51,6 +51,7 @@ def run(
         curate review cleaned
         curate review scores.parquet kept.parquet
         curate review scores.parquet --browse
+        curate review scores.parquet unique.audit.csv
         curate review plan scores.parquet --max-bad-rate 2% -o kept.audit.csv
         curate review verdicts kept.audit.csv
         curate filter cleaned/subset.parquet --verdicts cleaned/subset.verdicts.jsonl -o final.parquet

@@ -3,20 +3,12 @@
 import hashlib
 import html
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from curate.display.page import escaped, isolated, page, picture_html
-from curate.display.sheet import refuse_too_many
+from curate.display.page import page
 
 PAIR_SIDE = 320
 ANSWER = "answer"
-NEEDED = ("key_a", "key_b", "similarity", "stratum")
-ANSWERS = {"same": "y", "different": "n", "unsure": "u"}
-
-Read = Callable[[str], NDArray[np.uint8] | None]
 
 STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 1rem; color: #222; background: #fff; }
@@ -113,47 +105,6 @@ if (current > 0) move(current);
 """
 
 
-def pair_page(
-    pairs: Sequence[Mapping[str, object]], read: Read, *, read_other: Read | None = None, name: str = "audit.csv"
-) -> str:
-    """Return the page of these pairs: two images side by side, and what to press.
-
-    The saved CSV has the columns and rows that came, with ``answer`` filled in: ``same``, ``different`` or ``unsure``.
-    Answers that are there already are shown as given; other words than these three stay until they are changed.
-
-    Args:
-        pairs: rows of the audit, all with the same columns; ``key_a``, ``key_b``, ``similarity`` and ``stratum`` are
-            needed, the others are passed through; as read from a CSV, so that what is saved equals what came.
-        read: key -> RGB uint8, shape (H, W, 3), or None where the image cannot be read.
-        read_other: for ``key_b``, where it is a row of another table.
-        name: of the CSV when it is saved.
-
-    Raises:
-        ValueError: if a column is missing, or the rows have different ones.
-        InputError: for more than 1,000 pairs.
-    """
-    refuse_too_many(2 * len(pairs))
-    columns = list(pairs[0]) if pairs else [*NEEDED, ANSWER]
-    if any(list(pair) != columns for pair in pairs) or not set(NEEDED) <= set(columns):
-        raise ValueError(f"every pair needs the columns {', '.join(NEEDED)} and the same ones, got {columns}")
-    if ANSWER not in columns:
-        columns.append(ANSWER)
-    rows = [[_text(pair.get(column)) for column in columns] for pair in pairs]
-    sections = [
-        _section(at, len(pairs), dict(zip(columns, row, strict=True)), read, read_other or read)
-        for at, row in enumerate(rows)
-    ]
-    return answers_page(
-        "Audit of duplicates",
-        [_head(len(pairs)), *sections],
-        columns=columns,
-        rows=rows,
-        answers={key: word for word, key in ANSWERS.items()},
-        noun="pairs",
-        name=name,
-    )
-
-
 def answers_page(
     title: str,
     parts: Sequence[str],
@@ -208,28 +159,6 @@ SAVED_BY_SCRIPT = (
 )
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
-
-
 def _exact(values: Sequence[str]) -> str:
     """Texts as an attribute that the script reads back letter by letter, whatever is in them."""
     return html.escape(json.dumps(values, ensure_ascii=True), quote=True)
-
-
-def _head(n_pairs: int) -> str:
-    return (
-        "<h1>Is it the same picture?</h1>\n"
-        f"<p>{n_pairs:,} pairs near the threshold. Same means: one of the two would be enough. Press y (same), n "
-        "(different) or u (unsure); the arrows move. Save the answers as CSV when you are done, or in between.</p>\n"
-        f"{SAVED_BY_SCRIPT}"
-    )
-
-
-def _section(at: int, n_pairs: int, row: dict[str, str], read: Read, read_other: Read) -> str:
-    figures = "".join(
-        f"<figure>{picture_html(reader(row[name]), row[name])}<figcaption>{isolated(row[name])}</figcaption></figure>"
-        for name, reader in (("key_a", read), ("key_b", read_other))
-    )
-    words = f"{at + 1} of {n_pairs} · similarity {escaped(row['similarity'])} · {isolated(row['stratum'])}"
-    return answer_section(list(row.values()), words, figures, {key: word for word, key in ANSWERS.items()})

@@ -19,9 +19,9 @@ from scoring.errors import InputError
 from scoring.system import APPEND, HAS_FLOCK, try_flock
 
 SUFFIX = ".verdicts.jsonl"
-KEEP, DROP, RELABEL = "keep", "drop", "relabel"
+KEEP, DROP, RELABEL, UNSURE = "keep", "drop", "relabel", "unsure"
 UNDO, SPLIT, AUDIT, BEGIN = "undo", "split", "audit", "begin"
-DECISIONS = (KEEP, DROP, RELABEL)
+DECISIONS = (KEEP, DROP, RELABEL, UNSURE)
 IMAGE, COPY, LABELS, LEAKS = "image", "copy", "label", "leak"  # what a group asks
 MOST_BYTES = 1 << 30
 SHORT = 16  # hexadecimal digits of an image's SHA-256 that bind a verdict to it
@@ -44,6 +44,7 @@ class Line:
         words: the group in words.
         keys: of the images.
         images: the first digits of the SHA-256 of each as it was scored; empty texts where the table has none.
+        beside: of ``copy``, the image that each was compared with; empty texts for none.
         column: of the labels, of ``relabel``.
         label: the new one.
         settles: whether it counts before all earlier verdicts on these images: reviewers had disagreed.
@@ -64,6 +65,7 @@ class Line:
     words: str = ""
     keys: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     column: str = ""
     label: str = ""
     settles: bool = False
@@ -77,6 +79,8 @@ class Line:
         known = (*DECISIONS, UNDO, SPLIT, AUDIT, BEGIN)
         if self.verdict not in known:
             raise InputError(f"expected a verdict of {', '.join(known)}, got {self.verdict!r}")
+        if len(self.beside) not in (0, len(self.keys)):
+            raise InputError("expected an image beside each key, or none")
         if len(self.keys) != len(self.images) or not all(0 <= at < len(self.keys) for at in self.bad):
             raise InputError("expected an image for each key, and places among them")
 
@@ -189,7 +193,7 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
             of_question[line.reviewer] = line
     found, disagree = {}, {}
     for key, questions in answers.items():
-        clashes = [name for name, each in questions.items() if len({_answer(line) for line in each.values()}) > 1]
+        clashes = [name for name, each in questions.items() if len(_answers(each)) > 1]
         if clashes:
             told = [f"{who} says {' '.join(_answer(line))}".rstrip() for who, line in questions[clashes[0]].items()]
             disagree[key] = Disagreement(clashes[0], ", ".join(told))
@@ -198,11 +202,16 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
         dropping = [line for line in last if _answer(line)[0] == DROP]
         found[key] = Said(
             images[key],
-            {name: _answer(next(iter(each.values())))[0] for name, each in questions.items()},
+            {name: next(iter(_answers(each)), (UNSURE, ""))[0] for name, each in questions.items()},
             {line.column: line.label for line in last if line.verdict == RELABEL},
             _by((dropping or last)[-1]),
         )
     return found, disagree
+
+
+def _answers(of: Mapping[str, Line]) -> set[tuple[str, str]]:
+    """What reviewers answered who were sure."""
+    return {_answer(line) for line in of.values() if line.verdict != UNSURE}
 
 
 def _answer(line: Line) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.cleaning.places import FILE
-from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SUBSET, command_of, read_steps
+from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SCORES, SUBSET, command_of, read_steps
 from curate.columns import KEY, LABEL
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
@@ -24,9 +24,11 @@ from curate.facts.served.server import Server, TableSite, new_token
 from curate.manifest.store_path import path_here
 from curate.policies.outcomes import KEEP, UNDECIDED
 from curate.policies.receipts import state_of
+from curate.policies.sampled import verdicts_beside
 from curate.policies.verdicts import SUFFIX, VerdictFile
 from curate.reviewing.clusters import unit_vectors
 from curate.reviewing.queue import Group, dropped_copies, groups_of
+from curate.reviewing.samples import is_sample, sample_groups
 from curate.reviewing.session import Review
 from curate.reviewing.site import BROWSE, ReviewSite
 from curate.tables.images import require_images
@@ -34,7 +36,6 @@ from curate.tables.table import Table, open_table
 from scoring.atomic import require_folder
 from scoring.errors import InputError
 
-SCORES = "steps/score.parquet"
 MOST_PAIRED = 20_000  # rows of a table in which near copies are looked for at the start
 ABOUT = 2_000  # images of which the mean embedding is taken
 MOST_NAME = 100  # characters of a reviewer
@@ -53,6 +54,7 @@ class Reviewed:
         source: what was scored; None where the table names the files.
         label: column of labels; None for ``label``, where there is one.
         listed: folder of findings, which names the near copies; None where there is none.
+        sample: what was drawn to judge; None to decide what is suspected.
     """
 
     table: Table
@@ -62,9 +64,12 @@ class Reviewed:
     source: str | None
     label: str | None
     listed: Path | None = None
+    sample: Path | None = None
 
     def next_command(self) -> str:
-        """Return the command that applies the decisions."""
+        """Return the command that applies the decisions, or reports what they show of a sample."""
+        if self.sample is not None:
+            return shlex.join(["curate", "review", "verdicts", str(self.sample)])
         words = None if self.listed is None else command_of(self.listed.parent)
         if words is not None:
             return shlex.join(words)
@@ -96,7 +101,8 @@ def review(
 
     Args:
         table: scored Parquet file, folder of ``part-*.parquet``, or the folder of ``curate clean``.
-        results: what policies made of the table; of the folder of ``curate clean`` they are known.
+        results: what policies made of the table; of the folder of ``curate clean`` they are known. Or what was drawn
+            to judge, NAME.audit.csv: its verdicts are next to it.
         browse: begin with the page of all images.
         verdicts: file of the decisions; by default NAME.verdicts.jsonl next to the table.
         reviewer: who decides; by default the name of the user.
@@ -164,9 +170,11 @@ def _reviewed(
         table = path / SCORES
         beside: Any = subset
         listed = path / REVIEW
+    elif is_sample(next(iter(_named(results)), "")):
+        return _sampled(open_table(table, require=[KEY]), _named(results), verdicts, source, label)
     else:
         listed = None
-        last = [results] if isinstance(results, str | Path) else list(results or ())
+        last = _named(results)
         subset = Path(last[-1]) if last and str(last[-1]).endswith(".parquet") else path  # type: ignore[assignment]
         beside = path
     opened = open_table(table, require=[KEY])
@@ -174,6 +182,21 @@ def _reviewed(
         raise InputError(f"{beside} is in a store; name a file of this machine for decisions with --verdicts")
     file = path_here(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
     return Reviewed(opened, results, str(subset), file, source, label, listed)
+
+
+def _named(results: Results) -> list[str | Path]:
+    return [results] if isinstance(results, str | Path) else list(results or ())
+
+
+def _sampled(
+    table: Table, named: list[str | Path], verdicts: str | Path | None, source: str | None, label: str | None
+) -> Reviewed:
+    """What was drawn of a table to judge."""
+    if len(named) > 1:
+        raise InputError(f"expected one sample to judge, got {len(named):,} files; name {named[0]} alone")
+    sample = path_here(named[0], "a sample")
+    file = path_here(verdicts or verdicts_beside(sample), "--verdicts")
+    return Reviewed(table, None, str(table.path), file, source, label, sample=sample)
 
 
 def _user() -> str:
@@ -193,6 +216,8 @@ def _under_review(about: Reviewed, reviewer: str, seed: int) -> Review:
     decided = decide_all(dataset, applied)
     begin = {"table": str(table.path), "digest": dataset.digest, "rows": dataset.n}
     file = VerdictFile(about.verdicts, reviewer, begin)
+    if about.sample is not None:
+        return Review(dataset, dataset.ok, sample_groups(about.sample, dataset), file, label)
     kept = decided.outcome == KEEP if decided.policies else dataset.ok
     near = None if about.listed is None else _listed_copies(about.listed, dataset)
     if near is None and dataset.n > MOST_PAIRED:

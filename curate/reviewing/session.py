@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,41 +28,18 @@ from curate.policies.verdicts import (
 )
 from curate.reviewing.clusters import in_view
 from curate.reviewing.queue import Group, id_of
+from curate.reviewing.samples import SAMPLE
+from curate.reviewing.standing import Standing
 from curate.tables.digests import key_array, tie_breaks
 from curate.tables.needs import SHA256
 from scoring.errors import InputError
 
 SHOWN = 48  # images of a group that stand for it
 PAGE = 500  # images of a page of all
-SAMPLE = 60  # images of an audit at a time: so many good ones show that fewer than 5 % are bad
+DRAWN = 60  # images of an audit at a time: so many good ones show that fewer than 5 % are bad
 LEVEL = 0.95
 DISAGREE = "reviewers-disagree"
 MOST_LABEL = 500  # characters of a new label
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What stands after the lines so far.
-
-    Attributes:
-        answered: question -> rows that have an answer, shape (N,).
-        dropped: rows that are dropped, shape (N,).
-        kept: rows that a reviewer kept, shape (N,).
-        restored: rows of which a reviewer said that they are no copies, shape (N,).
-        labels: row -> new label.
-        audited: rows of the random sample, shape (N,).
-        bad: those of them that are bad, shape (N,).
-        groups: open or not, in their order.
-    """
-
-    answered: dict[str, NDArray[np.bool_]]
-    dropped: NDArray[np.bool_]
-    kept: NDArray[np.bool_]
-    restored: NDArray[np.bool_]
-    labels: dict[int, str]
-    audited: NDArray[np.bool_]
-    bad: NDArray[np.bool_]
-    groups: dict[str, Group]
 
 
 class Review:
@@ -142,7 +118,7 @@ class Review:
         """Return the next images of a random sample of what is kept, in random order."""
         with self._lock:
             rows = np.flatnonzero(self._population() & ~self._standing.audited)
-            chosen = rows[np.argsort(self.dataset.draw[rows], kind="stable")[:SAMPLE]]
+            chosen = rows[np.argsort(self.dataset.draw[rows], kind="stable")[:DRAWN]]
             keys, _ = self._keys(chosen)
             items = [{"row": row, "key": key, "why": ""} for row, key in zip(chosen.tolist(), keys, strict=True)]
             return {"n": len(chosen), "items": items}
@@ -219,6 +195,10 @@ class Review:
                 raise InputError("expected a table with labels and a new label; name the column with --label")
             fields = {"column": self.column, "label": label}
         keys, images = self._keys(rows)
+        if len(group.beside):
+            beside = group.beside[np.isin(group.rows, rows)]
+            others = iter(self._keys(beside[beside >= 0])[0])
+            fields["beside"] = tuple(next(others) if row >= 0 else "" for row in beside.tolist())
         self.file.append(
             action,
             group=group.id,
@@ -264,6 +244,7 @@ class Review:
         said, disagree = combined(lines)
         dropped, kept, restored = (np.zeros(n, bool) for _ in range(3))
         labels: dict[int, str] = {}
+        pairs: set[tuple[int, int]] = set()
         audited, bad = np.zeros(n, bool), np.zeros(n, bool)
         for line in lines:
             rows = self._rows_of(line)
@@ -273,6 +254,8 @@ class Review:
                 wrong = rows[list(line.bad)]
                 bad[wrong[wrong >= 0]] = True
                 continue
+            if line.beside:
+                pairs |= set(zip(rows.tolist(), self.dataset.find(_hashes(line.beside)).tolist(), strict=True))
             answered.setdefault(line.question, np.zeros(n, bool))[there] = True
             for key, row in zip(line.keys, rows.tolist(), strict=True):
                 one = said.get(key)
@@ -282,10 +265,12 @@ class Review:
                     for label in one.labels.values():
                         labels[row] = label
         dropped |= bad
+        if any(group.kind == SAMPLE for group in self._groups.values()):
+            disagree = {}  # each reviewer's verdict counts
         groups = self._disagreeing({key: (one.question, one.words) for key, one in disagree.items()})
         for group in self._groups.values():
             groups |= self._divided(group, {line.group for line in lines if line.verdict == SPLIT})
-        return Standing(answered, dropped, kept, restored, labels, audited, bad, groups)
+        return Standing(answered, dropped, kept, restored, labels, pairs, audited, bad, groups)
 
     def _divided(self, group: Group, split: set[str]) -> dict[str, Group]:
         """A group, or the parts into which reviewers split it."""
@@ -315,6 +300,9 @@ class Review:
         """The rows of a group that are still to be decided."""
         if group.kind == DISAGREE:
             return group.rows
+        if group.kind == SAMPLE and len(group.beside):
+            pairs = zip(group.rows.tolist(), group.beside.tolist(), strict=True)
+            return group.rows[[pair not in self._standing.pairs for pair in pairs]]
         answered = self._standing.answered.get(group.question)
         closed = self._standing.dropped[group.rows]
         return group.rows[~(closed if answered is None else closed | answered[group.rows])]

@@ -76,8 +76,9 @@ RECEIPT = {
 }
 TOML = b'folder = "out"\n[dedup]\nsource = "s.parquet"\nmirrored = true\n[best]\nrun = "filter"\nkeep_top = "80%"\n'
 AUDIT = (
-    b"pair,key_a,key_b,similarity,stratum,weight,answer\n"
-    b"1 of 2,a,b,0.97,similar 0.95 dropped 1,1.0,yes\n2 of 2,'=c,d,0.91,similar 0.95 near 1,3.5,no\n"
+    b"pair,key_a,key_b,similarity,stratum,weight\n"
+    b'1 of 2,a,b,0.97,"signature: dropped 1, 0.95 to 0.99",1.0\n'
+    b'2 of 2,\'=c,d,0.91,"signature: near 1, 0.9 to 0.95",3.5\n'
 )
 REVIEW = (
     b"row,key,given,suggested,quality,stratum,size,answer\n"

@@ -23,15 +23,14 @@ from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
 from curate.policies.dedup.leaks import LEAKS, leaks_csv
+from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import (
-    ANSWERS,
+    AUDIT,
     AUDIT_FILES,
     audit_pairs,
     can_audit,
     loose_pairs,
-    pages,
     planted_recall,
-    refuse_answers,
 )
 from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
@@ -40,6 +39,7 @@ from curate.policies.dedup.words import MEANINGS, SCHEMA, DecisionWords, rule_te
 from curate.policies.outcomes import DROP
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, RULE, VerdictLines, label_changes
+from curate.policies.sampled import refuse_judged
 from curate.tables.images import require_images
 from curate.tables.keys import keys_at
 from curate.tables.table import Table, open_table
@@ -50,7 +50,7 @@ N_CONFLICTS = 5
 N_LEAKS = 20
 LEAK = "leak"
 FILES = ("against", "graph")  # what a receipt names next to the request
-MOST_PICTURES = 2000  # that a page to judge pairs on may hold
+MOST_PAIRS = 1000  # to judge
 LOOSE_PAIRS = 60  # drawn of large groups just above the threshold
 
 
@@ -96,8 +96,8 @@ class Dedup:
             self._refuse_inside()
         if self.graph is not None:
             refuse_graph(self.request)
-        if self.audit is not None and not 1 <= self.audit <= MOST_PICTURES // 2:
-            raise InputError(f"--audit draws 1 to {MOST_PICTURES // 2:,} pairs, got {self.audit:,}; 200 is usual")
+        if self.audit is not None and not 1 <= self.audit <= MOST_PAIRS:
+            raise InputError(f"--audit draws 1 to {MOST_PAIRS:,} pairs, got {self.audit:,}; 200 is usual")
         if self.audit is not None and not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
@@ -121,7 +121,6 @@ class Dedup:
                 **({} if self.against is None else {LEAKS: "leaks.csv"}),
                 **(AUDIT_FILES if self.audit is not None or self.audit_loose else {}),
             },
-            answered=frozenset({ANSWERS}),
         )
 
     @classmethod
@@ -204,16 +203,16 @@ class Dedup:
     def _texts(
         self, table: Table, duplicates: Duplicates, loose: NDArray[np.int64], paths: Mapping[str, Path]
     ) -> dict[str, bytes]:
-        """The leaks, the pairs to judge, and the page to do it on."""
+        """The leaks, and the pairs to judge."""
         texts = {}
         if self.against is not None:
             texts[LEAKS] = leaks_csv(table, self.against, duplicates, self.request)
         if self.audit is not None:
             pairs = audit_pairs(table, self.request, duplicates=duplicates, n=self.audit, seed=self.seed)
-            texts |= pages(table, self.request, pairs, paths[ANSWERS].name)
+            texts[AUDIT] = audit_text(pairs)
         elif self.audit_loose and len(loose):
             pairs = loose_pairs(table, self.request, duplicates.stars, loose, n=LOOSE_PAIRS, seed=self.seed)
-            texts |= pages(table, self.request, pairs, paths[ANSWERS].name)
+            texts[AUDIT] = audit_text(pairs)
         return texts
 
     def _result(
@@ -368,7 +367,7 @@ def dedup(
         str(graph) if graph is not None else None,
         plant=RecallSettings(estimate_recall, seed=seed) if estimate_recall is not None else None,
         audit=audit,
-        audit_loose=not dry_run and audit is None and can_audit(request, opened, out, overwrite=overwrite),
+        audit_loose=not dry_run and audit is None and can_audit(request, out, overwrite=overwrite),
         model=model,
         seed=seed,
         few_finders=few_finders,
@@ -390,10 +389,10 @@ def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table
 
 
 def _refuse_pictures(policy: Dedup, table: Table, out: str | Path | None, *, dry_run: bool) -> None:
-    """Refuse images that cannot be had and answers that would be lost, before the work."""
-    if policy.plant is not None or policy.audit is not None:
+    """Refuse images that cannot be had and verdicts that would be lost, before the work."""
+    if policy.plant is not None:
         require_images(table, policy.request.source)
     if policy.audit is not None and dry_run:
         raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
     if policy.audit is not None and out is not None:
-        refuse_answers(Outputs(out, policy.files).paths[ANSWERS])
+        refuse_judged([Outputs(out, policy.files).paths[AUDIT]], "--audit")

@@ -27,7 +27,7 @@ class DedupResult(Result):
         planted: how many planted copies were found, if that was requested.
         groups: path of the table of groups; None in a dry run.
         leaks: path of the leaks by name, where there is another table.
-        audit: pairs for a reviewer to judge, and the page to do it on, if that was requested.
+        audit: pairs for a reviewer to judge, if that was requested.
     """
 
     n_groups: int = 0
@@ -41,9 +41,8 @@ class DedupResult(Result):
     groups: AnyPath | None = None
     leaks: AnyPath | None = None
     audit: AnyPath | None = None
-    audit_page: AnyPath | None = None
 
-    FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit", "audit_page")
+    FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit")
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says next to the counts, as plain JSON."""

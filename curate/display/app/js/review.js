@@ -6,6 +6,7 @@ const KEYS = [
   ["k", "keep: these images are all right"],
   ["d", "drop them"],
   ["r", "relabel them, where there are labels"],
+  ["i", "of a drawn sample: you cannot tell"],
   ["s", "split the group into two that are more alike"],
   ["n or space", "skip, for now"],
   ["u", "undo the last decision"],
@@ -17,6 +18,7 @@ const KEYS = [
   ["?", "this help"],
 ];
 const VERBS = { image: ["Keep", "Drop"], copy: ["Keep both", "Drop the copies"], label: ["Label is right", "Drop"], leak: ["Keep", "Drop"] };
+const UNSURE = "I cannot tell";
 const OF_KIND = { "dropped-copy": ["Bring back", "Leave dropped"] };
 
 let state = null; // as the server has it
@@ -165,6 +167,7 @@ function groupParts() {
     : [
         button("k", keep, () => decide("keep")),
         button("d", drop, () => decide("drop")),
+        button("i", UNSURE, () => decide("unsure"), group.kind === "sample"),
         button("r", group.label ? `Relabel as ${tail(group.label, 30)}` : "Relabel", relabel, group.can_relabel),
         button("s", "Split", () => decide("split"), group.n > 1),
         button("n", "Skip", skip),
@@ -239,6 +242,7 @@ const ACTIONS = {
   k: () => (sampling ? judge() : decide("keep")),
   d: () => sampling || decide("drop"),
   r: () => sampling || relabel(),
+  i: () => group?.kind === "sample" && decide("unsure"),
   s: () => sampling || decide("split"),
   n: skip,
   " ": skip,

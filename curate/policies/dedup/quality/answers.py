@@ -1,4 +1,4 @@
-"""An audit that came back with answers: read, checked, and every row accounted for."""
+"""An audit with the verdicts on it: read, checked, and every pair accounted for."""
 
 import csv
 import io
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from curate.manifest.text import unguarded
 from curate.policies.dedup.quality.audit import COLUMNS, DROPPED, MOST_DRAWN, NEAR, Drawn, StratumName
+from curate.policies.sampled import Judged as Sampled
+from curate.policies.sampled import verdicts_on
+from curate.policies.verdicts import DROP, KEEP
 from scoring.errors import InputError
 
 SAME, DIFFERENT, UNSURE = "same", "different", "unsure"
-WORDS: dict[str, str] = {
-    **dict.fromkeys(("yes", "y", "1", "1.0", "same", "true"), SAME),
-    **dict.fromkeys(("no", "n", "0", "0.0", "different", "false"), DIFFERENT),
-    **dict.fromkeys(("unsure", "?", "u", "maybe"), UNSURE),
-}
+OF_VERDICT = {DROP: SAME, KEEP: DIFFERENT}
 _MOST_BYTES = 256 << 20
 _STRATUM = re.compile(
     rf"^(?P<finder>.+): (?P<side>{DROPPED}|{NEAR}) (?P<number>\d{{1,3}}), (?P<least>\S+) to (?P<most>\S+)$"
@@ -46,33 +46,43 @@ class Answers:
 
 
 def read_answers(path: str | Path) -> Answers:
-    """Read an audit whose column ``answer`` a reviewer has filled in.
+    """Return the pairs of an audit with what reviewers said of them in ``curate review``.
 
-    Answers may be yes, no and unsure; y, n and ?; 1 and 0; same and different, in any case; an empty one is not one.
-    A spreadsheet may have changed the order of the rows, and commas into semicolons or tabs.
+    A pair of which a copy was dropped is the same, one of which both were kept is different. Where reviewers differ,
+    it is unsure.
 
     Raises:
-        InputError: for a file that cannot be read, a column, row or number that is missing or wrong, or an answer that
-            is not among these; all bad lines are counted, and the first is named.
+        InputError: as ``read_pairs``, or for verdicts that cannot be read.
+    """
+    pairs, said = read_pairs(path), verdicts_on(Path(path))
+    return Answers(str(path), tuple(Judged(pair, _answer(said, pair)) for pair in pairs))
+
+
+def read_pairs(path: str | Path) -> list[Drawn]:
+    """Return the pairs of an audit, in the order drawn.
+
+    Raises:
+        InputError: for a file that cannot be read, or a column, row or number that is missing or wrong; all bad lines
+            are counted, and the first is named.
     """
     path = Path(path)
     rows = _rows(path)
-    found: dict[int, Judged] = {}
+    found: dict[int, Drawn] = {}
     totals: set[int] = set()
     bad: list[str] = []
     for line, row in rows:
         try:
-            number, total, judged = _parsed(row)
+            number, total, pair = _parsed(row)
         except ValueError as error:
             bad.append(f"line {line}: {error}")
             continue
         if number in found:
             bad.append(f"line {line}: pair {number} comes twice")
-        found[number] = judged
+        found[number] = pair
         totals.add(total)
     if bad:
         more = f" ({len(bad):,} bad lines in all)" if len(bad) > 1 else ""
-        raise InputError(f"{path}, {bad[0]}{more}; correct it, or draw the audit again")
+        raise InputError(f"{path}, {bad[0]}{more}; draw the audit again")
     if len(totals) != 1:
         counts = ", ".join(map(str, sorted(totals))) or "none"
         raise InputError(
@@ -83,9 +93,18 @@ def read_answers(path: str | Path) -> Answers:
     if absent:
         raise InputError(
             f"{path}: expected all {total:,} pairs, {len(absent):,} are missing (such as {absent[0]}); "
-            "leave their answer empty instead of taking lines out"
+            "give the file as it was drawn"
         )
-    return Answers(str(path), tuple(found[number] for number in range(1, total + 1)))
+    return [found[number] for number in range(1, total + 1)]
+
+
+def _answer(said: Sampled, pair: Drawn) -> str | None:
+    """What reviewers said of a pair, in whichever order it was shown."""
+    lines = [
+        line for keys in ((pair.key_a, pair.key_b), (pair.key_b, pair.key_a)) for line in said.get(keys, {}).values()
+    ]
+    answers = {OF_VERDICT.get(line.verdict, UNSURE) for line in lines}
+    return (answers.pop() if len(answers) == 1 else UNSURE) if answers else None
 
 
 def _rows(path: Path) -> list[tuple[int, Mapping[str, str]]]:
@@ -95,17 +114,17 @@ def _rows(path: Path) -> list[tuple[int, Mapping[str, str]]]:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); give the audit with its answers") from None
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); give the NAME.audit.csv of curate dedup --audit"
+        ) from None
     if len(data) > _MOST_BYTES:
         raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MB; expected an audit that curate dedup drew")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text; save it from the spreadsheet as CSV UTF-8") from None
-    header = text.split("\n", 1)[0]
-    delimiter = max(",;\t", key=header.count)
+        raise InputError(f"{path} is not UTF-8 text; draw the audit again") from None
     try:
-        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
         absent = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if absent:
             got = ", ".join(reader.fieldnames or ())[:200] or "nothing"
@@ -117,11 +136,11 @@ def _rows(path: Path) -> list[tuple[int, Mapping[str, str]]]:
             if len(rows) > MOST_DRAWN:
                 raise InputError(f"{path} has more than {MOST_DRAWN:,} lines; expected an audit that curate dedup drew")
     except csv.Error as error:
-        raise InputError(f"{path} is not a CSV file ({error}); save it from the spreadsheet as CSV UTF-8") from None
+        raise InputError(f"{path} is not a CSV file ({error}); draw the audit again") from None
     return rows
 
 
-def _parsed(row: Mapping[str, str | None]) -> tuple[int, int, Judged]:
+def _parsed(row: Mapping[str, str | None]) -> tuple[int, int, Drawn]:
     """Return number, total and pair of one line, or raise ValueError with what is wrong with it."""
     values = {name: row.get(name) or "" for name in COLUMNS}
     place = _PLACE.match(values["pair"].strip())
@@ -139,16 +158,13 @@ def _parsed(row: Mapping[str, str | None]) -> tuple[int, int, Judged]:
     weight = _number(values["weight"])
     if weight < 1:
         raise ValueError(f"expected a weight of 1 or more, got {weight:g}")
-    said = values["answer"].strip().casefold()
-    if said and said not in WORDS:
-        raise ValueError(f"expected yes, no, unsure or nothing as the answer, got {values['answer'][:40]!r}")
-    pair = Drawn(values["key_a"], values["key_b"], _number(values["similarity"]), name, weight)
-    return number, total, Judged(pair, WORDS.get(said))
+    keys = unguarded(values["key_a"]), unguarded(values["key_b"])
+    return number, total, Drawn(*keys, _number(values["similarity"]), name, weight)
 
 
 def _number(text: str) -> float:
     try:
-        value = float(text.strip().replace(",", "."))
+        value = float(text.strip())
     except ValueError:
         raise ValueError(f"expected a number, got {text[:40]!r}") from None
     if not math.isfinite(value):

@@ -16,7 +16,7 @@ from curate.manifest.text import guarded
 from curate.tables.digests import key_bytes, plain
 from scoring.errors import InputError
 
-COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight", "answer")
+COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight")
 DROPPED, NEAR = "dropped", "near"  # the two sides of a threshold
 MOST_STRATA = {DROPPED: 4, NEAR: 3}
 NEAR_SHARE = 1 / 3  # of the pairs drawn, where there are so many
@@ -273,12 +273,12 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
 
 
 def audit_text(drawn: Sequence[Drawn]) -> bytes:
-    """Return an audit as CSV, with an empty column for the answers; no key is a formula to a spreadsheet."""
+    """Return an audit as CSV; no key is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for number, one in enumerate(drawn, 1):
         place = f"{number} of {len(drawn)}"
         keys = guarded(one.key_a), guarded(one.key_b)
-        writer.writerow([place, *keys, repr(one.similarity), str(one.stratum), repr(one.weight), ""])
+        writer.writerow([place, *keys, repr(one.similarity), str(one.stratum), repr(one.weight)])
     return text.getvalue().encode("utf-8", "surrogateescape")

@@ -1,29 +1,22 @@
 """How good a deduplication is: planted copies, searched for with its own finders, and pairs for a reviewer to judge."""
 
-import csv
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
-from curate.display.audit_page import PAIR_SIDE, pair_page
-from curate.display.tiles import Pictures
-from curate.manifest.store_local import local_copy
 from curate.manifest.store_path import AnyPath
-from curate.manifest.text import unguarded
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
-from curate.policies.dedup.quality.answers import read_answers
-from curate.policies.dedup.quality.audit import Drawn, Limit, audit_text, draw_pairs, one_a_row
+from curate.policies.dedup.quality.audit import Drawn, Limit, draw_pairs, one_a_row
 from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
 from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
 from curate.policies.dedup.request import CHAIN, DedupRequest
 from curate.policies.outputs import Files, Outputs
-from curate.tables.images import names_every_image
+from curate.policies.sampled import verdicts_beside
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
@@ -34,8 +27,8 @@ from scoring.images import pixel_digest
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "near-duplicate": -0.4}
 FEWEST, ASKED_AT_ONCE = 64, 4096  # queried rows at a time
 MANY = 1_000_000  # pairs, from which fewer are queried at a time
-ANSWERS, PAGE = "audit", "audit_page"  # pairs to judge, and the page to do it on
-AUDIT_FILES = {ANSWERS: "audit.csv", PAGE: "audit.html"}  # and how their names end
+AUDIT = "audit"  # pairs to judge
+AUDIT_FILES = {AUDIT: "audit.csv"}
 MOST_ASKED = 20_000  # rows that are kept, of which the pairs just beyond the threshold are looked for
 
 
@@ -202,64 +195,16 @@ def _nearly(
             yield np.full(len(found), name, object), found.query, found.row, found.similarity
 
 
-def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str) -> dict[str, bytes]:
-    """Return the pairs to judge, as CSV and as a page with the images.
-
-    Args:
-        table: that was deduplicated.
-        request: where its images are.
-        pairs: that were drawn.
-        name: of the CSV, under which the page saves it.
-
-    Raises:
-        InputError: if images cannot be found.
-    """
-    keys = [key for pair in pairs for key in (pair.key_a, pair.key_b)]
-    read = Pictures(table, keys, side=PAIR_SIDE, source=request.source)
-    answers = audit_text(pairs)
-    text = io.StringIO(answers.decode("utf-8", "surrogateescape"), newline="")
-    rows = [{name: unguarded(cell) for name, cell in row.items()} for row in csv.DictReader(text)]
-    page = pair_page(rows, lambda key: read(key).pixels, name=name)
-    return {ANSWERS: answers, PAGE: page.encode()}
-
-
-def can_audit(request: DedupRequest, table: Table, out: str | AnyPath | None, *, overwrite: bool) -> bool:
-    """Return whether pairs to judge can be written though nobody requested: images are known, and no answers are lost.
+def can_audit(request: DedupRequest, out: str | AnyPath | None, *, overwrite: bool) -> bool:
+    """Return whether pairs to judge can be written though nobody requested, and nothing is lost.
 
     Args:
         request: what counts as the same.
-        table: that is deduplicated.
         out: subset to write.
         overwrite: whether files that exist are replaced.
     """
     judged = any(FINDERS[name].threshold is not None for name in request.thresholds)
     if out is None or request.only_against or request.groups == CHAIN or not judged:
         return False
-    paths = Outputs(out, Files(texts=AUDIT_FILES)).texts
-    if any(path.exists() for path in paths.values()) and (not overwrite or n_answers(paths[ANSWERS])):
-        return False
-    return request.source is not None or names_every_image(table)
-
-
-def n_answers(path: AnyPath) -> int:
-    """Return how many pairs of an audit a reviewer has answered; 0 where there is no audit."""
-    if not path.is_file():
-        return 0
-    try:
-        with local_copy(path) as local:
-            answers = read_answers(local)
-    except InputError:
-        return 0
-    return sum(one.answer is not None for one in answers.judged)
-
-
-def refuse_answers(path: AnyPath) -> None:
-    """Refuse to replace an audit in which a reviewer has answered.
-
-    Raises:
-        InputError: if there is such a file.
-    """
-    if n := n_answers(path):
-        raise InputError(
-            f"{path} holds {n:,} answers of a reviewer, which --audit would replace; move it, or leave --audit out"
-        )
+    path = Outputs(out, Files(texts=AUDIT_FILES)).texts[AUDIT]
+    return not path.exists() or (overwrite and not verdicts_beside(path).exists())

@@ -80,8 +80,8 @@ def precision(answers: Answers) -> Precision:
     strata = count_answers(answers)
     if all(one.blank == one.drawn for one in strata):
         raise InputError(
-            f"{answers.path}: expected answers in the column 'answer', got none on {len(answers.judged):,} pairs; "
-            "write yes, no or unsure"
+            f"expected verdicts on the {len(answers.judged):,} pairs of {answers.path}, got none; judge them: curate "
+            f"review TABLE {answers.path}"
         )
     dropped = [one for one in strata if one.name.side == DROPPED]
     finders = {one.name.finder: [] for one in dropped}  # type: dict[str, list[Counted]]

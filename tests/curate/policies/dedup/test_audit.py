@@ -9,10 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+from sample_verdicts import judge
 
-from curate.commands.audit import precision_lines, suggestion_line
+from curate.commands.review_verdicts import precision_lines, suggestion_line
 from curate.manifest.text import unguarded
-from curate.policies.dedup.quality.answers import WORDS, read_answers
+from curate.policies.dedup.quality.answers import DIFFERENT, SAME, UNSURE, read_answers
 from curate.policies.dedup.quality.audit import (
     COLUMNS,
     DROPPED,
@@ -25,8 +26,8 @@ from curate.policies.dedup.quality.audit import (
     one_a_row,
 )
 from curate.policies.dedup.quality.counts import count_answers
-from curate.policies.dedup.quality.examine import refuse_answers
 from curate.policies.dedup.quality.precision import precision, suggest_threshold
+from curate.policies.sampled import refuse_judged
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval
 
@@ -53,13 +54,13 @@ def many():
     return pa.concat_tables([pairs_of(cosine.astype(np.float32)), pairs_of(bits.astype(np.float32), "hash")])
 
 
-def answered(drawn, path, say):
-    """Write an audit and fill it in: ``say`` gives the answer to a line."""
+VERDICTS = {"y": "drop", "n": "keep", "?": "unsure", "": ""}
+
+
+def answered(drawn, path, say, **reviewer):
+    """Write an audit and judge it: ``say`` gives the answer to a pair."""
     path.write_bytes(audit_text(drawn))
-    rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    for row, pair in zip(rows, drawn, strict=True):
-        row["answer"] = say(pair)
-    save(rows, path)
+    judge(path, [(VERDICTS[say(one)], one.key_b, one.key_a, "") for one in drawn], question="copy", **reviewer)
     return read_answers(path)
 
 
@@ -236,45 +237,33 @@ def test_pairs_short_of_a_threshold_stand_for_those_that_were_not_looked_for(man
 
 def test_an_audit_comes_back_as_it_was_drawn(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 60)
-    words = [*WORDS, "", " Yes "]
-    said = {one.key_a: words[at % len(words)] for at, one in enumerate(drawn)}
-    answers = answered(drawn, tmp_path / "x.audit.csv", lambda one: said[one.key_a])
+    words = {one.key_a: "yn?"[at % 3] if at % 7 else "" for at, one in enumerate(drawn)}
+    answers = answered(drawn, tmp_path / "x.audit.csv", lambda one: words[one.key_a])
     assert [one.pair for one in answers.judged] == drawn
-    expected = [WORDS.get(said[one.key_a].strip().lower()) for one in drawn]
-    assert [one.answer for one in answers.judged] == expected
+    expected = {"y": SAME, "n": DIFFERENT, "?": UNSURE, "": None}
+    assert [one.answer for one in answers.judged] == [expected[words[one.key_a]] for one in drawn]
 
 
-def test_an_audit_with_answers_is_not_replaced_and_one_without_is(many, tmp_path):
-    path = tmp_path / "x.audit.csv"
-    refuse_answers(path)
-    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
-    refuse_answers(path)
-    rows = lines_of(path)
-    rows[3]["answer"] = "no"
-    save(rows, path)
-    with pytest.raises(InputError, match=r"x.audit.csv holds 1 answers of a reviewer"):
-        refuse_answers(path)
-    path.write_text("something else")
-    refuse_answers(path)
-
-
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_what_a_spreadsheet_does_to_a_file_does_no_harm(many, tmp_path, delimiter):
-    path = tmp_path / "x.csv"
+def test_where_reviewers_differ_a_pair_is_unsure_and_a_key_in_two_pairs_has_two_verdicts(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 20)
-    path.write_bytes(audit_text(drawn))
-    rows = lines_of(path)
-    for row in rows:
-        row["answer"] = "Y"
-        row["similarity"] = row["similarity"].replace(".", ",")
-    save(rows[::-1], path, delimiter, "utf-8-sig", [*COLUMNS[::-1]])
-    assert [one.pair for one in read_answers(path).judged] == drawn
+    drawn[1] = Drawn(drawn[1].key_a, drawn[0].key_b, *list(vars(drawn[1]).values())[2:])
+    path = tmp_path / "x.audit.csv"
+    answered(drawn, path, lambda one: "n" if one == drawn[1] else "y")
+    answers = answered(drawn, path, lambda one: "n" if one in drawn[1:3] else "", reviewer="bob")
+    assert [one.answer for one in answers.judged][:4] == [SAME, DIFFERENT, UNSURE, SAME]
+
+
+def test_an_audit_with_verdicts_is_not_replaced_and_one_without_is(many, tmp_path):
+    path = tmp_path / "x.audit.csv"
+    refuse_judged([path], "--audit")
+    answered(draw_pairs(many, LIMITS, 20), path, lambda one: "y")
+    with pytest.raises(InputError, match=r"x.audit.verdicts.jsonl holds verdicts .* --audit"):
+        refuse_judged([path], "--audit")
 
 
 @pytest.mark.parametrize(
     ("column", "value", "text"),
     [
-        ("answer", "perhaps", "line 3: expected yes, no, unsure or nothing as the answer, got 'perhaps'"),
         ("pair", "2/20", "line 3: expected a pair such as '1 of 200', got '2/20'"),
         ("pair", "1 of 20", "line 3: pair 1 comes twice"),
         ("pair", "21 of 20", "line 3: expected a pair such as"),
@@ -299,7 +288,7 @@ def test_a_bad_line_is_named_with_what_is_wrong(many, tmp_path, column, value, t
 def test_bad_lines_are_counted(many, tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
-    rows = [{**row, "answer": "hm"} for row in lines_of(path)]
+    rows = [{**row, "weight": "hm"} for row in lines_of(path)]
     save(rows, path)
     with pytest.raises(InputError, match=r"line 2: .*\(20 bad lines in all\)"):
         read_answers(path)
@@ -392,7 +381,7 @@ def test_unsure_and_blank_answers_are_told_and_both_readings_given(many, tmp_pat
 
 
 def test_no_answer_at_all_is_refused(many, tmp_path):
-    with pytest.raises(InputError, match="expected answers in the column 'answer', got none on 10 pairs"):
+    with pytest.raises(InputError, match="expected verdicts on the 10 pairs"):
         precision(answered(draw_pairs(many, LIMITS, 10), tmp_path / "x.csv", lambda one: ""))
 
 

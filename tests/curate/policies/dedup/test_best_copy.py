@@ -138,11 +138,9 @@ def test_a_large_group_just_above_the_threshold_is_said_and_its_pairs_are_writte
     }
     assert len(judged) > 4
     assert kept == {"keep", "drop"}
-    assert "data:image" in (tmp_path / "u.audit.html").read_text()
     assert verify(tmp_path / "u.receipt.json").identical
-    assert (
-        CliRunner().invoke(app, ["review", "verdicts", str(tmp_path / "u.audit.csv")]).exit_code == 1
-    )  # nobody has judged
+    judged = CliRunner().invoke(app, ["review", "verdicts", str(tmp_path / "u.audit.csv")])
+    assert (judged.exit_code, "none" in judged.output) == (1, True)
 
 
 def test_copies_of_photographs_are_no_such_group(copies, tmp_path):
@@ -156,18 +154,8 @@ def test_pairs_that_nobody_asked_for_never_replace_what_is_there(displays, tmp_p
     assert dedup(displays, tmp_path / "u.parquet").audit is None
     assert (tmp_path / "u.audit.csv").read_text() == "mine"
     assert dedup(displays, tmp_path / "u.parquet", overwrite=True).audit is not None
-    lines = (tmp_path / "u.audit.csv").read_text().splitlines()
-    (tmp_path / "u.audit.csv").write_text("\n".join([lines[0], lines[1] + "y", *lines[2:]]) + "\n")
+    (tmp_path / "u.audit.verdicts.jsonl").write_text("judged")
     assert dedup(displays, tmp_path / "u.parquet", overwrite=True).audit is None
-    assert (tmp_path / "u.audit.csv").read_text().splitlines()[1].endswith("y")
-
-
-def test_a_table_without_paths_says_it_and_writes_no_pairs(displays, tmp_path):
-    table = pq.read_table(displays).drop_columns(["uri"])
-    pq.write_table(table, tmp_path / "s.parquet")
-    result = dedup(tmp_path / "s.parquet", tmp_path / "u.parquet")
-    assert result.audit is None
-    assert any(type(note).__name__ == "LooseGroups" for note in result.notes)
 
 
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):

@@ -1,0 +1,82 @@
+"""A drawn sample under review: what is judged of each image, without a hint of what is expected."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from curate.facts.dataset import Dataset
+from curate.policies.dedup.quality.answers import read_pairs
+from curate.policies.dedup.quality.audit import NEAR
+from curate.policies.sampled import ENDING
+from curate.policies.verdicts import COPY
+from curate.reviewing.queue import Group, id_of
+from curate.tables.digests import tie_breaks
+from scoring.errors import InputError
+
+SAMPLE = "sample"  # the kind of a group of drawn images
+MOST = 48  # images of a group: all are shown
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One image that was drawn.
+
+    Attributes:
+        key: of it.
+        beside: key of the image that it is compared with; empty for none.
+    """
+
+    key: str
+    beside: str = ""
+
+
+def is_sample(path: object) -> bool:
+    """Return whether a path is a file of what was drawn."""
+    return str(path).endswith(ENDING)
+
+
+def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
+    """Return what was drawn in groups to judge, in the order drawn.
+
+    Args:
+        path: NAME.audit.csv of ``curate dedup --audit``.
+        dataset: the table that was drawn from.
+
+    Raises:
+        InputError: for a file that is no sample, or of another table.
+    """
+    pairs = [(one.key_a, one.key_b) if one.stratum.side == NEAR else (one.key_b, one.key_a) for one in read_pairs(path)]
+    drawn = [Drawn(*pair) for pair in pairs]
+    rows, beside = (_rows(path, dataset, [getattr(one, name) for one in drawn]) for name in ("key", "beside"))
+    groups = []
+    for places in _chunks(rows.tolist()):
+        made = id_of(SAMPLE, (f"{drawn[at].key}\0{drawn[at].beside}" for at in places))
+        words = f"pairs of {path.name}: the same image, or two?"
+        groups.append(Group(made, SAMPLE, words, COPY, rows[places], [""] * len(places), beside[places], "", 0.0))
+    return groups
+
+
+def _rows(path: Path, dataset: Dataset, keys: Sequence[str]) -> np.ndarray:
+    """The row of each key; InputError where one is not there."""
+    rows = dataset.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
+    gone = np.flatnonzero(rows < 0)
+    if len(gone):
+        raise InputError(
+            f"{path} is of another table: {dataset.table.path} has no image {keys[gone[0]][:80]!r}; give the "
+            "table that it was drawn from"
+        )
+    return rows
+
+
+def _chunks(rows: Sequence[int]) -> Iterator[list[int]]:
+    """The places of rows in groups of at most ``MOST``, no row twice in one."""
+    inside: list[int] = []
+    for place, row in enumerate(rows):
+        if len(inside) == MOST or row in {rows[at] for at in inside}:
+            yield inside
+            inside = []
+        inside.append(place)
+    if inside:
+        yield inside
