@@ -60,7 +60,7 @@ def run(
     the largest consequence first: keep, drop, relabel or split a group by one key. The page is served on 127.0.0.1
     under a random path until Ctrl-C, and needs no network. Each decision is on the disk before the page goes on.
 
-    `curate review plan` draws a random sample to judge, and `curate review verdicts` reports what its answers show.
+    `review plan` draws a random sample to judge, and `review verdicts` reports what its answers show.
     """
     given = dict(locals())
     from curate.reviewing.serve import review
