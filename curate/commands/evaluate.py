@@ -14,6 +14,10 @@ def run(
     table: options.Table,
     label: Annotated[str | None, options.shared("--label", ", in --labelled or in the table")] = None,
     labelled: options.Labelled = None,
+    train: Annotated[
+        Path | None,
+        options.read_from("--train", ", with --label", metavar="TABLE"),
+    ] = None,
     subset: Annotated[
         Path | None,
         options.shared("--subset", ": its subset or decisions, or a file of keys; measure how good that is"),
@@ -87,6 +91,7 @@ def run(
 
     \b
         curate evaluate scores.parquet --label label
+        curate evaluate test.parquet --train train.parquet --label label
         curate evaluate scores.parquet --labelled people.parquet --label class --votes counts -o report.json
         curate evaluate scores.parquet --label label --degrade 2000 --source photos/
         curate evaluate scores.parquet --against other.parquet

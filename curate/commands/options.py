@@ -18,6 +18,7 @@ MEANS: dict[str, str] = {
     "--allow-private-hosts": "Let URLs inside the source lead into private networks",
     "--allow-unmatched": "Go on where the table has none of the keys of a file",
     "--against": "Another scored table",
+    "--train": "Scored table whose rows, in place of other rows, classifiers learn from",
     "--apply": "Also write the table with the columns",
     "--audit": "The verdicts on a sample",
     "--batch-size": "Images that go through the model at once",

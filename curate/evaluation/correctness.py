@@ -73,7 +73,8 @@ class Correctness:
         missing: prediction -> why it is missing.
         n_twins: rows whose embedding is, in every bit, another row's.
         confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
-        ranked: measure of retrieval -> of each row, shape (N,), in [0, 1].
+        ranked: measure of retrieval, or of few labels -> of each row, shape (N,), in [0, 1].
+        about: prediction or measure -> its name and meaning.
     """
 
     right: dict[str, NDArray[np.bool_]]
@@ -82,6 +83,7 @@ class Correctness:
     n_twins: int = 0
     confidence: Floats | None = None
     ranked: dict[str, Floats] = field(default_factory=dict)
+    about: Mapping[str, Shape] = field(default_factory=lambda: ACCURACY | SHAPES)
 
 
 def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
@@ -119,7 +121,7 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
 
 def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Measure]:
     """Return how often each prediction is right, and what is retrieved: measures of the embedding, not of a score."""
-    about = ACCURACY | SHAPES
+    about = correctness.about
     known = correctness.right | correctness.ranked
     hits = np.stack(list(known.values())).astype(np.float64)  # (P, N)
     shapes = [about[name] for name in known]

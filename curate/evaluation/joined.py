@@ -117,12 +117,6 @@ def _as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
     return keys.cast(pa.string())
 
 
-def class_codes(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], int]:
-    """Return labels as whole numbers from 0, shape (N,), and how many classes there are; see ``class_names``."""
-    codes, encoded = _encoded(values, name)
-    return codes, len(encoded)
-
-
 def class_names(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], list[str]]:
     """Return labels as whole numbers from 0, shape (N,), and the classes as text; null, NaN and "" become -1.
 

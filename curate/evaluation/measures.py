@@ -80,6 +80,8 @@ class Caveats:
         norm_unknown: whether the norm of embeddings would be a baseline; it is not stored.
         without_votes: rows that have none.
         unread: images that could not be read again.
+        shared: rows to learn from that were left out, for they hold the images that are measured.
+        unseen: rows of classes that the rows to learn from lack.
     """
 
     same_ranks: list[str] = field(default_factory=list)
@@ -90,6 +92,8 @@ class Caveats:
     norm_unknown: bool = False
     without_votes: int = 0
     unread: int = 0
+    shared: int = 0
+    unseen: int = 0
 
 
 def _number(value: float) -> float | None:

@@ -25,6 +25,7 @@ OF_SCORES: dict[str, Any] = {  # options that say nothing of a subset, and what 
     "model": None,
     "folds": 5,
     "repeats": 1000,
+    "train": None,
 }
 OF_SUBSETS: dict[str, Any] = {"test": None, "seeds": 5, "group": None, "network": 0}
 
@@ -34,6 +35,7 @@ def evaluate(
     *,
     label: str | None = None,
     labelled: str | Path | None = None,
+    train: str | Path | None = None,
     subset: str | Path | None = None,
     test: str | None = None,
     seeds: int = 5,
@@ -63,6 +65,8 @@ def evaluate(
         label: column of classes, in ``labelled`` where that has it and else in the table; with ``labelled`` and neither
             ``label`` nor ``votes``, the column ``label`` of that file.
         labelled: CSV, TSV or Parquet file of labels or votes, whose rows are found by key.
+        train: another scored table with that column, from whose rows classifiers learn, in place of the other rows of
+            the table; images of the table that are in it are left out there. Also fitted on 1 % and 10 % of the labels.
         subset: what a policy kept: its subset, its decisions, or a file of keys. Models are trained on it, on all rows
             and on random rows of the same size, and tested on rows that none of them saw: a ``SubsetEvaluation``.
         test: with ``subset``, what is tested on: a share of each class ("0.2", the default), "COLUMN=VALUE" or a table.
@@ -115,11 +119,14 @@ def evaluate(
         raise InputError(
             f"--embedding {embedding} is for what is measured against labels; add --label, or leave it out"
         )
+    if train is not None and label is None:
+        raise InputError("--train is for what is measured against labels; add --label, or leave it out")
     names, same_ranks = score_columns(opened, [column] if isinstance(column, str) else column or ())
     caveats = Caveats(same_ranks)
     runner = runner_of(opened, model, settings, caveats) if settings.degrade else None
     work = EvaluationWork(opened, settings, announce, caveats)
-    work.begin(names, label, votes, open_labelled(labelled))
+    training = None if train is None else open_table(train, embedding=embedding)
+    work.begin(names, label, votes, open_labelled(labelled), training)
     if label is not None:
         work.measure_labels()
     if votes is not None:

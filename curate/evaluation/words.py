@@ -71,6 +71,10 @@ def notes(known: Caveats, used: int) -> list[str]:
         lines.append(NO_NORM)
     if known.without_votes:
         lines.append(f"{known.without_votes:,} of {used:,} rows have no votes, and no part in that measure")
+    if known.shared:
+        lines.append(f"{known.shared:,} rows of --train hold a measured image (equal sha256), and were left out")
+    if known.unseen:
+        lines.append(f"{known.unseen:,} of {used:,} rows are of classes that --train lacks, and count as wrong")
     if known.unread:
         lines.append(f"{known.unread:,} images could not be read again")
     return lines

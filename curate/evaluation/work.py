@@ -12,20 +12,23 @@ from numpy.typing import NDArray
 from curate.evaluation import correctness
 from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, VERSIONS, Degraded, degrade, degraded_measures
-from curate.evaluation.joined import LabelledFile, class_codes, named_column, open_labelled, vote_counts
+from curate.evaluation.joined import LabelledFile, class_names, named_column, open_labelled, vote_counts
 from curate.evaluation.measures import Caveats, Floats
 from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import (
     FEWEST_ROWS,
     MeasuredRows,
     certainties,
+    digest_of_model,
     embeddings,
+    require_same_model,
     sampled,
     score_columns,
     select_rows,
 )
 from curate.evaluation.squares import squares
 from curate.evaluation.strengths import strength_curves
+from curate.evaluation.trained import TrainingRows, judge_by, training_rows
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
@@ -121,13 +124,20 @@ class EvaluationWork:
         self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
         self.correctness: correctness.Correctness | None = None
 
-    def begin(self, names: Sequence[str], label: str | None, votes: str | None, labelled: LabelledFile | None) -> None:
-        """Choose the rows that are measured."""
+    def begin(
+        self,
+        names: Sequence[str],
+        label: str | None,
+        votes: str | None,
+        labelled: LabelledFile | None,
+        train: Table | None = None,
+    ) -> None:
+        """Choose the rows that are measured, and those of ``train`` that predictions are learned from."""
         rows = select_rows(self.table, names)
         self.codes: NDArray[np.int64] | None = None
         self.votes: NDArray[np.float64] | None = None
         if label is not None:
-            codes, _ = class_codes(named_column(self.table, label, "--label", labelled), label)
+            codes, self.classes = class_names(named_column(self.table, label, "--label", labelled), label)
             rows = _leave_out(rows, codes[rows.index] >= 0, "without a label")
             self.codes = codes
             if not len(rows.index):
@@ -150,6 +160,10 @@ class EvaluationWork:
                 f"--label: expected at least two classes in {label!r}, got one; every prediction would be right"
             )
         self.rows = rows
+        self.training: TrainingRows | None = None
+        if train is not None and label is not None:
+            self.training = training_rows(train, rows, label, labelled)
+            self.result_.settings["train"] = str(train.path)
 
     def measure_labels(self) -> None:
         """Measure against labels; without embeddings say why not."""
@@ -175,7 +189,14 @@ class EvaluationWork:
             raise ValueError("labels are measured once they are read")
         labels = correctness.label_tensor(self.codes[self.rows.index])
         self.announce(f"neighbours and linear classifiers of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
-        self.correctness = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
+        if self.training is None:
+            self.correctness = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
+            return
+        names = [self.classes[code] for code in self.codes[self.rows.index].tolist()]
+        self.result_.caveats.shared = self.training.n_shared
+        known = {self.training.classes[place] for place in self.training.labels.unique().tolist()}
+        self.result_.caveats.unseen = sum(name not in known for name in names)
+        self.correctness = judge_by(self.training, matrix, names, seed=self.settings.seed)
 
     def _score_correctness(self) -> None:
         known, out = self.correctness, self.result_
@@ -222,12 +243,7 @@ class EvaluationWork:
 
     def measure_against(self, other: Table, names: Sequence[str]) -> None:
         """Measure how well each column separates the other table's rows."""
-        digest, other_digest = (_digest_of(table) for table in (self.table, other))
-        if digest and other_digest and digest != other_digest:
-            raise InputError(
-                f"--against: {other.path} was scored by another model ({other_digest[:12]}, here {digest[:12]}), whose "
-                "scores do not compare; score both with one model"
-            )
+        require_same_model(self.table, other, "--against", "scores")
         rows = select_rows(other, names)
         if self.settings.sample is not None:
             rows = rows.part(sampled(rows, self.settings.sample, seed=self.settings.seed))
@@ -279,7 +295,7 @@ class EvaluationWork:
         seen = dict.fromkeys(column for measure in out.measures for column in measure.values)
         order = [*self.rows.certainty, correctness.CLASS_ENTROPY, LAPLACIAN]
         out.columns = [name for name in order if name in seen] + [name for name in seen if name not in order]
-        out.settings = dict(self.settings.__dict__)
+        out.settings |= self.settings.__dict__
         return out
 
 
@@ -290,14 +306,9 @@ def _leave_out(rows: MeasuredRows, keep: NDArray[np.bool_], why: str) -> Measure
     return part
 
 
-def _digest_of(table: Table) -> str:
-    about = table.metadata.get("model")
-    return str(about.get("digest", "")) if isinstance(about, dict) else ""
-
-
 def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
     """Return the model that scored the table, ready to run, or the one requested; another one is noted."""
-    digest = _digest_of(table)
+    digest = digest_of_model(table)
     if model is None:
         digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
         if digest not in digests:
