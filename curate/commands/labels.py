@@ -37,8 +37,6 @@ def run(
         typer.Option(metavar="N", help="Write N rows for a reviewer to judge.", show_default=False),
     ] = None,
     verdicts: options.Verdicts = None,
-    sheet: Annotated[Path | None, options.shared("--sheet", ": the most suspect rows, NAME.png")] = None,
-    source: options.Source = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
     dry_run: options.DryRun = False,
@@ -54,6 +52,7 @@ def run(
         curate labels scores.parquet --label label
         curate labels scores.parquet --label label --relabel checked -o checked.parquet
         curate labels scores.parquet --label label --drop-suspected --review 200 -o clean.parquet
+        curate review scores.parquet clean.review.csv
         curate review verdicts clean.review.csv
         curate labels scores.parquet --label label --verdicts scores.verdicts.jsonl -o checked.parquet
         curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
@@ -65,17 +64,7 @@ def run(
     and label_why as well. The table itself is never changed.
     """
     from curate.policies.labels.policy import labels
-    from curate.tables.table import open_table
 
-    if sheet is not None:
-        from curate.display.label_sheet import check_sheet
-        from curate.policies.labels.request import LabelsRequest
-
-        asked = LabelsRequest(
-            tuple(label or ()), drop_suspected, relabel, below, seed, str(labelled) if labelled else None
-        )
-        asked.check(open_table(table, require=["key"], embedding=embedding))
-        check_sheet(sheet, table, source, overwrite=overwrite)
     result = labels(
         table,
         out,
@@ -86,16 +75,11 @@ def run(
         below=below,
         review=review,
         verdicts=verdicts,
-        source=source,
         embedding=embedding,
         seed=seed,
         dry_run=dry_run,
         overwrite=overwrite,
     )
-    if sheet is not None:
-        from curate.display.label_sheet import draw_sheet
-
-        draw_sheet(sheet, table, result.worst, source, overwrite=overwrite)
     if json_:
         emit(result.to_json())
     elif out is None or dry_run or not quiet:

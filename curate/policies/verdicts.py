@@ -278,21 +278,30 @@ class VerdictFile:
         self.verdicts = read_verdicts(path) if path.exists() else Verdicts(path, 0, "", 0, torn=False)
 
     def append(self, verdict: str, **fields: Any) -> None:
-        """Write one line, and before the first one of this session what it is about; flush them to the disk.
+        """Write one line; see ``append_all``."""
+        self.append_all([(verdict, fields)])
+
+    def append_all(self, decisions: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Write lines together, and before the first one of this session what it is about; flush them to the disk.
+
+        Args:
+            decisions: verdict and fields of each line.
 
         Raises:
             InputError: if the place refuses, or another process wrote to the file meanwhile, whose lines are read then.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         begin = Line(self._session, 0, self.reviewer, now, BEGIN, curate=__version__, **self._begin)
-        line = Line(self._session, max(self._n, 1), self.reviewer, now, verdict, **fields)
-        lines = [line] if self._n else [begin, line]
+        first = max(self._n, 1)
+        lines = [] if self._n else [begin]
+        for n, (verdict, fields) in enumerate(decisions, first):
+            lines.append(Line(self._session, n, self.reviewer, now, verdict, **fields))
         data = b"".join(json.dumps(line.to_json(), ensure_ascii=True).encode() + b"\n" for line in lines)
         with self._held() as handle:
             if os.write(handle, data) < len(data):
                 raise InputError(f"cannot write {self.path}: the disk is full; free some space")
             os.fsync(handle)
-        self._n = line.n + 1
+        self._n = first + len(decisions)
         before = self.verdicts
         self.verdicts = replace(
             before, lines=before.lines + len(lines), n_bytes=before.n_bytes + len(data), all=[*before.all, *lines]

@@ -9,8 +9,9 @@ import numpy as np
 from curate.facts.dataset import Dataset
 from curate.policies.dedup.quality.answers import read_pairs
 from curate.policies.dedup.quality.audit import NEAR
+from curate.policies.labels.verdicts import is_review, read_rows
 from curate.policies.sampled import ENDING
-from curate.policies.verdicts import COPY
+from curate.policies.verdicts import COPY, LABELS
 from curate.reviewing.queue import Group, id_of
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
@@ -26,10 +27,12 @@ class Drawn:
     Attributes:
         key: of it.
         beside: key of the image that it is compared with; empty for none.
+        label: that it has, and the one that may be right instead; empty where labels are not asked about.
     """
 
     key: str
     beside: str = ""
+    label: tuple[str, str] = ("", "")
 
 
 def is_sample(path: object) -> bool:
@@ -41,21 +44,33 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
     """Return what was drawn in groups to judge, in the order drawn.
 
     Args:
-        path: NAME.audit.csv of ``curate dedup --audit``.
+        path: NAME.audit.csv of ``curate dedup --audit``, or NAME.review.csv of ``curate labels --review``.
         dataset: the table that was drawn from.
 
     Raises:
         InputError: for a file that is no sample, or of another table.
     """
-    pairs = [(one.key_a, one.key_b) if one.stratum.side == NEAR else (one.key_b, one.key_a) for one in read_pairs(path)]
-    drawn = [Drawn(*pair) for pair in pairs]
-    rows, beside = (_rows(path, dataset, [getattr(one, name) for one in drawn]) for name in ("key", "beside"))
+    drawn, question, words = _read(path)
+    rows = _rows(path, dataset, [one.key for one in drawn])
+    beside = _rows(path, dataset, [one.beside for one in drawn]) if question == COPY else np.zeros(0, np.int64)
     groups = []
-    for places in _chunks(rows.tolist()):
-        made = id_of(SAMPLE, (f"{drawn[at].key}\0{drawn[at].beside}" for at in places))
-        words = f"pairs of {path.name}: the same image, or two?"
-        groups.append(Group(made, SAMPLE, words, COPY, rows[places], [""] * len(places), beside[places], "", 0.0))
+    for chunk in _chunks(rows.tolist()):
+        for label in dict.fromkeys(drawn[at].label for at in chunk):
+            places = [at for at in chunk if drawn[at].label == label]
+            made = id_of(SAMPLE, (f"{drawn[at].key}\0{drawn[at].beside}" for at in places))
+            said = words.format(*label)
+            others = beside[places] if len(beside) else beside
+            groups.append(Group(made, SAMPLE, said, question, rows[places], [""] * len(places), others, label[1], 0.0))
     return groups
+
+
+def _read(path: Path) -> tuple[list[Drawn], str, str]:
+    """What was drawn, what is asked, and in words."""
+    if is_review(path):
+        named = [Drawn(one.key, label=(one.given, one.suggested)) for one in read_rows(path)]
+        return named, LABELS, "labelled {}, or is it {}?"
+    pairs = [(one.key_a, one.key_b) if one.stratum.side == NEAR else (one.key_b, one.key_a) for one in read_pairs(path)]
+    return [Drawn(*pair) for pair in pairs], COPY, "the same image, or two?"
 
 
 def _rows(path: Path, dataset: Dataset, keys: Sequence[str]) -> np.ndarray:

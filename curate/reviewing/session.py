@@ -8,14 +8,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.columns import LABEL
 from curate.facts.dataset import Dataset
 from curate.facts.findings import COPIED
 from curate.policies.verdicts import (
     AUDIT,
     COPY,
     DECISIONS,
+    DROP,
     IMAGE,
     KEEP,
+    LABELS,
     MEANWHILE,
     RELABEL,
     SHORT,
@@ -39,6 +42,7 @@ PAGE = 500  # images of a page of all
 DRAWN = 60  # images of an audit at a time: so many good ones show that fewer than 5 % are bad
 LEVEL = 0.95
 DISAGREE = "reviewers-disagree"
+OPPOSITE = {KEEP: DROP, DROP: KEEP}
 MOST_LABEL = 500  # characters of a new label
 
 
@@ -190,25 +194,26 @@ class Review:
             raise InputError("no image is left in this group; put one back, or go on with the next group")
         fields: dict[str, Any] = {}
         if action == RELABEL:
-            label = label or group.label
-            if self.column is None or not label or len(label) > MOST_LABEL:
+            label, column = label or group.label, self.column or (LABEL if group.kind == SAMPLE else None)
+            if column is None or not label or len(label) > MOST_LABEL:
                 raise InputError("expected a table with labels and a new label; name the column with --label")
-            fields = {"column": self.column, "label": label}
+            fields = {"column": column, "label": label}
+        decisions = [(action, {**self._about(group, rows), **fields})]
+        others = group.rows[np.isin(group.rows, list(out))] if out else rows[:0]
+        if group.kind == SAMPLE and group.question != LABELS and action in OPPOSITE and len(others):
+            decisions.append((OPPOSITE[action], self._about(group, others)))  # none is left out for it is bad
+        self.file.append_all(decisions)
+
+    def _about(self, group: Group, rows: NDArray[np.int64]) -> dict[str, Any]:
+        """What a line says of some rows of a group."""
         keys, images = self._keys(rows)
+        about: dict[str, Any] = {"group": group.id, "question": group.question, "keys": keys, "images": images}
+        about |= {"words": f"{group.kind}: {group.words}", "settles": group.kind == DISAGREE}
         if len(group.beside):
             beside = group.beside[np.isin(group.rows, rows)]
             others = iter(self._keys(beside[beside >= 0])[0])
-            fields["beside"] = tuple(next(others) if row >= 0 else "" for row in beside.tolist())
-        self.file.append(
-            action,
-            group=group.id,
-            question=group.question,
-            words=f"{group.kind}: {group.words}",
-            keys=keys,
-            images=images,
-            settles=group.kind == DISAGREE,
-            **fields,
-        )
+            about["beside"] = tuple(next(others) if row >= 0 else "" for row in beside.tolist())
+        return about
 
     def _split(self, id: str) -> None:
         group = self._standing.groups.get(id)
@@ -322,7 +327,7 @@ class Review:
     # What is shown
 
     def _named(self, group: Group) -> dict[str, Any]:
-        can_relabel = self.column is not None and group.kind != DISAGREE
+        can_relabel = bool(self.column or (group.kind == SAMPLE and group.label)) and group.kind != DISAGREE
         fields = {name: getattr(group, name) for name in ("id", "kind", "words", "question", "label")}
         return {**fields, "can_relabel": can_relabel}
 

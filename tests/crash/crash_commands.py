@@ -69,9 +69,7 @@ COMMANDS: dict[str, Command] = {
         "dedup scores.parquet --finder embedding --threshold 0.99 --audit 4 --sheet pairs.png -o unique.parquet"
     ),
     "dedup against": Command("dedup scores.parquet --against kept.parquet -o added.parquet", ("filter",)),
-    "labels": Command(
-        "labels scores.parquet --label label --relabel checked --review 10 --sheet suspects.png -o checked.parquet"
-    ),
+    "labels": Command("labels scores.parquet --label label --relabel checked --review 10 -o checked.parquet"),
     "review plan": Command(
         "review plan scores.parquet --column unc_fitted --max-bad-rate 20% --images 8 -o kept.audit.csv"
     ),

@@ -81,8 +81,8 @@ AUDIT = (
     b'2 of 2,\'=c,d,0.91,"signature: near 1, 0.9 to 0.95",3.5\n'
 )
 REVIEW = (
-    b"row,key,given,suggested,quality,stratum,size,answer\n"
-    b"1 of 2,a,cat,dog,0.2,suspected 1,4,given\n2 of 2,b,dog,cat,0.9,trusted 1,9,\n"
+    b"row,key,given,suggested,quality,stratum,size\n"
+    b"1 of 2,a,cat,dog,0.2,suspected 1,4\n2 of 2,b,dog,cat,0.9,trusted 1,9\n"
 )
 
 

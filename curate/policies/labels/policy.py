@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.manifest.store_local import local_copy
-from curate.manifest.store_path import AnyPath
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import compare_arranged
@@ -20,16 +18,15 @@ from curate.policies.labels.columns import LabelColumns
 from curate.policies.labels.examine import REASONS, Examined, examine
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import LabelsRequest
-from curate.policies.labels.result import PAGE, REVIEW, LabelsResult, label_facts, worst_rows
-from curate.policies.labels.review import COLUMNS, draw_rows, review_text
-from curate.policies.labels.verdicts import KEYS, read_verdicts
+from curate.policies.labels.result import REVIEW, LabelsResult, label_facts, worst_rows
+from curate.policies.labels.review import draw_rows, review_text
 from curate.policies.labels.words import MEANINGS, LabelWords, outcomes, schema_of
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, VerdictLines
 from curate.policies.reviewed import RELABELLED as BY_REVIEWER
 from curate.policies.reviewed import RULE as VERDICTS
-from curate.tables.images import require_images
+from curate.policies.sampled import refuse_judged
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -44,22 +41,20 @@ class Labels:
     Attributes:
         request: what is requested.
         review: rows for a reviewer to judge; or None.
-        source: what was scored, for the review.
         verdicts: what reviewers decided; or None.
     """
 
     request: LabelsRequest
     review: int | None = None
-    source: str | None = None
     verdicts: VerdictLines | None = None
 
     @property
     def files(self) -> Files:
         """What names labels, and what is to be judged."""
         read = {} if self.request.labelled is None else {"--labelled": self.request.labelled}
-        texts = {} if self.review is None else {REVIEW: "review.csv", PAGE: "review.html"}
+        texts = {} if self.review is None else {REVIEW: "review.csv"}
         quoted = () if self.verdicts is None else ((OPTION, self.verdicts.file),)
-        return Files(read=read, quoted=quoted, texts=texts, answered=frozenset({REVIEW}))
+        return Files(read=read, quoted=quoted, texts=texts)
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -115,13 +110,8 @@ class Labels:
         )
 
     def _texts(self, columns: LabelColumns, paths: Mapping[str, Path]) -> dict[str, bytes]:
-        """Return the rows to judge, as CSV and as a page with the images."""
-        from curate.display.label_page import label_page
-
-        drawn = draw_rows(columns, self.review or 0)
-        rows = [dict(zip(COLUMNS, one.cells(), strict=True)) for one in drawn]
-        page = label_page(columns.table, rows, self.source, answers=KEYS, name=paths[REVIEW].name)
-        return {REVIEW: review_text(drawn), PAGE: page.encode()}
+        """Return the rows to judge."""
+        return {REVIEW: review_text(draw_rows(columns, self.review or 0))}
 
 
 def labels(
@@ -135,7 +125,6 @@ def labels(
     below: float = 0.5,
     review: int | None = None,
     verdicts: str | Path | None = None,
-    source: str | None = None,
     embedding: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
@@ -154,10 +143,9 @@ def labels(
         drop_suspected: drop the rows whose label is suspected.
         relabel: name of a column to add, with the suggested label instead of a suspected one.
         below: a label is suspected whose quality is below this, in (0, 1].
-        review: also write this many rows for a reviewer to judge; see ``read_verdicts``.
+        review: also write this many rows for a reviewer to judge; in ``curate.review``.
         verdicts: NAME.verdicts.jsonl of ``curate review``: a label that a reviewer kept or gave is no longer suspected,
             and counts as right for other rows; what was dropped goes.
-        source: what was scored, for ``review``, where the table holds no paths.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of the folds, and of what is drawn.
         dry_run: write nothing.
@@ -173,27 +161,11 @@ def labels(
     named = (label,) if isinstance(label, str) else tuple(label or ())
     request = LabelsRequest(named, drop_suspected, relabel, below, seed, None if labelled is None else str(labelled))
     lines = None if verdicts is None else VerdictLines.of(verdicts, opened)
-    policy = Labels(request, review, source, lines)
+    policy = Labels(request, review, lines)
     nothing = dry_run or out is None
     if review is not None:
         if nothing:
             raise InputError("--review writes rows to judge, and needs a place for them; name a table with --out")
         request.check(opened)
-        require_images(opened, source)
-        _refuse_answers(Outputs(out or "", policy.files).paths[REVIEW])
+        refuse_judged([Outputs(out or "", policy.files).paths[REVIEW]], "--review")
     return apply(policy, opened, out, dry_run=nothing, overwrite=overwrite)
-
-
-def _refuse_answers(path: AnyPath) -> None:
-    """Refuse to replace a review in which a reviewer has answered."""
-    if not path.is_file():
-        return
-    try:
-        with local_copy(path) as local:
-            verdicts = read_verdicts(local)
-    except InputError:
-        return  # no review, or one without an answer
-    n = sum(verdicts.counts.values()) - verdicts.counts["blank"]
-    raise InputError(
-        f"{path} holds {n:,} answers of a reviewer, which --review would replace; move it, or leave --review out"
-    )

@@ -14,7 +14,7 @@ from curate.policies.result import Result
 from curate.tables.keys import keys_at
 from scoring.metrics.resampling import Interval
 
-REVIEW, PAGE = "review", "review_page"
+REVIEW = "review"
 N_WORST = 50
 MOST_PAIRS = 1000
 
@@ -36,7 +36,6 @@ class LabelsResult(Result):
         annotators: one entry a column, or a name of ``labelled``: ``column``, and ``accuracy`` as above; empty for one.
         alike: share of pairs of annotators' labels that are alike; None for a single column.
         review: CSV of rows to judge; None where none was requested.
-        review_page: page to judge them on.
     """
 
     judged: int = 0
@@ -50,9 +49,8 @@ class LabelsResult(Result):
     annotators: list[dict[str, Any]] = field(default_factory=list)
     alike: float | None = None
     review: AnyPath | None = None
-    review_page: AnyPath | None = None
 
-    FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW, PAGE)
+    FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW)
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says next to the counts, as plain JSON."""

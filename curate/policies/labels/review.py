@@ -16,7 +16,7 @@ from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from scoring.errors import InputError
 
-COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size", "answer")
+COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size")
 SUSPECTED, TRUSTED = "suspected", "trusted"
 PARTS = 4  # strata on each side, of equal size
 FEWEST, MOST = 10, 1000  # rows to draw: every stratum some, and no more images than a page takes
@@ -35,9 +35,9 @@ class Drawn:
     size: int
 
     def cells(self) -> list[str]:
-        """Return the row of the CSV, without an answer."""
+        """Return the row of the CSV."""
         quality = f"{self.quality:.4f}"
-        return [self.place, self.key, self.given, self.suggested, quality, self.stratum, str(self.size), ""]
+        return [self.place, self.key, self.given, self.suggested, quality, self.stratum, str(self.size)]
 
 
 def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
@@ -85,7 +85,7 @@ def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
 
 
 def review_text(drawn: Sequence[Drawn]) -> bytes:
-    """Return what was drawn as CSV, with an empty column for the answers; no cell is a formula to a spreadsheet."""
+    """Return what was drawn as CSV; no cell is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

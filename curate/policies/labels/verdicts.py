@@ -1,27 +1,21 @@
-"""A review that came back with answers, and what they report for all labels."""
+"""What reviewers said of labels that were drawn, and what that shows of all labels."""
 
 import csv
 import io
-import re
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Any
 
-from curate.manifest.text import read_text
-from curate.policies.labels.review import COLUMNS, SUSPECTED, TRUSTED
+from curate.manifest.text import read_text, unguarded
+from curate.policies.labels.review import COLUMNS, SUSPECTED, TRUSTED, Drawn
+from curate.policies.sampled import verdicts_on
+from curate.policies.verdicts import DROP, KEEP, RELABEL, Line
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, stratified_interval
 from scoring.metrics.resampling import Interval
 
 GIVEN, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
-KEYS = {"g": GIVEN, "s": SUGGESTED, "o": OTHER, "u": UNSURE}  # of the page
-WORDS: dict[str, str] = {
-    **dict.fromkeys((GIVEN, "g", "right", "ok", "yes", "y"), GIVEN),
-    **dict.fromkeys((SUGGESTED, "s"), SUGGESTED),
-    **dict.fromkeys((OTHER, "o", "wrong", "no", "n"), OTHER),
-    **dict.fromkeys((UNSURE, "u", "?"), UNSURE),
-}
 MOST_BYTES = 64 << 20
 WRONG = (SUGGESTED, OTHER)
 
@@ -80,75 +74,36 @@ def is_review(path: Path) -> bool:
             header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
     except OSError:
         return False
-    return {"given", "suggested"} <= set(re.split(r"[,;\t]", header.strip()))
+    return {"given", "suggested"} <= set(header.strip().split(","))
 
 
 def read_verdicts(path: str | Path) -> Verdicts:
-    """Read a review whose column ``answer`` a reviewer has filled in, and weigh the answers by what each represents.
+    """Weigh what reviewers said of labels that were drawn, in ``curate review``, by what each represents.
 
-    The intervals hold for every population: see ``scoring.metrics.proportions``. Rows without an answer count as not
-    drawn.
+    The intervals hold for every population: see ``scoring.metrics.proportions``. Rows without a verdict count as not
+    drawn; where reviewers differ, a label is unsure.
 
     Args:
-        path: NAME.review.csv, as drawn, its rows in any order.
+        path: NAME.review.csv, as drawn; the verdicts are next to it.
 
     Raises:
-        InputError: for a file that cannot be read, a column, row or word that is missing or wrong, or no answer at all.
+        InputError: for a file that cannot be read, a column or row that is missing or wrong, or no verdict at all.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; give the NAME.review.csv of curate labels --review")
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MOST_BYTES:,}; it is no review")
-    text = read_text(path, what="the review")
-    header = text.split("\n", 1)[0]
-    delimiter = max(",;\t", key=header.count)
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.review.csv of curate labels --review")
-    try:
-        rows = [row for row in reader if any(row.values())]
-    except csv.Error as error:
-        raise InputError(f"{path} cannot be read as CSV ({error}); save it as CSV again") from None
-    return _weighed(path, rows)
-
-
-def _weighed(path: Path, rows: list[dict[str, str]]) -> Verdicts:
     answers: dict[str, tuple[int, list[str | None]]] = {}
-    bad: list[str] = []
-    seen: set[str] = set()
-    for line, row in enumerate(rows, 2):
-        try:
-            stratum, size, answer = _parsed(row)
-            if row["row"] in seen:
-                raise ValueError(f"row {row['row']!r} comes twice")
-            if stratum in answers and answers[stratum][0] != size:
-                raise ValueError(f"stratum {stratum!r} has two sizes")
-        except ValueError as error:
-            bad.append(f"line {line}: {error}")
-            continue
-        seen.add(row["row"])
-        answers.setdefault(stratum, (size, []))[1].append(answer)
-    bad += [
-        f"stratum {name!r} has more rows than its size" for name, (size, said) in answers.items() if len(said) > size
-    ]
-    if bad:
-        more = f" ({len(bad):,} in all)" if len(bad) > 1 else ""
-        raise InputError(f"{path}, {bad[0][:200]}{more}; correct it, or draw the review again")
-    totals = {place.partition(" of ")[2] for place in seen}
-    if totals != {str(len(seen))}:
+    drawn, said = read_rows(path), verdicts_on(path)
+    for one in drawn:
+        lines = said.get((one.key, ""), {}).values()
+        found = {_answer(line, one.suggested) for line in lines}
+        answer = None if not found else found.pop() if len(found) == 1 else UNSURE
+        answers.setdefault(one.stratum, (one.size, []))[1].append(answer)
+    every = [answer for _, each in answers.values() for answer in each]
+    if not any(every):
         raise InputError(
-            f"{path}: expected all rows of one review, got {len(seen):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
-            "leave answers empty where there are none, but keep the rows"
+            f"expected verdicts on the {len(every):,} labels of {path}, got none; judge them: curate review TABLE "
+            f"{path}"
         )
-    said = [answer for _, each in answers.values() for answer in each]
-    if not any(said):
-        raise InputError(
-            f"{path}: expected answers in the column 'answer', got none on {len(said):,} rows; write given, suggested, "
-            "other or unsure"
-        )
-    counts = {word: said.count(word) for word in (GIVEN, SUGGESTED, OTHER, UNSURE)} | {"blank": said.count(None)}
+    counts = {word: every.count(word) for word in (GIVEN, SUGGESTED, OTHER, UNSURE)} | {"blank": every.count(None)}
     suspected = {name: each for name, each in answers.items() if name.startswith(SUSPECTED)}
     trusted = {name: each for name, each in answers.items() if name.startswith(TRUSTED)}
     return Verdicts(
@@ -160,21 +115,64 @@ def _weighed(path: Path, rows: list[dict[str, str]]) -> Verdicts:
     )
 
 
-def _parsed(row: dict[str, str]) -> tuple[str, int, str | None]:
-    values = {name: row.get(name) or "" for name in COLUMNS}
+def _answer(line: Line, suggested: str) -> str:
+    """What a verdict says of a label."""
+    if line.verdict == RELABEL:
+        return SUGGESTED if line.label == suggested else OTHER
+    return {KEEP: GIVEN, DROP: OTHER}.get(line.verdict, UNSURE)
+
+
+def read_rows(path: str | Path) -> list[Drawn]:
+    """Return the rows that were drawn, in the order drawn.
+
+    Raises:
+        InputError: for a file that cannot be read, or a column or row that is missing or wrong.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; give the NAME.review.csv of curate labels --review")
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MOST_BYTES:,}; it is no review")
+    reader = csv.DictReader(io.StringIO(read_text(path, what="the review"), newline=""))
+    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.review.csv of curate labels --review")
+    found: list[Drawn] = []
+    sizes: dict[str, int] = {}
+    try:
+        for row in reader:
+            one = _parsed(row)
+            if one.place.partition(" of ")[0] != str(len(found) + 1):
+                raise ValueError(f"expected row {len(found) + 1}, got {one.place[:40]!r}")
+            if sizes.setdefault(one.stratum, one.size) != one.size:
+                raise ValueError(f"stratum {one.stratum!r} has two sizes")
+            found.append(one)
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as CSV ({error}); draw the review again") from None
+    except ValueError as error:
+        raise InputError(f"{path}, row {len(found) + 1}: {str(error)[:200]}; draw the review again") from None
+    if {one.place.partition(" of ")[2] for one in found} != {str(len(found))}:
+        raise InputError(f"{path}: expected all rows of one review, got {len(found):,}; give the file as it was drawn")
+    return found
+
+
+def _parsed(row: dict[str, str]) -> Drawn:
+    values = {name: unguarded(row.get(name) or "") for name in COLUMNS}
     stratum = values["stratum"].strip()
     if not stratum.startswith((SUSPECTED, TRUSTED)):
         raise ValueError(f"expected a stratum such as '{SUSPECTED} 1', got {stratum!r}")
+    numbers = {name: _number(values[name], name) for name in ("quality", "size")}
+    if numbers["size"] < 1:
+        raise ValueError(f"expected a size of 1 or more, got {numbers['size']:g}")
+    place, key, given, suggested = (values[name] for name in ("row", "key", "given", "suggested"))
+    return Drawn(place, key, given, suggested, numbers["quality"], stratum, int(numbers["size"]))
+
+
+def _number(text: str, name: str) -> float:
     try:
-        size = int(values["size"])
+        return float(text)
     except ValueError:
-        raise ValueError(f"expected a whole number in column 'size', got {values['size']!r}") from None
-    word = values["answer"].strip().lower()
-    if word and word not in WORDS:
-        raise ValueError(f"expected given, suggested, other or unsure, got {word!r}")
-    if size < 1:
-        raise ValueError(f"expected a size of 1 or more, got {size}")
-    return stratum, size, WORDS[word] if word else None
+        raise ValueError(f"expected a number in column {name!r}, got {text[:40]!r}") from None
 
 
 def _share(answers: dict[str, tuple[int, list[str | None]]], positive: tuple[str, ...]) -> Share:

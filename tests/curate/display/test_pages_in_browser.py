@@ -1,6 +1,5 @@
 """The pages in a real browser: their scripts run, their policy holds, and what is saved is what came, filled in."""
 
-import csv
 import json
 import time
 
@@ -12,47 +11,7 @@ from headless import with_browser
 from PIL import Image
 
 from curate.display.groups import group_sheet
-from curate.display.label_page import label_page
-from curate.manifest.text import unguarded
-from curate.policies.labels.review import COLUMNS as COLUMNS_OF_LABELS
-from curate.policies.labels.verdicts import KEYS
 from curate.tables.table import open_table
-
-COUNT = "document.getElementById('count').textContent"
-
-
-@with_browser
-def test_labels_are_judged_by_keys_and_saved_as_what_verdicts_reads(browser, tmp_path):
-    Image.new("RGB", (30, 20), "red").save(tmp_path / "p.png")
-    labels = ["cat", "<script>document.title = 1</script>", *HOSTILE[:2]]
-    keys = [f"k{at}" for at in range(len(labels))]
-    table = pa.table({"key": keys, "uri": [str(tmp_path / "p.png")] * len(keys), "status": ["ok"] * len(keys)})
-    pq.write_table(table, tmp_path / "t.parquet")
-    rows = [
-        dict(zip(COLUMNS_OF_LABELS, (f"{at} of 4", key, label, "dog", "0.1", "suspected", "4", ""), strict=True))
-        for at, (key, label) in enumerate(zip(keys, labels, strict=True), 1)
-    ]
-    name = f"labels{time.time_ns()}"
-    page = label_page(open_table(tmp_path / "t.parquet"), rows, None, answers=KEYS, name=f"{name}.csv")
-    (tmp_path / f"{name}.html").write_text(page, "utf-8")
-    browser.open(tmp_path / f"{name}.html")
-    for key in "gsou":
-        browser.press(key)
-    assert browser.run(COUNT) == "4 of 4 labels answered"
-    texts = browser.run("Array.from(document.querySelectorAll('section'), (s) => s.textContent)")
-    assert all("suggested" in text for text in texts)
-    assert labels[1] in texts[1]
-    browser.run("document.getElementById('save').click()")
-    saved = browser.downloads / f"{name}.csv"
-    for _ in range(100):
-        if saved.exists() and saved.stat().st_size:
-            break
-        time.sleep(0.05)
-    with saved.open(newline="", encoding="utf-8") as file:
-        back = list(csv.DictReader(file))
-    assert [row["answer"] for row in back] == ["given", "suggested", "other", "unsure"]
-    assert [{name: unguarded(cell) for name, cell in row.items()} | {"answer": ""} for row in back] == rows
-    assert browser.problems() == ([], [])
 
 
 @pytest.fixture

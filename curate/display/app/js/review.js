@@ -19,7 +19,8 @@ const KEYS = [
 ];
 const VERBS = { image: ["Keep", "Drop"], copy: ["Keep both", "Drop the copies"], label: ["Label is right", "Drop"], leak: ["Keep", "Drop"] };
 const UNSURE = "I cannot tell";
-const OF_KIND = { "dropped-copy": ["Bring back", "Leave dropped"] };
+const OF_KIND = { "dropped-copy": () => ["Bring back", "Leave dropped"], sample: (question) => OF_SAMPLE[question] };
+const OF_SAMPLE = { image: ["Good", "Bad"], copy: ["Two images", "The same"], label: ["Label is right", "Neither"] };
 
 let state = null; // as the server has it
 let group = null; // under review, with its images
@@ -156,8 +157,15 @@ function audit({ n, bad, of, level, at_most }) {
   return `Random sample: ${bad} of ${count(n)} bad, so at most ${(100 * at_most).toFixed(1)} % of the ${plural(of, "kept image")} (${100 * level} % confidence).`;
 }
 
+/** Return what keep and drop mean; of a sample those that were taken out are the contrary, in one decision. */
+function verbs() {
+  const words = OF_KIND[group.kind]?.(group.question) ?? VERBS[group.question];
+  if (group.kind !== "sample" || group.question === "label" || !out.size) return words;
+  return [`${words[0]}; taken out: ${words[1].toLowerCase()}`, `${words[1]}; taken out: ${words[0].toLowerCase()}`];
+}
+
 function groupParts() {
-  const [keep, drop] = OF_KIND[group.kind] ?? VERBS[group.question];
+  const [keep, drop] = verbs();
   const button = (key, words, act, on = true) => (on ? h("button", { type: "button", "data-key": key, onclick: act }, h("kbd", {}, key), ` ${words}`) : null);
   const taken = out.size ? `, ${out.size} ${sampling ? "bad" : "taken out"}` : "";
   const shown = group.items.length < group.n ? `${count(group.items.length)} of ${plural(group.n, "image")}` : plural(group.n, "image");

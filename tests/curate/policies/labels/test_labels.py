@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rounds_table
-from PIL import Image
+from reviewed_table import act, queue, serving
+from sample_verdicts import judge
 from typer.testing import CliRunner
 
 from curate.cli import app
@@ -358,7 +359,6 @@ def test_thousands_of_annotators_cost_what_their_votes_do(tmp_path):
         (["--labelled", "v.csv"], "got 1 of 1 labelled key not there, such as 'stranger'"),
         (["--labelled", "one.csv"], "labels of at least two classes in one.csv, of rows of scores.parquet"),
         (["--label", "lable", "--review", "50", "-o", "x.parquet"], "no column 'lable'; did you mean 'label'?"),
-        (["--label", "lable", "--sheet", "x.png"], "no column 'lable'; did you mean 'label'?"),
     ],
 )
 def test_labels_that_cannot_be_had_are_one_line(table, tmp_path, monkeypatch, options, words):
@@ -382,66 +382,65 @@ def test_a_changed_quality_is_named_by_verify(table, tmp_path):
     assert [(each.key, each.column) for each in found.different] == [("k0003", "label_quality")]
 
 
-@pytest.fixture
-def pictured(table, tmp_path):
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for i in range(N):
-        Image.fromarray(np.full((8, 8, 3), i % 256, np.uint8)).save(folder / f"k{i:04}.png")
-    old = pq.read_table(table)
-    pq.write_table(old.append_column("uri", pa.array([str(folder / f"k{i:04}.png") for i in range(N)])), table)
-    return table
-
-
-def answered(path, clean, to):
-    rows = list(csv.DictReader(path.open()))
-    for row in rows:
-        truth = clean[row["key"]]
-        row["answer"] = "given" if row["given"] == truth else "s" if row["suggested"] == truth else "other"
-    with to.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return to
-
-
-def test_a_review_is_drawn_by_strata_and_its_answers_bound_the_share(pictured, tmp_path):
-    done = invoke(pictured, "--label", "label", "--review", 120, "-o", tmp_path / "out.parquet", "--sheet",
-                  tmp_path / "s.png", "-q")  # fmt: skip
+def test_a_review_is_drawn_by_strata_and_its_verdicts_bound_the_share(table, tmp_path):
+    done = invoke(table, "--label", "label", "--review", 120, "-o", tmp_path / "out.parquet", "-q")
     assert done.exit_code == 0, done.stderr
-    assert (tmp_path / "s.png").is_file()
-    page = (tmp_path / "out.review.html").read_text()
-    assert page.count("<section") == 120
-    assert 'data-noun="labels"' in page
-    rows = list(csv.DictReader((tmp_path / "out.review.csv").open()))
+    path = tmp_path / "out.review.csv"
+    rows = list(csv.DictReader(path.open()))
     sizes = {row["stratum"]: int(row["size"]) for row in rows}
     assert sum(sizes.values()) == N - 2
-    clean = {row["key"]: row["clean"] for row in pq.read_table(pictured, columns=["key", "clean"]).to_pylist()}
-    back = answered(tmp_path / "out.review.csv", clean, tmp_path / "answers.csv")
-    told = json.loads(audited(back, "--json").stdout)
-    true_share = len(wrong_keys(pictured)) / (N - 2)
+    clean = {row["key"]: row["clean"] for row in pq.read_table(table, columns=["key", "clean"]).to_pylist()}
+    judged = []
+    for row in rows:
+        verdict = "keep" if row["given"] == clean[row["key"]] else "relabel"
+        judged.append((verdict, row["key"], "", clean[row["key"]] if verdict == "relabel" else ""))
+    judge(path, judged, question="label")
+    told = json.loads(audited(path, "--json").stdout)
+    true_share = len(wrong_keys(table)) / (N - 2)
     assert told["wrong"]["strict"]["low"] <= true_share <= told["wrong"]["strict"]["high"]
-    assert told["counts"]["blank"] == 0
+    assert told["counts"]["blank"] == told["counts"]["unsure"] == 0
+    suggested = sum(row["suggested"] == clean[row["key"]] != row["given"] for row in rows)
+    assert told["counts"]["suggested"] == suggested > 0
     assert told["suspected"]["strict"]["value"] > 0.8
-    assert "wrong labels" in audited(back).stdout
-    answered(tmp_path / "out.review.csv", clean, tmp_path / "out.review.csv")
-    with pytest.raises(InputError, match="120 answers of a reviewer"):
-        labels(pictured, tmp_path / "out.parquet", "label", review=120, overwrite=True)
+    assert "wrong labels" in audited(path).stdout
+    judge(path, [("keep", judged[0][1], "", ""), ("drop", judged[1][1], "", "")], question="label", reviewer="bob")
+    again = json.loads(audited(path, "--json").stdout)["counts"]
+    assert again["unsure"] == (judged[0][0] != "keep") + (judged[1][0] == "keep")
+    with pytest.raises(InputError, match="holds verdicts on a sample that --review would replace"):
+        labels(table, tmp_path / "out.parquet", "label", review=120, overwrite=True)
+
+
+def test_a_review_is_shown_by_pairs_of_labels_and_relabelled_by_one_key(table, tmp_path):
+    labels(table, tmp_path / "out.parquet", "label", review=60)
+    path = tmp_path / "out.review.csv"
+    rows = list(csv.DictReader(path.open()))
+    with serving(table, results=[path], reviewer="ann") as server:
+        groups = queue(server)
+        first = [
+            row for row in rows[:48] if (row["given"], row["suggested"]) == (rows[0]["given"], rows[0]["suggested"])
+        ]
+        assert (groups[0]["n"], groups[0]["label"]) == (len(first), rows[0]["suggested"])
+        act(server, "relabel", groups[0]["id"])
+        for group in groups[1:]:
+            act(server, "keep", group["id"])
+        assert queue(server) == []
+    counts = json.loads(audited(path, "--json").stdout)["counts"]
+    assert counts == {"given": 60 - len(first), "suggested": len(first), "other": 0, "unsure": 0, "blank": 0}
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text.replace("answer", "said", 1), "no column 'answer'"),
-        (lambda text: text.replace(",\n", ",perhaps\n", 2), "expected given, suggested, other or unsure"),
+        (lambda text: text.replace("stratum", "said", 1), "no column 'stratum'"),
+        (lambda text: text.replace(",trusted ", ",other ", 1), "expected a stratum"),
         (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "all rows of one review"),
-        (lambda text: text + text.split("\n")[1] + "\n", "comes twice"),
-        (lambda text: text, "got none on"),
-        (lambda text: "", "answer"),
+        (lambda text: text + text.split("\n")[1] + "\n", "expected row 21"),
+        (lambda text: text, "got none"),
+        (lambda text: "", "nothing"),
     ],
 )
-def test_a_review_that_was_spoilt_says_so(pictured, tmp_path, change, words):
-    labels(pictured, tmp_path / "out.parquet", "label", review=20)
+def test_a_review_that_was_spoilt_says_so(table, tmp_path, change, words):
+    labels(table, tmp_path / "out.parquet", "label", review=20)
     path = tmp_path / "out.review.csv"
     path.write_text(change(path.read_text()))
     result = audited(path)
