@@ -75,7 +75,7 @@ def measure_facts(folder: Path, rows: int, width: int) -> None:
     ):
         print(f"curate {words[0]}: {run(words)[0]:,.1f} s")
     for more in ([], [str(alone)]):
-        seconds, used, peak, size = run(["report", str(table), *more, "--json", "--no-map", "--thumbs", "0"])
+        seconds, used, peak, size = run(["report", str(table), *more, "--json", "--points", "0", "--thumbs", "0"])
         what = "the table" if not more else "table, filter and dedup"
         print(f"report of {what}: {seconds:,.1f} s, {used:,.1f} s of processors, {peak:,.0f} MB, {size / 1e6:,.1f} MB")
     measure_view(table)

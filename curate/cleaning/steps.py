@@ -84,7 +84,7 @@ class Cleaning:
             "results": results,
             "out": REPORT,
             "findings": REVIEW,
-            "no-map": True,
+            "points": 0,
             "thumbs": THUMBS,
         }
         steps["report"] = page | named | images

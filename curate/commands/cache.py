@@ -36,9 +36,7 @@ def run(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
-    limit: options.Limit = None,
     white: options.White = None,
-    workers: options.Workers = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:

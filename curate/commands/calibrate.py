@@ -37,7 +37,6 @@ def run(
     ] = None,
     labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds, for --label")] = None,
     embedding: options.Embedding = None,
-    repeats: Annotated[int, options.shared("--repeats", ", for the intervals", show_default=True)] = 1000,
     plot: Annotated[
         Path | None, options.shared("--plot", ": the reliability of the probabilities", metavar="FILE")
     ] = None,
@@ -81,7 +80,6 @@ def run(
         label=label,
         labelled=labelled,
         embedding=embedding,
-        repeats=repeats,
         seed=seed,
         overwrite=overwrite,
         report=(lambda text: None) if quiet else say,

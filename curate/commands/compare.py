@@ -26,12 +26,6 @@ def run(
     repeats: Annotated[
         int, options.shared("--repeats", ": permutations of each permutation test", show_default=True)
     ] = 999,
-    clusters: Annotated[
-        int, options.shared("--clusters", " the rows of both are put into; 0 for none", show_default=True)
-    ] = 20,
-    top: Annotated[
-        int, options.shared("--top", ": rows of each table that separate it from the other", show_default=True)
-    ] = 10,
     fail_above: Annotated[
         float | None,
         typer.Option(

@@ -63,7 +63,6 @@ def run(
         str | None, options.shared("--model", ", for --degrade; by default the shipped one that scored the table")
     ] = None,
     device: Annotated[str, options.shared("--device", ", for --degrade and --network", show_default=True)] = "auto",
-    folds: Annotated[int, typer.Option(help="Of the linear classifier's cross-validation.")] = 5,
     repeats: Annotated[
         int, options.shared("--repeats", ": bootstrap resamples, shuffles of permutation tests", show_default=True)
     ] = 1000,

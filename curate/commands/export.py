@@ -82,7 +82,6 @@ def run(
     null: Null = False,
     skip_missing: SkipMissing = False,
     source: options.Source = None,
-    workers: options.Workers = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     log: options.Log = None,

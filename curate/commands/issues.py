@@ -49,7 +49,6 @@ def run(
         options.shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png"),
     ] = None,
     source: options.Source = None,
-    dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -79,17 +78,17 @@ def run(
         check_picture(sheet, overwrite=overwrite)
     settings = parse_settings(set_ or [], example="dark=0.2")
     result = issues(**options.given_to(issues, arguments) | {"set": settings})
-    if sheet is not None and not dry_run:
+    if sheet is not None:
         _draw(result, table, sheet, source, overwrite)
     if json_:
         emit(result.to_json())
-    elif out is None or dry_run or not quiet:
-        _report(result, asked=out is None or dry_run)
+    elif out is None or not quiet:
+        _report(result, asked=out is None)
         if out is not None:
-            say_files(result, dry_run=dry_run)
+            say_files(result, dry_run=False)
         else:
             say_next(f"curate issues {shlex.quote(str(table))} --drop unusable -o clean.parquet")
-        if sheet is not None and not dry_run:
+        if sheet is not None:
             say(f"sheet: {sheet}")
 
 

@@ -39,7 +39,6 @@ def run(
     verdicts: options.Verdicts = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
-    dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -77,11 +76,10 @@ def run(
         verdicts=verdicts,
         embedding=embedding,
         seed=seed,
-        dry_run=dry_run,
         overwrite=overwrite,
     )
     if json_:
         emit(result.to_json())
-    elif out is None or dry_run or not quiet:
-        report(result, asked=out is None or dry_run, below=below)
-        say_files(result, dry_run=dry_run)
+    elif out is None or not quiet:
+        report(result, asked=out is None, below=below)
+        say_files(result, dry_run=False)

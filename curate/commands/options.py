@@ -15,7 +15,6 @@ from curate.exchange.table import TOOLS
 MEANS: dict[str, str] = {
     "--actors": "--engine ray: processes that score, at most; by default as many as fit",
     "--address": "--engine ray: the cluster, auto, HOST:PORT or ray://HOST:PORT; by default one of this machine alone",
-    "--allow-private-hosts": "Let URLs inside the source lead into private networks",
     "--allow-unmatched": "Go on where the table has none of the keys of a file",
     "--against": "Another scored table",
     "--train": "Scored table whose rows, in place of other rows, classifiers learn from",
@@ -256,7 +255,6 @@ ImageColumn = Annotated[str | None, shared("--image-column", "; by default found
 Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
 
 Connections = Annotated[int, shared("--connections", show_default=True, min=1, max=512)]
-AllowPrivateHosts = Annotated[bool, shared("--allow-private-hosts")]
 
 MovedTable = Annotated[Path | None, shared("--table")]
 

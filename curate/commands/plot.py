@@ -37,7 +37,6 @@ def run(
     embedding: options.Embedding = None,
     title: Annotated[str, typer.Option(help="Over the image; papers say it beneath.", show_default=False)] = "",
     width: Annotated[float, typer.Option(help="In mm: a column of a journal has 89, its page 183.")] = 89.0,
-    folds: Annotated[int, typer.Option(help="Of the linear classifier's cross-validation.")] = 5,
     repeats: Annotated[
         int, options.shared("--repeats", ": bootstrap resamples of the bands", show_default=True)
     ] = 1000,

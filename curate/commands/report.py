@@ -22,8 +22,7 @@ Column = Annotated[
 ]
 Label = Annotated[str | None, options.shared("--label", ", by default label where there is one")]
 Sample = Annotated[int, options.shared("--sample", ", and list them", min=1, show_default=True)]
-Points = Annotated[int, typer.Option(min=0, help="Rows on the map; it needs openTSNE (the extra map).")]
-NoMap = Annotated[bool, typer.Option("--no-map", help="Leave the map out.")]
+Points = Annotated[int, typer.Option(min=0, help="Rows on the map, for which the extra map is needed; 0: no map.")]
 Findings = Annotated[
     Path | None,
     typer.Option(
@@ -45,10 +44,8 @@ def run(
     sample: Sample = 20_000,
     thumbs: Annotated[int, typer.Option(min=0, help="Thumbnails at most.")] = 1_000,
     points: Points = 5_000,
-    no_map: NoMap = False,
     measured: Measured = None,
     findings: Findings = None,
-    seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,

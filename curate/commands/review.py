@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.printing import emit, say, show
-from curate.commands.report import Column, Label, Measured, NoMap, Points, Results
+from curate.commands.report import Column, Label, Points, Results
 
 if TYPE_CHECKING:
     from curate.facts.served.server import Server
@@ -35,9 +35,6 @@ def run(
     label: Label = None,
     source: options.Source = None,
     points: Points = 5_000,
-    no_map: NoMap = False,
-    measured: Measured = None,
-    seed: options.Seed = 0,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 is any that is free.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     json_: options.Json = False,

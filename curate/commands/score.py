@@ -81,7 +81,6 @@ def run(
     root: options.Root = None,
     label_from_folder: Annotated[bool, options.shared("--label-from-folder", ", in a column `label`")] = False,
     connections: options.Connections = 64,
-    allow_private_hosts: options.AllowPrivateHosts = False,
     follow_symlinks: Annotated[
         bool, typer.Option("--follow-symlinks", help="Follow links to folders; loops are cut.")
     ] = False,

@@ -58,7 +58,6 @@ HoldoutLoss = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="rho-loss, small-loss: losses of a model of other rows.", show_default=False),
 ]
-Plot = Annotated[Path | None, options.shared("--plot", ": the gains")]
 
 
 def run(
@@ -83,7 +82,6 @@ def run(
     loss: Loss = None,
     holdout_loss: HoldoutLoss = None,
     graph: options.Graph = None,
-    plot: Plot = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
     engine: options.Engine = "local",
@@ -100,7 +98,7 @@ def run(
     \b
         curate select scores.parquet --budget 100 -o batch.parquet
         curate select scores.parquet --budget 100 --labelled labels.csv --noise-guard -o batch-2.parquet
-        curate select scores.parquet --budget 10% --strategy herding --balance label --plot gains.png -o train.parquet
+        curate select scores.parquet --budget 10% --strategy herding --balance label -o train.parquet
         curate select scores.parquet --budget 50 --strategy score --score unc_losspred --dry-run
         curate select scores.parquet --budget 10% --strategy small-loss --label label -o train.parquet
         curate select /nfs/scores --budget 1% --strategy prob-cover -o /nfs/batch.parquet --engine ray --address auto
@@ -116,8 +114,6 @@ def run(
     from curate.policies.select.policy import select
     from scoring.settings import parse_settings
 
-    if plot is not None:
-        _refuse_plot(plot, dry_run, overwrite)
     silent = json_ or quiet
     with Bar("picks", quiet=silent) as bar:
         result = select(
@@ -126,33 +122,13 @@ def run(
             picked=lambda done, total: bar.show(done, total, 0, ""),
             announce=(lambda text: None) if silent else say,
         )
-    if plot is not None:
-        _draw(result, plot, overwrite)
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:
-        _report(result, dry_run, plot)
+        _report(result, dry_run)
 
 
-def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
-    """Mistakes about the image, before the work."""
-    from curate.display.style import check_chart
-    from scoring.errors import InputError
-
-    if dry_run:
-        raise InputError("--plot writes an image, and --dry-run writes nothing; leave one of them out")
-    check_chart(plot, overwrite=overwrite)
-
-
-def _draw(result: "SelectResult", plot: Path, overwrite: bool) -> None:
-    from curate.display.gains import gain_chart
-    from curate.display.style import save_chart
-
-    title = f"{result.strategy}: {result.kept:,} picked of {counted(result.n_rows, 'row')}"
-    save_chart(gain_chart(result.gains, title), plot, overwrite=overwrite)
-
-
-def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:
+def _report(result: "SelectResult", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*result.notes, *(result.copies.words() if result.copies else [])]:
         line(note)
@@ -170,8 +146,6 @@ def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:
         for each in result.first:
             line(f"would pick: {each['rank']}. {each['key']}")
     say_files(result, dry_run=dry_run)
-    if plot is not None:
-        say(f"image: {plot}")
 
 
 def _span(gains: list[float | None]) -> str:

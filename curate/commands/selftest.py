@@ -39,7 +39,6 @@ def run(
     model: Annotated[str | None, options.shared("--model", "; by default the one that scored the table")] = None,
     device: options.Device = "auto",
     sample: Annotated[int | None, options.shared("--sample", ", to predict labels on")] = None,
-    repeats: Annotated[int, options.shared("--repeats", ", of what labels show", show_default=True)] = 1000,
     seed: options.Seed = 0,
     plot: Annotated[
         Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")

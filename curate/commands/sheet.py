@@ -23,7 +23,6 @@ def run(
     ] = None,
     top: Annotated[int, options.shared("--top", ": images", min=0, show_default=True)] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Images with the lowest values.")] = 30,
-    columns: Annotated[int, typer.Option(min=1, max=100, help="Images a row.")] = 10,
     decisions: Annotated[
         Path | None,
         typer.Option(

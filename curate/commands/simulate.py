@@ -42,7 +42,6 @@ def run(
     ] = "95%",
     stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
     out: Annotated[Path | None, options.shared("--out", ": results, such as results.json; a CSV next to it")] = None,
-    plot: Annotated[Path | None, options.shared("--plot")] = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -59,15 +58,10 @@ def run(
     would have shown with so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
     arguments = dict(locals())
-    from curate.display.style import check_chart
     from curate.rounds.init import other_holdout
     from curate.simulation.functions import round_simulate
-    from scoring.atomic import sweep_outputs
 
     line = (lambda text: None) if quiet else say
-    if plot is not None:
-        sweep_outputs([plot])
-        check_chart(plot, overwrite=overwrite)
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
@@ -83,11 +77,6 @@ def run(
     if out is not None:
         for path in (out, out.with_suffix(".csv")):
             line(f"results: {path}")
-    if plot is not None:
-        from curate.simulation.plot import plot_simulation
-
-        plot_simulation(simulation, plot, overwrite=overwrite)
-        line(f"image: {plot}")
 
 
 def _report(simulation: "Simulation") -> None:

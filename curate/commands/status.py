@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 def run(
     folder: options.RoundsFolder,
     table: options.MovedTable = None,
-    no_lift: Annotated[bool, typer.Option("--no-lift", help="Do not compare with random labels (faster).")] = False,
     all_: Annotated[bool, typer.Option("--all", help="Show what it is based on, too.")] = False,
     stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
     fail_unless_stop: Annotated[
@@ -46,7 +45,7 @@ def run(
     """
     from curate.simulation.functions import round_status
 
-    status = round_status(folder, table=table, no_lift=no_lift, stop=stop)
+    status = round_status(folder, table=table, stop=stop)
     if fail_unless_stop and status.stop is None:
         raise InputError("--fail-unless-stop uses --stop rules, and none is given; add --stop 'accuracy >= 90%'")
     if json_:

@@ -13,6 +13,7 @@ from curate.display.tiles import tiles
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
+COLUMNS = 10  # images a row
 ENDS = {"less certain": "least certain, ", "more certain": "most certain, "}
 OPPOSITE = {"less certain": "more certain", "more certain": "less certain"}
 FRAMES = {"keep": "green", "drop": "red", "undecided": "orange", "failed": "gray"}
@@ -49,7 +50,6 @@ def sheet(
     column: str | None = None,
     top: int = 30,
     bottom: int = 30,
-    columns: int = 10,
     decisions: str | Path | None = None,
     overwrite: bool = False,
 ) -> SheetResult:
@@ -62,7 +62,6 @@ def sheet(
         column: to sort by; None for ``unc_fitted``, else that of the model's own method.
         top: images with the highest values.
         bottom: images with the lowest values.
-        columns: images a row.
         decisions: ``NAME.decisions.parquet`` of `curate.filter`, for both sides of its cut too.
         overwrite: replace an image that is there.
 
@@ -85,7 +84,7 @@ def sheet(
     frames = {} if cut is None else {row: FRAMES[decision] for row, decision in cut.decision.items()}
     pictures = tiles(opened, rows, found.column, source=source, frames=frames)
     drawn = contact_sheet(
-        [(title, [pictures[row] for row in each]) for title, each in sections if each], columns=columns
+        [(title, [pictures[row] for row in each]) for title, each in sections if each], columns=COLUMNS
     )
     save_picture(drawn, out, overwrite=overwrite)
     counts = {name: len(each) for name, each in sections}

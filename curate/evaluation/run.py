@@ -23,7 +23,6 @@ OF_SCORES: dict[str, Any] = {  # options that say nothing of a subset, and what 
     "degrade": 0,
     "strengths": False,
     "model": None,
-    "folds": 5,
     "repeats": 1000,
     "train": None,
 }
@@ -49,7 +48,6 @@ def evaluate(
     source: str | None = None,
     model: str | Path | None = None,
     device: str = "auto",
-    folds: int = 5,
     repeats: int = 1000,
     embedding: str | None = None,
     seed: int = 0,
@@ -81,7 +79,6 @@ def evaluate(
         source: what was scored, for corrupted images and the network; by default the uris in the table.
         model: that scores corrupted images; by default the shipped one that the table names.
         device: that scores them, or trains the network.
-        folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of folds, resamples, shuffles, samples and corrupted images.
@@ -106,7 +103,7 @@ def evaluate(
             announce=announce,
         )
     _refuse("it is for --subset, which is missing", locals(), OF_SUBSETS)
-    settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device, strengths)
+    settings = EvaluateSettings(repeats, seed, sample, degrade, device, strengths)
     opened = open_table(table, embedding=embedding)
     if label is None and votes is None and labelled is not None:
         label = "label"

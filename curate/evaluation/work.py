@@ -36,6 +36,7 @@ from scoring.metrics.degradations import LADDERS
 from scoring.runner import Runner, select_device, select_precision
 
 MOST_REPEATS = 100_000
+FOLDS = 5  # of the linear classifier's cross-validation
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,6 @@ class EvaluateSettings:
     """How to measure.
 
     Attributes:
-        folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
         seed: of folds, resamples, shuffles, samples and corrupted images.
         sample: measure that many rows, chosen by a hash of their keys; None for all.
@@ -52,7 +52,6 @@ class EvaluateSettings:
         device: that scores them.
     """
 
-    folds: int = 5
     repeats: int = 1000
     seed: int = 0
     sample: int | None = None
@@ -61,8 +60,6 @@ class EvaluateSettings:
     strengths: bool = False
 
     def __post_init__(self) -> None:
-        if self.folds < 2:
-            raise InputError(f"--folds must be at least 2, got {self.folds}; 5 is usual")
         if not 1 <= self.repeats <= MOST_REPEATS:
             raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {self.repeats}; 1000 is usual")
         if self.sample is not None and self.sample < FEWEST_ROWS:
@@ -151,10 +148,6 @@ class EvaluationWork:
         got = f"{self.table.path}, got {len(rows.index):,} of {self.table.n_rows:,} ({counted})"
         if len(rows.index) < FEWEST_ROWS:
             raise InputError(f"expected at least {FEWEST_ROWS} rows to measure in {got}; score more images")
-        if label is not None and len(rows.index) < self.settings.folds:
-            raise InputError(
-                f"expected a row or more for each of {self.settings.folds:,} folds in {got}; lower --folds, 5 is usual"
-            )
         if self.codes is not None and len(np.unique(self.codes[rows.index])) < 2:
             raise InputError(
                 f"--label: expected at least two classes in {label!r}, got one; every prediction would be right"
@@ -190,7 +183,7 @@ class EvaluationWork:
         labels = correctness.label_tensor(self.codes[self.rows.index])
         self.announce(f"neighbours and linear classifiers of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
         if self.training is None:
-            self.correctness = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
+            self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.settings.seed)
             return
         names = [self.classes[code] for code in self.codes[self.rows.index].tolist()]
         self.result_.caveats.shared = self.training.n_shared

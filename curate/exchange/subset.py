@@ -96,7 +96,6 @@ def export(
     null: bool = False,
     skip_missing: bool = False,
     source: str | None = None,
-    workers: int | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
     log: str | Path | None = None,
@@ -124,7 +123,6 @@ def export(
         null: end each of `paths` with a NUL.
         skip_missing: leave rows out whose image cannot be had, and list them.
         source: what was scored, for tables that name no files; rows are found by key.
-        workers: threads that read and encode; None for one a core.
         dry_run: check everything but the images, and write nothing.
         overwrite: replace a file that is there, or a folder that is an export and was not changed.
         log: a file that events are appended to as JSON lines: start, every part, end; see ``RunLog``.
@@ -180,7 +178,7 @@ def export(
         note = f"{place} is whole already: nothing to do"
         return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
                        paths=(place,), notes=(note,))  # fmt: skip
-    threads = workers or usable_cores()
+    threads = usable_cores()
     with RunLog(log, command="export", table=str(table), to=to, out=str(place), rows=plan.n_rows) as events:
         reports = _listener(events, report)
         job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=reports)

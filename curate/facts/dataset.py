@@ -60,7 +60,7 @@ class Dataset:
         return least[np.argsort(self.draw[least], kind="stable")]
 
 
-def read_dataset(table: Table, class_column: str | None, *, seed: int) -> Dataset:
+def read_dataset(table: Table, class_column: str | None, *, seed: int = 0) -> Dataset:
     """Read what a report counts over all rows of a table.
 
     Args:

@@ -55,10 +55,8 @@ def report(
     sample: int = SAMPLE,
     thumbs: int = THUMBS,
     points: int = POINTS,
-    no_map: bool = False,
     measured: str | Path | None = None,
     findings: str | Path | None = None,
-    seed: int = 0,
     overwrite: bool = False,
 ) -> Report:
     """Make one page of what the scores and policies of a table found; it needs nothing but a browser.
@@ -76,11 +74,9 @@ def report(
         source: what was scored, where the table holds no paths.
         sample: rows that are listed, next to those of galleries.
         thumbs: the most thumbnails.
-        points: rows on the map.
-        no_map: leave the map out.
+        points: rows on the map; 0 leaves it out.
         measured: what ``curate evaluate`` wrote.
         findings: folder to write too: the kept rows with a finding as a table, and a contact sheet of each kind.
-        seed: of what is drawn, and of the map.
         overwrite: replace the page, and the findings, that are there.
 
     Raises:
@@ -96,7 +92,7 @@ def report(
     for name, value, least in (("sample", sample, 1), ("thumbs", thumbs, 0), ("points", points, 0)):
         if value < least:
             raise InputError(f"--{name}: expected {least} or more, got {value}")
-    asked = Asked(results, column, label, sample, 0 if no_map else points, measured, seed)
+    asked = Asked(results, column, label, sample, points, measured)
     opened = open_table(table, require=[KEY])
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
         raise InputError(f"{where} is the table, which is never changed; choose another name")

@@ -24,7 +24,6 @@ class Asked:
     right: str | None = None
     prediction: str | None = None
     embedding: str | None = None
-    folds: int = 5
     repeats: int = 1000
     sample: int | None = None
     seed: int = 0

@@ -65,7 +65,7 @@ def _judged_by_labels(asked: Asked, notes: list[str]) -> Outcomes:
     if asked.prediction not in (None, *PREDICTIONS):
         said = closest(str(asked.prediction), PREDICTIONS)
         raise InputError(f"unknown prediction {asked.prediction!r}{said} (one of: {', '.join(PREDICTIONS)})")
-    settings = EvaluateSettings(asked.folds, asked.repeats, asked.seed, asked.sample)
+    settings = EvaluateSettings(asked.repeats, asked.seed, asked.sample)
     judged = judge_table(
         asked.table,
         str(asked.label),

@@ -62,7 +62,6 @@ def plot(
     embedding: str | None = None,
     title: str = "",
     width: float = WIDTH,
-    folds: int = 5,
     repeats: int = 1000,
     sample: int | None = None,
     seed: int = 0,
@@ -87,7 +86,6 @@ def plot(
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         title: over the image.
         width: in mm; 89 is a column of a journal, 183 a page.
-        folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples of the bands, >= 1.
         sample: look at that many rows, chosen by a hash of their keys.
         seed: of folds, resamples and samples.
@@ -110,7 +108,6 @@ def plot(
         right=right,
         prediction=prediction,
         embedding=embedding,
-        folds=folds,
         repeats=repeats,
         sample=sample,
         seed=seed,
@@ -131,8 +128,6 @@ def _check(asked: Asked, name: str, kind: Kind) -> None:
             raise InputError(f"--{option} is not for {name}, which would not look at it; leave it out (for: {those})")
     if not 1 <= asked.repeats <= MOST_REPEATS:
         raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {asked.repeats}; 1000 is usual")
-    if asked.folds < 2:
-        raise InputError(f"--folds must be at least 2, got {asked.folds}; 5 is usual")
     if asked.sample is not None and asked.sample < FEWEST_SAMPLED:
         raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {asked.sample}; take more")
     if not 0 <= asked.seed < 2**31:

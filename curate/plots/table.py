@@ -45,7 +45,7 @@ class Kind:
 
 
 _ROOM = "curate.plots."
-_JUDGED = frozenset({"column", "label", "labelled", "right", "prediction", "embedding", "folds", "repeats", "sample"})
+_JUDGED = frozenset({"column", "label", "labelled", "right", "prediction", "embedding", "repeats", "sample"})
 KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "histogram": Kind(
         f"{_ROOM}histogram", "how values are spread, overall or by group", "numbers", frozenset({"column", "per"})

@@ -88,9 +88,6 @@ def review(
     label: str | None = None,
     source: str | None = None,
     points: int = POINTS,
-    no_map: bool = False,
-    measured: str | Path | None = None,
-    seed: int = 0,
     port: int = 0,
 ) -> Server:
     """Return a server of the groups of suspected images of a table, ready for ``serve_forever``.
@@ -110,9 +107,6 @@ def review(
         label: column of labels; by default ``label``, where there is one.
         source: what was scored, where the table holds no paths.
         points: rows on the map of the whole table.
-        no_map: leave the map out.
-        measured: what ``curate evaluate`` wrote.
-        seed: of the random sample and the map.
         port: to listen on; 0 for any that is free.
 
     Raises:
@@ -122,13 +116,13 @@ def review(
 
     about = _reviewed(table, results, verdicts, source, label)
     opened, state = about.table, state_of(about.table)
-    asked = Asked(about.results, column, about.label, SAMPLE, 0 if no_map else points, measured, seed)
+    asked = Asked(about.results, column, about.label, SAMPLE, points)
     server, token = Server(port), new_token()
     try:
         pictures = Pictures(opened, source=about.source)
         if not browse:
             require_folder(about.verdicts)
-        under_review = _under_review(about, reviewer or _user(), seed)
+        under_review = _under_review(about, reviewer or _user())
     except BaseException:
         server.server_close()
         raise
@@ -206,13 +200,13 @@ def _user() -> str:
         return "reviewer"
 
 
-def _under_review(about: Reviewed, reviewer: str, seed: int) -> Review:
+def _under_review(about: Reviewed, reviewer: str) -> Review:
     if not reviewer.strip() or len(reviewer) > MOST_NAME:
         raise InputError(f"--reviewer takes a name of 1 to {MOST_NAME} characters, got {len(reviewer)}")
     table = about.table
     label = about.label or (LABEL if LABEL in table.schema.names else None)
     applied = find_results(table, about.results)
-    dataset = read_dataset(table, label, seed=seed)
+    dataset = read_dataset(table, label)
     decided = decide_all(dataset, applied)
     begin = {"table": str(table.path), "digest": dataset.digest, "rows": dataset.n}
     file = VerdictFile(about.verdicts, reviewer, begin)

@@ -148,21 +148,18 @@ def round_import(
     return import_labels(folder, file, format=format, name=name, annotator=annotator, skip_rest=skip_rest)
 
 
-def round_status(
-    folder: str | Path, *, table: str | Path | None = None, no_lift: bool = False, stop: Sequence[str] | None = None
-) -> Status:
+def round_status(folder: str | Path, *, table: str | Path | None = None, stop: Sequence[str] | None = None) -> Status:
     """Return how accurate the model is by now, and whether to stop.
 
     Args:
         folder: of `curate.round_init`.
         table: where the table is now, if it was moved.
-        no_lift: leave out the comparison with random labels, which takes some seconds.
         stop: rules in addition to the folder's, such as ``"accuracy >= 90%"``.
 
     Raises:
         InputError: for an invalid rule, or a folder or table that was changed.
     """
-    return status(folder, table=table, lift=not no_lift, stop=stop or ())
+    return status(folder, table=table, stop=stop or ())
 
 
 def round_labels(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import check_chart, save_chart
-from curate.simulation.run import Simulation
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 
@@ -71,11 +70,6 @@ def plot_replay(path: Path, out: Path, *, overwrite: bool = False) -> None:
     """
     check_chart(out, overwrite=overwrite)
     _draw(read_replay(path), out, path.name, overwrite)
-
-
-def plot_simulation(simulation: Simulation, out: Path, *, overwrite: bool = False) -> None:
-    """Draw the curves of a replay; arguments and errors as for ``plot_replay``."""
-    _draw(ReplayCurves.of_json(simulation.to_json()), out, Path(simulation.facts["table"]).name, overwrite)
 
 
 def read_replay(path: Path) -> ReplayCurves:

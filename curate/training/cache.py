@@ -56,9 +56,7 @@ def cache(
     seed: int = 0,
     device: str = "auto",
     precision: str = "auto",
-    limit: int | None = None,
     white: int | None = None,
-    workers: int | None = None,
     report: "Callable[[CacheProgress], None]" = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> CacheResult:
@@ -72,7 +70,7 @@ def cache(
         model: a shipped model, a checkpoint, or ``timm:NAME``.
         epochs: the first of the images as they are, then of views.
         label: column of the classes.
-        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
+        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``.
         key: of the source.
         path_column: of the source.
         image_column: of the source.
@@ -84,9 +82,7 @@ def cache(
         seed: of all draws.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
-        limit: only the first N images.
         white: value of 16-bit images that is white; None finds it in a sample of them.
-        workers: decoding threads; None for one a core.
         report: called after every batch.
         announce: called with what the user should know, in words.
 
@@ -134,7 +130,7 @@ def cache(
     if where.type == "cuda" and exact == "fp32":
         torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
     network = for_inference(network.to(where).to(memory_format=torch.channels_last).eval(), where, exact)
-    failures = make_cache(out, about, images, network, recipe, workers=workers, report=report, announce=line)
+    failures = make_cache(out, about, images, network, recipe, report=report, announce=line)
     say_failures(failures, line)
     made = read_about(out) or about  # a folder that was there may hold more epochs than were requested
     n = len(images.keys) - sum(failures.values())

@@ -74,10 +74,10 @@ COMMANDS: dict[str, Command] = {
         "review plan scores.parquet --column unc_fitted --max-bad-rate 20% --images 8 -o kept.audit.csv"
     ),
     "calibrate": Command(
-        "calibrate scores.parquet --column unc_fitted --bad 'label == \"cat\"' --repeats 20 -o cats.json "
+        "calibrate scores.parquet --column unc_fitted --bad 'label == \"cat\"' -o cats.json "
         "--apply cats.parquet --plot cats.svg"
     ),
-    "select": Command("select scores.parquet --budget 9 --plot gains.png -o batch.parquet"),
+    "select": Command("select scores.parquet --budget 9 -o batch.parquet"),
     "balance": Command("balance scores.parquet --per label -o balanced.parquet"),
     "split": Command("split scores.parquet --train 80% --test 20% --per label -o split.parquet"),
     "round init": Command("round init rounds scores.parquet --classes cat,dog --batch 8"),
@@ -87,8 +87,7 @@ COMMANDS: dict[str, Command] = {
     "round labels": Command("round labels rounds -o known.parquet", ("round init", "round next", "round import")),
     "round plot": Command("round plot rounds -o curve.png", ("round init", "round next", "round import")),
     "round simulate": Command(
-        "round simulate scores.parquet --label label --budget 6,12 --seeds 2 --strategy margin -o replay.json "
-        "--plot replay.png"
+        "round simulate scores.parquet --label label --budget 6,12 --seeds 2 --strategy margin -o replay.json"
     ),
     "run": Command("run curate.toml", torch=True, goes_on=True),
     "merge": Command("merge scores.parquet table.parquet --prefix -o merged.parquet", ("score of some",)),
@@ -99,8 +98,8 @@ COMMANDS: dict[str, Command] = {
     "retrieve": Command(
         "retrieve scores.parquet scores.parquet --top 2 --sheet found.png --table-rows rows.parquet -o answers.csv"
     ),
-    "report": Command("report scores.parquet --no-map -o report.html"),
-    "report with findings": Command("report scores.parquet --no-map --findings review -o report.html"),
+    "report": Command("report scores.parquet --points 0 -o report.html"),
+    "report with findings": Command("report scores.parquet --points 0 --findings review -o report.html"),
     "plot": Command("plot scores.parquet histogram -o histogram.svg"),
     "evaluate": Command("evaluate scores.parquet --label label --column unc_fitted -o worth.json"),
     "compare": Command("compare scores.parquet kept.parquet --repeats 19 --sheet compared.png", ("filter",)),

@@ -49,7 +49,7 @@ def write_table(folder, name="scores.parquet"):
 
 @contextmanager
 def serving(table, **options):
-    server = review(table, no_map=True, **options)
+    server = review(table, points=0, **options)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield server

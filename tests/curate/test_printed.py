@@ -66,8 +66,8 @@ def is_safe(result):
 
 def test_an_evaluation_prints_as_its_command(tmp_path):
     path = table(tmp_path / "s.parquet", seed=1)
-    found = curate.evaluate(path, label="label", repeats=20, folds=3)
-    shown = run("evaluate", path, "--label", "label", "--repeats", 20, "--folds", 3)
+    found = curate.evaluate(path, label="label", repeats=20)
+    shown = run("evaluate", path, "--label", "label", "--repeats", 20)
     assert shown.exit_code == 0, shown.output
     assert str(found) + "\n" == shown.stdout
     assert "verdict: " in shown.stdout
@@ -77,8 +77,8 @@ def test_an_evaluation_prints_as_its_command(tmp_path):
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_a_comparison_prints_as_its_command(tmp_path, shift):
     paths = table(tmp_path / "a.parquet", seed=1), table(tmp_path / "b.parquet", seed=2, shift=shift)
-    found = curate.compare(*paths, repeats=199, clusters=4, fail_above=0.6)
-    shown = run("compare", *paths, "--repeats", 199, "--clusters", 4, "--fail-above", 0.6)
+    found = curate.compare(*paths, repeats=199, fail_above=0.6)
+    shown = run("compare", *paths, "--repeats", 199, "--fail-above", 0.6)
     assert shown.exit_code == 3 * found.failed, shown.output
     assert found.failed == bool(shift)
     assert str(found) + "\n" == shown.stdout

@@ -306,7 +306,6 @@ def issues(
     drop_group: Iterable[int] | None = None,
     set: Mapping[str, object] | None = None,
     show: int = N_WORST,
-    dry_run: bool = False,
     overwrite: bool = False,
 ) -> IssuesResult:
     """Report which images have a finding, and of which kind; with ``drop`` and ``out``, write the subset without them.
@@ -322,7 +321,6 @@ def issues(
         drop_group: numbers of groups of images unlike the rest, whose rows are dropped.
         set: kind -> where it begins, in the unit of its measure.
         show: rows of each kind that are named as its worst.
-        dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
 
     Returns:
@@ -344,7 +342,7 @@ def issues(
         cuts,
         show,
     )
-    return apply(policy, open_table(table, require=[KEY]), out, dry_run=dry_run or out is None, overwrite=overwrite)
+    return apply(policy, open_table(table, require=[KEY]), out, dry_run=out is None, overwrite=overwrite)
 
 
 def _number(name: str, value: object) -> float:

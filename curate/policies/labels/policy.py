@@ -127,7 +127,6 @@ def labels(
     verdicts: str | Path | None = None,
     embedding: str | None = None,
     seed: int = 0,
-    dry_run: bool = False,
     overwrite: bool = False,
 ) -> LabelsResult:
     """Say which labels of a scored table are wrong; with ``out``, write table, decisions and receipt.
@@ -148,7 +147,6 @@ def labels(
             and counts as right for other rows; what was dropped goes.
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of the folds, and of what is drawn.
-        dry_run: write nothing.
         overwrite: replace outputs that exist.
 
     Returns:
@@ -162,10 +160,9 @@ def labels(
     request = LabelsRequest(named, drop_suspected, relabel, below, seed, None if labelled is None else str(labelled))
     lines = None if verdicts is None else VerdictLines.of(verdicts, opened)
     policy = Labels(request, review, lines)
-    nothing = dry_run or out is None
     if review is not None:
-        if nothing:
+        if out is None:
             raise InputError("--review writes rows to judge, and needs a place for them; name a table with --out")
         request.check(opened)
-        refuse_judged([Outputs(out or "", policy.files).paths[REVIEW]], "--review")
-    return apply(policy, opened, out, dry_run=nothing, overwrite=overwrite)
+        refuse_judged([Outputs(out, policy.files).paths[REVIEW]], "--review")
+    return apply(policy, opened, out, dry_run=out is None, overwrite=overwrite)

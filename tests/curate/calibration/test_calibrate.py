@@ -355,7 +355,7 @@ max = 0.1
 
 def test_the_command_draws_verifies_and_filters(scored, tmp_path):
     out, table, picture = tmp_path / "good.json", tmp_path / "c.parquet", tmp_path / "c.svg"
-    line = ("calibrate", scored, "--column", "unc_x", "--bad", "is_bad == true", "--repeats", 20)
+    line = ("calibrate", scored, "--column", "unc_x", "--bad", "is_bad == true")
     done = run(*line, "-o", out, "--apply", table, "--plot", picture)
     assert done.exit_code == 0, done.output
     for word in ("isotonic", "logistic", "constant", "ECE", "calibration:", "table:", "image:"):

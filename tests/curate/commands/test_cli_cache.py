@@ -72,7 +72,6 @@ def test_repeating_the_command_does_nothing_and_more_epochs_are_added(cache, pho
     for other, said in (
         (["--seed", 1], "another --seed: 0, this one has 1;"),
         (["--model", "trio"], "another --model;"),
-        (["--limit", 8], "another source of images"),
         (["--set", "gray=0.5"], "another --set gray: 0.0, this one has 0.5;"),
     ):
         refused = run(*args, "--epochs", 4, *other)

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from choosing import csv, table
-from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
@@ -153,17 +152,6 @@ def test_parameters_reach_the_strategy_and_the_receipt(scores):
     assert (receipt["settings"]["radius"], receipt["settings"]["neighbours"]) == (0.7, 9)
 
 
-def test_the_picture_is_written_with_the_batch(scores):
-    result = run("s.parquet", "-b", 20, "-o", "b.parquet", "--plot", "g.png")
-    assert result.exit_code == 0, result.output
-    with Image.open("g.png") as picture:
-        assert picture.size[0] == 1051  # 89 mm at 300 dots an inch
-    again = run("s.parquet", "-b", 20, "-o", "c.parquet", "--plot", "g.png")
-    assert again.exit_code == 1
-    assert "g.png exists already" in again.stderr
-    assert not (scores.parent / "c.parquet").exists()
-
-
 def test_outputs_that_exist_are_kept_unless_told(scores):
     assert run("s.parquet", "-b", 5, "-o", "b.parquet").exit_code == 0
     refused = run("s.parquet", "-b", 6, "-o", "b.parquet")
@@ -186,8 +174,6 @@ def test_the_seed_decides_what_is_drawn(scores):
         (["-b", "5"], "expected a name for the subset (-o kept.parquet), got none"),
         (["-b", "5", "-o", "b.parquet", "--set", "x"], "--set takes NAME=VALUE"),
         (["-b", "5", "-o", "b.parquet", "--set", "seed=1", "--set", "seed=2"], "--set seed was given twice"),
-        (["-b", "5", "-o", "b.parquet", "--plot", "g.jpg"], "ends in .png, .svg or .pdf"),
-        (["-b", "5", "--dry-run", "--plot", "g.png"], "leave one of them out"),
         (["-b", "5", "-o", "b.parquet", "--strategy", "entrpy"], "did you mean 'entropy'"),
         (["-b", "5", "-o", "b.parquet", "--labelled", "none.csv"], "none.csv does not exist"),
     ],

@@ -13,7 +13,7 @@ import curate
 from scoring.errors import InputError
 
 QUICK = {"repeats": 99, "clusters": 4, "top": 3}
-FLAGS = ["--repeats", 99, "--clusters", 4, "--top", 3]
+FLAGS = ["--repeats", 99]
 MODEL = {"model": {"digest": "a" * 64, "method": "visimsiam"}}
 
 
@@ -265,7 +265,7 @@ def test_a_table_that_is_empty_small_or_none_is_one_line(tmp_path, pair, make, w
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--fail-above", 1.0), ("--fail-above", 0.2), ("--sample", 3), ("--repeats", 0), ("--clusters", -1)],
+    [("--fail-above", 1.0), ("--fail-above", 0.2), ("--sample", 3), ("--repeats", 0)],
 )
 def test_settings_out_of_range_are_one_line(pair, option, value):
     result = run("compare", *pair, option, value)

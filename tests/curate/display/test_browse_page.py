@@ -36,7 +36,7 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def opened(browser, table):
-    server = review(table[0], browse=True, no_map=True)
+    server = review(table[0], browse=True, points=0)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     browser.size(1440, 1000)
     browser.events.clear()

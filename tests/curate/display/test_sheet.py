@@ -78,15 +78,8 @@ def test_a_table_with_fewer_rows_than_asked_for_is_drawn_once(folder):
     assert result.stderr == "3 highest and 2 lowest of kappa_a: sheet.png\n"
 
 
-def test_a_full_row_breaks_into_the_next(folder):
-    run("scores.parquet", "-o", "sheet.png", "--top", 5, "--bottom", 0, "--columns", 2)
-    with Image.open("sheet.png") as sheet:
-        assert sheet.size == (8 + 2 * 136, 8 + 36 + 3 * 166)
-        assert [colour_of(tile_at(sheet, 1, i, columns=2)) for i in range(5)] == list(COLOURS.values())
-
-
 def test_a_caption_is_printed_beneath_its_tile_and_nowhere_else(folder):
-    run("scores.parquet", "-o", "sheet.png", "--top", 1, "--bottom", 0, "--columns", 2)
+    run("scores.parquet", "-o", "sheet.png", "--top", 1, "--bottom", 0)
     with Image.open("sheet.png") as sheet:
         beneath = np.asarray(sheet.convert("L").crop((8, 8 + 36 + 128, 136, 8 + 36 + 128 + 30)))
         beside = np.asarray(sheet.convert("L").crop((144, 44, 272, 44 + 158)))

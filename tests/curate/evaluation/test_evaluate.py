@@ -19,7 +19,7 @@ from curate.evaluation.strengths import strength_curves
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
 
-QUICK = {"repeats": 50, "folds": 3}
+QUICK = {"repeats": 50}
 
 
 def make(path, n=120, *, seed=0, classes=4, embedding=True, **changes):
@@ -142,7 +142,7 @@ def test_rows_without_status_label_or_score_are_left_out_and_counted(tmp_path, t
 
 
 def test_another_order_of_rows_gives_the_same_sample_and_accuracy(tmp_path, table):
-    settings = {"repeats": 20, "sample": 60, "folds": 3}
+    settings = {"repeats": 20, "sample": 60}
     shuffled = tmp_path / "shuffled.parquet"
     order = np.random.default_rng(0).permutation(120)
     pq.write_table(pq.read_table(table).take(order), shuffled)
@@ -204,7 +204,7 @@ def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_a
     table = pq.read_table(path).append_column("embedding", same)
     pq.write_table(table, path)
     found = evaluate(path, label="label", **QUICK)
-    assert measure(found, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 3 folds"
+    assert measure(found, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 5 folds"
     assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
     assert measure(found, "R-AUROC").values
 
@@ -236,7 +236,6 @@ MISTAKES = {
     "a source that nothing reads": (["--label", "label", "--source", "x"], {}, "--source is for --degrade"),
     "a model that nothing runs": (["--label", "label", "--model", "x"], {}, "--model is for --degrade"),
     "no file": (["--labelled", "truth.csv", "--label", "x"], {}, "truth.csv cannot be read"),
-    "folds": (["--label", "label", "--folds", "1"], {}, "--folds must be at least 2"),
     "repeats": (["--label", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
     "a small sample": (["--label", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
     "a report of another kind": (["--label", "label", "-o", "r.txt"], {}, "ends in .json"),

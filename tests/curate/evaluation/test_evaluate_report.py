@@ -11,9 +11,8 @@ from curate.commands.printing import columns_that_fit
 from curate.engines.score import score
 from curate.evaluation.run import evaluate
 from curate.tables.table import embedding_field
-from scoring.errors import InputError
 
-QUICK = {"repeats": 10, "folds": 3}
+QUICK = {"repeats": 10}
 
 
 def make(path, rows, **columns):
@@ -45,15 +44,6 @@ def test_only_a_table_that_was_scored_without_embeddings_is_said_to_be(folder, t
     missing = next(one for one in evaluate(ours, label="label", **QUICK).measures if one.name == "R-AUROC")
     expected = None if dtype else "the table has no embedding column (it was scored with --no-embedding)"
     assert (missing.missing or None) == expected
-
-
-def test_more_folds_than_rows_are_to_be_lowered_and_do_not_matter_without_labels(tmp_path):
-    votes = [[i % 5, 1] for i in range(40)]
-    path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40), votes=votes)
-    many = {"repeats": 10, "folds": 1000}
-    with pytest.raises(InputError, match=r"each of 1,000 folds in .* got 40 of 40 \(none left out\); lower --folds"):
-        evaluate(path, label="label", **many)
-    assert evaluate(path, votes="votes", **many).measures[0].n == 40
 
 
 def test_rows_with_an_exact_twin_are_counted_next_to_the_neighbours(tmp_path):
@@ -101,7 +91,7 @@ def judged(tmp_path, **columns):
     hard = np.arange(200) % 3 == 0
     rows[hard] = rows[hard][:, [1, 0, 2]]
     made = {name: values(hard, generator) for name, values in columns.items()}
-    return evaluate(make(tmp_path / "s.parquet", rows, **made), label="label", repeats=200, folds=3)
+    return evaluate(make(tmp_path / "s.parquet", rows, **made), label="label", repeats=200)
 
 
 def sure(hard, generator):

@@ -41,7 +41,7 @@ def made(tmp_path_factory):
 
 def test_the_page_holds_the_document_and_no_tag_of_the_users(made, tmp_path):
     out = tmp_path / "report.html"
-    result = run(made / "scores.parquet", made / "kept.parquet", "-o", out, "--no-map")
+    result = run(made / "scores.parquet", made / "kept.parquet", "-o", out, "--points", "0")
     assert result.exit_code == 0, result.output
     text = out.read_text()
     assert "<script>alert" not in text
@@ -52,7 +52,7 @@ def test_the_page_holds_the_document_and_no_tag_of_the_users(made, tmp_path):
 
 
 def test_json_is_the_document_without_thumbnails(made):
-    result = run(made / "scores.parquet", made / "kept.parquet", "--json", "--quiet", "--no-map")
+    result = run(made / "scores.parquet", made / "kept.parquet", "--json", "--quiet", "--points", "0")
     facts = json.loads(result.stdout)
     assert "thumbs" not in facts
     assert facts["rows"]["key"][0] == HOSTILE[0]
@@ -63,11 +63,11 @@ def test_json_is_the_document_without_thumbnails(made):
 def test_nothing_is_written_over_what_is_there_unless_asked(made, tmp_path):
     out = tmp_path / "report.html"
     out.write_text("mine")
-    refused = run(made / "scores.parquet", "-o", out, "--no-map")
+    refused = run(made / "scores.parquet", "-o", out, "--points", "0")
     assert refused.exit_code == 1
     assert "exists already" in refused.output
     assert out.read_text() == "mine"
-    assert run(made / "scores.parquet", "-o", out, "--no-map", "--overwrite", "--quiet").output == ""
+    assert run(made / "scores.parquet", "-o", out, "--points", "0", "--overwrite", "--quiet").output == ""
     assert out.read_text() != "mine"
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
@@ -88,7 +88,7 @@ def test_nothing_is_written_over_what_is_there_unless_asked(made, tmp_path):
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(made, tmp_path, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)
-    result = run(made / "scores.parquet", *words, "--no-map")
+    result = run(made / "scores.parquet", *words, "--points", "0")
     assert result.exit_code == 1
     assert said in result.output
     assert result.output.startswith("error: ")
@@ -102,7 +102,7 @@ def test_what_evaluate_wrote_is_shown_as_tables(made, tmp_path):
         app, ["evaluate", str(made / "scores.parquet"), "--label", "label", "--repeats", "20", "-o", str(worth)]
     )
     assert evaluated.exit_code == 0, evaluated.output
-    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--no-map", "--measured", worth).stdout)
+    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--points", "0", "--measured", worth).stdout)
     values = json.loads(worth.read_text())
     scores, meanings = facts["measured"]
     named = [one["name"] for one in values["measures"] if one.get("values")]
@@ -115,11 +115,11 @@ def test_what_evaluate_wrote_is_shown_as_tables(made, tmp_path):
     curve = {"value": [0.5, 0.7], "low": [0.4, 0.6], "high": [0.6, 0.8]}
     zoom = {"unit": "side", "strength": [0, 0.5], "columns": {"unc_losspred": curve}}
     worth.write_text(json.dumps(values | {"strengths": {"zoom": zoom}}))
-    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--no-map", "--measured", worth).stdout)
+    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--points", "0", "--measured", worth).stdout)
     assert facts["strengths"] == [{"kind": "zoom", **zoom}]
     for text in ("[]", "{", '{"measures": [{"values": 3}], "columns": [], "rows": 1, "used": 1}'):
         worth.write_text(text)
-        refused = run(made / "scores.parquet", "--json", "--no-map", "--measured", worth)
+        refused = run(made / "scores.parquet", "--json", "--points", "0", "--measured", worth)
         assert "is not what curate evaluate wrote" in refused.output
 
 
@@ -135,9 +135,9 @@ def test_tables_of_no_rows_of_failures_alone_and_of_a_hundred_thousand_classes_h
     )  # type: ignore[arg-type]
     for name, rows in (("none", 0), ("failed", 2), ("many", n)):
         out = tmp_path / f"{name}.html"
-        result = run(tmp_path / f"{name}.parquet", "-o", out, "--no-map", "--thumbs", "0", "--sample", "100")
+        result = run(tmp_path / f"{name}.parquet", "-o", out, "--points", "0", "--thumbs", "0", "--sample", "100")
         assert result.exit_code == 0, result.output
-        facts = json.loads(run(tmp_path / f"{name}.parquet", "--json", "-q", "--no-map", "--sample", "100").stdout)
+        facts = json.loads(run(tmp_path / f"{name}.parquet", "--json", "-q", "--points", "0", "--sample", "100").stdout)
         assert facts["n_rows"] == rows
     assert facts["overview"]["classes"]["n_classes"] == n
     assert len(facts["overview"]["classes"]["shown"]) == 50
@@ -153,7 +153,7 @@ def test_a_disk_that_is_full_leaves_no_page(made, tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic.AtomicFile, "write", full)
-    result = run(made / "scores.parquet", "-o", tmp_path / "report.html", "--no-map")
+    result = run(made / "scores.parquet", "-o", tmp_path / "report.html", "--points", "0")
     assert result.exit_code == 1
     assert "the disk is full" in result.output
     assert list(tmp_path.iterdir()) == []
@@ -180,7 +180,7 @@ def test_columns_of_every_kind_are_shown_as_what_they_are_or_left_out(tmp_path):
         "long": pa.array(["x" * 10_000] * n),
     }
     pq.write_table(pa.table(columns), tmp_path / "odd.parquet")
-    facts = json.loads(run(tmp_path / "odd.parquet", "--json", "-q", "--no-map", "--label", "kind").stdout)
+    facts = json.loads(run(tmp_path / "odd.parquet", "--json", "-q", "--points", "0", "--label", "kind").stdout)
     rows = {name: values[:4] for name, values in facts["rows"].items() if name != "n"}
     assert rows["key"] == ["0", "1", "2", "3"]
     assert rows["when"][0].startswith("2020-01-02 00:00:00")

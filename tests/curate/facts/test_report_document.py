@@ -473,6 +473,6 @@ def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(folder,
 
 def test_from_python_one_result_needs_no_list(folder):
     table, kept = folder / "scores.parquet", folder / "kept.parquet"
-    one, listed = (curate.report(table, given, no_map=True, thumbs=0).document for given in (str(kept), [kept]))
+    one, listed = (curate.report(table, given, points=0, thumbs=0).document for given in (str(kept), [kept]))
     assert [step["step"] for step in one["funnel"]] == ["filter"]
     assert one["funnel"] == listed["funnel"]

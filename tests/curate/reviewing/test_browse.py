@@ -428,7 +428,7 @@ def test_a_table_that_changes_is_noticed(folder, tmp_path):
 
 def test_a_port_that_is_taken_is_one_line(server, folder):
     result = CliRunner().invoke(
-        app, ["review", str(folder / "scores.parquet"), "--no-map", "--port", str(server.server_port)]
+        app, ["review", str(folder / "scores.parquet"), "--points", "0", "--port", str(server.server_port)]
     )
     assert result.exit_code == 1
     assert re.fullmatch(
@@ -446,7 +446,8 @@ def test_the_command_says_where_the_page_is_and_ends_when_it_is_told_to(folder, 
         "review",
         "--browse",
         str(folder / "scores.parquet"),
-        "--no-map",
+        "--points",
+        "0",
         "--quiet",
     ]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -190,7 +190,7 @@ def test_a_folder_that_is_read_only_is_refused_at_the_start_and_can_be_browsed(t
     try:
         with pytest.raises(InputError, match="permission denied"):
             curate.review(table)
-        curate.review(table, browse=True, no_map=True).server_close()
+        curate.review(table, browse=True, points=0).server_close()
     finally:
         table.parent.chmod(stat.S_IRWXU)
 

@@ -84,7 +84,7 @@ def test_control_images_count_as_they_were_predicted_before_their_label_came(mad
     state = status(made, lift=False).prequential
     assert (state.right, state.n) == (sum(right), len(right)) == (sum(right), 20)
     assert (state.low, state.high) == running_mean_interval(sum(right), 20)[1:]
-    finished = run("round", "status", made, "--no-lift", "--all").stdout
+    finished = run("round", "status", made, "--all").stdout
     assert "drawn at random, predicted before the label came" in finished
 
 

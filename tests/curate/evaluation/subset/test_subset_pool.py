@@ -207,7 +207,6 @@ def judged(table, subset, **options):
         ({"seeds": 1}, "--seeds must be between 2 and"),
         ({"sample": 5}, "--sample must be at least 100"),
         ({"seed": -1}, "--seed must be between"),
-        ({"folds": 3}, "expected no --folds here"),
         ({"votes": "camera"}, "expected no --votes here"),
         ({"column": "camera"}, "expected no --column here"),
         ({"degrade": 30}, "expected no --degrade here"),
