@@ -7,7 +7,7 @@ import sys
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -162,21 +162,29 @@ def every(paths):
 ELSEWHERE = {"lance": "pylance"}  # who makes what may not be installed here
 
 
+def names_brought_by(package):
+    """The modules that a package installs, or where it is not installed here, the one that we import it by."""
+    try:
+        found = distribution(package)
+    except PackageNotFoundError:
+        return {name for name, by in ELSEWHERE.items() if by == package} or {package}
+    declared = (found.read_text("top_level.txt") or "").split()
+    return declared or {path.parts[0].partition(".")[0] for path in found.files or ()}
+
+
 def test_whatever_is_imported_is_a_stated_dependency_or_an_extra():
     """What `pip install` does not bring would be missing where nobody develops."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [one for name, those in project["optional-dependencies"].items() if name != "dev" for one in those]
     stated = {re.match(r"[\w.-]+", one)[0].lower().replace("_", "-") for one in [*project["dependencies"], *extras]}
-    makers = packages_distributions()
+    brought = {name for one in stated for name in names_brought_by(one)}
     outside = {}
     for path in MODULES:
         for node in ast.walk(parsed(path)):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            for top in {name.split(".")[0] for name in names} - sys.stdlib_module_names - set(PACKAGES):
-                made_by = {one.lower().replace("_", "-") for one in makers.get(top, [ELSEWHERE.get(top, top)])}
-                if not made_by & stated:
-                    outside.setdefault(top, str(path))
+            for top in {name.split(".")[0] for name in names} - sys.stdlib_module_names - set(PACKAGES) - brought:
+                outside.setdefault(top, str(path))
     assert outside == {}
 
 

@@ -1,6 +1,7 @@
 """The file of a pipeline: TOML, one table a step, in the order of the file."""
 
 import re
+import reprlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -96,16 +97,17 @@ def _step(pipeline: Pipeline, name: str, value: Any) -> Step:
     """One entry of the file as a step."""
     if not isinstance(value, dict):
         known = closest(name, [FOLDER])
-        raise InputError(f"{pipeline.place(None, name)}: {name!r} stands outside of any step{known}; {EXAMPLE}")
+        raise InputError(f"{pipeline.place(None, name)}: {reprlib.repr(name)} stands outside of any step{known}; {EXAMPLE}")
     if not NAME.fullmatch(name):
         raise InputError(
-            f"{pipeline.place(name)}: a step's name becomes a file's: expected letters, digits, - and _, got {name!r}"
+            f"{pipeline.place(name)}: a step's name becomes a file's: expected letters, digits, - and _, got "
+            f"{reprlib.repr(name)}"
         )
     command = value.get(RUN, name)
-    if command not in STEPS:
+    if not isinstance(command, str) or command not in STEPS:
         key = RUN if RUN in value else None
         raise InputError(
-            f"{pipeline.place(name, key)}: {command!r} is no command that can be a step"
+            f"{pipeline.place(name, key)}: {reprlib.repr(command)} is no command that can be a step"
             f"{closest(str(command), STEPS)} (run = one of {', '.join(STEPS)})"
         )
     return Step(name, command, {key: each for key, each in value.items() if key != RUN})

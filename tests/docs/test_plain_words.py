@@ -1,9 +1,7 @@
 """Plain words: terms that readers stumble over may only become fewer."""
 
 import ast
-import io
 import re
-import tokenize
 from pathlib import Path
 
 import pytest
@@ -37,18 +35,14 @@ def prose_of(path):
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.value
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
+    yield from re.findall(r"(?m)(?:^|\s)# .*$", text)
 
 
 def rate(texts):
     """Return stumbling terms in 1,000 words, and how often each occurs."""
-    words, found = 0, dict.fromkeys(TERMS, 0)
-    for text in texts:
-        words += len(re.findall(r"[A-Za-z']+", text))
-        for term in TERMS:
-            found[term] += len(re.findall(rf"\b(?:{term})\b", text, re.IGNORECASE))
+    text = "\n".join(texts)
+    words = len(re.findall(r"[A-Za-z']+", text))
+    found = {term: len(re.findall(rf"\b(?:{term})\b", text, re.IGNORECASE)) for term in TERMS}
     return 1000 * sum(found.values()) / words, found
 
 

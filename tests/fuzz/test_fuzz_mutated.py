@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("mutated.py")
-COUNT, SEED = (int(os.environ.get(name, usual)) for name, usual in (("CURATE_MUTATED", 92), ("CURATE_MUTATED_SEED", 1)))
+COUNT, SEED = (int(os.environ.get(name, usual)) for name, usual in (("CURATE_MUTATED", 30), ("CURATE_MUTATED_SEED", 1)))
 
 
 def run(first, count, folder):

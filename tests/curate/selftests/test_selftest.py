@@ -27,6 +27,7 @@ from scoring.images import Preprocessing
 from scoring.metrics.degradations import LADDERS
 from scoring.metrics.monotone import rise
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 QUICK = tuple(way for way in WAYS if way.what in ("the same again", "another order"))
 
 

@@ -39,7 +39,8 @@ def folder(tmp_path_factory, columns):
 
 def judged(folder, columns, kept, **options):
     subset = keys(folder / f"{np.flatnonzero(kept)[:9].sum()}-{sum(kept)}.parquet", columns, kept)
-    return evaluate(folder / "s.parquet", subset=subset, label="label", test=str(folder / "test.parquet"), **options)
+    options = {"label": "label", "test": str(folder / "test.parquet"), "seeds": 3, **options}
+    return evaluate(folder / "s.parquet", subset=subset, **options)
 
 
 def says(found):
@@ -258,7 +259,7 @@ def pictures(tmp_path):
 
 def test_a_network_is_trained_on_every_side_with_every_seed(pictures, tmp_path):
     table, subset, _, folder = pictures
-    options = {"subset": subset, "label": "label", "test": "0.3", "seeds": 2, "network": 8}
+    options = {"subset": subset, "label": "label", "test": "0.3", "seeds": 2, "network": 2}
     evaluation = evaluate(table, **options)
     first = evaluation.trained[0]
     assert first.model == "network"
