@@ -80,6 +80,7 @@ def read_by_workers(table, method):
     assert torch.cat([batch["image"] for batch in batches]).tolist() == [[row * 20, 4 + row] for row in ROWS]
 
 
+@pytest.mark.slow
 def test_workers_read_what_one_process_reads(table):
     read_by_workers(table, "spawn")
 

@@ -23,10 +23,15 @@ from scoring.runner import Runner
 CPU = torch.device("cpu")
 GROUP = GROUPS["cpu"]
 FAR = {"fp32": 1e-4, "bf16": 0.03}  # relative error of embeddings
-needs_compiler = pytest.mark.skipif(
-    shutil.which(os.environ.get("CXX", "g++")) is None, reason="there is no C++ compiler"
-)
+has_compiler = shutil.which(os.environ.get("CXX", "g++")) is not None
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this CPU does not multiply in bfloat16")
+
+
+def needs_compiler(test):
+    """Mark a test that compiles with torch, which takes ten seconds the first time."""
+    return pytest.mark.slow(pytest.mark.skipif(not has_compiler, reason="there is no C++ compiler")(test))
+
+
 PRECISIONS = ["fp32", pytest.param("bf16", marks=needs_bfloat16)]
 
 

@@ -47,7 +47,8 @@ def photograph(width, height, *, seed=0, quality=90, subsampling=2):
 
 @pytest.mark.parametrize(
     ("width", "height", "target", "scale"),
-    [(1024, 768, 64, 2), (2048, 1536, 64, 4), (4000, 3000, 64, 8), (4000, 3000, 224, 4), (1280, 2000, 64, 4)],
+    [(1024, 768, 64, 2), (2048, 1536, 64, 4), (2048, 1536, 32, 8), (2048, 1536, 112, 4), (1280, 2000, 64, 4)]
+    + [pytest.param(4000, 3000, *each, marks=pytest.mark.slow) for each in ((64, 8), (224, 4))],
 )
 @pytest.mark.parametrize("subsampling", [0, 2])
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
@@ -78,7 +79,7 @@ def test_real_photographs_agree_to_fifty_decibels_each(target):
 
 
 @pytest.mark.skipif(not PHOTOS.is_file(), reason=f"{PHOTOS.name} is not next to the checkout")
-@pytest.mark.parametrize("times", [2, 4])
+@pytest.mark.parametrize("times", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_enlarged_real_photographs_agree_to_fifty_decibels_each(times):
     parquet = pytest.importorskip("pyarrow.parquet")
     files = parquet.read_table(PHOTOS, columns=["image"])["image"].to_pylist()[::190]

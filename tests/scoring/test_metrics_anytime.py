@@ -1,6 +1,7 @@
 """Intervals that hold at every look: against sums of exact probabilities, by enumeration, and by simulation."""
 
 import math
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_the_tail_is_the_sum_of_the_chances_of_all_results_that_far(p, q, distan
     assert tail(distance, n, m, np.array([p + q]))[0] == pytest.approx(slow, abs=1e-9)
 
 
-@pytest.mark.parametrize(("n", "level"), [(8, 0.9), (25, 0.95)])
+@pytest.mark.parametrize(("n", "level"), [(8, 0.9), (16, 0.95), pytest.param(25, 0.95, marks=pytest.mark.slow)])
 def test_the_interval_of_a_paired_difference_covers_whatever_the_truth_is(n, level):
     """Coverage by adding the probabilities of all results at many truths: exact, without sampling."""
     results = [(win, loss) for win in range(n + 1) for loss in range(n + 1 - win)]
@@ -127,6 +128,17 @@ def test_a_paired_interval_turns_with_its_models_and_shrinks_with_rows():
             paired_interval(*wrong)
 
 
+@cache
+def ends_of_looks():
+    """Low and high ends (2, 2, looks, right rows): of the intervals of every look, and of each look alone."""
+    ends = np.empty((2, 2, N_LOOKS, N_ROWS + 1))
+    for right in range(N_ROWS + 1):
+        ends[1, :, :, right] = np.array(clopper_pearson(right, N_ROWS)[1:])[:, None]
+        for look in range(N_LOOKS):
+            ends[0, :, look, right] = clopper_pearson(right, N_ROWS, level_of_look(look + 1))[1:]
+    return ends
+
+
 def looks_broken(rate, alike, seed):
     """Return the shares of runs in which some look misses: of the intervals of every look, and of each look alone.
 
@@ -134,10 +146,7 @@ def looks_broken(rate, alike, seed):
     """
     generator = np.random.default_rng(seed)
     truth = rate + (1 - rate) * 0.3 * np.linspace(0, 1, N_LOOKS)
-    ends = np.empty((2, 2, N_LOOKS, N_ROWS + 1))
-    for look, right in product(range(N_LOOKS), range(N_ROWS + 1)):
-        ends[0, :, look, right] = clopper_pearson(right, N_ROWS, level_of_look(look + 1))[1:]
-        ends[1, :, look, right] = clopper_pearson(right, N_ROWS)[1:]
+    ends = ends_of_looks()
     common = generator.random((N_RUNS, 1, N_ROWS))
     own = generator.random((N_RUNS, N_LOOKS, N_ROWS))
     hard = np.where(generator.random((N_RUNS, N_LOOKS, N_ROWS)) < alike, common, own)

@@ -13,7 +13,7 @@ from curate.manifest.sources import open_manifest
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 
-FEW, MANY = 1_000, 8_000
+FEW, MANY = 500, 4_000
 MOST = 24  # times as long for 8 times as many columns; their square takes 64 times as long
 
 
