@@ -4,9 +4,6 @@ from pathlib import Path
 
 from curate.description import Description, describe_file
 from curate.manifest.store_path import StorePath, path_to_read
-from curate.rounds.files.folder import BATCH, open_folder
-from curate.rounds.files.settings import CONFIG
-from curate.rounds.verify import rounds_at
 from scoring.errors import InputError
 
 
@@ -21,25 +18,14 @@ def info(file: str | Path | StorePath) -> Description:
         InputError: for anything else, or a file that is damaged.
     """
     place = path_to_read(file)
-    if not isinstance(place, Path):  # in a store there are tables and receipts alone
-        return describe_file(place)
-    if (place / CONFIG).is_file():
-        return _rounds(place)
-    if (place / "cache.json").is_file():
-        return _cache(place)
-    _refuse_round(place)
+    if isinstance(place, Path) and place.is_dir():  # in a store there are tables and receipts alone
+        if (place / "cache.json").is_file():
+            return _cache(place)
+        from curate.rounds.verify import rounds_at  # which imports torch
+
+        if (found := rounds_at(place)) is not None:
+            return _rounds(place, *found)
     return describe_file(place)
-
-
-def _refuse_round(path: Path) -> None:
-    """Name the folder of rounds where one round of it is given."""
-    round_at = rounds_at(path) if path.is_dir() else None
-    if round_at is not None:
-        folder, number = round_at
-        raise InputError(
-            f"{path} is round {number} of {folder}; show all of them with `curate info {folder}`, its batch with "
-            f"`curate info {path / BATCH}`"
-        )
 
 
 def _cache(folder: Path) -> Description:
@@ -50,8 +36,19 @@ def _cache(folder: Path) -> Description:
     return Description(str(folder), "cache", facts)
 
 
-def _rounds(folder: Path) -> Description:
-    """Return what a folder of rounds holds, without its table."""
+def _rounds(path: Path, folder: Path, number: int | None) -> Description:
+    """Return what a folder of rounds holds, without its table.
+
+    Raises:
+        InputError: for one round of it.
+    """
+    from curate.rounds.files.folder import BATCH, open_folder
+
+    if number is not None:
+        raise InputError(
+            f"{path} is round {number} of {folder}; show all of them with `curate info {folder}`, its batch with "
+            f"`curate info {path / BATCH}`"
+        )
     opened = open_folder(folder)
     fixed = opened.settings
     facts = {

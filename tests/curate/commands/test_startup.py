@@ -58,7 +58,7 @@ def test_scoring_with_a_shipped_model_lists_the_source_imports_torch_and_no_timm
     assert "torch is imported" in lines[1:]
 
 
-def test_a_filter_imports_no_torch_scipy_or_pandas(tmp_path):
+def test_filter_and_info_import_no_torch_scipy_or_pandas(tmp_path):
     table = pa.table({"key": [f"k{i}" for i in range(70)], "unc_x": np.linspace(0, 1, 70)})
     with TableWriter(tmp_path / "s.parquet", table.schema, {"kind": "scores"}) as writer:
         writer.write(table)
@@ -69,6 +69,8 @@ def test_a_filter_imports_no_torch_scipy_or_pandas(tmp_path):
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "exit 0", done.stderr
     assert (tmp_path / "kept.parquet").exists()
+    done = run(RUN.format(heavy=heavy), "info", tmp_path / "kept.parquet")
+    assert done.stdout.splitlines()[-1] == "exit 0", done.stderr
 
 
 def test_other_libraries_find_pandas():
