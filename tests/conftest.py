@@ -45,7 +45,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=32))
+        spec = ModelSpec("test_resnet", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=32))
         model = ScoringModel(spec, backbone=create_backbone(spec.backbone)).eval()  # weights as timm draws them
         with torch.no_grad():  # or random weights give every image nearly the same kappa
             model.heads["visimsiam"].out.weight.mul_(20)

@@ -3,6 +3,7 @@
 import importlib.util
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -126,13 +127,19 @@ def certainties(source, out, checkpoint, **settings):
 
 
 @pytest.fixture(scope="module")
-def reference(dataset, model, tmp_path_factory):
-    return certainties(dataset, tmp_path_factory.mktemp("reference") / "s.parquet", model)
+def scored_by(dataset, tmp_path_factory):
+    """The certainties of the photographs and their versions, by a model, scored once."""
+    return cache(lambda model: certainties(dataset, tmp_path_factory.mktemp("scored") / "s.parquet", model))
 
 
 @pytest.fixture(scope="module")
-def of_shipped(dataset, shipped, tmp_path_factory):
-    return certainties(dataset, tmp_path_factory.mktemp("shipped") / "s.parquet", shipped)
+def reference(scored_by, model):
+    return scored_by(model)
+
+
+@pytest.fixture(scope="module")
+def of_shipped(scored_by, shipped):
+    return scored_by(shipped)
 
 
 def same(one, other):
@@ -197,6 +204,7 @@ def test_a_batch_that_shrinks_has_the_scores_of_the_whole(model):
     assert np.abs(parts.embedding - whole.embedding).max() < TOLERANCE
 
 
+@pytest.mark.parametrize("model", ["random weights"], indirect=True)
 def test_a_lossless_copy_of_the_pixels_has_the_same_score(model, tmp_path):
     """The score is of the image, not of the file: PNG for JPEG, a name for another."""
     for folder in ("jpeg", "png"):

@@ -83,6 +83,7 @@ def test_every_function_is_there_documented_and_typed(name):
     assert all(each.annotation is not inspect.Parameter.empty for each in signature.parameters.values())
 
 
+@pytest.mark.slow
 def test_modules_that_are_imported_do_not_take_the_place_of_functions():
     code = (
         "import pkgutil, importlib, curate, curate.policies\n"

@@ -28,13 +28,13 @@ def test_originals_are_sound_and_of_every_mode_and_option():
         assert {outcome.format for outcome in outcomes} == {name}
 
 
-@pytest.mark.parametrize("seed", [0])
-def test_no_mutation_crashes_hangs_or_grows(seed):
-    command = [sys.executable, str(ROOT / "benchmarks" / "hostile.py"), "--n", "1500", "--seed", str(seed)]
+@pytest.mark.parametrize("n", [500, pytest.param(1500, marks=pytest.mark.slow)])
+def test_no_mutation_crashes_hangs_or_grows(n):
+    command = [sys.executable, str(ROOT / "benchmarks" / "hostile.py"), "--n", str(n), "--seed", "0"]
     done = subprocess.run([*command, "--threads", "2"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "1,500 files, 1,500 outcomes" in done.stdout
-    assert "300 files, 300 outcomes" in done.stdout
+    assert f"{n:,} files, {n:,} outcomes" in done.stdout
+    assert f"{n // 5} files, {n // 5} outcomes" in done.stdout
     assert "crashed" not in done.stdout
     assert "timeout" not in done.stdout
     above, apart = re.search(r"\((\d+) above the start\), of a decoder apart ([\d,]+) MB", done.stdout).groups()

@@ -142,12 +142,12 @@ def test_samples_of_two_zones_keep_the_promise_too():
     so_far = np.cumsum(bad) / np.arange(1, N + 1)
     rng = np.random.default_rng(2)
     broken, kept = 0, []
-    for _ in range(40):
+    for _ in range(20):
         rows = np.union1d(rng.choice(N, 200, replace=False), rng.choice(3000, 200, replace=False))
         cut = guaranteed_cut(Sampled(np.array([3000, N]), rows + 1, bad[rows].astype(float)), 0.02, 0.95).kept
         broken += cut > 0 and so_far[cut - 1] > 0.02
         kept.append(cut)
-    assert broken <= binom.ppf(0.999, 40, 0.05)
+    assert broken <= binom.ppf(0.999, 20, 0.05)
     assert np.mean(kept) > 0.5 * N
 
 
@@ -156,11 +156,11 @@ def test_badness_between_good_and_bad_keeps_the_promise():
     badness = np.where(dataset(0.2, 20), rng.random(N), 0.0)
     so_far = np.cumsum(badness) / np.arange(1, N + 1)
     broken = 0
-    for _ in range(40):
+    for _ in range(20):
         rows = rng.choice(N, 400, replace=False)
         cut = guaranteed_cut(Sampled(np.array([N]), rows + 1, badness[rows]), 0.03, 0.95).kept
         broken += cut > 0 and so_far[cut - 1] > 0.03
-    assert broken <= binom.ppf(0.999, 40, 0.05)
+    assert broken <= binom.ppf(0.999, 20, 0.05)
 
 
 def test_conformal_risk_control_holds_on_average_and_is_not_timid():

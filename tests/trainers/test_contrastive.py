@@ -492,7 +492,9 @@ def test_a_callers_mistake_is_a_value_error():
         mcinfonce_of_samples(directions(3, 8, 4), of_views(2, 4), kappa_pos=1.0, block=0)
 
 
-@pytest.mark.parametrize("name", ["mcinfonce", "elk", "hib"])
+@pytest.mark.parametrize(
+    "name", ["mcinfonce", *(pytest.param(each, marks=pytest.mark.slow) for each in ("elk", "hib"))]
+)
 def test_kappa_learns_which_images_are_noisy(name):
     method, head = built(name, width=13)
     generator = seeded()

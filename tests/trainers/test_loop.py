@@ -36,7 +36,7 @@ def recipe(method="visimsiam", **changes):
     own = {"latent_dim": 16, "hidden_dim": 16, "n_small": 1, "small_size": 16}
     base = TrainConfig(
         method=method,
-        backbone="resnet10t",
+        backbone="test_resnet",
         size=32,
         epochs=2,
         batch_size=16,
@@ -102,6 +102,7 @@ def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):
 def test_supervised_training_learns_two_plain_classes(blobs, tmp_path):
     config = recipe(
         "supervised",
+        backbone="resnet10t",
         epochs=12,
         lr=0.1,
         schedule="cosine",
@@ -193,7 +194,7 @@ def test_a_backbone_that_cannot_read_a_view_says_so_in_one_line():
 
 def test_a_start_of_another_architecture_is_refused():
     start, _ = loop.build(recipe(), 0)
-    with pytest.raises(InputError, match="holds 'resnet10t', the recipe 'resnet18'"):
+    with pytest.raises(InputError, match="holds 'test_resnet', the recipe 'resnet18'"):
         loop.build(recipe(backbone="resnet18"), 0, init=start)
 
 
@@ -253,7 +254,7 @@ def test_a_step_without_memory_blames_the_images_where_they_take_most_of_it(
 def test_a_last_map_of_one_value_in_bf16_is_said_before_and_where_the_loss_is_no_number(
     blobs, tmp_path, monkeypatch, changes, size
 ):
-    config = recipe(epochs=1, **changes)
+    config = recipe(**{"backbone": "resnet10t", "epochs": 1} | changes)
     note = small_map(config, *loop.build(config, 0))
     assert f"views of {size} pixels" in note if size else note is None
     if config.size == 32 and size:

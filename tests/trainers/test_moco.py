@@ -31,7 +31,7 @@ def images():
 def recipe(**changes):
     own = MoCoSettings(latent_dim=8, hidden_dim=8, queue=32, momentum=0.9, key_groups=2)
     base = TrainConfig(
-        *("moco", "resnet10t", 32, 2, 16, 0.05), settings=own, augmentation=Augmentation(scale=(0.5, 1.0))
+        *("moco", "test_resnet", 32, 2, 16, 0.05), settings=own, augmentation=Augmentation(scale=(0.5, 1.0))
     )
     return replace(base, **changes)
 

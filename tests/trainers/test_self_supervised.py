@@ -42,7 +42,7 @@ def images():
 def recipe(name, **changes):
     method = name.split()[0]
     views = Augmentation(scale=(0.5, 1.0))
-    base = TrainConfig(method, "resnet10t", 32, 2, 16, 0.01, settings=SETTINGS[name], augmentation=views)
+    base = TrainConfig(method, "test_resnet", 32, 2, 16, 0.01, settings=SETTINGS[name], augmentation=views)
     return replace(base, **changes)
 
 

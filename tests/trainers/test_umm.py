@@ -193,7 +193,7 @@ def own(learner="end-to-end", **changes):
 
 def recipe(learner="end-to-end", **changes):
     base = TrainConfig(
-        *("umm", "resnet10t", 32, 2, 16, 0.01), settings=own(learner), augmentation=Augmentation(scale=(0.5, 1.0))
+        *("umm", "test_resnet", 32, 2, 16, 0.01), settings=own(learner), augmentation=Augmentation(scale=(0.5, 1.0))
     )
     return replace(base, **changes)
 

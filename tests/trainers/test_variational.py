@@ -226,7 +226,7 @@ def weights(model):
 
 
 def test_a_few_steps_make_better_pictures_than_none(blobs, tmp_path):
-    config = small("simvae", epochs=12, lr=5e-3)
+    config = small("simvae", epochs=8, lr=5e-3)
     _, first = train(small("simvae", epochs=1), blobs, state=tmp_path / "a", device=CPU)
     model, measures = train(config, blobs, state=tmp_path / "b", device=CPU)
     assert measures["error"] < 0.7 * first["error"]

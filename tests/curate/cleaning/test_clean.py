@@ -17,6 +17,7 @@ import curate
 from curate.cleaning.steps import command_of
 from curate.pipeline import run as engine
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 PHOTOS = Path(__file__).parents[3] / "examples" / "photos"
 COPIES, SMALLER = ("astronaut", "brick", "coffee"), ("china", "chelsea")
 UNREADABLE = {"short.jpg": "truncated", "text.jpg": "not_an_image"}

@@ -8,7 +8,7 @@ from PIL import Image
 
 from scoring.checkpoint import read_header
 
-SMALL = ["--size", "32", "--backbone", "resnet10t", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
+SMALL = ["--size", "32", "--backbone", "test_resnet", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
 NARROW = ["--set", "views=2", "--set", "channels=8", "--set", "latent_dim=6"]
 
 

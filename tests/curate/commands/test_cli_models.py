@@ -22,7 +22,7 @@ def ships(monkeypatch, tiny_checkpoint):
 @pytest.mark.usefixtures("ships")
 def test_the_list_has_a_line_for_each_model_and_marks_the_default():
     lines = run("models").stdout.splitlines()
-    about = "kappa_visimsiam on resnet10t, 32 px, CC0"
+    about = "kappa_visimsiam on test_resnet, 32 px, CC0"
     assert lines[:2] == [f"other: {about}", f"world (default): {about}"]
     assert [line.split(":")[0] for line in lines[2:]] == ["  good for"]
 
@@ -34,7 +34,7 @@ def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
     assert run("models", "world").stdout.splitlines()[-1].startswith("good for: photographs of any kind")
     lines = by_name.stdout.splitlines()
     assert "method: visimsiam" in lines
-    assert "  name: resnet10t" in lines
+    assert "  name: test_resnet" in lines
     assert f"digest: {read_header(ships)['digest']}" in lines
 
 

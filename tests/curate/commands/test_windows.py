@@ -1,5 +1,6 @@
 """Commands run without what Windows lacks; see as_windows.py for what is taken away."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,18 +26,30 @@ LINES = (
 )
 
 
+def as_windows(place, lines):
+    return subprocess.run(
+        [sys.executable, Path(__file__).with_name("as_windows.py"), *lines],
+        cwd=place, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="open files are read from /proc")
+def test_a_table_is_filtered_without_the_modules_and_calls_that_windows_lacks(full_table, tmp_path):
+    shutil.copy(full_table, tmp_path / "scores.parquet")
+    done = as_windows(tmp_path, ("info scores.parquet", "filter scores.parquet --keep-top 80% -o kept.parquet"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert pq.read_metadata(tmp_path / "kept.parquet").num_rows == 24
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are read from /proc")
+@pytest.mark.slow
 def test_a_pipeline_runs_without_the_modules_and_calls_that_windows_lacks(tmp_path):
     random = np.random.default_rng(0)
     for number in range(8):
         (tmp_path / "images" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
         pixels = Image.fromarray(random.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((64, 48))
         pixels.save(tmp_path / "images" / "ab"[number % 2] / f"{number}.{('png', 'gif')[number // 7]}")
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("as_windows.py"), *LINES],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    done = as_windows(tmp_path, LINES)
     assert done.returncode == 0, done.stdout + done.stderr
     table = pq.read_table(tmp_path / "scores.parquet")
     assert table["status"].to_pylist() == ["ok"] * 8  # the GIF by a decoder's own process

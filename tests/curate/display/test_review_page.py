@@ -108,6 +108,7 @@ def test_a_second_window_is_told_what_the_first_decided_and_a_reload_loses_nothi
 
 @with_browser
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.slow
 def test_a_server_that_is_killed_between_decisions_loses_none(browser, table):
     def start():
         words = [sys.executable, "-m", "curate", "review", str(table), "--no-open", "--quiet"]

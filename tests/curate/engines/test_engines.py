@@ -81,6 +81,7 @@ def job_of(folder, checkpoint, work):
     return Job(folder, SourceOptions(), checkpoint, SMALL, 1, work, fingerprint, {"kind": "scores"}, 1 << 30, opened)
 
 
+@pytest.mark.slow
 def test_an_engine_in_another_process_writes_the_same_bytes(folder, full_table, tiny_checkpoint, tmp_path, outside):
     seen = []
     result = run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, engine="elsewhere", report=seen.append)

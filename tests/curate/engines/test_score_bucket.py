@@ -231,6 +231,7 @@ def test_a_store_without_conditional_writes_is_refused(folder, tiny_checkpoint, 
         run_again(folder, out, tiny_checkpoint)
 
 
+@pytest.mark.slow
 def test_a_damaged_part_or_note_is_scored_again(folder, full_table, tiny_checkpoint, s3, out, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(output, "write_joined", cut)
@@ -345,6 +346,7 @@ def test_the_folder_of_this_machine_is_nobody_elses(tmp_path, monkeypatch, out, 
     assert Path(shared).is_symlink()
 
 
+@pytest.mark.slow
 def test_a_table_in_a_bucket_grows_and_a_folder_there_does_not(folder, tiny_checkpoint, s3, out, tmp_path):
     photos = shutil.copytree(folder, tmp_path / "photos")
     away = photos / "07.png"

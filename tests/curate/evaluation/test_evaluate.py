@@ -396,7 +396,9 @@ def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
     from curate.engines.settings import ScoreSettings
 
     out = tmp_path / "s.parquet"
-    score(shared_data / "cifar10_test.parquet", out, key="id", limit=300, settings=ScoreSettings(device="cpu", fit=False))
+    score(
+        shared_data / "cifar10_test.parquet", out, key="id", limit=300, settings=ScoreSettings(device="cpu", fit=False)
+    )
     people = shared_data / "cifar10h_test_0-1999.parquet"
     settings = {"repeats": 100}
     found = evaluate(out, label="label", labelled=people, votes="counts", **settings)

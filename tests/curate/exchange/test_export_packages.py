@@ -37,7 +37,9 @@ def run(package, code, *arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("link", ["copy", "hard", "symbolic"])
+@pytest.mark.parametrize(
+    "link", ["symbolic", *(pytest.param(link, marks=pytest.mark.slow) for link in ("copy", "hard"))]
+)
 def test_datasets_loads_an_image_folder_as_one_split_with_every_key_and_picture(tmp_path, link):
     write_batch(batch(tmp_path / "i"), tmp_path / "out", "imagefolder", ExportOptions(link=link))
     code = """

@@ -104,7 +104,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("to", FORMATS_TRIED)
+@pytest.mark.parametrize("to", [*(pytest.param(to, marks=pytest.mark.slow) for to in FORMATS_TRIED[1:]), "folder"])
 def test_what_was_killed_never_looks_whole_and_the_same_command_ends_with_the_same_bytes(workdir, to):
     curate.export("t.parquet", out(to, "undisturbed"), to=to)
     expected = contents(out(to, "undisturbed"))

@@ -25,6 +25,7 @@ from scoring.errors import InputError
 from scoring.published import load_published
 from scoring.relative.columns import COPIES, JUNK, LOCAL, PER_IMAGE
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 WITHOUT_JUNK = [name for name in PER_IMAGE if name != JUNK]  # of a table without images
 
 

@@ -85,7 +85,7 @@ def test_damage_gives_one_line_or_failed_rows(tmp_path, suffix):
     rng = random.Random(suffix)
     path = tmp_path / f"source.{suffix}"
     refused = 0
-    for _ in range(25 if suffix == "parquet" else 120):
+    for _ in range(12 if suffix == "parquet" else 120):
         path.write_bytes(damage(SOURCES[suffix], rng))
         came = attempt(path)
         if isinstance(came, str):

@@ -353,6 +353,7 @@ def peak_of(source):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="the peak is in KiB on Linux alone")  # noqa: PTH112
+@pytest.mark.slow
 def test_bodies_of_a_gibibyte_take_no_more_memory_than_one_budget(served, tmp_path):
     body = zeros(1 << 30)
     names = [f"{name}.jpg" for name in "abc"]

@@ -14,6 +14,7 @@ from PIL import Image
 import curate.manifest.file_set
 from curate.policies.seal import sealed
 
+pytestmark = pytest.mark.usefixtures("few_copies")
 STEPS = """
 [once]
 run = "dedup"

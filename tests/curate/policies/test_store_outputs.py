@@ -33,7 +33,7 @@ COMMANDS = {  # of each, what it is called with, and the option that names what 
 }
 
 
-SELDOM = ("issues", "split", "balance", "labels", "fit")  # which go the same way
+SELDOM = ("select", "issues", "split", "balance", "labels", "fit")  # which go the same way
 
 
 class Killed(BaseException):
@@ -158,7 +158,7 @@ def every_kill(monkeypatch, work, first, step, check):
 
 
 @pytest.mark.parametrize(
-    ("first", "step"), [(17, 4), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
+    ("first", "step"), [(17, 9), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
 )
 def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
     full_table, s3, out, tmp_path, monkeypatch, first, step
@@ -188,7 +188,7 @@ def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
 
 
 @pytest.mark.parametrize(
-    ("first", "step"), [(12, 5), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
+    ("first", "step"), [(12, 11), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
 )
 def test_wherever_a_replacement_is_killed_no_receipt_is_beside_files_of_another_run(
     full_table, s3, out, tmp_path, monkeypatch, first, step

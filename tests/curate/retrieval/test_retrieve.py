@@ -16,6 +16,7 @@ from curate.retrieval import search
 from scoring.errors import InputError
 
 N, D, CLASSES = 240, 6, 8
+pytestmark = pytest.mark.usefixtures("few_copies")
 MODEL = {"model": {"digest": "a" * 64, "method": "visimsiam"}}
 
 

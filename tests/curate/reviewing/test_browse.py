@@ -437,7 +437,9 @@ def test_a_port_that_is_taken_is_one_line(server, folder):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 0, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
+)
 def test_the_command_says_where_the_page_is_and_ends_when_it_is_told_to(folder, number, code):
     words = [
         sys.executable,

@@ -80,19 +80,19 @@ def test_kernel_is_zero_for_equals_and_below_zero_for_all_others(dim):
 
 
 @pytest.mark.parametrize("dim", DIMS)
-@pytest.mark.parametrize("threshold", [0.3, 0.9, 0.98])
+@pytest.mark.parametrize("threshold", [0.3, 0.98])
 def test_bounds_match_bisection_of_the_definition(dim, threshold):
     generator = np.random.default_rng(dim)
     for median in (5.0, 1000.0):
-        a = median * np.exp(generator.normal(0, 0.4, 12))
-        b = a * np.exp(generator.normal(0, 0.2, 12))
+        a = median * np.exp(generator.normal(0, 0.4, 5))
+        b = a * np.exp(generator.normal(0, 0.2, 5))
         found = cosine_bounds(a, b, threshold, median=median, dim=dim)
         expected = slow_bounds(a, b, threshold, median, dim)
         assert ((found > 1) == (expected == 2)).all()
         assert found[found <= 1] == pytest.approx(expected[found <= 1], abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.floats(0, 6),
     st.floats(-0.5, 0.5),
@@ -146,7 +146,7 @@ def test_far_above_the_dimension_the_radius_is_an_angle_over_the_square_root_of_
     assert math.acos(found[0]) == pytest.approx(math.acos(0.999) / math.sqrt(10), rel=1e-3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.floats(0, 5), min_size=1, max_size=20), st.sampled_from(DIMS), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1])
 )
