@@ -14,10 +14,13 @@ typer.testing._get_command = cache(typer.testing._get_command)  # it builds all 
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what goes to a file is not to be broken at a width
 
 
+gc.disable()  # what is imported and collected stays, and looking for garbage in it takes seconds
+
+
 def pytest_collection_finish() -> None:
-    """Leave out what was imported and collected whenever garbage is looked for, which else takes a second."""
-    gc.collect()
+    """Look for garbage from now on, and never in what was collected."""
     gc.freeze()
+    gc.enable()
 
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -13,9 +13,10 @@ FILES = ("tests/scoring/test_backends.py", "tests/curate/engines/test_score_back
 
 
 @pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
-def test_openvino_in_a_process_of_its_own():
+@pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_openvino_in_a_process_of_its_own(marked):
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "0", *FILES]
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "0", "-m", marked, *FILES]
     done = subprocess.run(
         line, cwd=ROOT, env={**ours, "CURATE_TEST_OPENVINO": "1"}, capture_output=True, text=True, timeout=300
     )

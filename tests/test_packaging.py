@@ -132,6 +132,7 @@ def test_the_archive_holds_what_the_wheel_is_built_from_and_no_cache(built):
     assert not [name for name in names if "__pycache__" in name or name.endswith(".parquet")]
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_where_only_its_stated_dependencies_are(installed, tmp_path, tiny_checkpoint):
     programs, names = installed
     assert "torch" in names

@@ -80,6 +80,7 @@ def test_an_images_features_are_the_same_bits_whatever_is_next_to_it(by_openvino
 
 
 @needs_openvino
+@pytest.mark.slow
 def test_openvino_runs_transformers_too():
     torch.manual_seed(0)
     spec = ModelSpec("vit_tiny_patch16_224", {"img_size": 32}, {}, Preprocessing(size=32, resize=32))
@@ -90,6 +91,7 @@ def test_openvino_runs_transformers_too():
 
 
 @needs_openvino
+@pytest.mark.slow
 def test_openvino_reports_nothing_to_its_maker(tmp_path):
     lines = ["import sys, torch", "from scoring.openvino_backbone import OpenvinoBackbone"]
     lines += ["OpenvinoBackbone(torch.nn.Sequential(torch.nn.Conv2d(3, 2, 4), torch.nn.Flatten()), 4, 'fp32')"]

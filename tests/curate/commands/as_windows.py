@@ -55,10 +55,12 @@ def open_paths():
 
 if __name__ == "__main__":
     import pyarrow  # noqa: F401 (these three take what they need when they are loaded)
-    import torch
-    import torchvision  # noqa: F401
 
-    torch.set_num_threads(1)
+    if any(line.startswith(("score", "dedup", "round")) for line in sys.argv[1:]):
+        import torch
+        import torchvision  # noqa: F401
+
+        torch.set_num_threads(1)
     take_away()
     from scoring import system
 

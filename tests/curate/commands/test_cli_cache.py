@@ -84,7 +84,7 @@ def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, p
     first = run("train", "losspred", "--cached", cache[0], "--backbone", tiny_checkpoint, "-o", two, *HEAD)
     assert first.exit_code == 0, first.output
     assert "kept as they are: visimsiam" in first.stderr
-    assert "16 images, 3 epochs of features 512 wide" in first.stderr
+    assert "16 images, 3 epochs of features 96 wide" in first.stderr
     second = run("train", "mcinfonce", "--cached", cache[0], "--backbone", two, "-o", three, *HEAD)
     assert second.exit_code == 0, second.output
     card = read_header(three)

@@ -38,7 +38,7 @@ def test_a_table_is_filtered_without_the_modules_and_calls_that_windows_lacks(fu
     shutil.copy(full_table, tmp_path / "scores.parquet")
     done = as_windows(tmp_path, ("info scores.parquet", "filter scores.parquet --keep-top 80% -o kept.parquet"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert pq.read_metadata(tmp_path / "kept.parquet").num_rows == 24
+    assert pq.read_metadata(tmp_path / "kept.parquet").num_rows == 23  # of 28 that could be read
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="open files are read from /proc")

@@ -50,6 +50,7 @@ def stop_after(monkeypatch, n):
     return done
 
 
+@pytest.mark.slow
 def test_a_run_passes_from_this_machine_to_a_cluster_and_back_with_the_same_bytes(
     folder, full_table, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
@@ -103,6 +104,7 @@ def test_a_cluster_writes_the_same_bytes_though_an_actor_is_killed(
         ({"marker": None}, r"^node \S+ does not see .*\.s\.parquet\.work, where shards are written"),
     ],
 )
+@pytest.mark.slow
 def test_a_node_that_differs_is_refused_by_name(differs, said, folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
     checked = Crew._check
     monkeypatch.setattr(Crew, "_check", lambda self, facts: checked(self, facts | differs))
@@ -126,11 +128,13 @@ def test_a_node_without_the_source_is_refused_by_name(folder, tiny_checkpoint, t
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_no_node_has_is_refused_before_anything_is_opened(tmp_path, cluster):
     with pytest.raises(InputError, match="1 GPU and a core for an actor, got 2 nodes with at most 0 GPUs and 1 cores"):
         score(tmp_path / "none", tmp_path / "s.parquet", engine="ray", address=cluster.address, num_gpus=1)
 
 
+@pytest.mark.slow
 def test_no_actor_that_starts_is_an_error_in_bounded_time(folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(on_ray, "START_WITHIN", 0.01)
     with pytest.raises(InputError, match=r"no actor could start on the Ray cluster within 0\.01 s"):
@@ -179,6 +183,7 @@ def test_who_listens_and_is_no_ray_is_told_in_seconds(says, monkeypatch):
             ray_cluster.require_listener(f"127.0.0.1:{port}")
 
 
+@pytest.mark.slow
 def test_the_head_of_a_cluster_greets(cluster):
     ray_cluster.require_listener(cluster.address)
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
 SETTINGS = replace(SMALL, backend="openvino")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_ends_with_the_same_bytes_and_no_other_backend_goes_on_with_it(
     folder, full_table, tiny_checkpoint, tmp_path, monkeypatch
 ):
