@@ -75,7 +75,7 @@ def likeliest_loss(win, loss, n, m):
     return q[np.argmax(np.nan_to_num(sum(logs), nan=-np.inf))]
 
 
-@pytest.mark.parametrize("distance", [0.013, 0.71, 2.03, 3.31])
+@pytest.mark.parametrize("distance", [0.013, 2.03])
 @pytest.mark.parametrize(("p", "q"), [(0.3, 0.1), (0.1, 0.3), (0.05, 0.05), (0.6, 0.4)])
 def test_the_tail_is_the_sum_of_the_chances_of_all_results_that_far(p, q, distance):
     n, m = 14, p - q

@@ -250,7 +250,7 @@ def test_a_start_is_a_checkpoint_a_shipped_name_or_a_bare_architecture(tiny_chec
     monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: {"mine": tiny_checkpoint})
     named, by_path, bare = find_start("mine"), find_start(str(tiny_checkpoint)), find_start("resnet10t")
     assert named.about["digest"] == by_path.about["digest"]
-    assert named.backbone == "resnet10t"
+    assert named.backbone == "test_resnet"
     assert named.model.spec.heads == by_path.model.spec.heads
     assert bare.model is None
     assert bare.backbone == "resnet10t"

@@ -117,7 +117,7 @@ def test_the_second_view_is_not_sent_through_the_backbone(images, tmp_path, monk
     forward = MoCo.forward
     monkeypatch.setattr(MoCo, "forward", lambda self, *given: seen.append(given[0].shape) or forward(self, *given))
     train(recipe(epochs=1), images, state=tmp_path / "s", device=CPU)
-    assert seen == [(1, 16, 512)] * 3
+    assert seen == [(1, 16, 96)] * 3
 
 
 def test_the_optimiser_has_nothing_of_the_slow_copy(images):

@@ -23,7 +23,7 @@ WIDE = replace(SMALL, shard_rows=32, batch_size=16)
 def draw(path, number):
     """One of some kinds of images, each a little different."""
     kind, detail = np.random.default_rng(number % 6), np.random.default_rng(number)
-    pixels = kind.integers(0, 256, (6, 8, 3)) * 0.6 + detail.integers(0, 100, (6, 8, 3))
+    pixels = kind.integers(0, 256, (6, 8, 3)) * 0.4 + detail.integers(0, 150, (6, 8, 3))
     Image.fromarray(pixels.astype(np.uint8)).resize((40, 30), Image.Resampling.BICUBIC).save(path)
 
 
