@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from curate.policies.audit.request import JUDGES
 from curate.policies.audit.verdicts import LABEL_STUDIO, WORDS, Verdicts, is_audit, joined, read_audit
+from curate.policies.sampled import judged_sha256
 from curate.tables.known import read_known
 from scoring.errors import InputError
-from scoring.file_digest import file_sha256
 from scoring.lookup import lookup
 
 ANSWER = "answer"
@@ -44,8 +44,8 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     """Read the verdicts.
 
     Args:
-        files: of ``curate review plan`` with answers, and exports of Label Studio next to them; or CSV, TSV, JSON lines
-            or Parquet files with the columns ``key`` and ``answer`` (good, bad or unsure), one a judge.
+        files: of ``curate review plan``, with their verdicts or exports of Label Studio; or CSV, TSV, JSON lines or
+            Parquet files with the columns ``key`` and ``answer`` (good, bad or unsure), one a judge.
         judges: how several answers are joined, a name in ``JUDGES``.
 
     Raises:
@@ -54,7 +54,7 @@ def read_answers(files: Sequence[str | Path], *, judges: str) -> JudgedImages:
     lookup(JUDGES, judges, kind="way of joining judges")
     paths = [Path(file) for file in files]
     audits = [path.suffix == LABEL_STUDIO or is_audit(path) for path in paths]
-    read = {"audit": {str(path.resolve()): file_sha256(path) for path in paths if path.is_file()}, "judges": judges}
+    read = {"audit": {str(path.resolve()): judged_sha256(path) for path in paths if path.is_file()}, "judges": judges}
     if all(audits):
         return _of_audit(read_audit(paths, judges=judges), read)
     if any(audits):

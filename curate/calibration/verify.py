@@ -15,13 +15,13 @@ from curate.columns import KEY
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.figures import unequal
 from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
+from curate.policies.sampled import judged_sha256
 from curate.policies.seal import MAX_BYTES, read_json
 from curate.tables.digests import key_array
 from curate.tables.ranges import Outside
 from curate.tables.signals import MAX, MIN
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.file_digest import file_sha256
 
 
 @dataclass
@@ -104,7 +104,7 @@ def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerific
     verification = CalibrationVerification(len(judged.values))
     if judged.digest != digest:
         verification.problems.append("the table does not hold the rows that it was fitted to")
-    if [file_sha256(Path(name)) for name in audits] != digests or judged.source.get("digest") != source.get("digest"):
+    if [judged_sha256(Path(name)) for name in audits] != digests or judged.source.get("digest") != source.get("digest"):
         verification.problems.append("the labels are not those that it was fitted to")
     now = fit_judged(opened, judged, then.target, repeats=repeats, seed=seed)
     if now.to_json()["maps"] != then.to_json()["maps"]:

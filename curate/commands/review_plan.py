@@ -14,7 +14,7 @@ def run(
     max_bad_rate: Annotated[
         str, typer.Option(metavar="SHARE", help="Share of bad ones to show: 2%.", show_default=False)
     ],
-    out: Annotated[Path | None, options.shared("--out", ": NAME.audit.csv, with a page NAME.audit.html")] = None,
+    out: Annotated[Path | None, options.shared("--out", ": NAME.audit.csv")] = None,
     column: Annotated[str | None, options.shared("--column", ", by which rows will be cut")] = None,
     confidence: Annotated[str, options.shared("--confidence", metavar="SHARE", show_default=True)] = "95%",
     keep: Annotated[
@@ -32,7 +32,6 @@ def run(
     label: Annotated[
         str | None, options.shared("--label", ", shown with each image: bad is a wrong label", metavar="COLUMN")
     ] = None,
-    source: options.Source = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -47,9 +46,9 @@ def run(
         curate review plan scores.parquet --max-bad-rate 2% --keep 80% -o kept.audit.csv
         curate review plan checked.parquet --column label_quality --label label --max-bad-rate 5% -o right.audit.csv
 
-    Open kept.audit.html, press g (good) or b (bad) for each image and save the CSV, or fill it in.
-    Then `curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet` keeps the
-    most rows of which the verdicts show it. What --keep leaves out cannot be kept, and need not be judged.
+    `curate review scores.parquet kept.audit.csv` shows the drawn images: take out the bad ones, and keep the rest. Then
+    `curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet` keeps the most rows of
+    which the verdicts show it. What --keep leaves out cannot be kept, and need not be judged.
     """
     from curate.policies.audit.draw import review_plan
 
@@ -63,7 +62,6 @@ def run(
         expected=expected,
         images=images,
         label=label,
-        source=source,
         seed=seed,
         overwrite=overwrite,
     )

@@ -39,7 +39,6 @@ class Files:
             either, and what becomes of them later is nothing to the receipt.
         more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
         texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
-        answered: those of ``texts`` that annotators write in afterwards, so that a receipt has no digest of them.
     """
 
     tables: tuple[Table, ...] = ()
@@ -47,7 +46,6 @@ class Files:
     quoted: tuple[tuple[str, str], ...] = ()
     more: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
-    answered: frozenset[str] = frozenset()
 
 
 class Outputs:
@@ -166,7 +164,7 @@ def write_outputs(
         for written in writers.values():
             written.seal()
         made: dict[str, Written] = {name: (one.file, one.n_rows) for name, one in writers.items()}
-        for name in (name for name in outputs.texts if name in others and name not in outputs.files.answered):
+        for name in (name for name in outputs.texts if name in others):
             others[name].seal()
             made[name] = others[name], None
         receipt.write(receipt_json(decided, facts, made, read))

@@ -1,11 +1,13 @@
 """What reviewers said of a drawn sample: a file of verdicts next to the file that names what was drawn."""
 
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 
 from curate.manifest.store_path import AnyPath
 from curate.policies.verdicts import DECISIONS, SUFFIX, Line, read_verdicts
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 ENDING = ".csv"  # of the file that names what was drawn
 Judged = dict[tuple[str, str], dict[str, Line]]
@@ -34,6 +36,15 @@ def verdicts_on(sample: Path) -> Judged:
             for key, other in zip(line.keys, line.beside or [""] * len(line.keys), strict=True):
                 found.setdefault((key, other), {})[line.reviewer] = line
     return found
+
+
+def judged_sha256(sample: Path) -> str:
+    """Return the digest of a sample and the verdicts on it; of any other file that of the file."""
+    verdicts = verdicts_beside(sample)
+    digest = file_sha256(sample)
+    if sample.suffix != ENDING or not isinstance(verdicts, Path) or not verdicts.is_file():
+        return digest
+    return sha256(f"{digest} {file_sha256(verdicts)}".encode()).hexdigest()
 
 
 def refuse_judged(samples: Iterable[AnyPath], option: str) -> None:

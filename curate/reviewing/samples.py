@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from curate.facts.dataset import Dataset
+from curate.policies.audit.verdicts import is_audit, read_plan
 from curate.policies.dedup.quality.answers import read_pairs
 from curate.policies.dedup.quality.audit import NEAR
 from curate.policies.labels.verdicts import is_review, read_rows
 from curate.policies.sampled import ENDING
-from curate.policies.verdicts import COPY, LABELS
+from curate.policies.verdicts import COPY, IMAGE, LABELS
 from curate.reviewing.queue import Group, id_of
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
@@ -44,7 +45,7 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
     """Return what was drawn in groups to judge, in the order drawn.
 
     Args:
-        path: NAME.audit.csv of ``curate dedup --audit``, or NAME.review.csv of ``curate labels --review``.
+        path: NAME.audit.csv of ``curate review plan`` or ``curate dedup``, or NAME.review.csv of ``curate labels``.
         dataset: the table that was drawn from.
 
     Raises:
@@ -69,6 +70,10 @@ def _read(path: Path) -> tuple[list[Drawn], str, str]:
     if is_review(path):
         named = [Drawn(one.key, label=(one.given, one.suggested)) for one in read_rows(path)]
         return named, LABELS, "labelled {}, or is it {}?"
+    if is_audit(path):
+        plan = read_plan(path)
+        words = "is the label right?" if plan.labelled else "good or bad?"
+        return [Drawn(row.key) for row in plan.rows], IMAGE, words
     pairs = [(one.key_a, one.key_b) if one.stratum.side == NEAR else (one.key_b, one.key_a) for one in read_pairs(path)]
     return [Drawn(*pair) for pair in pairs], COPY, "the same image, or two?"
 

@@ -91,11 +91,6 @@ def holds_paths(table: Table) -> bool:
     return URI in table.schema.names and any(part.column(0).null_count < len(part) for part in table.batches([URI]))
 
 
-def names_every_image(table: Table) -> bool:
-    """Return whether every row of a table names where its image is."""
-    return URI in table.schema.names and not any(part.column(0).null_count for part in table.batches([URI]))
-
-
 class Images:
     """Reads the images of some rows: from their uris, or by their keys from what was scored.
 

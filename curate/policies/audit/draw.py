@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
@@ -14,14 +14,14 @@ from curate.manifest.text import guarded
 from curate.policies.audit.population import Population
 from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_keep, parse_share
 from curate.policies.audit.results import AuditPlan
+from curate.policies.sampled import refuse_judged
 from curate.tables.digests import salted
-from curate.tables.images import require_images
 from curate.tables.keys import keys_at
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.signals import default_column
 from curate.tables.table import Table, open_table
-from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, sweep_outputs
+from scoring.atomic import AtomicFile, refuse_existing, require_folder, sweep_outputs
 from scoring.errors import InputError
 from scoring.metrics.guarantee import fewest_verdicts, verdicts_for_power
 
@@ -41,9 +41,9 @@ class Asked:
     rank: int
 
     def cells(self, among: int, cut: float, column: str) -> list[str]:
-        """Return the line of the CSV, without an answer."""
+        """Return the line of the CSV."""
         start = [self.place, self.key, self.label, repr(self.value), str(self.rank)]
-        return [*start, str(among), repr(cut), column, ""]
+        return [*start, str(among), repr(cut), column]
 
 
 def review_plan(
@@ -57,7 +57,6 @@ def review_plan(
     expected: str | float | None = None,
     images: int | None = None,
     label: str | None = None,
-    source: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
 ) -> AuditPlan:
@@ -68,7 +67,7 @@ def review_plan(
 
     Args:
         table: scored, Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: NAME.audit.csv to fill in; a page to judge on is written next to it, NAME.audit.html. None only counts.
+        out: NAME.audit.csv, to judge with ``curate review TABLE NAME.audit.csv``. None only counts.
         column: score by which rows are to be cut; by default as ``filter`` takes it.
         max_bad_rate: share of bad rows that is to be shown, 0.02 or "2%".
         confidence: of it.
@@ -79,9 +78,8 @@ def review_plan(
         images: to draw; by default so many that the rate is shown for that half, where cuts begin to be tested, with a
             probability of 80 %. What more can be kept shows then.
         label: column of labels, to be shown next to the images, where bad means a wrong label.
-        source: what was scored, where the table holds no paths.
         seed: another seed draws others.
-        overwrite: replace files that exist; never one with answers in it.
+        overwrite: replace a file that exists; never one on which there are verdicts.
 
     Raises:
         InputError: for a table, column, share or place that cannot be used, or too few rows to show it at all.
@@ -100,13 +98,11 @@ def review_plan(
     plan = AuditPlan(name, len(population), among, n, goal.rate, goal.confidence, needed)
     if out is None:
         return plan
-    csv_path, page_path = _places(out)
-    sweep_outputs([page_path, csv_path])
-    _refuse_answers(csv_path)
-    for path in (csv_path, page_path):
-        refuse_existing(path, overwrite=overwrite)
-    require_folder(csv_path)
-    require_images(opened, source)
+    path = _place(out)
+    sweep_outputs([path])
+    refuse_judged([path], "review plan")
+    refuse_existing(path, overwrite=overwrite)
+    require_folder(path)
     values = rows.exact[name].values
     there = np.flatnonzero(rows.ok & rows.exact[name].valid)
     inside = there[population.ranks(values[there]) <= among]
@@ -114,16 +110,9 @@ def review_plan(
     chosen = inside[np.argsort(ties[inside], kind="stable")[:n]]
     chosen = chosen[np.argsort([hashlib.blake2b(ties[row].tobytes()).digest() for row in chosen.tolist()])]
     asked = _asked(opened, chosen, values[chosen], population, label)
-    lines = [dict(zip(COLUMNS, one.cells(among, population.value_at(among), name), strict=True)) for one in asked]
-    _write(
-        opened,
-        lines,
-        (csv_path, page_path),
-        source,
-        labelled=label is not None,
-        overwrite=overwrite,
-    )
-    return AuditPlan(**{**vars(plan), "csv": csv_path, "page": page_path})
+    cells = [one.cells(among, population.value_at(among), name) for one in asked]
+    _write(path, cells, overwrite=overwrite)
+    return replace(plan, csv=path)
 
 
 def _needed(among: int, goal: Goal, guess: float) -> dict[float, int | None]:
@@ -157,20 +146,11 @@ def _images(typed: int | None, needed: int | None, among: int, goal: Goal, guess
     return needed
 
 
-def _places(out: str | Path) -> tuple[Path, Path]:
+def _place(out: str | Path) -> Path:
     path = Path(out)
     if not path.name.endswith(ENDING) or path.name == ENDING:
         raise InputError(f"expected a name such as kept{ENDING} for what is to be judged, got {path}")
-    return path, path.with_name(path.name.removesuffix(".csv") + ".html")
-
-
-def _refuse_answers(path: Path) -> None:
-    """Refuse to replace a file in which a reviewer has answered."""
-    from curate.policies.audit.verdicts import count_answers
-
-    n = count_answers(path)
-    if n:
-        raise InputError(f"{path} holds {n:,} answers of a reviewer; move it, or choose another name")
+    return path
 
 
 def _asked(
@@ -185,30 +165,10 @@ def _asked(
     ]
 
 
-def _write(
-    table: Table,
-    lines: list[dict[str, str]],
-    places: tuple[Path, Path],
-    source: str | None,
-    *,
-    labelled: bool,
-    overwrite: bool,
-) -> None:
-    from curate.display.verdict_page import verdict_page
-
-    csv_path, page_path = places
+def _write(path: Path, cells: list[list[str]], *, overwrite: bool) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(map(guarded, line.values()) for line in lines)
-    page = verdict_page(table, lines, source, name=csv_path.name, labelled=labelled)
-    contents = {page_path: page.encode(), csv_path: text.getvalue().encode("utf-8", "surrogateescape")}
-    files: list[AtomicFile] = []
-    try:
-        for path, content in contents.items():
-            files.append(AtomicFile(path, overwrite=overwrite))
-            files[-1].write(content)
-        commit_together(files)
-    finally:
-        for file in files:
-            file.discard()
+    writer.writerows(map(guarded, line) for line in cells)
+    with AtomicFile(path, overwrite=overwrite) as file:
+        file.write(text.getvalue().encode("utf-8", "surrogateescape"))

@@ -12,8 +12,8 @@ PROMISES = {
     CONFIDENCE: "at most that share of the kept rows is bad, unless probability was against it",
     AVERAGE: "on average over audits, the bad rows that are kept are at most that share of all rows",
 }
-COLUMNS = ("image", "key", "label", "value", "rank", "among", "cut", "column", "answer")  # of the CSV
-MOST = 1000  # images on a page
+COLUMNS = ("image", "key", "label", "value", "rank", "among", "cut", "column")  # of the CSV
+MOST = 1000  # images of a sample
 ANY, MAJORITY, SHARE = "any", "majority", "share"
 JUDGES = {
     ANY: "bad where any judge says so",

@@ -24,8 +24,7 @@ class AuditPlan(Printed):
         confidence: of it.
         needed: share that is bad in truth of the more certain half of ``among`` -> images for a probability of 80 % to
             show the rate for that half; None where no number does. The share 0 is what is needed where not one is bad.
-        csv: to fill in.
-        page: to judge on; None where the images could not be requested.
+        csv: to judge.
     """
 
     column: str
@@ -36,14 +35,12 @@ class AuditPlan(Printed):
     confidence: float
     needed: dict[float, int | None]
     csv: Path | None = None
-    page: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return asdict(self) | {
             "needed": [{"bad": share, "images": n} for share, n in self.needed.items()],
             "csv": self.csv and str(self.csv),
-            "page": self.page and str(self.page),
         }
 
     def lines(self) -> list[str | Grid]:
@@ -65,7 +62,7 @@ class AuditPlan(Printed):
             return [*lines, f"{counted(self.images, 'image')} would be drawn; write them with -o NAME.audit.csv"]
         return [
             *lines,
-            f"{counted(self.images, 'image')} to judge: open {self.page}, or fill in {self.csv}",
+            f"{counted(self.images, 'image')} to judge: curate review TABLE {self.csv}",
             f"then: curate filter TABLE --max-bad-rate {_share(self.rate)} --confidence {_share(self.confidence)} "
             f"--audit {self.csv} -o kept.parquet",
         ]

@@ -14,6 +14,9 @@ from curate.exchange.labels import ExpectedRows
 from curate.manifest.store_path import path_here
 from curate.manifest.text import read_text, unguarded
 from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
+from curate.policies.sampled import verdicts_on
+from curate.policies.verdicts import DROP, KEEP, RELABEL
+from curate.policies.verdicts import UNSURE as NOT_SURE
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -23,6 +26,7 @@ WORDS: dict[str, str] = {
     **dict.fromkeys((BAD, "b", "drop"), BAD),
     **dict.fromkeys((UNSURE, "u", "?"), UNSURE),
 }
+OF_VERDICT = {KEEP: GOOD, DROP: BAD, RELABEL: BAD, NOT_SURE: UNSURE}
 LABEL_STUDIO = ".json"
 MOST_BYTES = 64 << 20
 MOST_FILES = 100
@@ -88,7 +92,9 @@ class Verdicts:
 
 
 @dataclass
-class _Row:
+class Row:
+    """A row that was drawn, and the verdicts on it."""
+
     key: str
     value: float
     rank: int
@@ -96,43 +102,46 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class _File:
+class Plan:
+    """What was drawn: the zone, the score, the rows, and whether their labels are judged."""
+
     zone: Zone
     column: str
-    rows: list[_Row]
+    rows: list[Row]
+    labelled: bool
 
 
 def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
     """Read the verdicts on drawn rows.
 
-    Each file is a NAME.audit.csv of ``curate review plan`` with its column ``answer`` filled in: good, bad or unsure
-    (g, b, u). Copies of one file are several judges; files that were drawn with other seeds or from other zones add to
-    the sample. A ``.json`` file is an export of Label Studio, whose choices are good, bad and unsure, for rows of the
-    CSV files next to it. An unsure answer counts as bad. A row without an answer counts as not drawn, which is right if
-    it was left out at random.
+    Each file is a NAME.audit.csv of ``curate review plan``, whose verdicts are next to it, as ``curate review`` writes
+    them. The reviewers of one file are several judges, as are copies of it; files that were drawn with other seeds or
+    from other zones add to the sample. A ``.json`` file is an export of Label Studio, whose choices are good, bad and
+    unsure, for rows of the CSV files next to it. An unsure verdict counts as bad. A row without one counts as not
+    drawn, which is right if it was left out at random.
 
     Args:
         files: at least one CSV.
         judges: how several answers are joined, a name in ``JUDGES``.
 
     Raises:
-        InputError: for a file, column, line or word that is missing or wrong, a key that is judged twice in a file,
-            files of different tables or columns, or no answer at all.
+        InputError: for a file, column or line that is missing or wrong, a key that is judged twice in a file,
+            files of different tables or columns, or no verdict at all.
     """
     lookup(JUDGES, judges, kind="way of joining judges")
     paths = [path_here(file, "--audit") for file in files]
     if not 1 <= len(paths) <= MOST_FILES:
         raise InputError(f"--audit takes 1 to {MOST_FILES} files, got {len(paths)}")
-    plans = [_read_plan(path) for path in paths if path.suffix != LABEL_STUDIO]
+    plans = [read_plan(path) for path in paths if path.suffix != LABEL_STUDIO]
     if not plans:
         raise InputError(f"{paths[0]} does not name what was drawn; give the NAME.audit.csv of curate review plan, too")
     columns = list(dict.fromkeys(plan.column for plan in plans))
     if len(columns) > 1:
         raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give those of one")
-    rows: dict[str, _Row] = {}
+    rows: dict[str, Row] = {}
     for plan in plans:
         for row in plan.rows:
-            known = rows.setdefault(row.key, _Row(row.key, row.value, row.rank, []))
+            known = rows.setdefault(row.key, Row(row.key, row.value, row.rank, []))
             if known.value != row.value:
                 raise InputError(
                     f"the audits give {row.key!r} two scores, {known.value:g} and {row.value:g}; give one table's"
@@ -148,8 +157,8 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
     ]
     if not judged:
         raise InputError(
-            f"{paths[0]}: expected answers in the column 'answer', got none on {len(rows):,} rows; write good, bad or "
-            "unsure"
+            f"expected verdicts on the {len(rows):,} images of {paths[0]}, got none; judge them: curate review TABLE "
+            f"{paths[0]}"
         )
     zones = tuple(sorted({plan.zone for plan in plans}, key=lambda zone: zone.among))
     return Verdicts(tuple(map(str, paths)), columns[0], zones, tuple(judged), len(rows) - len(judged), judges)
@@ -162,17 +171,7 @@ def is_audit(path: str | Path) -> bool:
             header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
     except OSError:
         return False
-    return "among" in re.split(r"[,;\t]", header.strip())
-
-
-def count_answers(path: Path) -> int:
-    """Return how many rows of a file have an answer; 0 where it is no audit."""
-    if not path.is_file():
-        return 0
-    try:
-        return sum(bool(row.answers) for row in _read_plan(path).rows)
-    except InputError:
-        return 0
+    return "among" in header.strip().split(",")
 
 
 def joined(answers: Sequence[str], judges: str) -> float:
@@ -183,24 +182,32 @@ def joined(answers: Sequence[str], judges: str) -> float:
     return float(share >= 1 / 2) if judges == MAJORITY else float(share > 0)
 
 
-def _read_plan(path: Path) -> _File:
+def read_plan(path: Path) -> Plan:
+    """Return what was drawn, with the verdicts next to it.
+
+    Raises:
+        InputError: for a file, column or line that is missing or wrong.
+    """
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; it is no audit")
     text = read_text(path, what="an audit")
-    header = text.split("\n", 1)[0]
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=header.count))
+    reader = csv.DictReader(io.StringIO(text, newline=""))
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
         raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.audit.csv of curate review plan")
     try:
         lines = [line for line in reader if any(line.values())]
     except csv.Error as error:
-        raise InputError(f"{path} cannot be read as CSV ({error}); save it as CSV again") from None
-    return _checked(path, lines)
+        raise InputError(f"{path} cannot be read as CSV ({error}); draw it again") from None
+    plan = _checked(path, lines)
+    said = verdicts_on(path)
+    for row in plan.rows:
+        row.answers += [OF_VERDICT[line.verdict] for line in said.get((row.key, ""), {}).values()]
+    return plan
 
 
-def _checked(path: Path, lines: list[dict[str, str]]) -> _File:
-    rows: list[_Row] = []
+def _checked(path: Path, lines: list[dict[str, str]]) -> Plan:
+    rows: list[Row] = []
     heads: set[tuple[int, float, str]] = set()
     places: set[str] = set()
     bad: list[str] = []
@@ -217,20 +224,20 @@ def _checked(path: Path, lines: list[dict[str, str]]) -> _File:
         rows.append(row)
     if bad:
         more = f" ({len(bad):,} in all)" if len(bad) > 1 else ""
-        raise InputError(f"{path}, {bad[0][:200]}{more}; correct it, or draw the audit again")
+        raise InputError(f"{path}, {bad[0][:200]}{more}; draw the audit again")
     totals = {place.partition(" of ")[2] for place in places}
     if totals != {str(len(places))}:
         raise InputError(
             f"{path}: expected all rows of an audit, got {len(places):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
-            "leave answers empty where there are none, but keep the rows"
+            "give the file as it was drawn"
         )
     if len(heads) != 1 or len({row.key for row in rows}) < len(rows):
         raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")
     among, cut, column = heads.pop()
-    return _File(Zone(among, cut), column, rows)
+    return Plan(Zone(among, cut), column, rows, any(line.get("label") for line in lines))
 
 
-def _parsed(line: dict[str, str]) -> tuple[_Row, tuple[int, float, str]]:
+def _parsed(line: dict[str, str]) -> tuple[Row, tuple[int, float, str]]:
     values = {name: unguarded((line.get(name) or "").strip()) for name in COLUMNS}
     place = _PLACE.match(values["image"])
     if place is None or not 1 <= int(place["number"]) <= int(place["total"]) <= MOST:
@@ -239,19 +246,15 @@ def _parsed(line: dict[str, str]) -> tuple[_Row, tuple[int, float, str]]:
     rank, among = int(numbers["rank"]), int(numbers["among"])
     if not 1 <= rank <= among:
         raise ValueError(f"expected a rank from 1 to {among:,}, got {rank:,}")
-    said = values["answer"].casefold()
-    if said and said not in WORDS:
-        raise ValueError(f"expected good, bad, unsure or nothing as the answer, got {values['answer'][:40]!r}")
     if not values["column"]:
         raise ValueError("expected the name of a score in column 'column', got nothing")
-    answers = [WORDS[said]] if said else []
     key = unguarded(line.get("key") or "")
-    return _Row(key, numbers["value"], rank, answers), (among, numbers["cut"], values["column"])
+    return Row(key, numbers["value"], rank, []), (among, numbers["cut"], values["column"])
 
 
 def _number(text: str, name: str) -> float:
     try:
-        value = float(text.replace(",", "."))
+        value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
@@ -259,7 +262,7 @@ def _number(text: str, name: str) -> float:
     return value
 
 
-def _add_label_studio(path: Path, rows: dict[str, _Row]) -> None:
+def _add_label_studio(path: Path, rows: dict[str, Row]) -> None:
     """Add what annotators chose, to the rows that were drawn."""
     from curate.exchange.label_studio import read
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
+from sample_verdicts import judge
 from sklearn.isotonic import IsotonicRegression
 
 import curate
@@ -129,19 +130,10 @@ def test_an_audit_weighs_as_it_was_drawn(scored, tmp_path):
     files = []
     for name, keep, images in (("all", "100%", 150), ("half", "50%", 150)):
         path = tmp_path / f"{name}.audit.csv"
-        plain = pq.read_table(scored).append_column("image", pa.array([PIXEL] * N, pa.binary()))
-        source = tmp_path / "source.parquet"
-        pq.write_table(plain, source)
-        where = {"seed": 7, "source": str(source)}
-        review_plan(scored, path, "unc_x", max_bad_rate="20%", keep=keep, images=images, **where)
+        review_plan(scored, path, "unc_x", max_bad_rate="20%", keep=keep, images=images, seed=7)
         with path.open() as file:
-            lines = list(csv.DictReader(file))
-        for line in lines:
-            line["answer"] = "bad" if truth[line["key"]] else "good"
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]))
-            writer.writeheader()
-            writer.writerows(lines)
+            keys = [line["key"] for line in csv.DictReader(file)]
+        judge(path, [("drop" if truth[key] else "keep", key, "", "") for key in keys], question="image")
         files.append(path)
     result = calibrate(scored, tmp_path / "a.json", audit=files, **FEW)
     judged = {}
@@ -153,13 +145,9 @@ def test_an_audit_weighs_as_it_was_drawn(scored, tmp_path):
     expected = (among * np.mean(strata[0]) + (N - 2 - among) * np.mean(strata[1])) / (N - 2)
     assert result.calibration.rate == pytest.approx(expected)
     assert verify_calibration(tmp_path / "a.json").identical
+    judge(files[0], [("drop", next(iter(judged)), "", "")], question="image", reviewer="bob")
+    assert not verify_calibration(tmp_path / "a.json").identical
     refused(scored, "unc_x", "--column", audit=files, column="kappa_x")
-
-
-PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c6360000000020001e221bc330000"
-    "000049454e44ae426082"
-)
 
 
 def test_a_file_of_keys_and_answers_is_as_good_as_a_condition(scored, tmp_path):
