@@ -133,7 +133,6 @@ def run(
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
     engine: options.Engine = "local",
-    address: options.Address = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -148,7 +147,7 @@ def run(
         curate dedup scores.parquet --finder hash --threshold 4 --finder embedding --dry-run
         curate dedup scores.parquet --audit 200 -o unique.parquet
         curate dedup new.parquet --against old.parquet -o added.parquet
-        curate dedup /nfs/scores --finder embedding -o /nfs/unique.parquet --engine ray --address auto
+        curate dedup /nfs/scores --finder embedding -o /nfs/unique.parquet --engine ray:auto
         curate dedup scores.parquet --verdicts scores.verdicts.jsonl -o unique.parquet
         curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 

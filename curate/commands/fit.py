@@ -29,7 +29,6 @@ def run(
     seed: options.Seed = 0,
     source: options.Source = None,
     engine: options.Engine = "local",
-    address: options.Address = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -42,7 +41,7 @@ def run(
         curate fit scores.parquet --apply fitted.parquet
         curate fit scores.parquet -o fitted.safetensors
         curate fit scores.parquet --labelled labels.csv --apply fitted.parquet
-        curate fit /nfs/scores --apply /nfs/fitted.parquet --engine ray --address auto
+        curate fit /nfs/scores --apply /nfs/fitted.parquet --engine ray:auto
         curate score more/ --model fitted.safetensors -o more.parquet
 
     unc_fitted is above 0.5 for unusable images, by p_junk, and below that the higher the more ambiguous an image is
@@ -65,7 +64,6 @@ def run(
         seed=seed,
         source=source,
         engine=engine,
-        address=address,
         overwrite=overwrite,
         report=line,
     )

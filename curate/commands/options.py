@@ -14,7 +14,6 @@ from curate.exchange.table import TOOLS
 # What an option is, in every command that has it; a command may add what it does with it.
 MEANS: dict[str, str] = {
     "--actors": "--engine ray: processes that score, at most; by default as many as fit",
-    "--address": "--engine ray: the cluster, auto, HOST:PORT or ray://HOST:PORT; by default one of this machine alone",
     "--allow-unmatched": "Go on where the table has none of the keys of a file",
     "--against": "Another scored table",
     "--train": "Scored table whose rows, in place of other rows, classifiers learn from",
@@ -32,7 +31,7 @@ MEANS: dict[str, str] = {
     "--dry-run": "Show what would be done; write nothing",
     "--dtype": "Type of stored values: float16 or float32",
     "--embedding": "Column of your own embeddings, read at unit length instead of the model's",
-    "--engine": "Where it runs: local, or ray, on a cluster; what is written is the same",
+    "--engine": "Where it runs, with the same result: local; ray, here; ray:auto or ray:HOST:PORT, on a cluster",
     "--epochs": "Passes over the images",
     "--fitted": "Apply what was fitted before, instead of fitting",
     "--format": ", ".join(TOOLS),
@@ -239,7 +238,6 @@ White = Annotated[str | None, shared("--white", metavar="auto|N", show_default=T
 Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
 
 Engine = Annotated[str, shared("--engine", metavar="NAME", show_default=True)]
-Address = Annotated[str | None, shared("--address", metavar="ADDRESS")]
 
 AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
 DryRun = Annotated[bool, shared("--dry-run")]

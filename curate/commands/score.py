@@ -111,7 +111,6 @@ def run(
         str,
         options.shared("--engine", f"; there are: {', '.join(ENGINES)}", metavar="NAME", show_default=True),
     ] = "local",
-    address: options.Address = None,
     actors: Annotated[int | None, options.shared("--actors", min=1)] = None,
     num_gpus: Annotated[float | None, options.shared("--num-gpus")] = None,
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
@@ -150,7 +149,7 @@ def run(
         curate score 'shards-{000..099}.tar' -o scores/ --device cuda
         curate score images.csv --path-column file --root /data -o scores.parquet
         curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
-        curate score /nfs/photos -o /nfs/scores --engine ray --address auto --num-gpus 1
+        curate score /nfs/photos -o /nfs/scores --engine ray:auto --num-gpus 1
     """
     arguments = dict(locals())
     # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
@@ -170,7 +169,7 @@ def run(
             model=model if weights is None else with_weights(model or DEFAULT, weights),
             workers=workers,
             engine=engine,
-            cluster=Cluster(address, actors, num_gpus),
+            cluster=Cluster(None, actors, num_gpus),
             overwrite=overwrite,
             add=add,
             check=check,

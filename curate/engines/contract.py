@@ -27,7 +27,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if self.address is not None and not self.address:
-            raise InputError("expected --address auto, HOST:PORT or ray://HOST:PORT, got an empty text")
+            raise InputError("expected --engine ray:auto, ray:HOST:PORT or ray:ray://HOST:PORT, got no address")
         if self.actors is not None and self.actors < 1:
             raise InputError(f"--actors must be at least 1, got {self.actors}")
         if self.num_gpus is not None and not 0 < self.num_gpus <= 1:

@@ -43,7 +43,8 @@ def refuse_cluster(cluster: Cluster) -> None:
     if options:
         option = options[0].replace("_", "-")
         instead = "; the local engine takes its GPU by --device cuda" if option == "num-gpus" else ""
-        raise InputError(f"--{option} is for --engine ray{instead}")
+        option = "an address" if option == "address" else f"--{option}"
+        raise InputError(f"{option} is for --engine ray{instead}")
 
 
 def score_locally(run: "ScoreRun") -> None:

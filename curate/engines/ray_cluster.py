@@ -101,14 +101,15 @@ def require_listener(address: str) -> None:
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise InputError(f"expected --address auto, HOST:PORT or ray://HOST:PORT, got {address!r}")
+        raise InputError(f"expected --engine ray:auto, ray:HOST:PORT or ray:ray://HOST:PORT, got {address!r}")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN) as heard:
             if os.environ.get("RAY_USE_TLS") != "1" and not _greets(heard):
                 raise OSError("who listens there is no Ray")
     except OSError as error:
         raise InputError(
-            f"no Ray cluster answers at {address} ({error}); start one with `ray start`, or leave out --address"
+            f"no Ray cluster answers at {address} ({error}); start one with `ray start`, "
+            "or leave the address out: --engine ray"
         ) from None
 
 

@@ -10,7 +10,7 @@ from curate.engines.log import RunLog
 from curate.engines.out_path import check_out
 from curate.engines.result import ScoreResult
 from curate.engines.settings import ScoreSettings, retried
-from curate.engines.table import ENGINES
+from curate.engines.table import ENGINES, engine_of
 from curate.manifest import SourceOptions, open_manifest
 from curate.manifest.store_path import StorePath, path_or_store
 from curate.version import __version__
@@ -90,7 +90,7 @@ def score(
         options: how to read the source.
         settings: how to score.
         workers: decoding threads of each process that scores; by default one a core.
-        engine: what the shards are scored by, a key of ``ENGINES``; the table is the same by any.
+        engine: what the shards are scored by, a key of ``ENGINES``, or NAME:ADDRESS of a cluster.
         cluster: what to take of a cluster, for an engine that has one.
         overwrite: start again where another run's output is.
         add: score only what is new or changed since the table was scored, by its own model, settings and options; where
@@ -117,6 +117,8 @@ def score(
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
     again = retried(retry)
+    engine, address = engine_of(engine)
+    cluster = cluster if address is None else replace(cluster, address=address)
     ready = lookup(ENGINES, engine, kind="engine")
     check_out(out, source, overwrite=overwrite)
     if log is not None and isinstance(out, Path) and Path(log).resolve() == out.resolve():

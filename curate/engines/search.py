@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from curate.engines.contract import Cluster
-from curate.engines.table import SEARCHES
+from curate.engines.table import SEARCHES, engine_of
 from curate.manifest.store_path import AnyPath, StorePath, path_or_store
 from scoring.errors import InputError
 from scoring.lookup import lookup
@@ -15,13 +15,12 @@ LOCAL = "local"
 
 @contextmanager
 def searching(
-    engine: str, address: str | None, out: str | AnyPath | None, announce: Callable[[str], None] = lambda text: None
+    engine: str, out: str | AnyPath | None, announce: Callable[[str], None] = lambda text: None
 ) -> Iterator[None]:
     """Have the large searches inside run by an engine.
 
     Args:
-        engine: a name in ``SEARCHES``.
-        address: of its cluster; None for one that is started for this.
+        engine: a name in ``SEARCHES``, or NAME:ADDRESS of its cluster; by default one that is started for this.
         out: what the command writes; None in a dry run.
         announce: called with a line on what is done.
 
@@ -29,13 +28,13 @@ def searching(
         InputError: for an unknown engine, or one that cannot be had; for one of several machines and an ``out`` in a
             store.
     """
-    run_by = lookup(SEARCHES, engine, kind="engine")
+    name, address = engine_of(engine)
+    run_by = lookup(SEARCHES, name, kind="engine")
     place = None if out is None else path_or_store(out)
-    if isinstance(place, StorePath) and engine != LOCAL:
+    if isinstance(place, StorePath) and name != LOCAL:
         raise InputError(
             f"--engine {engine} keeps arrays next to what is written, on a disk that all nodes share, and {place} "
-            f"is in "
-            "a store; write to such a disk and copy it"
+            "is in a store; write to such a disk and copy it"
         )
     with run_by(Cluster(address), place if isinstance(place, Path) else None, announce):
         yield

@@ -19,6 +19,7 @@ WHERE: dict[str, str] = {
 }
 ENGINES: "Mapping[str, Callable[[Cluster, ScoreSettings], AbstractContextManager[Engine]]]" = Lazy(WHERE)
 
+
 # The same engines, for the searches of the commands that work on tables: a context manager inside which they run there.
 SEARCHING: dict[str, str] = {
     "local": "curate.engines.local:searching_locally",
@@ -27,3 +28,9 @@ SEARCHING: dict[str, str] = {
 SEARCHES: "Mapping[str, Callable[[Cluster, Path | None, Callable[[str], None]], AbstractContextManager[None]]]" = Lazy(
     SEARCHING
 )
+
+
+def engine_of(typed: str) -> tuple[str, str | None]:
+    """Return the name of an engine and the address of its cluster, from ``NAME`` or ``NAME:ADDRESS``."""
+    name, colon, address = typed.partition(":")
+    return name, address if colon else None

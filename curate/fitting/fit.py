@@ -86,7 +86,6 @@ def fit(
     seed: int = 0,
     source: str | None = None,
     engine: str = "local",
-    address: str | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> FitResult:
@@ -107,7 +106,6 @@ def fit(
         seed: of clusterings, and of the rows that are kept of a large dataset.
         source: what was scored, where the table has no ``p_junk`` and names no images: 300 of them are corrupted.
         engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
-        address: of the engine's cluster.
         overwrite: replace files that are there.
         report: called with a line on what is done.
 
@@ -126,7 +124,7 @@ def fit(
     if model is not None and base is None:
         check_same(opened, model)
     with file_set([place for place in reversed(places) if place is not None], overwrite=overwrite) as files:
-        with searching(engine, address, places[1] or places[0], report):
+        with searching(engine, places[1] or places[0], report):
             if fitted is not None:
                 done = _applied(opened, fitted, report)
             else:

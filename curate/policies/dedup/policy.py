@@ -282,7 +282,6 @@ def dedup(
     embedding: str | None = None,
     seed: int = 0,
     engine: str = "local",
-    address: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
     report: Callable[[int, int], None] = lambda done, total: None,
@@ -323,7 +322,6 @@ def dedup(
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: of the images and pairs that are drawn.
         engine: where large searches run: ``local``, or ``ray``; what is written is the same.
-        address: of a Ray cluster; by default one of this machine alone.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
         report: called with images edited, of all.
@@ -376,7 +374,7 @@ def dedup(
         compared=compared,
     )
     _refuse_pictures(policy, opened, out, dry_run=dry_run)
-    with searching(engine, address, None if dry_run else out, announce):
+    with searching(engine, None if dry_run else out, announce):
         return apply(policy, opened, out, dry_run=dry_run, overwrite=overwrite)
 
 

@@ -175,7 +175,6 @@ def select(
     embedding: str | None = None,
     seed: int = 0,
     engine: str = "local",
-    address: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
     picked: ReportPicks = lambda done, total: None,
@@ -212,7 +211,6 @@ def select(
         embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
         seed: the same one gives the same picks.
         engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
-        address: of the engine's cluster.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
         picked: called with rows picked, of all, where they are picked one after another.
@@ -247,7 +245,7 @@ def select(
         seed=seed,
     )
     opened = open_table(table, require=[KEY], embedding=embedding)
-    with searching(engine, address, None if dry_run else out, announce):
+    with searching(engine, None if dry_run else out, announce):
         result = apply(Select(request, picked), opened, out, dry_run=dry_run, overwrite=overwrite)
     other = Amount.parse(request.budget, "--budget").other_reading("--budget", result.asked, result.n_rows)
     return result if other is None else replace(result, notes=[*result.notes, other])

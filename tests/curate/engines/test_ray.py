@@ -33,7 +33,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kapp
 
 
 def on_cluster(folder, out, checkpoint, cluster, **changes):
-    return run_again(folder, out, checkpoint, engine="ray", address=cluster.address, **changes)
+    return run_again(folder, out, checkpoint, engine=f"ray:{cluster.address}", **changes)
 
 
 def stop_after(monkeypatch, n):
@@ -131,7 +131,7 @@ def test_a_node_without_the_source_is_refused_by_name(folder, tiny_checkpoint, t
 @pytest.mark.slow
 def test_a_gpu_that_no_node_has_is_refused_before_anything_is_opened(tmp_path, cluster):
     with pytest.raises(InputError, match="1 GPU and a core for an actor, got 2 nodes with at most 0 GPUs and 1 cores"):
-        score(tmp_path / "none", tmp_path / "s.parquet", engine="ray", address=cluster.address, num_gpus=1)
+        score(tmp_path / "none", tmp_path / "s.parquet", engine=f"ray:{cluster.address}", num_gpus=1)
 
 
 @pytest.mark.slow
@@ -149,9 +149,9 @@ def test_no_actor_that_starts_is_an_error_in_bounded_time(folder, tiny_checkpoin
         (["--engine", "ray", "--device", "cuda"], "gives actors their GPUs by --num-gpus"),
         (["--engine", "ray", "--num-gpus", "1", "--device", "cpu"], "got --device cpu"),
         (["--engine", "ray", "--num-gpus", "2"], "at most 1: an actor uses one GPU; got 2.0"),
-        (["--engine", "ray", "--address", "localhost"], "HOST:PORT or ray://HOST:PORT, got 'localhost'"),
-        (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
-        (["--engine", "ray", "--address", "ray://127.0.0.1:1"], "no Ray cluster answers at ray://127.0.0.1:1 ("),
+        (["--engine", "ray:localhost"], "ray:HOST:PORT or ray:ray://HOST:PORT, got 'localhost'"),
+        (["--engine", "ray:127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
+        (["--engine", "ray:ray://127.0.0.1:1"], "no Ray cluster answers at ray://127.0.0.1:1 ("),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line(options, said, folder, tmp_path):
@@ -193,7 +193,7 @@ def test_without_ray_the_pip_line_is_named(folder, tmp_path, monkeypatch):
     with pytest.raises(
         InputError, match=r"--engine ray needs an extra package; run: pip install 'kappa-curate\[ray\]'"
     ):
-        score(folder, tmp_path / "s.parquet", engine="ray", address="auto")
+        score(folder, tmp_path / "s.parquet", engine="ray:auto")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_cluster_that_does_not_take_this_process_is_one_line(error, folder, tm
     with pytest.raises(
         InputError, match=r"expected a Ray cluster at auto that this process can join, got: \w"
     ) as caught:
-        score(folder, tmp_path / "s.parquet", engine="ray", address="auto")
+        score(folder, tmp_path / "s.parquet", engine="ray:auto")
     assert "\n" not in str(caught.value)
 
 
@@ -235,7 +235,7 @@ def test_the_job_for_slurm_that_the_documents_show_is_a_script(tmp_path):
     _, _, rest = (Path(__file__).parents[3] / "docs" / "scale.md").read_text().partition("```bash\n")
     (tmp_path / "job.sh").write_text(rest.partition("```")[0])
     subprocess.run(["bash", "-n", str(tmp_path / "job.sh")], check=True)
-    assert "--engine ray --address auto" in rest
+    assert "--engine ray:auto" in rest
 
 
 class Hands(SimpleNamespace):

@@ -113,7 +113,7 @@ def test_dedup_writes_the_same_bytes_though_a_worker_is_killed(table, tmp_path, 
     killed, said = [], []
     after(monkeypatch, 4, lambda: kill_soon(killed))
     on_cluster = tmp_path / "there.parquet"
-    result = curate.dedup(table, on_cluster, finders, engine="ray", address=cluster.address, announce=said.append)
+    result = curate.dedup(table, on_cluster, finders, engine=f"ray:{cluster.address}", announce=said.append)
     assert killed
     assert small_tasks.count("scanned") > 6
     assert 500 < result.dropped < 2000  # neither none nor all of 3,000
@@ -152,7 +152,7 @@ def test_dedup_lives_through_the_loss_of_a_node(n, table, tmp_path, cluster, sma
         return ["gone"]
 
     gone = after(monkeypatch, n, remove)
-    curate.dedup(table, tmp_path / "there.parquet", "embedding", engine="ray", address=cluster.address)
+    curate.dedup(table, tmp_path / "there.parquet", "embedding", engine=f"ray:{cluster.address}")
     cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
     assert gone
     assert bytes_beside(tmp_path / "there.parquet") == bytes_beside(tmp_path / "here.parquet")
@@ -175,17 +175,17 @@ def test_a_node_that_differs_is_refused_by_name(differs, said, table, tmp_path, 
 
     monkeypatch.setattr(RayTasks, "_answer", answered)
     with pytest.raises(InputError, match=said):
-        curate.dedup(table, tmp_path / "u.parquet", "embedding", engine="ray", address=cluster.address)
+        curate.dedup(table, tmp_path / "u.parquet", "embedding", engine=f"ray:{cluster.address}")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--address", "auto"], "--address is for --engine ray"),
+        (["--engine", "local:auto"], "is for --engine ray"),
         (["--engine", "rya"], "rya"),
-        (["--engine", "ray", "--address", "localhost"], "HOST:PORT or ray://HOST:PORT, got 'localhost'"),
-        (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
+        (["--engine", "ray:localhost"], "ray:HOST:PORT or ray:ray://HOST:PORT, got 'localhost'"),
+        (["--engine", "ray:127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line(options, said, table, tmp_path):
