@@ -13,7 +13,8 @@ FILES = ("tests/scoring/test_backends.py", "tests/curate/engines/test_score_back
 
 
 @pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
-@pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("marked", ["slow", "not slow"])
 def test_openvino_in_a_process_of_its_own(marked):
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "0", "-m", marked, *FILES]

@@ -93,6 +93,7 @@ def installed(built, tmp_path_factory):
     return folder / "venv" / "bin", names
 
 
+@pytest.mark.slow
 def test_the_version_is_said_in_one_place(built):
     assert PROJECT["dynamic"] == ["version"]
     assert "version" not in PROJECT
@@ -106,6 +107,7 @@ def test_the_version_is_said_in_one_place(built):
     assert metadata.get_payload().startswith("# curate")
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_module_the_licence_and_type_marks_and_nothing_else(wheel_names):
     sources = {
         str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
@@ -118,6 +120,7 @@ def test_the_wheel_holds_every_module_the_licence_and_type_marks_and_nothing_els
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
 
 
+@pytest.mark.slow
 def test_the_models_that_ship_are_in_the_wheel_and_small(wheel_names):
     if not SHIPPED:
         pytest.skip("no checkpoint is in scoring/checkpoints yet")
@@ -125,6 +128,7 @@ def test_the_models_that_ship_are_in_the_wheel_and_small(wheel_names):
     assert all(path.stat().st_size <= 25_000_000 for path in SHIPPED)
 
 
+@pytest.mark.slow
 def test_the_archive_holds_what_the_wheel_is_built_from_and_no_cache(built):
     with tarfile.open(built[0]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}

@@ -251,6 +251,7 @@ for name, kind in SELECTORS.items():
 """
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_no_pick(monkeypatch, capsys):
     environment = {"OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(

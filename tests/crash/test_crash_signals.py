@@ -6,6 +6,8 @@ import pytest
 from crash_lab import COUNT, INTERRUPT, TERMINATE
 from crash_trials import bench, steady
 
+pytestmark = pytest.mark.slow  # the process that is forked imports everything
+
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal is gone"}
 
 

@@ -7,6 +7,8 @@ from crash_commands import COMMANDS, DRIVEN
 from crash_lab import FAIL, FAIL_FROM, READ_ONLY
 from crash_trials import ERRORS, bench, kinds, place, plain, some
 
+pytestmark = pytest.mark.slow  # the process that is forked imports everything
+
 
 def failed_at(trial, fault):
     """Let a call fail; return what is wrong with what was reported, what is left, and the repeat."""
@@ -42,7 +44,6 @@ def test_a_folder_system_without_hard_links_gets_the_same_files(lab):
     assert trial.half_written() == trial.repeat() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DRIVEN)
 def test_any_call_may_fail_in_any_way(lab, name):
     trial = bench(lab, name)
@@ -52,7 +53,6 @@ def test_any_call_may_fail_in_any_way(lab, name):
     assert wrong == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DRIVEN)
 @pytest.mark.parametrize(("action", "error"), [(FAIL_FROM, errno.ENOSPC), (READ_ONLY, errno.EROFS)])
 def test_a_disk_that_is_full_or_read_only_from_any_call_on_costs_nothing_but_a_repeat(lab, name, action, error):

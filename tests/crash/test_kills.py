@@ -9,6 +9,8 @@ from crash_commands import DRIVEN
 from crash_lab import DIE_AFTER, DIE_BEFORE, TEAR
 from crash_trials import bench, kinds, place, some
 
+pytestmark = pytest.mark.slow  # the process that is forked imports everything
+
 CHEAP = ("filter", "filter over another", "fit", "round import", "export csv")
 KILLED = -signal.SIGKILL
 
@@ -59,7 +61,6 @@ def test_a_command_killed_again_and_again_ends_as_if_it_had_not_been(lab):
     assert trial.repeat() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DRIVEN)
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_any_command_killed_before_the_clock_is_set_ends_as_if_it_had_not_been(lab, name, hours):
@@ -70,7 +71,6 @@ def test_any_command_killed_before_the_clock_is_set_ends_as_if_it_had_not_been(l
     assert trial.half_written() + trial.repeat() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", DRIVEN)
 @pytest.mark.parametrize("action", [DIE_AFTER, TEAR], ids=["after", "torn"])
 def test_a_command_killed_at_any_call_ends_as_if_it_had_not_been(lab, name, action):
@@ -81,7 +81,6 @@ def test_a_command_killed_at_any_call_ends_as_if_it_had_not_been(lab, name, acti
     assert killed_at(trial, DIE_BEFORE, 1) == []
 
 
-@pytest.mark.slow
 def test_200_kills_at_random_moments_end_in_200_times_the_same(lab):
     """Over all commands; a repeat is killed too, every third time, before the one that ends."""
     generator = random.Random(1)

@@ -7,6 +7,8 @@ from crash_commands import DRIVEN
 from crash_power import Disk, restore
 from crash_trials import bench, some
 
+pytestmark = pytest.mark.slow  # the process that is forked imports everything
+
 MODELLED = [
     name for name in DRIVEN if not name.startswith("export") and name != "run"
 ]  # what copies files is not noted
@@ -33,7 +35,6 @@ def test_no_power_cut_leaves_half_a_file_under_its_name(lab, name):
         assert trial.half_written() == [], trial.calls[number - 1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELLED)
 def test_after_any_power_cut_a_repeat_ends_as_if_there_had_been_none(lab, name):
     trial = bench(lab, name, data=True)

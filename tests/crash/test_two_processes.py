@@ -4,6 +4,8 @@ import pytest
 from crash_commands import COMMANDS
 from crash_trials import bench, is_work, steady
 
+pytestmark = pytest.mark.slow  # the process that is forked imports everything
+
 ROUNDS = 2
 
 
@@ -44,7 +46,6 @@ def test_two_commands_at_once_leave_what_one_of_them_leaves(lab, overwrite):
         assert results(lab.snapshot()) in either
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if not name.startswith("score of")])
 def test_any_command_twice_at_once_leaves_what_one_leaves(lab, name):
     trial = bench(lab, name)

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).with_name("mutated.py")
-COUNT, SEED = (int(os.environ.get(name, usual)) for name, usual in (("CURATE_MUTATED", 30), ("CURATE_MUTATED_SEED", 1)))
+COUNT, SEED = (int(os.environ.get(name, usual)) for name, usual in (("CURATE_MUTATED", 92), ("CURATE_MUTATED_SEED", 1)))
 
 
 def run(first, count, folder):
@@ -31,6 +33,7 @@ def run(first, count, folder):
     return [*problems, {"case": begun[-1], "error": f"died with {done.returncode}: {done.stderr[-500:]}"}], begun[-1]
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_read_or_refused_in_one_line_in_time_and_no_row_is_lost(tmp_path):
     problems, first = [], 0
     while first < COUNT:

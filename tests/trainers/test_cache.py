@@ -154,6 +154,7 @@ def test_a_cache_that_was_killed_goes_on_with_the_missing_epochs_and_ends_the_sa
     assert not list((tmp_path / "f").glob(".*"))
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_leaves_no_lock_and_no_half_of_an_epoch(copy, model, files):
     (copy / epoch_name(2)).unlink()
     code = (

@@ -225,6 +225,7 @@ def weights(model):
     return torch.cat([value.float().flatten() for value in model.state_dict().values()])
 
 
+@pytest.mark.slow
 def test_a_few_steps_make_better_pictures_than_none(blobs, tmp_path):
     config = small("simvae", epochs=8, lr=5e-3)
     _, first = train(small("simvae", epochs=1), blobs, state=tmp_path / "a", device=CPU)

@@ -53,6 +53,7 @@ def test_scores_are_of_the_posterior_and_commands_go_by_mu(tmp_path):
     assert sorted(kept) == sorted(table["unc_simvae_error"])[:5]
 
 
+@pytest.mark.slow
 def test_a_head_on_it_keeps_the_embedding_and_the_spread_of_crops_is_scored(tmp_path):
     options = ["--freeze", "--batch-size", "8", "--epochs", "1", "--device", "cpu", "--set", "n_small=0"]
     two = tmp_path / "two.safetensors"

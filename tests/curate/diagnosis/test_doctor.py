@@ -135,6 +135,7 @@ def test_the_images_of_the_speed_test_are_the_same_each_time_and_as_large_as_pho
     assert Image.open(io.BytesIO(pictures[0])).size == (500, 375)
 
 
+@pytest.mark.slow
 def test_the_speed_test_measures_what_it_says(monkeypatch):
     monkeypatch.setattr(speed, "find_spec", lambda name: None)  # a process in which OpenVINO ran dies when it forks
     found = list(speed.speed(0.01))

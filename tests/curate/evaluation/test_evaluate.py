@@ -318,6 +318,7 @@ def test_worse_images_are_scored_by_the_model_and_counted(full_table, folder, ti
     assert measure(found, "less certain: noise").n == 20
 
 
+@pytest.mark.slow
 def test_strengths_are_ranks_among_the_images_as_they_are_and_change_nothing_else(full_table, tiny_checkpoint):
     settings = {"repeats": 20, "degrade": 20, "device": "cpu", "model": tiny_checkpoint}
     found, without = evaluate(full_table, strengths=True, **settings), evaluate(full_table, **settings)

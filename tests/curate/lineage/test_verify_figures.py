@@ -71,7 +71,10 @@ def is_found(receipt):
         return True
 
 
-@pytest.mark.parametrize("name", POLICIES)
+SELDOM = ("dedup", "select")  # their figures are checked the same way, and take three times as long
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in POLICIES])
 def test_every_figure_of_a_receipt_that_is_another_is_found(folder, name):
     receipt = POLICIES[name](folder / "scores.parquet", folder / f"{name}.parquet").receipt
     written = receipt.read_bytes()

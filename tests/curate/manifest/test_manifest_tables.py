@@ -316,6 +316,7 @@ for read, data in ((read_csv, b""), (read_csv, b"key,label\\na\\nb,c,d\\n"), (re
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_after_broken_files_is_not_aborted():
     """Where it was, it was at one end in a few."""
     runs = [subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True) for _ in range(5)]

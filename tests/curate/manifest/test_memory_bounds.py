@@ -366,6 +366,7 @@ def test_bodies_of_a_gibibyte_take_no_more_memory_than_one_budget(served, tmp_pa
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="the peak is in KiB on Linux alone")  # noqa: PTH112
+@pytest.mark.slow
 def test_large_local_files_take_no_more_memory_than_one_budget(tmp_path):
     for number, size in enumerate([1_900_000_000] * 2 + [250_000_000] * 4):
         with (tmp_path / f"{number}.jpg").open("wb") as file:

@@ -139,6 +139,7 @@ def test_nothing_that_picks_or_learns_sees_the_rows_held_out(tmp_path):
         assert batches[0].equals(batches[1])
 
 
+@pytest.mark.slow
 def test_verify_measures_again_and_names_what_is_not_so(made, tmp_path):
     assert verify_rounds(made).identical
     changes = {

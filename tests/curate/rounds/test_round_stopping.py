@@ -146,6 +146,7 @@ def test_too_few_labels_to_say_anything_are_counted(sizes, text):
     assert gain.difference is None
 
 
+@pytest.mark.slow
 def test_the_number_of_labels_that_would_do_shrinks_as_the_difference_grows():
     needed = [arm_lift(arms(80, 40, 4000, spoil=spoil, seed=1)).needed for spoil in (0.1, 0.2)]
     told = [number for number in needed if number is not None]

@@ -135,6 +135,7 @@ def test_parameters_out_of_range_are_one_line():
         Auto(shortlist=3)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_from_one_drawing_of_references_to_the_next(monkeypatch):
     monkeypatch.setattr(herding, "LIKELY", 64)
     vectors = np.random.default_rng(0).standard_normal((12_000, 8)).astype(np.float32)

@@ -255,6 +255,7 @@ def _failed(scores):
     return np.array([status != "ok" for status in scores["status"].to_pylist()])
 
 
+@pytest.mark.slow
 def test_a_folder_is_tried_with_its_own_company(photos, tiny_checkpoint):
     result = selftest(photos, images=30, model=tiny_checkpoint, device="cpu", change=["darkness", "blur"], ways=QUICK)
     assert result.images + result.unread == 30

@@ -359,6 +359,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch
     assert names_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_only_whole_files(tmp_path):
     code = (
         "import sys\n"

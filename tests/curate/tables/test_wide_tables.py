@@ -47,7 +47,10 @@ def processor_time(read, path):
         gc.enable()
 
 
-@pytest.mark.parametrize("read", [as_table, as_manifest, as_csv], ids=lambda read: read.__name__)
+SELDOM = [pytest.param(read, marks=pytest.mark.slow) for read in (as_manifest, as_csv)]
+
+
+@pytest.mark.parametrize("read", [as_table, *SELDOM], ids=lambda read: read.__name__)
 def test_time_grows_with_the_number_of_columns(tmp_path, read):
     seconds = {}
     for n in (FEW, MANY):
