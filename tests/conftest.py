@@ -11,6 +11,7 @@ import typer.testing
 for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):  # tests are many small things, and a process runs on each core
     os.environ.setdefault(name, "1")
 typer.testing._get_command = cache(typer.testing._get_command)  # it builds all commands, in 0.04 s, for each line
+os.fsync = lambda handle: None  # no test cuts the power of its own process, and thousands of files are written
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what goes to a file is not to be broken at a width
 
 
