@@ -41,7 +41,6 @@ def run(
         int, options.shared("--repeats", ": bootstrap resamples of the bands", show_default=True)
     ] = 1000,
     sample: Annotated[int | None, options.shared("--sample")] = None,
-    seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,

@@ -38,7 +38,6 @@ def run(
     source: options.Source = None,
     model: Annotated[str | None, options.shared("--model", "; by default the one that scored the table")] = None,
     device: options.Device = "auto",
-    sample: Annotated[int | None, options.shared("--sample", ", to predict labels on")] = None,
     seed: options.Seed = 0,
     plot: Annotated[
         Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")

@@ -64,7 +64,6 @@ def plot(
     width: float = WIDTH,
     repeats: int = 1000,
     sample: int | None = None,
-    seed: int = 0,
     overwrite: bool = False,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Plot:
@@ -88,7 +87,6 @@ def plot(
         width: in mm; 89 is a column of a journal, 183 a page.
         repeats: bootstrap resamples of the bands, >= 1.
         sample: look at that many rows, chosen by a hash of their keys.
-        seed: of folds, resamples and samples.
         overwrite: replace an image that is there.
         announce: called with a line on what is about to happen.
 
@@ -110,7 +108,6 @@ def plot(
         embedding=embedding,
         repeats=repeats,
         sample=sample,
-        seed=seed,
         announce=announce,
     )
     _check(asked, kind, found)
@@ -130,5 +127,3 @@ def _check(asked: Asked, name: str, kind: Kind) -> None:
         raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {asked.repeats}; 1000 is usual")
     if asked.sample is not None and asked.sample < FEWEST_SAMPLED:
         raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {asked.sample}; take more")
-    if not 0 <= asked.seed < 2**31:
-        raise InputError(f"--seed must be between 0 and 2^31 - 1, got {asked.seed}; choose another")

@@ -19,7 +19,6 @@ def better_than_chance_level(
     label: str | None,
     labelled: Path | None,
     column: Sequence[str],
-    sample: int | None,
     repeats: int,
     seed: int,
     announce: Callable[[str], None],
@@ -35,7 +34,6 @@ def better_than_chance_level(
         label: column of classes, in ``labelled`` or in the table.
         labelled: file of labels, or None.
         column: to measure; empty for every score.
-        sample: rows to measure on; None for all.
         repeats: of the bootstrap.
         seed: of folds and resamples.
         announce: called with a line on what is done.
@@ -45,7 +43,6 @@ def better_than_chance_level(
         label=label,
         labelled=labelled,
         column=list(column) or None,
-        sample=sample,
         repeats=repeats,
         seed=seed,
         announce=announce,

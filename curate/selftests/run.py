@@ -65,7 +65,6 @@ def selftest(
     label_from_folder: bool = False,
     model: str | Path | None = None,
     device: str = "auto",
-    sample: int | None = None,
     repeats: int = 1000,
     seed: int = 0,
     ways: Sequence[Way] = WAYS,
@@ -87,7 +86,6 @@ def selftest(
         label_from_folder: of a folder, take the name of each image's folder as ``label``.
         model: that scores; by default the shipped one that the table names, or the one that ``curate score`` takes.
         device: that corrupted images are scored on.
-        sample: rows that labels are predicted on; None for all.
         repeats: of the bootstrap of what labels show.
         seed: of draws and changes.
         ways: in which scores must come out the same.
@@ -125,7 +123,6 @@ def selftest(
                 label=label,
                 labelled=Path(labelled) if labelled is not None else None,
                 column=chosen,
-                sample=sample,
                 repeats=repeats,
                 seed=seed,
                 announce=announce,

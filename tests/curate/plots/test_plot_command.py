@@ -178,7 +178,6 @@ def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
         ("s.parquet histogram --column kappa_a --column unc_b --per label -o x.svg", "shows one column, got 2"),
         ("s.parquet histogram --width 5 -o x.svg", "between 60 and 400 mm, got 5"),
         ("s.parquet histogram --width nan -o x.svg", "between 60 and 400 mm, got nan"),
-        ("k.parquet gains --seed -1 -o x.svg", "--seed must be between 0"),
         ("s.parquet risk-coverage -o x.svg", "expected --label (predictions from embeddings are judged) or --right"),
         ("s.parquet risk-coverage --right kappa_a -o x.svg", "expected 1 or 0 in 'kappa_a'"),
         ("s.parquet risk-coverage --right label -o x.svg", "expected true and false, or 1 and 0, in 'label'"),
