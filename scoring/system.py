@@ -5,6 +5,7 @@ Linux is what the tests run on. A value that a system cannot give is None; nothi
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 fcntl: Any
@@ -87,3 +88,16 @@ def write_no_core() -> None:
     """Leave no memory image on the disk if this process crashes."""
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def free_memory() -> int | None:
+    """Return the bytes that can be taken without swapping, or None where the system does not say."""
+    found = []
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        found += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
+        found.append(int(limit.read_text()) - int(used.read_text()))
+    return min(found, default=None)

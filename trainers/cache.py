@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
-from trainers.data import free_memory, is_missing, loss_tensor, number_labels
+from scoring.system import free_memory
+from trainers.data import is_missing, loss_tensor, number_labels
 from trainers.methods.augmentation import LATER_VIEWS, Augmentation
 from trainers.targets import TargetsDigest
 

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from scoring.images.budget import BODIES
 from scoring.images.decoders import decoder_for
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
+from scoring.system import free_memory
 
 MARKED = 1024  # images that a mark of what is being decoded is for
 
@@ -147,19 +147,6 @@ def require_batch(n: int, batch_size: int) -> None:
             f"expected at least one batch of {batch_size} images, got {n}; give more images, or lower --batch-size to "
             f"{n} or less"
         )
-
-
-def free_memory() -> int | None:
-    """Return the bytes that can be taken without swapping, or None where the system does not say."""
-    found = []
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        lines = (line.split() for line in meminfo.read_text().splitlines())
-        found += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
-        found.append(int(limit.read_text()) - int(used.read_text()))
-    return min(found, default=None)
 
 
 def decode_all(

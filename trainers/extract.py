@@ -16,10 +16,11 @@ from scoring.images import Preprocessing
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
 from scoring.model import ScoringModel
+from scoring.system import free_memory
 from trainers.augment import view
 from trainers.cache import DTYPES, PLAIN
 from trainers.config import require_seed
-from trainers.data import decode_all, free_memory
+from trainers.data import decode_all
 from trainers.draw import Draw
 from trainers.methods.augmentation import Augmentation
 

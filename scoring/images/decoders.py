@@ -21,18 +21,23 @@ from scoring.images.outcome import DecodedImage
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import Quality
 from scoring.images.supervised import Child, Children
+from scoring.system import free_memory
 
 FEWEST_THREADS = 4  # with fewer, threads of one process are as fast
 FEWEST_IMAGES = 2_000  # so many decode in the seconds that the processes need to start
 MOST = 24  # more than one process can feed
+MEMORY = 400 << 20  # bytes that each may take; together no more than half of what is free
 APART = ("pixels", "signature", "quality")  # what is not in the frame as it is
 
 
 def decoder_for(threads: int, n_images: int) -> tuple[Callable[..., DecodedImage], int]:
     """Return what decodes so many images fastest, with the signature of ``decode``, and in how many threads."""
-    if threads < FEWEST_THREADS or n_images < FEWEST_IMAGES:
+    processes = min(threads + threads // 4, MOST)  # while some are read, others are decoded
+    if (free := free_memory()) is not None:
+        processes = min(processes, free // 2 // MEMORY)
+    if min(threads, processes) < FEWEST_THREADS or n_images < FEWEST_IMAGES:
         return decode, threads
-    return decode_elsewhere, min(threads + threads // 4, MOST)  # while some are read, others are decoded
+    return decode_elsewhere, processes
 
 
 def decode_elsewhere(data: bytes, preprocessing: Preprocessing, **options: Any) -> DecodedImage:

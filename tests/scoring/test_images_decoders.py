@@ -105,11 +105,16 @@ def test_a_bug_there_is_a_traceback_here():
         decode_elsewhere(encoded(noise(9, 9)), P32, white=1)
 
 
-def test_few_images_or_threads_stay_in_this_process():
+def test_few_images_or_threads_or_little_memory_stay_in_this_process(monkeypatch):
+    monkeypatch.setattr(decoders_module, "free_memory", lambda: 100 << 30)
     assert decoder_for(16, 100) == (decode, 16)
     assert decoder_for(2, 10**6) == (decode, 2)
     assert decoder_for(16, 10**6) == (decode_elsewhere, 20)
     assert decoder_for(96, 10**6) == (decode_elsewhere, 24)
+    monkeypatch.setattr(decoders_module, "free_memory", lambda: 8 << 30)
+    assert decoder_for(16, 10**6) == (decode_elsewhere, 10)
+    monkeypatch.setattr(decoders_module, "free_memory", lambda: 2 << 30)
+    assert decoder_for(16, 10**6) == (decode, 16)
 
 
 def test_a_table_scored_with_processes_is_that_of_threads(tmp_path, monkeypatch, tiny_checkpoint):
