@@ -30,7 +30,7 @@ from curate.columns import is_less_certain
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import save_chart
 from curate.evaluation.correctness import LINEAR, judge, label_tensor
-from curate.evaluation.joined import class_codes, named_column
+from curate.evaluation.joined import class_names, named_column
 from curate.evaluation.rows import MeasuredRows, embeddings, sampled, select_rows
 from curate.evaluation.squares import squares
 from curate.tables.signals import default_column
@@ -50,7 +50,7 @@ def rows_of(a: argparse.Namespace, path: Path) -> tuple[MeasuredRows, np.ndarray
     table = open_table(path)
     kappas = [name for name in ("kappa_visimsiam", *table.schema.names) if name.startswith("kappa_")]
     column = a.column or next((name for name in kappas if name in table.schema.names), None) or default_column(table)
-    codes, _ = class_codes(named_column(table, a.label, "--label", None), a.label)
+    codes, _ = class_names(named_column(table, a.label, "--label", None), a.label)
     rows = select_rows(table, [column])
     rows = rows.part(codes[rows.index] >= 0)
     rows = rows.part(sampled(rows, a.images, seed=a.seed))
