@@ -136,6 +136,7 @@ def review(
     facts = {
         "title": Path(about.subset).parent.name if Path(about.subset).name == SUBSET else opened.path.stem,
         "next": about.next_command(),
+        "sampled": about.sample is not None,
         "classes": under_review.dataset.classes.names[:MOST_CLASSES],
     }
     page = review_page(facts, token).encode("utf-8", "backslashreplace")

@@ -327,7 +327,7 @@ class Review:
     # What is shown
 
     def _named(self, group: Group) -> dict[str, Any]:
-        can_relabel = bool(self.column or (group.kind == SAMPLE and group.label)) and group.kind != DISAGREE
+        can_relabel = bool(group.label) if group.kind == SAMPLE else self.column is not None and group.kind != DISAGREE
         fields = {name: getattr(group, name) for name in ("id", "kind", "words", "question", "label")}
         return {**fields, "can_relabel": can_relabel}
 

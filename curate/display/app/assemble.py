@@ -65,7 +65,8 @@ def review_page(facts: dict[str, Any], token: str) -> str:
     """Return the page of groups to decide, which asks the server for everything below the path of its token.
 
     Args:
-        facts: ``title``, ``next`` (the command that applies decisions) and ``classes``; any string may be hostile.
+        facts: ``title``, ``next`` (the command that uses the decisions), ``sampled`` and ``classes``; any string may
+            be hostile.
         token: of the server.
     """
     scripts, styles = OF_REVIEW

@@ -10,6 +10,9 @@ import pytest
 from headless import with_browser
 from reviewed_table import GREY, HOSTILE, RED, serving, write_table
 
+import curate
+from curate.policies.verdicts import read_verdicts
+
 ABOUT = "(document.getElementById('about')?.textContent ?? '')"
 TILES = "document.querySelectorAll('[data-row]').length"
 PROBLEM = "document.getElementById('problem').textContent"
@@ -136,3 +139,20 @@ def test_a_server_that_is_killed_between_decisions_loses_none(browser, table):
         process.stdout.close()
     assert [line["verdict"] for line in verdicts(table) if line["verdict"] != "begin"] == ["drop", "drop"]
     browser.ask("Page.navigate", url="about:blank")
+
+
+@with_browser
+def test_of_a_drawn_sample_the_images_that_are_taken_out_are_bad_in_the_same_decision(browser, table):
+    sample = table.with_name("kept.audit.csv")
+    curate.review_plan(table, sample, "p_junk", max_bad_rate="20%", images=20, overwrite=True)
+    browser.events.clear()
+    with serving(table, results=[sample], reviewer="ann") as server:
+        show(browser, server.url, tiles=20)
+        browser.press("ArrowRight")
+        browser.press("x")
+        browser.until("document.querySelector('[data-key=k]').textContent.includes('bad')")
+        browser.press("k")
+        until_about(browser, "0 groups")
+    (line, bad) = read_verdicts(table.with_name("kept.audit.verdicts.jsonl")).live()[1:]
+    assert [(one.verdict, len(one.keys)) for one in (line, bad)] == [("keep", 19), ("drop", 1)]
+    assert browser.problems() == ([], [])

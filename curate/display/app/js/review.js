@@ -104,6 +104,7 @@ const judge = () =>
   });
 
 const sample = () =>
+  facts.sampled ||
   attempt(async () => {
     group = { ...(await ask("sample")), words: "random sample of what is kept", kind: "sample", question: "image", id: null };
     sampling = true;
@@ -149,7 +150,7 @@ function draw() {
   );
   byId("relabel").hidden = true;
   byId("group").replaceChildren(...(group ? groupParts() : [h("h2", {}, "Nothing is left to decide")]));
-  byId("audit").textContent = audit(state.audit);
+  byId("audit").textContent = facts.sampled ? "" : audit(state.audit);
 }
 
 function audit({ n, bad, of, level, at_most }) {
