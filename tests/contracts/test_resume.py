@@ -46,7 +46,7 @@ def images():
     return TrainingSet(pixels, torch.arange(16) % 2, ["even", "odd"], {})
 
 
-@pytest.mark.parametrize("variant", [*METHODS, *OTHER])
+@pytest.mark.parametrize("variant", [*METHODS, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHER)])
 def test_a_run_that_was_killed_ends_with_the_weights_memory_and_measures_of_one_that_was_not(
     variant, images, tmp_path, monkeypatch
 ):

@@ -75,6 +75,7 @@ def test_features_are_each_networks_own_less_the_centre_over_the_scale(model, pl
         np.testing.assert_allclose(got, np.concatenate(expected), atol=2e-3)
 
 
+@pytest.mark.slow
 def test_centre_and_scale_are_mean_and_root_mean_square_over_the_images_joined_on(model, place):
     pooled = pooled_slowly(images(24, 1), place[1])
     for at, cut in enumerate((slice(0, 512), slice(512, 1024))):

@@ -33,7 +33,7 @@ def images():
     return TrainingSet(pixels, labels, ["r", "g", "b"], {})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in NAMES[1:])])
 def test_training_tells_classes_and_the_model_keeps_what_it_says(name, images, tmp_path):
     config = recipe(name)
     model, measures = train(config, images, state=tmp_path / "s", device=CPU)

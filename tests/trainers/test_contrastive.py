@@ -204,6 +204,7 @@ def test_gradients_of_mcinfonce_match_finite_differences_in_any_block(block, cro
 
 
 @pytest.mark.parametrize("loss", [elk, hib])
+@pytest.mark.slow
 def test_gradients_of_elk_and_hib_match_finite_differences_and_the_block_does_not_matter(loss, monkeypatch):
     mu = directions(6, 4).requires_grad_()
     kappa = torch.tensor([1.0, 4, 9, 2, 30, 0.5], dtype=torch.float64, requires_grad=True)

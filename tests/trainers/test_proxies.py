@@ -80,7 +80,7 @@ def test_proxy_anchor_of_a_batch_of_one_class_has_gradients():
 # Methods
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in NAMES[1:])])
 def test_training_brings_images_of_a_class_together(name, images, tmp_path):
     config = recipe_of(
         name, {"backbone": "test_resnet", "size": 32, "epochs": 20, "batch_size": 8, "lr": 3e-3}, {"latent_dim": 8}

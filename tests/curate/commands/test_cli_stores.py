@@ -37,7 +37,12 @@ def said(*arguments):
     return result.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+SELDOM = ("select", "split", "balance", "issues", "fit", "sheet", "plot")  # which read it the same way
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in COMMANDS]
+)
 def test_a_table_of_a_store_is_read_as_one_of_this_machine(command, full_table, s3, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     s3.put("run/s.parquet", full_table.read_bytes())

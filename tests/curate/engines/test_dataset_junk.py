@@ -120,6 +120,7 @@ def test_verify_fits_it_again(scored, tiny_checkpoint, tmp_path):
     assert verify_fit(tmp_path / "f.safetensors").identical
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_folder_of_parts_corrupts_its_images(crawl, quickly_scored, tiny_checkpoint, tmp_path):
     score(crawl, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
     curate.fit(tmp_path / "parts", apply=tmp_path / "a.parquet", model=tiny_checkpoint)

@@ -65,13 +65,11 @@ def started(source, out, checkpoint, until):
     return process
 
 
-@pytest.mark.parametrize("moments", [(1,), pytest.param((1, 2), marks=pytest.mark.slow)])
-def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(
-    folder, full_table, tiny_checkpoint, tmp_path, moments
-):
+@pytest.mark.slow
+def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, full_table, tiny_checkpoint, tmp_path):
     out = tmp_path / "s.parquet"
     kills = 0
-    for until in moments:
+    for until in (1, 2):
         process = started(folder, out, tiny_checkpoint, until)
         time.sleep(random.random() * 0.02)  # of a shard, or of the merge
         process.kill()

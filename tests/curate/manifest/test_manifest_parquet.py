@@ -245,6 +245,7 @@ def test_an_image_above_the_bound_is_a_row_that_says_so(tmp_path):
     assert read_all(open_manifest(path, SourceOptions(max_bytes=4)).readers(0, 2)) == [b"1234", "too_large"]
 
 
+@pytest.mark.slow
 def test_a_small_file_of_a_repeated_large_value_is_read_in_bounded_memory(tmp_path):
     value = bytes(1 << 20)
     indices = pa.array([0] * 100_000, pa.int32())

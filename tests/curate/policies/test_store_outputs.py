@@ -33,7 +33,7 @@ COMMANDS = {  # of each, what it is called with, and the option that names what 
 }
 
 
-SELDOM = ("select", "issues", "split", "balance", "labels", "fit")  # which go the same way
+SELDOM = ("select", "calibrate", "issues", "split", "balance", "labels", "fit")  # which go the same way
 
 
 class Killed(BaseException):

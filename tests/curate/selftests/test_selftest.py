@@ -224,6 +224,7 @@ def test_scores_do_not_depend_on_batches_order_or_parts_and_a_way_that_changes_t
     assert by_way["the engine of another"][0].words == "a_package_that_nobody_has is not installed"
 
 
+@pytest.mark.slow
 def test_a_column_that_knows_the_labels_is_separated_from_chance_level(photos, tiny_checkpoint, tmp_path):
     """A column that is high where the classifier is wrong, by its own predictions, and one of noise."""
     out = tmp_path / "s.parquet"

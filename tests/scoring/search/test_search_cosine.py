@@ -104,7 +104,7 @@ def test_only_rows_among_those_requested_are_found(exact_rows):
     assert not len(index.search(rows[:100], np.zeros(1500, bool)))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [DTYPES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in DTYPES[1:])])
 def test_clusters_report_no_false_pair_and_the_recall_that_is_measured_holds(dtype):
     rows = table(6000, width=48, dtype=dtype, groups=600)
     index = CosineIndex(rows, 0.85, exact_rows=1000)

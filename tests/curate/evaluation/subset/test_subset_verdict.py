@@ -71,6 +71,7 @@ def test_keeping_wrong_labels_hurts(folder, columns):
     assert any("reported worse than with random rows" in line for line in judgement.verdict())
 
 
+@pytest.mark.slow
 def test_a_random_subset_does_not_help(folder, columns):
     said = []
     for seed in range(3):
@@ -257,6 +258,7 @@ def pictures(tmp_path):
     return table, keys(tmp_path / "k.parquet", columns, ~np.array(columns["bad"])), columns, folder
 
 
+@pytest.mark.slow
 def test_a_network_is_trained_on_every_side_with_every_seed(pictures, tmp_path):
     table, subset, _, folder = pictures
     options = {"subset": subset, "label": "label", "test": "0.3", "seeds": 2, "network": 2}
