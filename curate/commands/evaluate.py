@@ -16,7 +16,7 @@ def run(
     labelled: options.Labelled = None,
     train: Annotated[
         Path | None,
-        options.read_from("--train", ", with --label", metavar="TABLE"),
+        options.read_from("--train", ": those of another scored table, with --label", metavar="TABLE"),
     ] = None,
     subset: Annotated[
         Path | None,

@@ -16,7 +16,7 @@ MEANS: dict[str, str] = {
     "--actors": "--engine ray: processes that score, at most; by default as many as fit",
     "--allow-unmatched": "Go on where the table has none of the keys of a file",
     "--against": "Another scored table",
-    "--train": "Scored table whose rows, in place of other rows, classifiers learn from",
+    "--train": "Rows to train on",
     "--apply": "Also write the table with the columns",
     "--audit": "The verdicts on a sample",
     "--batch-size": "Images that go through the model at once",

@@ -25,7 +25,7 @@ def run(
     out: Annotated[
         Path | None, options.written_to("--out", ": the table with a column split, such as split.parquet")
     ] = None,
-    train: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side train: 80% or 0.8.")] = None,
+    train: Annotated[Share, options.shared("--train", ": a share, 80% or 0.8", metavar="SHARE")] = None,
     val: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side val.")] = None,
     test: Annotated[Share, options.shared("--test", ": the side test", metavar="SHARE")] = None,
     side: Annotated[Texts, typer.Option(metavar="NAME=SHARE", help="A side of another name (repeatable).")] = None,
