@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -15,13 +16,15 @@ os.fsync = lambda handle: None  # no test cuts the power of its own process, and
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what goes to a file is not to be broken at a width
 
 
-gc.disable()  # what is imported and collected stays, and looking for garbage in it takes seconds
-
-
-def pytest_collection_finish() -> None:
-    """Look for garbage from now on, and never in what was collected."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage neither while tests are collected nor ever in what was: it all stays, and takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
