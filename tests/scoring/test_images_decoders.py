@@ -71,11 +71,11 @@ def test_every_outcome_is_that_of_decoding_here():
 
 def test_many_threads_get_each_its_own_image():
     images = [encoded(noise(30 + n, 40, seed=n)) for n in range(24)]
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(2) as pool:
         made = list(pool.map(lambda data: decode_elsewhere(data, P32), images))
     for data, image in zip(images, made, strict=True):
         assert_equal(image, decode(data, P32))
-    assert 1 <= len(DECODERS.pids()) <= 3
+    assert 1 <= len(DECODERS.pids()) <= 2
 
 
 def test_a_process_that_was_killed_costs_no_image():
@@ -126,7 +126,7 @@ def test_a_table_scored_with_processes_is_that_of_threads(tmp_path, monkeypatch,
     tables = []
     for fewest in (10**6, 2):
         monkeypatch.setattr(decoders_module, "FEWEST_IMAGES", fewest)
-        curate.score(folder, tmp_path / f"{fewest}.parquet", model=tiny_checkpoint, workers=4)
+        curate.score(folder, tmp_path / f"{fewest}.parquet", model=tiny_checkpoint, workers=2)
         tables.append(pq.read_table(tmp_path / f"{fewest}.parquet"))
     assert DECODERS.pids()
     assert tables[0].equals(tables[1])
