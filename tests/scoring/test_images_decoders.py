@@ -124,6 +124,7 @@ def test_a_table_scored_with_processes_is_that_of_threads(tmp_path, monkeypatch,
         (folder / f"{n}.jpg").write_bytes(encoded(noise(40, 50, seed=n // 2)))
     (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
     tables = []
+    monkeypatch.setattr(decoders_module, "FEWEST_THREADS", 2)
     for fewest in (10**6, 2):
         monkeypatch.setattr(decoders_module, "FEWEST_IMAGES", fewest)
         curate.score(folder, tmp_path / f"{fewest}.parquet", model=tiny_checkpoint, workers=2)
