@@ -153,7 +153,7 @@ def test_what_reads_the_images_of_a_table_again_uses_its_white(tmp_path, tiny_ch
     expected = grey(0).mean()
     assert abs(np.asarray(SubsetDataset(table.path)[0]["image"]).mean() - expected) < 1
     assert abs(tiles(table, [0], "key")[0].pixels.mean() - expected) < 4
-    webp = next(iter(thumbnails(table, [0], source=None, options=None).data.values()))
+    webp = next(iter(thumbnails(table, [0], source=None).data.values()))
     (tmp_path / "thumb.webp").write_bytes(webp)
     assert abs(np.asarray(Image.open(tmp_path / "thumb.webp")).mean() - expected) < 8
     assert scorer_of(table, model=tiny_checkpoint)[1].white == 4095

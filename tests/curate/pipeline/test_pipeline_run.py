@@ -135,15 +135,14 @@ def test_a_dry_run_counts_what_a_run_would_do_and_writes_nothing(workdir):
     assert changed <= {workdir / "curate.toml", workdir / "curated"}
 
 
-def test_a_dry_run_draws_and_computes_no_file_that_a_step_names(workdir):
+def test_a_dry_run_computes_no_file_that_a_step_names(workdir):
     (workdir / "curate.toml").write_text(
-        '[few]\nrun = "select"\ntable = "s.parquet"\nbudget = 5\nstrategy = "typiclust"\n'
-        'plot = "gains.png"\ngraph = "near.parquet"\n'
+        '[few]\nrun = "select"\ntable = "s.parquet"\nbudget = 5\nstrategy = "typiclust"\ngraph = "near.parquet"\n'
     )
     assert run("run", "curate.toml", "--dry-run").exit_code == 0
     assert sorted(path.name for path in workdir.iterdir()) == ["curate.toml", "s.parquet"]
     assert states(run("run", "curate.toml")) == ["done"]
-    assert (workdir / "gains.png").exists()
+    assert (workdir / "near.parquet").exists()
     assert states(run("run", "curate.toml")) == ["date"]
 
 

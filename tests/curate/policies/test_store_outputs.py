@@ -29,7 +29,7 @@ COMMANDS = {  # of each, what it is called with, and the option that names what 
     "balance": (["balance", "TABLE"], "-o"),
     "labels": (["labels", "TABLE", "--label", "label"], "-o"),
     "fit": (["fit", "TABLE"], "--apply"),
-    "calibrate": (["calibrate", "TABLE", "--bad", "width < 60", "--repeats", "10"], "--apply"),
+    "calibrate": (["calibrate", "TABLE", "--bad", "width < 60"], "--apply"),
 }
 
 
