@@ -147,7 +147,8 @@ def _try_size(model: ScoringModel, size: int) -> None:
         ) from None
     if features.shape != (1, model.width):
         raise InputError(
-            f"{name} gives features of shape {tuple(features.shape)}, expected (1, {model.width}): use another"
+            f"{name} gives features of shape {tuple(features.shape)} for views of {size} pixels, expected "
+            f"(1, {model.width}); choose another backbone, and for low-resolution views --set n_small=0"
         )
 
 
