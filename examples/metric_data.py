@@ -118,7 +118,7 @@ def load_dataset(folder: Path, name: str, work: Path, model: ScoringModel, *, wo
     source = write_source(folder, DATASETS[name], work / f"{name}.parquet")
     cache = work / f"{name}-features"
     if not cache.exists() or len(list(cache.glob("epoch-*.parquet"))) < EPOCHS:
-        words = ["cache", source, "-o", cache, "--model", "world", "--epochs", EPOCHS, "--workers", 1,
+        words = ["cache", source, "-o", cache, "--model", "world", "--epochs", EPOCHS,
                  "--set", "scale=0.25", "--set", "jitter=0", "--set", "gray=0", "--set", "blur=0",
                  "--quiet"]  # fmt: skip
         print("$ curate " + " ".join(map(str, words)), flush=True)
