@@ -13,7 +13,7 @@ from torch import Tensor
 from scoring.errors import InputError
 from scoring.images import DecodedImage, Preprocessing
 from scoring.images.budget import BODIES
-from scoring.images.decoders import decoder_for
+from scoring.images.decoders import closing_decoders, decoder_for
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
 from scoring.system import free_memory
@@ -195,7 +195,7 @@ def decode_all(
         while waiting:
             yield waiting.popleft().result()
 
-    with ThreadPoolExecutor(workers) as pool:
+    with closing_decoders(), ThreadPoolExecutor(workers) as pool:
         done = 0
         for done, image in enumerate(decoded(pool), 1):
             if marks is not None and done % MARKED == 0:

@@ -15,7 +15,7 @@ from scoring.backends import BACKENDS, TORCH
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import Preprocessing
-from scoring.images.decoders import decoder_for
+from scoring.images.decoders import closing_decoders, decoder_for
 from scoring.model import ScoringModel
 from scoring.model_names import DEFAULT
 from scoring.runner import BATCH_SIZE, PRECISIONS, Runner, select_device, select_precision
@@ -90,7 +90,7 @@ def photographs(n: int) -> list[bytes]:
 def decode_rate(pictures: list[bytes], preprocessing: Preprocessing, threads: int, seconds: float) -> float:
     """Return the images a second that as many threads decode."""
     decode, threads = decoder_for(threads, MILLION)
-    with ThreadPoolExecutor(threads) as pool:
+    with closing_decoders(), ThreadPoolExecutor(threads) as pool:
 
         def once() -> int:
             images = list(pool.map(lambda data: decode(data, preprocessing, with_quality=True), pictures))

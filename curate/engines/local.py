@@ -50,6 +50,7 @@ def refuse_cluster(cluster: Cluster) -> None:
 def score_locally(run: "ScoreRun") -> None:
     """Score the shards that are to do; one is written while the next goes through the model."""
     from curate.engines.job import opened_job, start_span  # brings torch
+    from scoring.images.decoders import closing_decoders
 
     job, todo = run.job, run.todo()
 
@@ -57,7 +58,7 @@ def score_locally(run: "ScoreRun") -> None:
         run.commit(write())
 
     decoded = opened_job(job).decoded(todo, job.settings, job.workers, job.folder)
-    with decoded, ThreadPoolExecutor(1, thread_name_prefix="commit") as writer:
+    with closing_decoders(), decoded, ThreadPoolExecutor(1, thread_name_prefix="commit") as writer:
         last: Future[None] | None = None
         for span in todo:
             write = start_span(job, span, run.watched(decoded.take(span.stop - span.start)))

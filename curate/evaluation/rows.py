@@ -107,22 +107,6 @@ def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
     return MeasuredRows(table, np.flatnonzero(keep), certainties(raw), raw, reasons)
 
 
-def require_same_model(table: Table, other: Table, option: str, what: str) -> None:
-    """Raise ``InputError`` if both say which model scored them, and these differ: ``what`` does not compare then."""
-    digest, another = (digest_of_model(each) for each in (table, other))
-    if digest and another and digest != another:
-        raise InputError(
-            f"{option}: {other.path} was scored by another model ({another[:12]}, here {digest[:12]}), whose {what} do "
-            "not compare; score both with one model"
-        )
-
-
-def digest_of_model(table: Table) -> str:
-    """Return the digest of the model that scored a table; empty where it does not say."""
-    about = table.metadata.get("model")
-    return str(about.get("digest", "")) if isinstance(about, dict) else ""
-
-
 def sampled(rows: MeasuredRows, n: int, *, seed: int) -> NDArray[np.bool_]:
     """Return which n rows to take: those whose key (or row number) hashes lowest, whatever their order.
 

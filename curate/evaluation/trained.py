@@ -12,8 +12,9 @@ from torch import Tensor
 from curate.evaluation.correctness import ACCURACY, KNN, LINEAR, MOST_CLASSES, NEAREST, VOTERS, Correctness
 from curate.evaluation.joined import LabelledFile, class_names, named_column
 from curate.evaluation.measures import Shape
-from curate.evaluation.rows import MeasuredRows, embeddings, require_same_model
+from curate.evaluation.rows import MeasuredRows, embeddings
 from curate.tables.needs import Needs
+from curate.tables.provenance import require_same_model
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -66,7 +67,7 @@ def training_rows(train: Table, test: MeasuredRows, label: str, labelled: Labell
     Raises:
         InputError: if it was scored by another model, or fewer than two classes are left.
     """
-    require_same_model(test.table, train, "--train", "embeddings")
+    require_same_model(test.table, train, "--train")
     file = None if label in train.schema.names else labelled
     codes, classes = class_names(named_column(train, label, "--label", file), label)
     usable = read_rows(train, Needs(keys=False)).ok & (codes >= 0)

@@ -19,9 +19,7 @@ from curate.evaluation.rows import (
     FEWEST_ROWS,
     MeasuredRows,
     certainties,
-    digest_of_model,
     embeddings,
-    require_same_model,
     sampled,
     score_columns,
     select_rows,
@@ -29,6 +27,7 @@ from curate.evaluation.rows import (
 from curate.evaluation.squares import squares
 from curate.evaluation.strengths import strength_curves
 from curate.evaluation.trained import TrainingRows, judge_by, training_rows
+from curate.tables.provenance import digest_of_model, require_same_model
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
@@ -236,7 +235,7 @@ class EvaluationWork:
 
     def measure_against(self, other: Table, names: Sequence[str]) -> None:
         """Measure how well each column separates the other table's rows."""
-        require_same_model(self.table, other, "--against", "scores")
+        require_same_model(self.table, other, "--against", what="scores")
         rows = select_rows(other, names)
         if self.settings.sample is not None:
             rows = rows.part(sampled(rows, self.settings.sample, seed=self.settings.seed))

@@ -101,6 +101,34 @@ def same_model(first: Table, second: Table, *, instead: str = "leave embeddings 
         )
 
 
+def require_same_model(table: Table, other: Table, option: str, *, what: str = "embeddings") -> None:
+    """Refuse two tables that say which model scored them, and name two; the user's own embeddings are of neither.
+
+    Args:
+        table: one table.
+        other: the other, from ``option``.
+        option: for the message.
+        what: is compared, ``embeddings`` or ``scores``.
+
+    Raises:
+        InputError: naming both models.
+    """
+    if what == "embeddings" and table.embedding_column is not None:
+        return
+    digest, another = digest_of_model(table), digest_of_model(other)
+    if digest and another and digest != another:
+        raise InputError(
+            f"{option}: {other.path} was scored by another model ({another[:12]}, here {digest[:12]}), whose {what} do "
+            "not compare; score both with one model"
+        )
+
+
+def digest_of_model(table: Table) -> str:
+    """Return the digest of the model that scored a table; empty where it does not say."""
+    about = table.metadata.get("model")
+    return str(about.get("digest", "")) if isinstance(about, dict) else ""
+
+
 def same_signature(first: Table, second: Table) -> None:
     """Refuse two tables whose signatures are of different kinds.
 

@@ -123,11 +123,16 @@ def test_a_table_scored_with_processes_is_that_of_threads(tmp_path, monkeypatch,
     for n in range(12):
         (folder / f"{n}.jpg").write_bytes(encoded(noise(40, 50, seed=n // 2)))
     (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
-    tables = []
+    tables, seen = [], []
+    real = decoders_module.decode_elsewhere
+    monkeypatch.setattr(
+        decoders_module, "decode_elsewhere", lambda data, *a, **k: seen.append(1) or real(data, *a, **k)
+    )
     monkeypatch.setattr(decoders_module, "FEWEST_THREADS", 2)
     for fewest in (10**6, 2):
         monkeypatch.setattr(decoders_module, "FEWEST_IMAGES", fewest)
         curate.score(folder, tmp_path / f"{fewest}.parquet", model=tiny_checkpoint, workers=2)
         tables.append(pq.read_table(tmp_path / f"{fewest}.parquet"))
-    assert DECODERS.pids()
+    assert len(seen) == 7  # thirteen files, two of each photograph
+    assert not DECODERS.pids()  # they end with the run
     assert tables[0].equals(tables[1])

@@ -16,6 +16,7 @@ from curate.evaluation.subset.request import TestSide
 from curate.tables.arrays import has_value
 from curate.tables.digests import is_bytes, is_text, plain, redrawn
 from curate.tables.needs import EMBEDDINGS, SHA256, Needs
+from curate.tables.provenance import require_same_model
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table, open_table
 from curate.tables.vectors import rows_of
@@ -263,12 +264,7 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None,
             f"--test: expected embeddings of {pool.vectors.shape[1]} numbers in {path}, as in {pool.tables[0].path}, "
             f"got {width}; score both with one model"
         )
-    models = [_digest(table) for table in (pool.tables[0], other)]
-    if all(models) and models[0] != models[1]:
-        raise InputError(
-            f"--test: {path} was scored by another model than {pool.tables[0].path} ({models[1][:12]}, "
-            f"{models[0][:12]}); score both with one model"
-        )
+    require_same_model(pool.tables[0], other, "--test")
     names = _labels(other, label, None, rows)
     part, left_out = _usable(rows, names)
     part = part[_looked_at(np.ones(len(part), bool), rows.hashes[part], 0, seed)]
@@ -296,8 +292,3 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None,
         tested=np.concatenate([pool.tested, np.ones(n, bool)]),
         left_out=left,
     )
-
-
-def _digest(table: Table) -> str:
-    about = table.metadata.get("model")
-    return str(about.get("digest", "")) if isinstance(about, dict) and table.embedding_column is None else ""

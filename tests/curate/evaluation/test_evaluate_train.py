@@ -97,3 +97,18 @@ def test_what_cannot_be_learned_from_is_one_line(tables, tmp_path):
         assert got.exit_code == 1, arguments
         assert word in got.stderr
         assert got.stderr.strip().count("\n") == 0, got.stderr
+
+
+def test_own_embeddings_compare_whichever_model_scored_the_tables(tables, tmp_path):
+    paths = []
+    for path, digest in zip(tables, "ab", strict=True):
+        named = {b"curate": json.dumps({"model": {"digest": digest * 64}}).encode()}
+        data = pq.read_table(path)
+        mine = pa.array(np.stack(data["embedding"].to_numpy()).astype(np.float32).tolist(), pa.list_(pa.float32()))
+        paths.append(tmp_path / f"{digest}.parquet")
+        pq.write_table(data.append_column("mine", mine).replace_schema_metadata(named), paths[-1])
+    own = evaluate(paths[1], train=paths[0], label="label", embedding="mine", **QUICK)
+    usual = evaluate(tables[1], train=tables[0], label="label", **QUICK)
+    assert value(own, "kNN accuracy") == value(usual, "kNN accuracy")
+    with pytest.raises(InputError, match="another model"):
+        evaluate(paths[1], train=paths[0], label="label", **QUICK)
