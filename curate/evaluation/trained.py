@@ -75,7 +75,7 @@ def training_rows(train: Table, test: MeasuredRows, label: str, labelled: Labell
     rows = MeasuredRows(train, np.flatnonzero(usable & ~shared), {}, {}, {})
     embedded = embeddings(rows)
     if isinstance(embedded, str):
-        raise InputError(f"--train: expected embeddings in {train.path}, got none: {embedded}; score it with curate score")
+        raise InputError(f"--train: expected embeddings in {train.path}, got none: {embedded}; score its images")
     matrix, has_embedding = embedded
     labels = codes[rows.index[has_embedding]]
     if len(np.unique(labels)) < 2:
