@@ -119,8 +119,8 @@ def _stop(text: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"curate {__version__}")
         raise typer.Exit
 

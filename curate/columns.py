@@ -66,7 +66,7 @@ COLUMNS: dict[str, Column] = {
 }
 
 
-OWN = Column("the user's own")
+CUSTOM = Column("the user's own")
 
 
 def describe(name: str) -> Column:
@@ -84,7 +84,7 @@ def describe(name: str) -> Column:
         start, of_method, end = pattern.partition(METHOD)
         if of_method and name.startswith(start) and name.endswith(end):
             return scores[pattern]
-    return OWN
+    return CUSTOM
 
 
 def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None) -> dict[str, dict[str, str]]:
@@ -94,8 +94,8 @@ def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None
         names: of the columns.
         meanings: of those that one kind of file alone has.
     """
-    own = meanings or {}
-    return {name: asdict(Column(own[name]) if name in own else describe(name)) for name in names}
+    custom = meanings or {}
+    return {name: asdict(Column(custom[name]) if name in custom else describe(name)) for name in names}
 
 
 def is_less_certain(name: str) -> bool:

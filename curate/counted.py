@@ -6,18 +6,18 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 
-def counted(n: int, one: str, many: str | None = None) -> str:
+def counted(n: int, singular: str, many: str | None = None) -> str:
     """Return a count in words.
 
     Args:
         n: how many.
-        one: what follows 1, a noun or more: "image", "image is left".
-        many: what follows any other number; None for ``one`` with an s.
+        singular: what follows 1, a noun or more: "image", "image is left".
+        many: what follows any other number; None for ``singular`` with an s.
 
     >>> counted(1, "class", "classes"), counted(2_500, "image"), counted(0, "is left", "are left")
     ('1 class', '2,500 images', '0 are left')
     """
-    return f"{n:,} {one if n == 1 else many if many is not None else one + 's'}"
+    return f"{n:,} {singular if n == 1 else many if many is not None else singular + 's'}"
 
 
 def repeated(names: Iterable[str]) -> list[str]:

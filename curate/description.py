@@ -62,13 +62,13 @@ def describe_file(path: str | Path | StorePath) -> Description:
 def _classes(table: Table) -> dict[str, str]:
     """Return, by column, how many classes are listed, their names, and those that no row has."""
     lists = lists_of(table)
-    found: dict[str, set[str]] = {name: set() for name in lists}
+    present: dict[str, set[str]] = {name: set() for name in lists}
     for batch in table.batches(list(lists)) if lists else ():
-        for name, seen in found.items():
+        for name, seen in present.items():
             seen.update(class_list(table, name).texts(batch.column(name)).unique().drop_null().to_pylist())
     said = {}
     for name, names in lists.items():
-        lacking = [each for each in names if each not in found[name]]
+        lacking = [each for each in names if each not in present[name]]
         none = f"; no row of {name_list(lacking)}" if lacking else ""
         said[name] = f"{len(names):,}: {name_list(names)}{none}"
     return said

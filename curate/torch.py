@@ -87,24 +87,24 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             raise InputError(f"expected rows with an image in {table}, got none; give another table")
 
     def _read(self, table: Table, label: str | None, classes: str | Path | Sequence[str] | None) -> None:
-        wanted = [name for name in (KEY, URI, STATUS, label) if name is not None and name in table.schema.names]
-        rows = table.read(wanted)
+        columns = [name for name in (KEY, URI, STATUS, label) if name is not None and name in table.schema.names]
+        rows = table.read(columns)
         ok = np.ones(rows.num_rows, bool)
-        if STATUS in wanted:
+        if STATUS in columns:
             ok = pc.fill_null(pc.equal(rows[STATUS], OK), False).to_numpy().astype(bool)
         self.rows: NDArray[np.int64] = np.flatnonzero(ok)
         rows = rows.filter(pa.array(ok))
         self._keys = pa.array(key_texts(rows[KEY], table.path), pa.large_string())
-        self._uris = rows[URI].combine_chunks().cast(pa.large_string()) if URI in wanted else None
+        self._uris = rows[URI].combine_chunks().cast(pa.large_string()) if URI in columns else None
         self.classes: tuple[str, ...] = ()
         self.lacking: tuple[str, ...] = ()
         self.targets: NDArray[np.int64] = np.full(len(self.rows), UNLABELLED, np.int64)
         if label is not None:
             listed = class_list(table, label, classes)
             names = listed.texts(rows[label])
-            found = set(names.unique().drop_null().to_pylist())
-            self.classes = listed.complete(found, rows[label].type)
-            self.lacking = tuple(name for name in self.classes if name not in found)
+            labels = set(names.unique().drop_null().to_pylist())
+            self.classes = listed.complete(labels, rows[label].type)
+            self.lacking = tuple(name for name in self.classes if name not in labels)
             places = pc.index_in(names, value_set=pa.array(self.classes, names.type))
             self.targets = pc.fill_null(places, UNLABELLED).to_numpy(zero_copy_only=False).astype(np.int64)
         self._places: NDArray[np.int64] | None = None

@@ -89,7 +89,7 @@ def from_folder(place: str, folder: Path) -> str:
         return os.path.abspath(place)  # noqa: PTH100
 
 
-def from_here(place: str, folder: Path) -> str:
+def from_current(place: str, folder: Path) -> str:
     """Return a path that ``from_folder`` gave, as it is from the folder one is in; a URL as it is."""
     if scheme_of(place) is not None or Path(place).is_absolute():
         return place

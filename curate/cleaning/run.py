@@ -240,8 +240,8 @@ def _open(findings: list[dict[str, str]], said: Mapping[str, Said]) -> list[dict
     if not said:
         return findings
     left = [line for line in findings if not _answered(line, said)]
-    asked = {line[LIKE] for line in left}
-    return [line for line in left if line["kind"] != NEAR or line[LIKE] or line["key"] in asked]
+    originals = {line[LIKE] for line in left}
+    return [line for line in left if line["kind"] != NEAR or line[LIKE] or line["key"] in originals]
 
 
 def _answered(line: Mapping[str, str], said: Mapping[str, Said]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.cleaning.places import FILE, STEPS_FOLDER, from_here
+from curate.cleaning.places import FILE, STEPS_FOLDER, from_current
 from curate.columns import LABEL
 from curate.exchange.table import FORMATS
 from curate.policies.verdicts import SUFFIX
@@ -118,27 +118,27 @@ def command_of(folder: Path) -> list[str] | None:
         return None
     steps = read_steps(folder)
     score, unique = steps["score"], steps["unique"]
-    words = ["curate", "clean", from_here(score["source"], folder), "-o", str(folder)]
+    words = ["curate", "clean", from_current(score["source"], folder), "-o", str(folder)]
     if score["model"] != MODEL:
-        here = from_here(score["model"], folder)
-        words += ["--model", here if Path(here).is_file() else score["model"]]
+        model = from_current(score["model"], folder)
+        words += ["--model", model if Path(model).is_file() else score["model"]]
     if score.get("label-from-folder"):
         words.append("--label-from-folder")
     elif unique.get("label", LABEL) != LABEL:
         words += ["--label", unique["label"]]
     if "leaks" in steps:
         other = steps["against"]["source"] if "against" in steps else steps["leaks"]["against"]
-        words += ["--against", from_here(other, folder)]
+        words += ["--against", from_current(other, folder)]
     return words if "export" not in steps else [*words, "--export", steps["export"]["to"]]
 
 
 def read_steps(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the steps of the cleaning in a folder, by name; InputError where they are no TOML."""
     try:
-        found = tomllib.loads((folder / FILE).read_text("utf-8"))
+        tables = tomllib.loads((folder / FILE).read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{folder / FILE} is not as curate clean wrote it ({error}); clean again") from None
-    return {name: step for name, step in found.items() if isinstance(step, dict)}
+    return {name: step for name, step in tables.items() if isinstance(step, dict)}
 
 
 def is_edited(text: str) -> bool:

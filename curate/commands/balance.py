@@ -85,7 +85,7 @@ def run(
     arguments = dict(locals())
     from curate.policies.balance.policy import balance
 
-    result = balance(**options.given_to(balance, arguments))
+    result = balance(**options.accepted(balance, arguments))
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:
@@ -93,7 +93,7 @@ def run(
 
 
 def _report(result: "BalanceResult", dry_run: bool) -> None:
-    line, table = printers(asked=dry_run)
+    line, table = printers(requested=dry_run)
     for note in result.notes:
         line(note)
     table(result.account(), right=1)

@@ -52,7 +52,7 @@ def run(
         curate cache labelled.parquet --model world --epochs 8 -o features/
         curate train losspred --cached features/ --backbone world -o two.safetensors
     """
-    given = {**locals(), "white": options.given_white(white)}
+    arguments = {**locals(), "white": options.white_argument(white)}
     from curate.manifest.names import some
     from curate.training.cache import cache
     from scoring.settings import parse_settings
@@ -60,7 +60,9 @@ def run(
     line = (lambda text: None) if quiet else say
     settings = parse_settings(set_ or [], example="jitter=0.4")
     with CacheBar("images", quiet=quiet) as bar:
-        result = cache(**options.given_to(cache, {**given, "set": settings, "report": bar.update, "announce": line}))
+        result = cache(
+            **options.accepted(cache, {**arguments, "set": settings, "report": bar.update, "announce": line})
+        )
     line(f"{some(result.epochs, 'epoch')} of {some(result.images, 'image')}: {out}")
     if not quiet:
         say_next(f"curate train METHOD --cached {shlex.quote(str(out))} -o model.safetensors")

@@ -19,7 +19,7 @@ def run(
     ] = None,
     apply: Annotated[Path | None, options.written_to("--apply")] = None,
     fitted: Annotated[
-        Path | None, options.shared("--fitted", ": a calibration", metavar="FILE", parser=options.given_path)
+        Path | None, options.shared("--fitted", ": a calibration", metavar="FILE", parser=options.path_argument)
     ] = None,
     column: Annotated[
         str | None,
@@ -89,7 +89,7 @@ def run(
     if json_:
         emit(result.to_json())
     elif (out is None and apply is None) or not quiet:
-        print_lines(result.lines(), *printers(asked=out is None and apply is None))
+        print_lines(result.lines(), *printers(requested=out is None and apply is None))
         if plot is not None:
             say(f"image: {plot}")
 

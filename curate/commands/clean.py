@@ -20,7 +20,7 @@ def run(
     source: Annotated[
         str, typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...).")
     ],
-    out: Annotated[Path, options.shared("--out", ": a folder, such as cleaned", parser=options.given_path)],
+    out: Annotated[Path, options.shared("--out", ": a folder, such as cleaned", parser=options.path_argument)],
     model: Annotated[str, options.shared("--model", " (see `curate models`)", show_default=True)] = "world",
     label: Annotated[
         str | None,
@@ -65,11 +65,11 @@ def run(
     """
     from curate.cleaning.run import CleanRequest, Stopped, run_cleaning
 
-    given = dict(locals())
+    arguments = dict(locals())
     commands = Typed(ctx.find_root().command, True, () if quiet or dry_run else ("score",))
     try:
         result = run_cleaning(
-            CleanRequest(**options.given_to(CleanRequest, given)),
+            CleanRequest(**options.accepted(CleanRequest, arguments)),
             commands,
             dry_run=dry_run,
             overwrite=overwrite,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import EXIT_FOUND, check_report, emit, print_lines, say, show, show_table, write_json
+from curate.commands.printing import EXIT_GATE, check_report, emit, print_lines, say, show, show_table, write_json
 
 if TYPE_CHECKING:
     from curate.comparison.results import TableComparison
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def run(
     table: options.Table,
-    other: Annotated[Path, typer.Argument(parser=options.given_table, help="The table to compare it with.")],
+    other: Annotated[Path, typer.Argument(parser=options.table_argument, help="The table to compare it with.")],
     column: Annotated[
         list[str] | None,
         options.shared("--column", ", or any other, or embedding (repeatable). [default: all that both have]"),
@@ -72,7 +72,7 @@ def run(
         require_folder(sheet)
         _require_images(table, source, other, other_source)
     comparison = compare(
-        **options.given_to(compare, arguments), announce=(lambda text: None) if quiet or json_ else say
+        **options.accepted(compare, arguments), announce=(lambda text: None) if quiet or json_ else say
     )
     if out is not None:
         write_json(comparison.to_json(), out, overwrite=overwrite)
@@ -87,7 +87,7 @@ def run(
             if path is not None:
                 say(f"{name}: {path}")
     if comparison.failed:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(EXIT_GATE)
 
 
 def _require_images(table: Path, source: str | None, other: Path, other_source: str | None) -> None:

@@ -34,7 +34,7 @@ def run(
     arguments = dict(locals())
     from curate.training.convert import models_convert
 
-    result = models_convert(**options.given_to(models_convert, arguments))
+    result = models_convert(**options.accepted(models_convert, arguments))
     if json_:
         emit(result.to_json())
     elif not quiet:

@@ -10,7 +10,7 @@ from curate.commands import options
 from curate.commands.complete import OFFERED
 from curate.commands.dedup_words import dedup_notes, lower_words, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
-from curate.commands.printing import EXIT_FOUND, emit, printers, say, say_files
+from curate.commands.printing import EXIT_GATE, emit, printers, say, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
 
@@ -159,7 +159,7 @@ def run(
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.policies.dedup.policy import dedup
     from curate.policies.dedup.request import finders_in_order
     from scoring.errors import InputError
@@ -173,7 +173,7 @@ def run(
     silent = json_ or quiet
     with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
         result = dedup(
-            **options.given_to(dedup, {**given, "finder": finders}),
+            **options.accepted(dedup, {**arguments, "finder": finders}),
             report=lambda done, total: bar.show(done, total, 0, ""),
             compared=lambda done, total: rows_bar.show(done, total, 0, ""),
             announce=(lambda text: None) if silent else say,
@@ -189,7 +189,7 @@ def run(
     if fail_on_leaks and result.n_leaks:
         if not silent:
             say(f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {against} too (--fail-on-leaks)")
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(EXIT_GATE)
 
 
 def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
@@ -241,7 +241,7 @@ def _draw(
 
 
 def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
-    line, table = printers(asked=dry_run)
+    line, table = printers(requested=dry_run)
     for note in [*dedup_notes(result), *result.recall]:
         line(note)
     rows = result.account()

@@ -120,10 +120,10 @@ def recall_header(report: "RecallReport") -> tuple[str, ...]:
 def recall_table(report: "RecallReport") -> list[tuple[str, ...]]:
     """Return a row of text for each kind of edit, and one for all."""
     rows = []
-    for one in [*report.kinds, report.overall]:
-        finders = [f"{n / one.n:.2f}" for n in one.by_finder.values()]
-        share, interval = f"{one.n_found / one.n:.3f}", f"{one.low:.3f} to {one.high:.3f}"
-        rows.append((one.name, one.strength, f"{one.n_found:,} of {one.n:,}", share, interval, *finders))
+    for kind in [*report.kinds, report.overall]:
+        finders = [f"{n / kind.n:.2f}" for n in kind.by_finder.values()]
+        share, interval = f"{kind.n_found / kind.n:.3f}", f"{kind.low:.3f} to {kind.high:.3f}"
+        rows.append((kind.name, kind.strength, f"{kind.n_found:,} of {kind.n:,}", share, interval, *finders))
     return rows
 
 

@@ -17,10 +17,10 @@ def run(
     table: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_table, help="A subset, its receipt or its decisions; or any table of keys."
+            parser=options.table_argument, help="A subset, its receipt or its decisions; or any table of keys."
         ),
     ],
-    other: Annotated[Path, typer.Argument(parser=options.given_table, help="The table to compare it with.")],
+    other: Annotated[Path, typer.Argument(parser=options.table_argument, help="The table to compare it with.")],
     root: Annotated[
         list[Path] | None, options.shared("--root", ": files that moved are found below it, by their digest")
     ] = None,
@@ -44,7 +44,7 @@ def run(
     arguments = dict(locals())
     from curate.lineage.diff import diff
 
-    difference = diff(**options.given_to(diff, arguments))
+    difference = diff(**options.accepted(diff, arguments))
     if json_:
         emit(difference.to_json())
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import EXIT_FOUND, emit, show
+from curate.commands.printing import EXIT_GATE, emit, show
 
 if TYPE_CHECKING:
     from curate.diagnosis.contract import MachineFact
@@ -18,7 +18,7 @@ SPEED_SECONDS = 10.0
 
 def run(
     folder: Annotated[
-        Path, typer.Argument(parser=options.given_path, help="Where output would go: its disk is tried.")
+        Path, typer.Argument(parser=options.path_argument, help="Where output would go: its disk is tried.")
     ] = Path(),
     seconds: Annotated[
         float, typer.Option(help="How long the speed test takes; 0 leaves it out.", min=0, max=600)
@@ -57,7 +57,7 @@ def run(
     else:
         show(_verdict(findings))
     if problems:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(EXIT_GATE)
 
 
 def _show(finding: "MachineFact") -> None:

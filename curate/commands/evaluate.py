@@ -106,7 +106,7 @@ def run(
     reader = "degrade" if subset is None else "network"
     if unread and not (network if subset is not None else degrade):
         raise InputError(f"--{unread[0]} is for --{reader}, which is missing; give --{reader} N, or leave it out")
-    evaluation = evaluate(**options.given_to(evaluate, arguments), announce=(lambda text: None) if quiet else say)
+    evaluation = evaluate(**options.accepted(evaluate, arguments), announce=(lambda text: None) if quiet else say)
     facts = {**evaluation.to_json(), "notes": evaluation.notes(), "verdict": evaluation.verdict()}
     if out is not None:
         write_json(facts, out, overwrite=overwrite)

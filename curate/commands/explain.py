@@ -19,7 +19,7 @@ def run(
     table: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_table,
+            parser=options.table_argument,
             help="A subset, its decisions or its receipt; or the scored table, for every step next to it.",
         ),
     ],

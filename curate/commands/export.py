@@ -106,12 +106,12 @@ def run(
     from curate.exchange.subset import export
 
     with ExportBar("images", quiet=quiet or json_) as bar:
-        result = export(**options.given_to(export, {**arguments, "report": bar.update}))
+        result = export(**options.accepted(export, {**arguments, "report": bar.update}))
     if json_:
         emit({**result.to_json(), "notes": _notes(result)})
     if json_ or quiet:
         return
-    say, _ = printers(asked=dry_run)
+    say, _ = printers(requested=dry_run)
     for note in _notes(result):
         say(note)
     size = f", {result.n_bytes:,} bytes" if result.paths else ""

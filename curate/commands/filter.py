@@ -172,12 +172,12 @@ def _note(note: "Note | FittedApart") -> str:
 
 
 def _spread(note: "Spread") -> str:
-    found, first = note.found, note.found.limited[0]
-    what = {"label": "class", "cluster": "cluster"}.get(found.column, found.column)
-    more = f", and {len(found.limited) - 1} more" if len(found.limited) > 1 else ""
+    spread, first = note.found, note.found.limited[0]
+    what = {"label": "class", "cluster": "cluster"}.get(spread.column, spread.column)
+    more = f", and {len(spread.limited) - 1} more" if len(spread.limited) > 1 else ""
     return (
         f"{note.rule}: {what} {first.group} would lose {first.plain / first.rows:.0%} of {first.rows:,} rows (all: "
-        f"{found.share:.0%}); limited to {first.dropped / first.rows:.0%}{more}: other rows are dropped instead; "
+        f"{spread.share:.0%}); limited to {first.dropped / first.rows:.0%}{more}: other rows are dropped instead; "
         "--allow-uneven lifts the limit"
     )
 
@@ -204,7 +204,7 @@ def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
 def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     from curate.policies.uneven import uneven_notes
 
-    line, table = printers(asked=dry_run)
+    line, table = printers(requested=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
     table(result.account(_no_value), right=1)

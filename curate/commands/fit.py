@@ -15,7 +15,7 @@ def run(
     ] = None,
     apply: Annotated[Path | None, options.written_to("--apply")] = None,
     fitted: Annotated[
-        Path | None, options.shared("--fitted", ": a model", parser=options.given_path, metavar="FILE")
+        Path | None, options.shared("--fitted", ": a model", parser=options.path_argument, metavar="FILE")
     ] = None,
     model: Annotated[
         str | None,

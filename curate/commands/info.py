@@ -19,7 +19,7 @@ def run(
     file: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_table,
+            parser=options.table_argument,
             help="Table (.parquet or a folder), receipt (.json), model (.safetensors), cache or rounds (folders).",
         ),
     ],

@@ -88,7 +88,7 @@ def run(
         "format": format_,
         "set": parse_settings(settings or ()),
     }
-    opened = round_init(**options.given_to(round_init, {**arguments, **named}))
+    opened = round_init(**options.accepted(round_init, {**arguments, **named}))
     if json_:
         emit({"folder": str(folder), **opened.settings.to_json()})
     elif not quiet:

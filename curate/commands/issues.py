@@ -77,13 +77,13 @@ def run(
 
         check_picture(sheet, overwrite=overwrite)
     settings = parse_settings(set_ or [], example="dark=0.2")
-    result = issues(**options.given_to(issues, arguments) | {"set": settings})
+    result = issues(**options.accepted(issues, arguments) | {"set": settings})
     if sheet is not None:
         _draw(result, table, sheet, source, overwrite)
     if json_:
         emit(result.to_json())
     elif out is None or not quiet:
-        _report(result, asked=out is None)
+        _report(result, requested=out is None)
         if out is not None:
             say_files(result, dry_run=False)
         else:
@@ -92,10 +92,10 @@ def run(
             say(f"sheet: {sheet}")
 
 
-def _report(result: "IssuesResult", *, asked: bool) -> None:
+def _report(result: "IssuesResult", *, requested: bool) -> None:
     from curate.policies.uneven import uneven_notes
 
-    line, table = printers(asked=asked)
+    line, table = printers(requested=requested)
     n = max(1, result.n_rows - result.failed)
     line(f"{counted(result.n_rows, 'row')}: {_coverage(result)}")
     rows = []

@@ -81,5 +81,5 @@ def run(
     if json_:
         emit(result.to_json())
     elif out is None or not quiet:
-        report(result, asked=out is None, below=below)
+        report(result, requested=out is None, below=below)
         say_files(result, dry_run=False)

@@ -26,42 +26,42 @@ def share_text(share: Mapping[str, Any]) -> str:
     return f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f} %)"
 
 
-def report(result: "LabelsResult", *, asked: bool, below: float) -> None:
+def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
     """Print what came of examining labels."""
-    line, table = printers(asked=asked)
+    line, table = printers(requested=requested)
     line(f"wrong labels: {share_text(result.wrong)} of {counted(result.judged, 'judged label')}, estimated")
     by = ", ".join(f"{word} {n:,}" for word, n in result.contradicted_by.items())
     line(f"suspected: {counted(result.suspected, 'label')} of a quality below {below:g} (contradicted by {by})")
     for text in _notes(result):
         line(text)
     if result.annotators:
-        worst = sorted(result.annotators, key=lambda one: one["accuracy"]["high"])[:N_ANNOTATORS]
-        shown = [one for one in result.annotators if one in worst]
+        worst = sorted(result.annotators, key=lambda annotator: annotator["accuracy"]["high"])[:N_ANNOTATORS]
+        shown = [annotator for annotator in result.annotators if annotator in worst]
         table(
-            [(one["column"], share_text(one["accuracy"])) for one in shown],
+            [(column["column"], share_text(column["accuracy"])) for column in shown],
             header=("annotator", "right, by all the others and the images"),
         )
         _more(line, len(result.annotators) - len(shown), "annotator, more certain,", "annotators, more certain,")
     shown = result.of_class[:N_CLASSES]
     table(
-        [(one["label"], one["rows"], one["suspected"], share_text(one["wrong"])) for one in shown],
+        [(label["label"], label["rows"], label["suspected"], share_text(label["wrong"])) for label in shown],
         header=("label", "rows", "suspected", "wrong, estimated"),
     )
     _more(line, len(result.of_class) - len(shown), "class", "classes")
     if result.pairs:
         shown = result.pairs[:N_PAIRS]
         table(
-            [(one["given"], one["true"], one["rows"], share_text(one["share"])) for one in shown],
+            [(pair["given"], pair["true"], pair["rows"], share_text(pair["share"])) for pair in shown],
             header=("labelled", "but rather", "rows", "share of the label"),
         )
         _more(line, len(result.pairs) - len(shown), "pair", "pairs")
     if result.worst:
         shown = result.worst[:N_ROWS]
         table(
-            [(f"{one['quality']:.3f}", one["given"], one["suggested"], one["key"], one["why"]) for one in shown],
+            [(f"{row['quality']:.3f}", row["given"], row["suggested"], row["key"], row["why"]) for row in shown],
             header=("quality", "labelled", "suggested", "key", "contradicted by"),
         )
-    if not asked:
+    if not requested:
         rows = [("rows in", result.n_rows), ("kept", result.kept), ("dropped", result.dropped)]
         table([*rows, ("undecided", result.undecided), ("failed", result.failed)], right=1)
 
@@ -78,9 +78,9 @@ def _notes(result: "LabelsResult") -> list[str]:
     return notes
 
 
-def _more(line: Any, n: int, one: str, several: str) -> None:
+def _more(line: Any, n: int, singular: str, several: str) -> None:
     if n > 0:
-        line(f"and {counted(n, one, several)} more; --json has them")
+        line(f"and {counted(n, singular, several)} more; --json has them")
 
 
 def verdict_lines(verdicts: "Verdicts") -> list[str]:
@@ -104,9 +104,9 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
 def _readings(share: "Share") -> str:
     """Both readings of unsure answers, or one where they are the same."""
 
-    def of(one: "Interval") -> str:
-        value = "unknown" if isnan(one.value) else f"{100 * one.value:.1f} %"
-        return f"{value} (95 %: {100 * one.low:.1f} to {100 * one.high:.1f} %)"
+    def of(interval: "Interval") -> str:
+        value = "unknown" if isnan(interval.value) else f"{100 * interval.value:.1f} %"
+        return f"{value} (95 %: {100 * interval.low:.1f} to {100 * interval.high:.1f} %)"
 
     if share.strict == share.lenient or of(share.strict) == of(share.lenient):
         return of(share.strict)

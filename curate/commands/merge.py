@@ -12,7 +12,7 @@ from curate.commands.printing import emit, say, say_next
 
 def run(
     tables: Annotated[
-        list[Path], typer.Argument(parser=options.given_table, help="Scored tables of one model.", metavar="TABLE")
+        list[Path], typer.Argument(parser=options.table_argument, help="Scored tables of one model.", metavar="TABLE")
     ],
     out: Annotated[Path, options.shared("--out", ": the table, NAME.parquet")],
     prefix: Annotated[

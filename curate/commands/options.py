@@ -83,7 +83,7 @@ MEANS: dict[str, str] = {
     "--workers": "Decoding threads; by default one a core",
 }
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
-_ONE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
+_SINGLE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
 SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}
 
 
@@ -101,32 +101,32 @@ def shared(name: str, more: str = "", **named: Any) -> Any:
     return typer.Option(*names, help=text if text.endswith("]") else f"{text}.", **named)
 
 
-def given_to(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return, of what a command was given, by name, what a function of the library takes under the same name."""
-    return {name: given[name] for name in signature(function).parameters if name in given}
+    return {name: arguments[name] for name in signature(function).parameters if name in arguments}
 
 
-def typed(context: typer.Context, given: Mapping[str, Any]) -> set[str]:
+def typed(context: typer.Context, arguments: Mapping[str, Any]) -> set[str]:
     """Return the names of what a command was given that were typed, whether or not they are the defaults."""
-    sources = {name: context.get_parameter_source(name) for name in given}
+    sources = {name: context.get_parameter_source(name) for name in arguments}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
-def given_path(text: str) -> Path:
+def path_argument(text: str) -> Path:
     """Return a path as typed; an empty text, which would mean the folder one is in, is refused."""
     if not str(text):
         raise typer.BadParameter("expected the path of a file or a folder, got an empty text")
     return Path(text)
 
 
-def given_table(text: str) -> Any:
+def table_argument(text: str) -> Any:
     """Return a path of what is read, as typed, or a `StorePath`, which has the same names."""
     from curate.manifest.store_path import path_to_read
 
     return _place(text, path_to_read)
 
 
-def given_output(text: str) -> Any:
+def output_argument(text: str) -> Any:
     """Return a path of what is written, as typed, or a `StorePath` of a store that can be written to."""
     from curate.manifest.store_path import path_or_store
 
@@ -136,17 +136,17 @@ def given_output(text: str) -> Any:
 def _place(text: str, parse: Callable[[str], Any]) -> Any:
     from scoring.errors import InputError
 
-    if (found := _ONE_SLASH.match(str(text))) and not Path(f"{found[1]}:").exists():
-        raise typer.BadParameter(f"a URL has two slashes: expected {found[1]}://{text[found.end() :]}, got {text}")
+    if (match := _SINGLE_SLASH.match(str(text))) and not Path(f"{match[1]}:").exists():
+        raise typer.BadParameter(f"a URL has two slashes: expected {match[1]}://{text[match.end() :]}, got {text}")
     if "://" not in str(text):
-        return given_path(text)
+        return path_argument(text)
     try:
         return parse(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def given_white(text: str | None) -> int | None:
+def white_argument(text: str | None) -> int | None:
     """Return the white of 16-bit images as typed; None for auto."""
     if text is None or text == "auto":
         return None
@@ -158,33 +158,33 @@ def given_white(text: str | None) -> int | None:
 
 def read_from(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
     """Return the option of that name, as ``shared``, with a path to read that may be a URL of a store."""
-    return shared(name, more, parser=given_table, metavar=metavar, **named)
+    return shared(name, more, parser=table_argument, metavar=metavar, **named)
 
 
 def written_to(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
     """Return the option of that name, as ``shared``, with a path to write that may be a URL of a store."""
-    return shared(name, more, parser=given_output, metavar=metavar, **named)
+    return shared(name, more, parser=output_argument, metavar=metavar, **named)
 
 
-def refuse_urls(given: Mapping[str, Any]) -> None:
+def refuse_urls(arguments: Mapping[str, Any]) -> None:
     """Refuse a URL where a path of this machine is read or written: it would name a folder here, called `s3:`.
 
     Args:
-        given: what a command was given, by name.
+        arguments: what a command was given, by name.
 
     Raises:
         InputError: naming the first one, and what to do.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         for path in value if isinstance(value, list | tuple) else [value]:
-            found = _URL_AS_PATH.match(str(path)) if isinstance(path, Path) else None
-            if found is None:
+            match = _URL_AS_PATH.match(str(path)) if isinstance(path, Path) else None
+            if match is None:
                 continue
             from curate.manifest.schemes import SCHEMES, shown
             from scoring.errors import InputError
 
-            if found[1].lower() in SCHEMES:
-                url = shown(f"{found[1]}://{str(path)[found.end() :]}")
+            if match[1].lower() in SCHEMES:
+                url = shown(f"{match[1]}://{str(path)[match.end() :]}")
                 raise InputError(
                     f"expected a path of this machine for {name}, got {url}; read and write it here, and copy "
                     "it from or to the store (aws s3 cp, gcloud storage cp)"
@@ -194,14 +194,14 @@ def refuse_urls(given: Mapping[str, Any]) -> None:
 Table = Annotated[
     Path,
     typer.Argument(
-        parser=given_table,
+        parser=table_argument,
         help="Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3://, gs:// or hf://.",
     ),
 ]
 
 LocalTable = Annotated[
     Path,
-    typer.Argument(parser=given_path, help="Scored table: a Parquet file, or a folder of part-*.parquet."),
+    typer.Argument(parser=path_argument, help="Scored table: a Parquet file, or a folder of part-*.parquet."),
 ]
 RoundsFolder = Annotated[Path, typer.Argument(help="Folder of the rounds.")]
 
@@ -263,6 +263,6 @@ NoiseGuard = Annotated[bool, shared("--noise-guard")]
 Quality = Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")]
 Score = Annotated[str | None, shared("--score", metavar="COLUMN")]
 Verdicts = Annotated[
-    Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", parser=given_path)
+    Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", parser=path_argument)
 ]
 Settings = Annotated[list[str] | None, shared("--set", metavar="NAME=VALUE")]

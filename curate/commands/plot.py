@@ -63,18 +63,18 @@ def run(
     the same bytes. --json prints the numbers behind an image, with or without -o. Accuracies are those of
     `curate evaluate`, on the same rows and with the same resamples.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.plots.plot import plot
     from scoring.errors import InputError
 
     if out is None and not json_:
         raise InputError("expected -o NAME.png, .svg or .pdf, or --json for the numbers alone, got neither; add one")
     said = (lambda text: None) if quiet else say
-    found = plot(**options.given_to(plot, given), announce=said)
-    for note in found.numbers.notes:
+    drawn = plot(**options.accepted(plot, arguments), announce=said)
+    for note in drawn.numbers.notes:
         said(note)
     if json_:
-        emit(found.to_json())
+        emit(drawn.to_json())
     if out is not None:
         said(f"image: {out}")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BRIEF = "progress without results"  # what the context of a step holds whose command is to print no more
 DRY_RUN = "dry run: nothing was written"
-EXIT_FOUND = 3  # a gate triggered; everything that was requested is written all the same
+EXIT_GATE = 3  # a gate triggered; everything that was requested is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
 UNSAID = 80  # columns of a terminal that says it has none, as one of a container or a script may
 
@@ -125,9 +125,9 @@ def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table:
             line(each)
 
 
-def printers(*, asked: bool) -> tuple[Callable[[str], None], Callable[..., None]]:
+def printers(*, requested: bool) -> tuple[Callable[[str], None], Callable[..., None]]:
     """Return what prints a line and a table: on stdout where they are what was requested, as of a dry run."""
-    return (show, show_table) if asked else (say, say_table)
+    return (show, show_table) if requested else (say, say_table)
 
 
 def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Sequence[str], right: int | None) -> None:

@@ -72,7 +72,7 @@ def run(
 
     if out is None and not json_:
         raise InputError("expected a name for the page (-o report.html), got none; or print the facts with --json")
-    made = report(**options.given_to(report, arguments))
+    made = report(**options.accepted(report, arguments))
     if json_:
         typer.echo(json.dumps(made.facts(), ensure_ascii=True, allow_nan=False))
     if quiet:

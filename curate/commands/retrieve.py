@@ -98,7 +98,7 @@ def run(
         check_picture(sheet, overwrite=overwrite)
         require_folder(sheet)
         require_images(open_table(table, require=["key"]), source)
-    answers = retrieve(**options.given_to(retrieve, arguments), announce=(lambda text: None) if quiet or json_ else say)
+    answers = retrieve(**options.accepted(retrieve, arguments), announce=(lambda text: None) if quiet or json_ else say)
     if sheet is not None:
         from curate.display.answers import answer_sheet
         from curate.display.picture import save_picture

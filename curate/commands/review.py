@@ -17,7 +17,7 @@ def run(
     table: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_table, help="Folder of curate clean, or a scored table: Parquet, or part-*.parquet."
+            parser=options.table_argument, help="Folder of curate clean, or a scored table: Parquet, or part-*.parquet."
         ),
     ],
     results: Results = None,
@@ -25,7 +25,7 @@ def run(
     verdicts: Annotated[
         Path | None,
         options.shared(
-            "--verdicts", "; new decisions are appended. [default: next to the table]", parser=options.given_path
+            "--verdicts", "; new decisions are appended. [default: next to the table]", parser=options.path_argument
         ),
     ] = None,
     reviewer: Annotated[
@@ -59,10 +59,10 @@ def run(
 
     `review plan` draws a random sample to judge, and `review verdicts` reports what its answers show.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from curate.reviewing.serve import review
 
-    server = review(**options.given_to(review, given))
+    server = review(**options.accepted(review, arguments))
     if json_:
         emit({"url": server.url, "port": server.server_port})
     else:

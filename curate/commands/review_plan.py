@@ -68,4 +68,4 @@ def run(
     if json_:
         emit(plan.to_json())
     elif out is None or not quiet:
-        print_lines(plan.lines(), *printers(asked=out is None))
+        print_lines(plan.lines(), *printers(requested=out is None))

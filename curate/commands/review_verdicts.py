@@ -67,7 +67,7 @@ def run(
 def precision_lines(measured: "Precision") -> list[str]:
     """Return what was measured, one sentence a line; the counts add up to the pairs drawn."""
     count = {
-        name: sum(getattr(one, name) for one in measured.strata)
+        name: sum(getattr(stratum, name) for stratum in measured.strata)
         for name in ("drawn", "same", "different", "unsure", "blank")
     }
     lines = [
@@ -79,7 +79,7 @@ def precision_lines(measured: "Precision") -> list[str]:
     if measured.dropped is not None:
         lines.append(f"of {measured.dropped.pairs:,} dropped pairs the same: {_readings(measured.dropped)}")
     if len(measured.by_finder) > 1:
-        lines += [f"  by {name}, of {one.pairs:,}: {_readings(one)}" for name, one in measured.by_finder.items()]
+        lines += [f"  by {name}, of {part.pairs:,}: {_readings(part)}" for name, part in measured.by_finder.items()]
     if measured.near is not None:
         lines.append(
             f"of {measured.near.pairs:,} pairs just short of the threshold the same: {_readings(measured.near)}"
@@ -90,9 +90,9 @@ def precision_lines(measured: "Precision") -> list[str]:
 def _readings(share: "Share") -> str:
     """Both readings of unsure answers, or one where they are the same."""
 
-    def of(one: "Interval") -> str:
-        value = "unknown" if isnan(one.value) else f"{one.value:.3f}"
-        return f"{value} (95 %: {one.low:.3f} to {one.high:.3f})"
+    def of(interval: "Interval") -> str:
+        value = "unknown" if isnan(interval.value) else f"{interval.value:.3f}"
+        return f"{value} (95 %: {interval.low:.3f} to {interval.high:.3f})"
 
     if share.strict == share.lenient:
         return of(share.strict)
@@ -103,7 +103,7 @@ def suggestion_line(each: "Suggestion") -> str:
     """Return a suggested threshold, or why none is given, in one sentence."""
     goal = f"precision {each.target_precision:g} with confidence {each.confidence:g}"
     if each.threshold is not None:
-        low = max(one.low for one in each.tested if one.passed and one.threshold == each.threshold)
+        low = max(test.low for test in each.tested if test.passed and test.threshold == each.threshold)
         return f"{each.finder}: threshold {each.threshold:g} keeps {goal} (lower bound {low:.3f})"
     if each.more is not None:
         return f"{each.finder}: no threshold is shown to keep {goal}; about {each.more:,} more answers would be needed"

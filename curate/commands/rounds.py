@@ -55,7 +55,7 @@ def next_(
     arguments = dict(locals())
     from curate.simulation.functions import round_next
 
-    made = round_next(**options.given_to(round_next, arguments))
+    made = round_next(**options.accepted(round_next, arguments))
     if json_:
         emit({"round": made.number, "export": str(made.export), "state": made.state})
     if json_ or quiet:

@@ -21,7 +21,7 @@ USAGE: Any = typer.BadParameter.__base__  # what a line that cannot be read rais
 
 def run(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(parser=options.given_path, help="The pipeline, such as curate.toml.")],
+    file: Annotated[Path, typer.Argument(parser=options.path_argument, help="The pipeline, such as curate.toml.")],
     until: Annotated[str | None, typer.Option(metavar="STEP", help="Stop after this step.", show_default=False)] = None,
     again: Annotated[
         str | None,

@@ -201,11 +201,11 @@ def _keywords(arguments: dict[str, Any], typed: set[str] | None) -> dict[str, An
     values = {
         **arguments,
         "dtype": arguments["dtype"] if arguments["embedding"] else None,
-        "white": options.given_white(arguments["white"]),
+        "white": options.white_argument(arguments["white"]),
         "scorers": tuple(dict.fromkeys(arguments["scorer"] or [])),
         "shard_rows": arguments["shard_size"],
     }
-    keywords = {**options.given_to(SourceOptions, values), **options.given_to(ScoreSettings, values)}
+    keywords = {**options.accepted(SourceOptions, values), **options.accepted(ScoreSettings, values)}
     if typed is None:
         return keywords
     typed = {*typed, *(["dtype"] if "embedding" in typed else [])}

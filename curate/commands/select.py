@@ -33,7 +33,7 @@ Labelled = Annotated[Path | None, options.read_from("--labelled")]
 Exclude = Annotated[
     Path | None,
     typer.Option(
-        parser=options.given_table,
+        parser=options.table_argument,
         metavar="FILE",
         help="CSV, list or table whose keys are never picked.",
         show_default=False,
@@ -116,7 +116,7 @@ def run(
     silent = json_ or quiet
     with Bar("picks", quiet=silent) as bar:
         result = select(
-            **options.given_to(select, arguments),
+            **options.accepted(select, arguments),
             set=parse_settings(set_ or []),
             picked=lambda done, total: bar.show(done, total, 0, ""),
             announce=(lambda text: None) if silent else say,
@@ -128,7 +128,7 @@ def run(
 
 
 def _report(result: "SelectResult", dry_run: bool) -> None:
-    line, table = printers(asked=dry_run)
+    line, table = printers(requested=dry_run)
     for note in [*result.notes, *(result.copies.words() if result.copies else [])]:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]

@@ -69,7 +69,7 @@ def run(
     check_report(out, overwrite=overwrite)
     if plot is not None:
         check_chart(plot, overwrite=overwrite)
-    result = selftest(**options.given_to(selftest, arguments), announce=(lambda text: None) if quiet else say)
+    result = selftest(**options.accepted(selftest, arguments), announce=(lambda text: None) if quiet else say)
     if plot is not None:
         save_chart(result.figure(), plot, overwrite=overwrite)
     if out is not None:

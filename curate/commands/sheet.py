@@ -48,7 +48,7 @@ def run(
     arguments = dict(locals())
     from curate.display.contact import sheet
 
-    drawn = sheet(**options.given_to(sheet, arguments))
+    drawn = sheet(**options.accepted(sheet, arguments))
     if json_:
         emit(drawn.to_json())
     elif not quiet:

@@ -66,7 +66,7 @@ def run(
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
-    simulation = round_simulate(**options.given_to(round_simulate, {**arguments, "report": observe}))
+    simulation = round_simulate(**options.accepted(round_simulate, {**arguments, "report": observe}))
     other = other_holdout(holdout, simulation.facts["holdout"], sum(simulation.facts["rows"].values()))
     if other is not None:
         line(other)

@@ -70,7 +70,7 @@ def run(
 
     arguments = dict(locals())
     finders = finders_in_order(typed(ctx))
-    result = split(**{**options.given_to(split, arguments), "finder": finders})
+    result = split(**{**options.accepted(split, arguments), "finder": finders})
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:
@@ -78,7 +78,7 @@ def run(
 
 
 def _report(result: "SplitResult", dry_run: bool) -> None:
-    line, table = printers(asked=dry_run)
+    line, table = printers(requested=dry_run)
     for note in result.notes:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]

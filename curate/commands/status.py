@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.printing import EXIT_FOUND, emit, show, show_table
+from curate.commands.printing import EXIT_GATE, emit, show, show_table
 from curate.commands.round_words import (
     advice_words,
     headline,
@@ -28,7 +28,7 @@ def run(
     all_: Annotated[bool, typer.Option("--all", help="Show what it is based on, too.")] = False,
     stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
     fail_unless_stop: Annotated[
-        bool, typer.Option("--fail-unless-stop", help=f"Exit {EXIT_FOUND} while no --stop rule is reached.")
+        bool, typer.Option("--fail-unless-stop", help=f"Exit {EXIT_GATE} while no --stop rule is reached.")
     ] = False,
     json_: options.Json = False,
 ) -> None:
@@ -53,7 +53,7 @@ def run(
     else:
         _show_status(status, details=all_)
     if fail_unless_stop and not status.stop:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(EXIT_GATE)
 
 
 def _status_json(status: "Status") -> dict[str, Any]:

@@ -121,7 +121,7 @@ def run(
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
-    given = {**locals(), "white": options.given_white(white)}
+    arguments = {**locals(), "white": options.white_argument(white)}
     from curate.training.train import train
     from scoring.settings import parse_settings
 
@@ -131,8 +131,8 @@ def run(
     settings = parse_settings(set_ or [], example="folds=3")
     of_network = parse_settings(backbone_set or [], flag="--backbone-set", example="drop_path_rate=0.1")
     with TrainBar(quiet=quiet) as bar:
-        given |= {"set": settings, "backbone_set": of_network, "report": bar.update, "announce": line}
-        result = train(**options.given_to(train, given))
+        arguments |= {"set": settings, "backbone_set": of_network, "report": bar.update, "announce": line}
+        result = train(**options.accepted(train, arguments))
     line(", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()))
     line(f"model {result.model[:12]}: {out}")
     if not quiet:

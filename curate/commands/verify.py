@@ -18,7 +18,7 @@ def run(
     receipt: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_table,
+            parser=options.table_argument,
             help="NAME.receipt.json or NAME.parquet, with subset and decisions next to it, here or in a store; a "
             "folder "
             "of rounds; a fitted model; a calibration; or what curate run wrote.",
@@ -96,7 +96,7 @@ def _refuse(arguments: dict[str, Any], what: str, names: tuple[str, ...]) -> Non
 def _subset(arguments: dict[str, Any], json_: bool, line: Callable[[str], None]) -> bool:
     from curate.lineage.verify import verify
 
-    result = verify(**options.given_to(verify, arguments))
+    result = verify(**options.accepted(verify, arguments))
     if json_:
         emit({**result.to_json(), **lines_of(result)})
     for text in proof_lines(result):

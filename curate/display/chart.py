@@ -152,7 +152,7 @@ def _draw_curve(axes: "Axes", curve: Curve, number: int, *, dots: bool) -> None:
     x, y = [curve.x[place] for place in known], [curve.y[place] for place in known]
     if len(curve.low):
         ends = list(zip(curve.x, curve.low, curve.high, strict=True))
-        ends = [one for one in ends if math.isfinite(one[1]) and math.isfinite(one[2])]
+        ends = [end for end in ends if math.isfinite(end[1]) and math.isfinite(end[2])]
         if len(ends) == 1:
             axes.vlines(ends[0][0], ends[0][1], ends[0][2], color=colour(number), alpha=0.5, linewidth=2)
         elif ends:

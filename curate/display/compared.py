@@ -18,45 +18,45 @@ MOST_CLUSTERS = 12
 
 
 def comparison_sheet(
-    found: TableComparison,
+    comparison: TableComparison,
     tables: tuple[Table, Table],
     sources: tuple[str | None, str | None],
 ) -> Image.Image:
     """Return a contact sheet of the most distinctive rows, and of the clusters whose shares differ.
 
     Args:
-        found: what separates them.
+        comparison: what separates them.
         tables: both, with ``key``.
         sources: what was scored for either, where images are not at the table's own uris.
 
     Raises:
         InputError: if images cannot be had.
     """
-    pairs = [(("tells", ""), found.tell)]
+    pairs = [(("tells", ""), comparison.tell)]
     pairs += [
-        ((f"cluster {one.number}: {one.first.value:.1%}", f"{one.second.value:.1%}"), one.examples)
-        for one in found.clusters
-        if one.adjusted_p <= SIGNIFICANT
+        ((f"cluster {cluster.number}: {cluster.first.value:.1%}", f"{cluster.second.value:.1%}"), cluster.examples)
+        for cluster in comparison.clusters
+        if cluster.adjusted_p <= SIGNIFICANT
     ][:MOST_CLUSTERS]
     refuse_too_many(sum(len(rows) for _, sides in pairs for rows in sides))
-    drawn = [_tiles(tables[side], [one for _, sides in pairs for one in sides[side]], sources[side]) for side in (0, 1)]
-    names = [Path(name).stem for name in found.tables]
+    drawn = [_tiles(tables[side], [row for _, sides in pairs for row in sides[side]], sources[side]) for side in (0, 1)]
+    names = [Path(name).stem for name in comparison.tables]
     sections: list[tuple[str, Sequence[Tile]]] = []
     for number, (words, sides) in enumerate(pairs):
         for side, rows in enumerate(sides):
             title = f"most unlike {names[1 - side]}: {names[side]}" if not number else f"{words[side]} of {names[side]}"
-            sections.append((title, [_captioned(drawn[side][one.row], one) for one in rows]))
+            sections.append((title, [_captioned(drawn[side][row.row], row) for row in rows]))
     return contact_sheet(_in_step(sections), columns=2 * HALF, fewest=HALF)
 
 
 def _tiles(table: Table, rows: Sequence[DistinctiveRow], source: str | None) -> dict[int, Tile]:
     if not rows:
         return {}
-    return tiles(table, [one.row for one in rows], KEY, source=source)
+    return tiles(table, [row.row for row in rows], KEY, source=source)
 
 
-def _captioned(tile: Tile, told: DistinctiveRow) -> Tile:
-    return replace(tile, first=f"{told.score:.2f}")
+def _captioned(tile: Tile, row: DistinctiveRow) -> Tile:
+    return replace(tile, first=f"{row.score:.2f}")
 
 
 def _in_step(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:

@@ -71,34 +71,34 @@ def sheet(
     out = Path(out)
     check_picture(out, overwrite=overwrite)
     opened = open_table(table, require=["key"])
-    found = extremes(opened, column, top=top, bottom=bottom)
-    if not found.top and not found.bottom:
+    ends = extremes(opened, column, top=top, bottom=bottom)
+    if not ends.top and not ends.bottom:
         raise InputError(
-            f"expected rows with a value in {found.column} and --top or --bottom above 0, got none to draw; name "
+            f"expected rows with a value in {ends.column} and --top or --bottom above 0, got none to draw; name "
             "another --column"
         )
-    cut = None if decisions is None else around_cut(opened, open_table(decisions), found.top + found.bottom)
-    sections = [*_ends(found), *([] if cut is None else _sides(cut))]
+    cut = None if decisions is None else around_cut(opened, open_table(decisions), ends.top + ends.bottom)
+    sections = [*_ends(ends), *([] if cut is None else _sides(cut))]
     rows = [row for _, each in sections for row in each]
     refuse_too_many(len(rows))
     frames = {} if cut is None else {row: FRAMES[decision] for row, decision in cut.decision.items()}
-    pictures = tiles(opened, rows, found.column, source=source, frames=frames)
+    pictures = tiles(opened, rows, ends.column, source=source, frames=frames)
     drawn = contact_sheet(
         [(title, [pictures[row] for row in each]) for title, each in sections if each], columns=COLUMNS
     )
     save_picture(drawn, out, overwrite=overwrite)
     counts = {name: len(each) for name, each in sections}
-    return SheetResult(out, found.column, len(found.top), len(found.bottom), counts)
+    return SheetResult(out, ends.column, len(ends.top), len(ends.bottom), counts)
 
 
-def _ends(found: Extremes) -> list[tuple[str, list[int]]]:
+def _ends(ends: Extremes) -> list[tuple[str, list[int]]]:
     """Headings with their rows: both ends of a column, in words where it says how certain a row is."""
-    if found.column == RANK:
-        return [(f"the first {len(found.bottom):,} of {counted(found.n, 'row')} by rank", found.bottom)]
-    high = describe(found.column).higher
-    sides = (("highest", found.top, high), ("lowest", found.bottom, OPPOSITE.get(high, "")))
+    if ends.column == RANK:
+        return [(f"the first {len(ends.bottom):,} of {counted(ends.n, 'row')} by rank", ends.bottom)]
+    high = describe(ends.column).higher
+    sides = (("highest", ends.top, high), ("lowest", ends.bottom, OPPOSITE.get(high, "")))
     return [
-        (f"{ENDS.get(word, '')}{side} {found.column}: {len(rows):,} of {counted(found.n, 'row')}", rows)
+        (f"{ENDS.get(word, '')}{side} {ends.column}: {len(rows):,} of {counted(ends.n, 'row')}", rows)
         for side, rows, word in sides
     ]
 

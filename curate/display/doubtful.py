@@ -112,13 +112,13 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
     groups.require(OF_A_GROUP)
     facts = _most_doubtful(groups, limit)
     rows = _rows_of(decisions, facts)
-    absent = [number for number, found in rows.items() if not len(found)]
+    absent = [number for number, places in rows.items() if not len(places)]
     if absent:
         raise InputError(
             f"{decisions.path} has no row of group {absent[0]}, which {groups.path} names ({len(absent):,} of "
             f"{len(rows):,} are missing); give the two files of one run"
         )
-    members = _members(decisions, [row for found in rows.values() for row in found[:MOST_MEMBERS].tolist()])
+    members = _members(decisions, [row for places in rows.values() for row in places[:MOST_MEMBERS].tolist()])
     return [
         _group(fact, [members[row] for row in rows[number][:MOST_MEMBERS].tolist()], len(rows[number]))
         for number, fact in facts.items()
@@ -138,14 +138,14 @@ def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
 
 def _rows_of(decisions: Table, facts: Mapping[int, dict[str, Any]]) -> dict[int, NDArray[np.int64]]:
     """Rows of each group, as numbers in the decisions: the kept one, then by doubt, then as in the file."""
-    wanted = pa.array(list(facts), pa.int64())
+    numbers = pa.array(list(facts), pa.int64())
     elsewhere = pa.array([number for number, fact in facts.items() if fact["other_table"]], pa.int64())
     parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))]
     first = 0
     for batch in decisions.batches([KEY, "decision", GROUP, KEPT_KEY, *CALL]):
-        inside = np.flatnonzero(_is_in(batch.column(GROUP), wanted))
+        inside = np.flatnonzero(_is_in(batch.column(GROUP), numbers))
         part = batch.take(pa.array(inside))
-        is_kept = _is_own(part) & ~_is_in(part.column(GROUP), elsewhere)
+        is_kept = _is_kept(part) & ~_is_in(part.column(GROUP), elsewhere)
         away = doubt(*(_numbers(part.column(name)) for name in CALL))
         parts.append((first + inside, _integers(part.column(GROUP)), away, is_kept))
         first += batch.num_rows
@@ -158,8 +158,8 @@ def _rows_of(decisions: Table, facts: Mapping[int, dict[str, Any]]) -> dict[int,
 
 
 def _is_in(column: pa.Array, numbers: pa.Array) -> NDArray[np.bool_]:
-    found = pc.is_in(column.cast(pa.int64()), value_set=numbers, skip_nulls=True)
-    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+    is_in = pc.is_in(column.cast(pa.int64()), value_set=numbers, skip_nulls=True)
+    return np.asarray(is_in.to_numpy(zero_copy_only=False), bool)
 
 
 def _integers(column: pa.Array) -> NDArray[np.int64]:
@@ -171,11 +171,13 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
 
 
-def _is_own(rows: pa.RecordBatch) -> NDArray[np.bool_]:
+def _is_kept(rows: pa.RecordBatch) -> NDArray[np.bool_]:
     """Which rows stay instead of no other row."""
-    own = pc.fill_null(pc.equal(rows.column(KEPT_KEY).cast(pa.string()), rows.column(KEY).cast(pa.string())), True)
+    keeps_itself = pc.fill_null(
+        pc.equal(rows.column(KEPT_KEY).cast(pa.string()), rows.column(KEY).cast(pa.string())), True
+    )
     keep = pc.equal(rows.column("decision").cast(pa.string()), "keep")
-    return np.asarray(pc.fill_null(pc.and_(own, keep), False).to_numpy(zero_copy_only=False), bool)
+    return np.asarray(pc.fill_null(pc.and_(keeps_itself, keep), False).to_numpy(zero_copy_only=False), bool)
 
 
 def _members(decisions: Table, rows: Sequence[int]) -> dict[int, Member]:

@@ -71,8 +71,8 @@ def group_sheet(
         raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; name it with --against")
     side = TILE if kind == PNG else PAGE_SIDE
     members = [member for group in chosen for member in group.members]
-    own = [member.key for member in members if not member.is_elsewhere]
-    read = Pictures(table, own, side=side, source=source, label=label)
+    keys = [member.key for member in members if not member.is_elsewhere]
+    read = Pictures(table, keys, side=side, source=source, label=label)
     read_other = read
     if against is not None:
         other = [member.key for member in members if member.is_elsewhere]

@@ -63,26 +63,26 @@ class Dataset(Table):
 
     def _strips(self) -> str:
         try:
-            found = extremes(self, None, top=STRIP, bottom=STRIP)
-            shown = self._images(found)
+            ends = extremes(self, None, top=STRIP, bottom=STRIP)
+            shown = self._images(ends)
         except InputError as problem:  # no score, or no way to the images: the rest of the table is worth showing
             return f"<p>{isolated(str(problem), 400)}</p>"
-        high, low = CERTAIN.get(describe(found.column).higher, ("highest", "lowest"))
-        titles = ((high, found.top), ("first" if found.column == RANK else low, found.bottom))
+        high, low = CERTAIN.get(describe(ends.column).higher, ("highest", "lowest"))
+        titles = ((high, ends.top), ("first" if ends.column == RANK else low, ends.bottom))
         return "".join(
-            f"<p><b>{title}</b> {isolated(found.column)}</p>"
+            f"<p><b>{title}</b> {isolated(ends.column)}</p>"
             f'<div style="display: flex; flex-wrap: wrap; gap: 8px">{"".join(shown[row] for row in rows)}</div>'
             for title, rows in titles
             if rows
         )
 
-    def _images(self, found: Extremes) -> dict[int, str]:
+    def _images(self, ends: Extremes) -> dict[int, str]:
         """Return row -> its image with its value, key and label beneath it."""
-        rows = sorted({*found.top, *found.bottom})
+        rows = sorted({*ends.top, *ends.bottom})
         images = Images.of(self, rows, source=self.source)
         label = [LABEL] if LABEL in self.schema.names else []
-        values = self.take(rows, [found.column, *label]).to_pylist()
-        return {row: self._figure(images, row, value, found.column) for row, value in zip(rows, values, strict=True)}
+        values = self.take(rows, [ends.column, *label]).to_pylist()
+        return {row: self._figure(images, row, value, ends.column) for row, value in zip(rows, values, strict=True)}
 
     def _figure(self, images: Images, row: int, value: dict[str, object], column: str) -> str:
         lines = [number(value[column]), isolated(images.key[row], 80)]  # type: ignore[arg-type]
@@ -112,5 +112,5 @@ def open(path: str | Path, *, source: str | None = None) -> Dataset:
     Raises:
         InputError: for a path that is no table.
     """
-    found = open_table(path)
-    return Dataset(found.path, found.files, source)
+    opened = open_table(path)
+    return Dataset(opened.path, opened.files, source)

@@ -96,8 +96,12 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_S
     near = [*sides[DROP], *sides[KEEP]]
     row_of = rows_with_keys(table, [keys[at] for at in near])
     by_key = dict(zip(keys, decision.tolist(), strict=True))
-    wanted = [*rows, *row_of.values()]
-    named = dict(zip(wanted, key_texts(table.take(wanted, [KEY]).column(0), table.path), strict=True)) if wanted else {}
+    all_rows = [*rows, *row_of.values()]
+    named = (
+        dict(zip(all_rows, key_texts(table.take(all_rows, [KEY]).column(0), table.path), strict=True))
+        if all_rows
+        else {}
+    )
     if len(row_of) < len(near) or any(key not in by_key for key in named.values()):
         raise InputError(f"expected the decisions of {table.path}, got those of other rows in {decisions.path}")
     counts = Counter(decision.tolist())

@@ -256,7 +256,7 @@ def _write_out(figure: "Figure") -> None:
     from matplotlib.text import Text
 
     known = get_font(findfont(STYLE["font.sans-serif"][0])).get_charmap()
-    for one in figure.findobj(Text):
-        text = one.get_text()
+    for element in figure.findobj(Text):
+        text = element.get_text()
         if not text.isascii():
-            one.set_text("".join(a if ord(a) in known or a == "\n" else escaped(a) for a in text))
+            element.set_text("".join(a if ord(a) in known or a == "\n" else escaped(a) for a in text))

@@ -42,17 +42,17 @@ def tiles(
     Raises:
         InputError: if there is no path and no source for a row, the source lacks its key, or no image can be read.
     """
-    wanted = np.unique(np.asarray(rows, np.int64))
-    images = Images.of(table, wanted, source=source)
-    taken = table.take(wanted, [column, *([LABEL] if LABEL in table.schema.names and column != LABEL else [])])
-    labels = taken[LABEL].to_pylist() if LABEL in taken.column_names else [None] * len(wanted)
+    unique_rows = np.unique(np.asarray(rows, np.int64))
+    images = Images.of(table, unique_rows, source=source)
+    taken = table.take(unique_rows, [column, *([LABEL] if LABEL in table.schema.names and column != LABEL else [])])
+    labels = taken[LABEL].to_pylist() if LABEL in taken.column_names else [None] * len(unique_rows)
     drawn = {
         row: tile_of(images, row, value, label, (frames or {}).get(row))
-        for row, value, label in zip(wanted.tolist(), taken.column(0).to_pylist(), labels, strict=True)
+        for row, value, label in zip(unique_rows.tolist(), taken.column(0).to_pylist(), labels, strict=True)
     }
     if drawn and all(tile.pixels is None for tile in drawn.values()):
         named = f"{counted(len(drawn), 'image')} of {table.path}"
-        raise InputError(f"none of {named} can be shown, such as {images.key[int(wanted[0])]!r}; {MOVED}")
+        raise InputError(f"none of {named} can be shown, such as {images.key[int(unique_rows[0])]!r}; {MOVED}")
     return drawn
 
 

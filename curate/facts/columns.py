@@ -13,7 +13,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 SCORE, NUMBER, TEXT, CLASS = "score", "number", "text", "class"
-OWN = {KEY, URI, STATUS, EMBEDDING, SIGNATURE, PHASH, SHA256}  # said elsewhere, or nothing that one reads
+NOT_SHOWN = {KEY, URI, STATUS, EMBEDDING, SIGNATURE, PHASH, SHA256}  # said elsewhere, or nothing that one reads
 TAKEN = {"n", "row", KEY, "path", STATUS, "decision", "reason"}  # names of a report's own
 DIRECTION = {"more certain": 1, "less certain": -1}
 MOST = 80  # columns
@@ -66,14 +66,14 @@ def shown_columns(table: Table, class_column: str | None) -> tuple[list[Shown], 
         table: any.
         class_column: None for none.
     """
-    found = [each for field in table.schema if (each := _shown(field, class_column)) is not None]
+    shown = [each for field in table.schema if (each := _shown(field, class_column)) is not None]
     order = {SCORE: 0, CLASS: 1, NUMBER: 2, TEXT: 3}
-    found.sort(key=lambda each: order[each.kind])
-    return found[:MOST], [each.column for each in found[MOST:]]
+    shown.sort(key=lambda each: order[each.kind])
+    return shown[:MOST], [each.column for each in shown[MOST:]]
 
 
 def _shown(field: pa.Field, class_column: str | None) -> Shown | None:
-    if (field.name in OWN and field.name != class_column) or not (is_plain(field.type) or is_number(field.type)):
+    if (field.name in NOT_SHOWN and field.name != class_column) or not (is_plain(field.type) or is_number(field.type)):
         return None
     about = describe(field.name)
     words = f"{about.meaning} ({about.unit})" if about.unit not in ("", "1") else about.meaning
@@ -100,13 +100,13 @@ def default_score(table: Table, column: str | None, columns: Sequence[Shown]) ->
     """
     numbers = {each.column: each for each in columns if each.is_number}
     if column is not None:
-        asked = signal(column, table, certain_first=True, flag="--column")
-        if asked.column not in numbers:
+        chosen = signal(column, table, certain_first=True, flag="--column")
+        if chosen.column not in numbers:
             raise InputError(
-                f"--column {asked.column}: expected a column of numbers; the table has: {', '.join(numbers)}"
+                f"--column {chosen.column}: expected a column of numbers; the table has: {', '.join(numbers)}"
             )
-        one = numbers[asked.column]
-        return Shown(one.column, one.kind, asked.sign, one.words, one.integer), ""
+        numeric = numbers[chosen.column]
+        return Shown(numeric.column, numeric.kind, chosen.sign, numeric.words, numeric.integer), ""
     try:
         return numbers.get(default_column(table)), ""
     except InputError:

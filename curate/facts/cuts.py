@@ -23,19 +23,19 @@ def cuts_of(results: Sequence[Applied], decided: Sequence[Decisions]) -> dict[st
         results: in the order applied.
         decided: the decisions of those that have any.
     """
-    thresholds = {id(one.applied): one.thresholds for one in decided}
-    found: dict[str, list[dict[str, Any]]] = {}
+    thresholds = {id(policy.applied): policy.thresholds for policy in decided}
+    cuts: dict[str, list[dict[str, Any]]] = {}
     for applied in results:
         said = thresholds.get(id(applied), {})
         each = _of_filter(applied, said) if applied.name == FILTER else _of_issues(applied)
         for column, value, words in each:
             if isfinite(value):
-                found.setdefault(column, []).append({"value": value, "words": words})
-    return found
+                cuts.setdefault(column, []).append({"value": value, "words": words})
+    return cuts
 
 
 def _of_filter(applied: Applied, thresholds: Mapping[str, tuple[float, float]]) -> list[tuple[str, float, str]]:
-    found = []
+    cuts = []
     for value in applied.rules:
         try:
             rule = rule_from_json(value)
@@ -43,17 +43,17 @@ def _of_filter(applied: Applied, thresholds: Mapping[str, tuple[float, float]]) 
             continue  # of another version: its rows are in the funnel all the same
         low, high = thresholds.get(typed(rule), (1.0, 0.0))
         if rule.column is not None and rule.per is None and low == high:
-            found.append((rule.column, low, f"{typed(rule)} of {applied.name}"))
-    return found
+            cuts.append((rule.column, low, f"{typed(rule)} of {applied.name}"))
+    return cuts
 
 
 def _of_issues(applied: Applied) -> list[tuple[str, float, str]]:
     if applied.name != ISSUES or not isinstance(applied.receipt.get("kinds"), dict):
         return []
-    found = []
+    cuts = []
     for name, facts in applied.receipt["kinds"].items():
         kind = KINDS.get(name)
         begins = facts.get("begins") if isinstance(facts, dict) else None
         if kind is not None and len(kind.columns) == 1 and isinstance(begins, int | float):
-            found.append((kind.columns[0], float(begins), f"{name} of {applied.name}"))
-    return found
+            cuts.append((kind.columns[0], float(begins), f"{name} of {applied.name}"))
+    return cuts

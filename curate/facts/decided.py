@@ -72,13 +72,13 @@ class Decided:
 
     def reasons(self, rows: NDArray[np.int64]) -> list[str | None]:
         """Return why each row was decided as it was; None where nothing decided it."""
-        found = np.full(len(rows), None, object)
+        texts = np.full(len(rows), None, object)
         for number, decisions in enumerate(self.policies):
-            here = np.flatnonzero(self.by[rows] == number)
-            if len(here) and decisions.applied.decisions is not None:
-                at = decisions.positions(rows[here])
-                found[here] = decisions.applied.decisions.take(at, ["reason"]).column(0).to_pylist()
-        reasons: list[str | None] = found.tolist()
+            places = np.flatnonzero(self.by[rows] == number)
+            if len(places) and decisions.applied.decisions is not None:
+                at = decisions.positions(rows[places])
+                texts[places] = decisions.applied.decisions.take(at, ["reason"]).column(0).to_pylist()
+        reasons: list[str | None] = texts.tolist()
         return reasons
 
     def words(self, rows: NDArray[np.int64]) -> list[str | None]:
@@ -104,11 +104,11 @@ def decide_all(dataset: Dataset, results: Sequence[Applied]) -> Decided:
     for applied in results:
         if applied.decisions is None:
             continue
-        found = _read(dataset, applied)
-        counts = (found.outcome == DROP) | (decided.outcome[found.row] != DROP)
-        decided.outcome[found.row[counts]] = found.outcome[counts]
-        decided.by[found.row[counts]] = len(decided.policies)
-        decided.policies.append(found)
+        policy = _read(dataset, applied)
+        counts = (policy.outcome == DROP) | (decided.outcome[policy.row] != DROP)
+        decided.outcome[policy.row[counts]] = policy.outcome[counts]
+        decided.by[policy.row[counts]] = len(decided.policies)
+        decided.policies.append(policy)
     return decided
 
 
@@ -123,16 +123,16 @@ def _read(dataset: Dataset, applied: Applied) -> Decisions:
     low, high = np.full(0, np.inf), np.full(0, -np.inf)
     start = 0
     for batch in table.batches(NEEDED):
-        here = slice(start, start + batch.num_rows)
-        row[here] = dataset.find(tie_breaks(key_array(batch.column(KEY), table.path, start)))
-        outcome[here] = _outcomes(applied, batch.column("decision"))
-        rule[here] = coded(plain(batch.column("rule")).cast(pa.string()), seen)
-        margin[here] = _numbers(batch.column("margin"))
+        part = slice(start, start + batch.num_rows)
+        row[part] = dataset.find(tie_breaks(key_array(batch.column(KEY), table.path, start)))
+        outcome[part] = _outcomes(applied, batch.column("decision"))
+        rule[part] = coded(plain(batch.column("rule")).cast(pa.string()), seen)
+        margin[part] = _numbers(batch.column("margin"))
         threshold = _numbers(batch.column("threshold"))
         low, high = _grown(low, len(seen), np.inf), _grown(high, len(seen), -np.inf)
         known = ~np.isnan(threshold)
-        np.minimum.at(low, rule[here][known], threshold[known])
-        np.maximum.at(high, rule[here][known], threshold[known])
+        np.minimum.at(low, rule[part][known], threshold[known])
+        np.maximum.at(high, rule[part][known], threshold[known])
         start += batch.num_rows
     _refuse_strangers(dataset, applied, row, outcome)
     rules = [NO_RULE if name is None else str(name) for name in seen]
@@ -170,8 +170,8 @@ def _refuse_strangers(dataset: Dataset, applied: Applied, row: NDArray[np.int64]
     if len(np.unique(row)) < len(row):
         raise InputError(f"{path} decides a row twice; take it from a copy")
     counts = applied.receipt["counts"]
-    told = [counts[name] for name in ("kept", "dropped", "undecided", "failed")]
-    if np.bincount(outcome, minlength=len(OUTCOMES)).tolist() != told:
+    counted = [counts[name] for name in ("kept", "dropped", "undecided", "failed")]
+    if np.bincount(outcome, minlength=len(OUTCOMES)).tolist() != counted:
         raise InputError(
             f"{path} and {applied.path.name} are not of one run: their counts differ; take both from a copy"
         )

@@ -37,7 +37,7 @@ SIZES = ("width", "height", "n_bytes")
 
 
 @dataclass(frozen=True)
-class Asked:
+class FactsRequest:
     """The request for a report.
 
     Attributes:
@@ -87,7 +87,7 @@ class Facts:
         """Return the document without rows and thumbnails, in which rows are known by their numbers in the table."""
         return self.counted | {"served": True, "sampled": None} | self._shown(int)
 
-    def whole(self, thumbs: Thumbs) -> dict[str, Any]:
+    def full_document(self, thumbs: Thumbs) -> dict[str, Any]:
         """Return the document with its rows and thumbnails, in which rows are known by their place among its rows."""
         rows = self.listed()
         place = {row: number for number, row in enumerate(rows.tolist())}
@@ -133,42 +133,42 @@ class _Counted:
     certain_first: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-def gather(table: Table, asked: Asked) -> Facts:
+def gather(table: Table, request: FactsRequest) -> Facts:
     """Return what is known of a table: counted over all its rows, and which of them are to be shown.
 
     Args:
         table: with a unique ``key``.
-        asked: what is requested.
+        request: what is requested.
 
     Raises:
         InputError: for a table, column or file that cannot be used, or a policy's file that is not of the table.
     """
-    measured = None if asked.measured is None else read_measured(asked.measured)
-    label = asked.label or (LABEL if LABEL in table.schema.names else None)
-    results = find_results(table, asked.results)
-    dataset = read_dataset(table, label, seed=asked.seed)
+    measured = None if request.measured is None else read_measured(request.measured)
+    label = request.label or (LABEL if LABEL in table.schema.names else None)
+    results = find_results(table, request.results)
+    dataset = read_dataset(table, label, seed=request.seed)
     columns, left_out = shown_columns(table, label)
-    score, note = default_score(table, asked.column, columns)
+    score, note = default_score(table, request.column, columns)
     columns = [score if score is not None and each.column == score.column else each for each in columns]
     decided = decide_all(dataset, results)
     classes = ByClass(dataset)
-    drawn = dataset.drawn(asked.sample)
-    found = _count(dataset, columns, score, classes, drawn, cuts_of(results, decided.policies))
+    drawn = dataset.drawn(request.sample)
+    counts = _count(dataset, columns, score, classes, drawn, cuts_of(results, decided.policies))
     galleries = [
-        *(of_score(score.column, found.certain_first, classes) if score is not None else []),
+        *(of_score(score.column, counts.certain_first, classes) if score is not None else []),
         *of_decisions(dataset, decided),
         *of_duplicates(dataset, decided),
         *of_labels(decided),
         *of_issues(dataset, results),
         *of_failures(dataset),
     ]
-    places = _places(dataset, score, found.scores, drawn, asked)
+    places = _places(dataset, score, counts.scores, drawn, request)
     notes = [
         *([note] if note else []),
         *(
-            f"{one.path.name}: its decisions are gone; it is in the funnel alone"
-            for one in results
-            if one.decisions is None
+            f"{result.path.name}: its decisions are gone; it is in the funnel alone"
+            for result in results
+            if result.decisions is None
         ),
         *(
             [f"{counted(len(left_out), 'column')} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"]
@@ -190,7 +190,7 @@ def gather(table: Table, asked: Asked) -> Facts:
             "title": table.path.stem,
             "about": _about(dataset),
             "n_rows": dataset.n,
-            "sampled": _sampled(dataset, drawn, asked.seed),
+            "sampled": _sampled(dataset, drawn, request.seed),
             "columns": [each.to_json() for each in columns],
             "default_score": None if score is None else score.name,
             "class_column": next((each.name for each in columns if each.column == label), None),
@@ -198,13 +198,13 @@ def gather(table: Table, asked: Asked) -> Facts:
                 "status": _tally(dataset.status, dataset.n, "ok"),
                 "format": _tally(dataset.format, dataset.n, "unknown"),
                 "classes": classes.to_json(),
-                "sizes": found.sizes,
+                "sizes": counts.sizes,
                 "notes": notes,
                 "kept": _kept(decided, results),
             },
             "funnel": [each.funnel() for each in results],
-            "distributions": found.distributions,
-            "ranks": rank_correlations(found.scores),
+            "distributions": counts.distributions,
+            "ranks": rank_correlations(counts.scores),
             "measured": None if measured is None else measured.tables,
             "strengths": [] if measured is None else measured.strengths,
         },
@@ -213,30 +213,30 @@ def gather(table: Table, asked: Asked) -> Facts:
 
 def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
     """Return the rows that are kept after all policies; None without one, or where decisions of one are gone."""
-    if not results or any(one.decisions is None for one in results):
+    if not results or any(result.decisions is None for result in results):
         return None
     return int((decided.outcome == KEEP).sum())
 
 
-def document(table: Table, asked: Asked, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
+def document(table: Table, request: FactsRequest, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
     """Return a whole report as one JSON value.
 
     Args:
         table: with a unique ``key``.
-        asked: what is requested.
+        request: what is requested.
         source: what was scored, where the table names no images.
         thumbs: the most thumbnails.
 
     Raises:
         InputError: as ``gather``, or for a source that cannot be opened or is of other rows.
     """
-    return listed(gather(table, asked), source, thumbs=thumbs)
+    return listed(gather(table, request), source, thumbs=thumbs)
 
 
 def listed(facts: Facts, source: str | None, *, thumbs: int) -> dict[str, Any]:
     """Return a whole report of what is known of a table as one JSON value; InputError as ``document``."""
     made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=source)
-    return facts.whole(made)
+    return facts.full_document(made)
 
 
 def _count(
@@ -247,22 +247,22 @@ def _count(
     drawn: NDArray[np.int64],
     cuts: Mapping[str, list[dict[str, Any]]],
 ) -> _Counted:
-    found = _Counted()
+    counts = _Counted()
     by_name = {each.column: each for each in columns if each.is_number}
     for name, numbers in columns_in_turn(dataset, list(by_name)):
-        one, there = by_name[name], finite(numbers)
-        spread = distribution(one, numbers, classes, cuts)
+        column, is_known = by_name[name], finite(numbers)
+        spread = distribution(column, numbers, classes, cuts)
         if name in SIZES:
-            found.sizes[name] = histogram(numbers.values[there])
+            counts.sizes[name] = histogram(numbers.values[is_known])
         elif spread is not None:
-            found.distributions.append(spread)
-        if one.kind == SCORE or one is score:
-            found.scores[one.name] = np.where(there[drawn], numbers.values[drawn].astype(np.float64), np.nan)
-        if one is score:
-            rows = np.flatnonzero(there & dataset.ok)
+            counts.distributions.append(spread)
+        if column.kind == SCORE or column is score:
+            counts.scores[column.name] = np.where(is_known[drawn], numbers.values[drawn].astype(np.float64), np.nan)
+        if column is score:
+            rows = np.flatnonzero(is_known & dataset.ok)
             ascending = rows[np.argsort(numbers.values[rows], kind="stable")]
-            found.certain_first = ascending[::-1] if one.direction > 0 else ascending
-    return found
+            counts.certain_first = ascending[::-1] if column.direction > 0 else ascending
+    return counts
 
 
 def _places(
@@ -270,13 +270,13 @@ def _places(
     score: Shown | None,
     scores: Mapping[str, NDArray[np.float64]],
     drawn: NDArray[np.int64],
-    asked: Asked,
+    request: FactsRequest,
 ) -> Places | str:
-    if not asked.points:
+    if not request.points:
         return ""
-    n = min(asked.points, len(drawn))
+    n = min(request.points, len(drawn))
     uncertainty = None if score is None else -score.direction * scores[score.name][:n]
-    return place_rows(dataset, drawn[:n], uncertainty, seed=asked.seed)
+    return place_rows(dataset, drawn[:n], uncertainty, seed=request.seed)
 
 
 def _about(dataset: Dataset) -> dict[str, Any]:

@@ -98,17 +98,17 @@ def findings_of(
         InputError: for a file of leaks that is not as curate wrote it.
     """
     kept = decided.outcome == KEEP if decided.policies else dataset.ok
-    found = [
+    findings = [
         *_leaks(dataset, results),
         *_conflicts(dataset, results),
         *_labels(decided),
         *(_near_copies(dataset, results) if near is None else near),
         *_issues(dataset, results),
     ]
-    found = [each.of(kept[each.rows]) for each in found]
+    findings = [each.of(kept[each.rows]) for each in findings]
     place = {kind: number for number, kind in enumerate(FIRST)}
-    found.sort(key=lambda each: (place.get(each.kind, len(FIRST)), -len(each.rows)))
-    return [each for each in found if len(each.rows)]
+    findings.sort(key=lambda each: (place.get(each.kind, len(FIRST)), -len(each.rows)))
+    return [each for each in findings if len(each.rows)]
 
 
 def of_findings(findings: Sequence[Finding]) -> Gallery:
@@ -122,9 +122,9 @@ def of_findings(findings: Sequence[Finding]) -> Gallery:
 
 def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
     """Rows that another table has too, as a deduplication listed them."""
-    for one in results:
-        entry = one.receipt["outputs"].get(LEAKS)
-        path = one.path.with_name(entry["file"]) if entry else None
+    for result in results:
+        entry = result.receipt["outputs"].get(LEAKS)
+        path = result.path.with_name(entry["file"]) if entry else None
         if not isinstance(path, Path) or not path.is_file():
             continue
         lines = list(csv.DictReader(io.StringIO(read_text(path, what="the leaks of curate dedup"))))
@@ -134,16 +134,18 @@ def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
             texts = [f"the same as {unguarded(line['other_key'])} of the other set: {line['how']}" for line in lines]
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{path} is not as curate dedup wrote it; take it from a copy") from None
-        found = Finding(LEAK, "also in the other set", _rows_of(dataset, keys), value, texts)
-        yield _in_order(found, -value)
+        finding = Finding(LEAK, "also in the other set", _rows_of(dataset, keys), value, texts)
+        yield _in_order(finding, -value)
 
 
 def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
     """Kept rows whose copies carry other labels."""
-    for one in results:
-        if one.groups is None or not one.groups.n_rows:
+    for result in results:
+        if result.groups is None or not result.groups.n_rows:
             continue
-        read = one.groups.take(range(one.groups.n_rows), ["conflict", "other_table", "kept_key", "labels", "size"])
+        read = result.groups.take(
+            range(result.groups.n_rows), ["conflict", "other_table", "kept_key", "labels", "size"]
+        )
         lines = [line for line in read.to_pylist() if line["conflict"] and not line["other_table"]]
         size = np.array([line["size"] for line in lines], np.float64)
         texts = [f"{line['size']} copies with different labels: {line['labels']}" for line in lines]
@@ -153,30 +155,30 @@ def _conflicts(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding
 
 def _labels(decided: Decided) -> Iterator[Finding]:
     """Rows whose label is suspected, the least certain label first."""
-    for one in decided.policies:
-        table = one.applied.decisions
-        if one.applied.name != LABELS or table is None:
+    for policy in decided.policies:
+        table = policy.applied.decisions
+        if policy.applied.name != LABELS or table is None:
             continue
-        at = np.flatnonzero(one.margin < 0)
+        at = np.flatnonzero(policy.margin < 0)
         read = table.take(at, ["reason", "score", *PAIR]).to_pydict()
         value = np.array(read["score"], np.float64)
         pairs = [*zip(map(str, read[PAIR[0]]), map(str, read[PAIR[1]]), strict=True)]
-        labels = [new if new != given else "" for given, new in pairs]
-        parts = [f"labelled {given}, {f'{new} is likelier' if new != given else 'doubtful'}" for given, new in pairs]
-        found = Finding(LABEL, "the label is suspected", one.row[at], value, read["reason"], parts, labels=labels)
-        yield _in_order(found, value)
+        labels = [new if new != label else "" for label, new in pairs]
+        parts = [f"labelled {label}, {f'{new} is likelier' if new != label else 'doubtful'}" for label, new in pairs]
+        finding = Finding(LABEL, "the label is suspected", policy.row[at], value, read["reason"], parts, labels=labels)
+        yield _in_order(finding, value)
 
 
 def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
     """Pairs that a deduplication at a strict threshold kept, and that are the same at the usual one, side by side."""
-    for one in results:
-        if one.name != DEDUP or not isinstance(one.subset, Path) or not one.subset.is_file():
+    for result in results:
+        if result.name != DEDUP or not isinstance(result.subset, Path) or not result.subset.is_file():
             continue
-        strict = DedupRequest.from_json(one.rules[0])
+        strict = DedupRequest.from_json(result.rules[0])
         usual = FINDERS[SIGNATURE].threshold
         if strict.only_against or usual is None or strict.thresholds.get(SIGNATURE, usual) <= usual:
             continue
-        subset = open_table(one.subset)
+        subset = open_table(result.subset)
         request, _ = resolved(replace(strict, thresholds={}, report_only=False, facts=()), subset, None)
         stars = decide_duplicates(subset, request, parse_keep(request.keep, subset, label=request.label)).stars
         gone = np.flatnonzero(stars.finder >= 0)
@@ -194,18 +196,18 @@ def paired(dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: 
         owners: of the rows that they are like.
         value: cosines of their signatures, shape (P,).
     """
-    found: dict[str, tuple[float, str]] = {}
+    nearest: dict[str, tuple[float, str]] = {}
     for key, owner, alike in zip(keys, owners, value.tolist(), strict=True):
-        found.setdefault(owner, (alike, f"like {key}, by signature (cosine {alike:.4f})"))
-        found.setdefault(key, (alike, f"like {owner}, by signature (cosine {alike:.4f})"))
-    numbers = np.array([each for each, _ in found.values()], np.float64)
-    texts = [text for _, text in found.values()]
-    rows = dict(zip(found, _rows_of(dataset, list(found)).tolist(), strict=True))
+        nearest.setdefault(owner, (alike, f"like {key}, by signature (cosine {alike:.4f})"))
+        nearest.setdefault(key, (alike, f"like {owner}, by signature (cosine {alike:.4f})"))
+    numbers = np.array([each for each, _ in nearest.values()], np.float64)
+    texts = [text for _, text in nearest.values()]
+    rows = dict(zip(nearest, _rows_of(dataset, list(nearest)).tolist(), strict=True))
     other = dict(zip(keys, owners, strict=True))
-    beside = np.array([rows.get(other.get(key, ""), -1) for key in found], np.int64)
+    beside = np.array([rows.get(other.get(key, ""), -1) for key in nearest], np.int64)
     named_rows = np.array([*rows.values()], np.int64)
-    one = Finding(NEAR, "nearly the same as another", named_rows, numbers, texts, beside=beside)
-    return _in_order(one, np.arange(len(found), dtype=np.float64))
+    finding = Finding(NEAR, "nearly the same as another", named_rows, numbers, texts, beside=beside)
+    return _in_order(finding, np.arange(len(nearest), dtype=np.float64))
 
 
 def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
@@ -218,14 +220,14 @@ def _issues(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:
         parts: Sequence[str] = ()
         if name == GROUPS:
             parts = texts = [f"in group {each:.0f}" for each in value.tolist()]
-        found = Finding(name, kind.meaning, rows, value, texts, parts)
-        yield _in_order(found, value if kind.low or name == GROUPS else -value)
+        finding = Finding(name, kind.meaning, rows, value, texts, parts)
+        yield _in_order(finding, value if kind.low or name == GROUPS else -value)
 
 
 def _rows_of(dataset: Dataset, keys: Sequence[str]) -> Rows:
     return dataset.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
 
 
-def _in_order(found: Finding, order: NDArray[np.float64]) -> Finding:
+def _in_order(finding: Finding, order: NDArray[np.float64]) -> Finding:
     """The rows of a finding that are in the table, by ``order``, shape (M,), the lowest first."""
-    return found.at([place for place in np.argsort(order, kind="stable").tolist() if found.rows[place] >= 0])
+    return finding.at([place for place in np.argsort(order, kind="stable").tolist() if finding.rows[place] >= 0])

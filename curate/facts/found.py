@@ -26,21 +26,21 @@ def of_labels(decided: Decided) -> list[Gallery]:
     """Return the rows whose label is suspected most, by the pair of given and suggested label, the worst pair first."""
     groups: dict[str, list[int]] = {}
     n_suspected = 0
-    for one in decided.policies:
-        table = one.applied.decisions
-        if one.applied.name != LABELS or table is None or not set(PAIR) <= set(table.schema.names):
+    for policy in decided.policies:
+        table = policy.applied.decisions
+        if policy.applied.name != LABELS or table is None or not set(PAIR) <= set(table.schema.names):
             continue
-        suspected = np.flatnonzero(one.margin < 0)
+        suspected = np.flatnonzero(policy.margin < 0)
         n_suspected += len(suspected)
-        worst = suspected[np.argsort(one.margin[suspected], kind="stable")[: 2 * FLAT]]
-        given, suggested = (
+        worst = suspected[np.argsort(policy.margin[suspected], kind="stable")[: 2 * FLAT]]
+        labels, suggested = (
             plain(column.combine_chunks()).cast(pa.string()).to_pylist() for column in table.take(worst, PAIR).columns
         )
-        for row, a, b in zip(one.row[worst].tolist(), given, suggested, strict=True):
+        for row, a, b in zip(policy.row[worst].tolist(), labels, suggested, strict=True):
             groups.setdefault(f"given {a}, suggested {b}", []).append(row)
-    found = [Group(words, rows[:EACH]) for words, rows in groups.items()][:MOST_GROUPS]
+    pairs = [Group(words, rows[:EACH]) for words, rows in groups.items()][:MOST_GROUPS]
     words = f"the worst of {counted(n_suspected, 'suspected label')}, by what was given and what is suggested"
-    return [Gallery("labels", "Suspected labels", words, groups=found)]
+    return [Gallery("labels", "Suspected labels", words, groups=pairs)]
 
 
 def of_issues(dataset: Dataset, results: Sequence[Applied]) -> list[Gallery]:
@@ -67,7 +67,7 @@ def issues_in(
         results: of policies.
     """
     table = dataset.table
-    receipts = [one for one in results if one.name == ISSUES]
+    receipts = [result for result in results if result.name == ISSUES]
     try:
         policy = Issues.from_receipt(receipts[-1].rules) if receipts else Issues()
         kinds, _ = policy.kinds_in(table)

@@ -62,9 +62,9 @@ class Gallery:
 
     def to_json(self, place: Any) -> dict[str, Any]:
         """Return the facts for a page; ``place`` turns a row's number into what the page knows it by."""
-        found: dict[str, Any] = {"id": self.id, "title": self.title, "words": self.words}
+        facts: dict[str, Any] = {"id": self.id, "title": self.title, "words": self.words}
         if not self.groups:
-            return found | {"kind": "flat", "items": [place(row) for row in self.rows]}
+            return facts | {"kind": "flat", "items": [place(row) for row in self.rows]}
         groups = [
             {
                 "words": shortened(group.words),
@@ -73,7 +73,7 @@ class Gallery:
             }
             for group in self.groups
         ]
-        return found | {"kind": "groups", "groups": groups}
+        return facts | {"kind": "groups", "groups": groups}
 
 
 def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery]:
@@ -127,9 +127,9 @@ def without_copies(table: Table, galleries: Sequence[Gallery]) -> list[Gallery]:
 
 def of_decisions(dataset: Dataset, decided: Decided) -> list[Gallery]:
     """Return both sides of every cut, dropped rows by reason, and undecided rows."""
-    cut = [group for one in decided.policies if one.applied.name == FILTER for group in _sides(one)]
+    cut = [group for policy in decided.policies if policy.applied.name == FILTER for group in _sides(policy)]
     dropped = [
-        group for number, one in enumerate(decided.policies) for group in _dropped(dataset, decided, number, one)
+        group for number, policy in enumerate(decided.policies) for group in _dropped(dataset, decided, number, policy)
     ]
     undecided = lowest(dataset, np.flatnonzero(decided.outcome == UNDECIDED), FLAT * SPARE).tolist()
     cut, dropped, drawn = cut[: 2 * MOST_GROUPS], dropped[:MOST_GROUPS], "drawn by the hash of their keys"
@@ -178,20 +178,20 @@ def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisio
 
 def of_duplicates(dataset: Dataset, decided: Decided) -> list[Gallery]:
     """Return the most doubtful groups of every deduplication; rows of another table are not shown."""
-    found = []
-    for one in decided.policies:
-        if one.applied.groups is None or one.applied.decisions is None or not one.applied.groups.n_rows:
+    groups = []
+    for policy in decided.policies:
+        if policy.applied.groups is None or policy.applied.decisions is None or not policy.applied.groups.n_rows:
             continue
-        for group in doubtful_groups(one.applied.decisions, one.applied.groups, limit=MOST_GROUPS):
+        for group in doubtful_groups(policy.applied.decisions, policy.applied.groups, limit=MOST_GROUPS):
             keys = tie_breaks([member.key.encode("utf-8", "surrogateescape") for member in group.members])
             places = dataset.find(keys).tolist()
-            here = [(row, member) for row, member in zip(places, group.members, strict=True) if row >= 0]
-            kept = next((row for row, member in here if member.is_kept and not member.is_elsewhere), None)
+            shown = [(row, member) for row, member in zip(places, group.members, strict=True) if row >= 0]
+            kept = next((row for row, member in shown if member.is_kept and not member.is_elsewhere), None)
             conflict = f"; labels differ: {group.labels}" if group.is_conflict else ""
             words = f"group {group.number}: {counted(group.size, 'row')} by {group.finders}{conflict}"
-            if here:
-                found.append(Group(words, [row for row, _ in here], kept))
-    return [Gallery("duplicates", "Duplicate groups", "the most doubtful first", groups=found[:MOST_GROUPS])]
+            if shown:
+                groups.append(Group(words, [row for row, _ in shown], kept))
+    return [Gallery("duplicates", "Duplicate groups", "the most doubtful first", groups=groups[:MOST_GROUPS])]
 
 
 def of_failures(dataset: Dataset) -> list[Gallery]:

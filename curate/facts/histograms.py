@@ -30,8 +30,8 @@ def histogram(values: NDArray[Any]) -> dict[str, Any]:
     place = np.searchsorted(edges, finite.astype(np.float64), side="right") - 1
     counts = np.bincount(place.clip(0, len(edges) - 2), minlength=len(edges) - 1)
     clipped = [int((finite < edges[0]).sum()), int((finite > edges[-1]).sum())]
-    found = {"edges": edges.tolist(), "counts": counts.tolist(), "log": is_log}
-    return found | ({"clipped": clipped} if any(clipped) else {})
+    facts = {"edges": edges.tolist(), "counts": counts.tolist(), "log": is_log}
+    return facts | ({"clipped": clipped} if any(clipped) else {})
 
 
 def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:

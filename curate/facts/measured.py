@@ -41,23 +41,23 @@ def read_measured(path: str | Path) -> Measured:
     if path.stat().st_size > MAX_BYTES:
         raise InputError(f"--measured: {path} is too large ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
     try:
-        found = json.loads(path.read_bytes())
-        measures = [_measure(one) for one in found["measures"]][:MOST]
-        columns = [str(name) for name in found["columns"]][:MOST]
-        rows, used = int(found["rows"]), int(found["used"])
-        strengths = read_strengths(found)
+        report = json.loads(path.read_bytes())
+        measures = [_measure(measure) for measure in report["measures"]][:MOST]
+        columns = [str(name) for name in report["columns"]][:MOST]
+        rows, used = int(report["rows"]), int(report["used"])
+        strengths = read_strengths(report)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise InputError(
             f"--measured: {path} is not what curate evaluate wrote; run: curate evaluate ... -o {path}"
         ) from None
-    there = [one for one in measures if one["values"]]
-    names = list(dict.fromkeys(name for one in there for name in one["values"]))[:MOST]
+    valued = [measure for measure in measures if measure["values"]]
+    names = list(dict.fromkeys(name for measure in valued for name in measure["values"]))[:MOST]
     order = [*(name for name in columns if name in names), *(name for name in names if name not in columns)]
     title = f"How good the scores are: {used:,} of {rows:,} rows measured"
-    table = [[name, *(one["values"].get(name, "") for one in there)] for name in order]
-    meanings = [[one["name"], one["better"], one["meaning"], one["missing"]] for one in measures]
+    table = [[name, *(measure["values"].get(name, "") for measure in valued)] for name in order]
+    meanings = [[measure["name"], measure["better"], measure["meaning"], measure["missing"]] for measure in measures]
     tables = [
-        {"title": title, "columns": ["column", *(one["name"] for one in there)], "rows": table},
+        {"title": title, "columns": ["column", *(measure["name"] for measure in valued)], "rows": table},
         {
             "title": "What is measured",
             "columns": ["measure", "better", "meaning", "not measured, for"],
@@ -68,7 +68,7 @@ def read_measured(path: str | Path) -> Measured:
 
 
 def _measure(value: dict[str, Any]) -> dict[str, Any]:
-    values = {str(name): _cell(one) for name, one in value.get("values", {}).items()}
+    values = {str(name): _cell(cell) for name, cell in value.get("values", {}).items()}
     return {key: str(value.get(key) or "") for key in ("name", "better", "meaning", "missing")} | {"values": values}
 
 

@@ -84,17 +84,17 @@ def distribution(
         classes: of the same table.
         cuts: column -> where policies cut it.
     """
-    there = finite(numbers)
-    if not there.any():
+    is_known = finite(numbers)
+    if not is_known.any():
         return None
     by_class = [
         {"name": name, "n": len(rows), "q": quantiles(numbers.values[rows])}
-        for name, rows in classes.rows(there)
+        for name, rows in classes.rows(is_known)
         if len(rows)
     ]
     return {
         "column": shown.name,
-        "hist": histogram(numbers.values[there]),
+        "hist": histogram(numbers.values[is_known]),
         "cuts": cuts.get(shown.column, []),
         "by_class": by_class,
     }

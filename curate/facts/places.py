@@ -73,30 +73,30 @@ def place_rows(
     if matrix.shape[1] < 2:
         return "there is no map: embeddings of one number have no second dimension"
     length = np.linalg.norm(matrix, axis=1)
-    there = np.isfinite(length) & (length > 0) & dataset.ok[rows]
-    if there.sum() < FEWEST:
+    is_placed = np.isfinite(length) & (length > 0) & dataset.ok[rows]
+    if is_placed.sum() < FEWEST:
         return f"there is no map: fewer than {FEWEST} rows have an embedding"
-    matrix = matrix[there] / length[there, None]
+    matrix = matrix[is_placed] / length[is_placed, None]
     n = len(matrix)
     # One thread: sums of several come in any order, and a map grows other from the last bit of one.
     perplexity = min(PERPLEXITY, (n - 1) / 3)
     neighbours = "exact" if n <= MOST_EXACT else "auto"
     tsne = TSNE(perplexity=perplexity, random_state=seed, n_jobs=1, initialization="pca", neighbors=neighbours)
     xy = np.asarray(tsne.fit(matrix), np.float32)
-    rank = np.full(n, 0.5) if uncertainty is None else doubt_ranks(uncertainty[there])
+    rank = np.full(n, 0.5) if uncertainty is None else doubt_ranks(uncertainty[is_placed])
     words = f"t-SNE of {n:,} embeddings, perplexity {perplexity:.3g}, seed {seed}"
-    return Places(rows[there], xy, rank.astype(np.float32), words)
+    return Places(rows[is_placed], xy, rank.astype(np.float32), words)
 
 
 def doubt_ranks(uncertainty: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the ranks of uncertainties, higher is less certain: 0 to 1, the middle where there is no value."""
     from scoring.metrics.ranking import ranks
 
-    found = np.full(len(uncertainty), 0.5)
+    doubt = np.full(len(uncertainty), 0.5)
     known = np.isfinite(uncertainty)
     if known.sum() > 1:
-        found[known] = (ranks(uncertainty[known]) - 1) / (known.sum() - 1)
-    return found
+        doubt[known] = (ranks(uncertainty[known]) - 1) / (known.sum() - 1)
+    return doubt
 
 
 def _packed(values: NDArray[np.float32]) -> str:

@@ -59,7 +59,7 @@ class Applied:
     def funnel(self) -> dict[str, Any]:
         """Return the rows that came in, those kept, and why the others went; they add up."""
         counts = self.receipt["counts"]
-        lost = sorted(lost_rows(self.receipt), key=lambda one: -one[2])
+        lost = sorted(lost_rows(self.receipt), key=lambda reason: -reason[2])
         out = [{"reason": shortened(why), "decision": what, "n": n} for what, why, n in lost[:MOST_REASONS]]
         for decision in dict.fromkeys(what for what, _, _ in lost[MOST_REASONS:]):
             rest = [n for what, _, n in lost[MOST_REASONS:] if what == decision]
@@ -83,23 +83,23 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
     Raises:
         InputError: for a file that no policy wrote, one that lacks its receipt, or more than ``MOST`` policies.
     """
-    found: dict[AnyPath, Applied] = {}
+    policies: dict[AnyPath, Applied] = {}
     named = [paths] if isinstance(paths, str | Path) else paths or ()
     waiting: list[AnyPath] = [receipt for path in named for receipt in _receipts(Path(path))]
     while waiting:
         receipt = waiting.pop(0).resolve()
-        if receipt in found:
+        if receipt in policies:
             continue
-        if len(found) == MOST:
+        if len(policies) == MOST:
             raise InputError(f"expected the results of at most {MOST} policies, got more; name fewer of them")
-        found[receipt] = one = _applied(receipt)
-        before = _input_of(one)
+        policies[receipt] = policy = _applied(receipt)
+        before = _input_of(policy)
         if isinstance(before, Path) and not _is_table(before, table):
             earlier = step_beside(before)
             waiting += [earlier] if earlier is not None else []
-    order = list(found.values())
-    made: dict[AnyPath, Applied] = {one.subset.resolve(): one for one in order}
-    return sorted(order, key=lambda one: _depth(one, made))
+    order = list(policies.values())
+    made: dict[AnyPath, Applied] = {policy.subset.resolve(): policy for policy in order}
+    return sorted(order, key=lambda policy: _depth(policy, made))
 
 
 def _receipts(path: Path) -> Iterable[AnyPath]:
@@ -109,8 +109,8 @@ def _receipts(path: Path) -> Iterable[AnyPath]:
     if path.is_dir() or path.name == PIPELINE_RECEIPT:
         folder = path if path.is_dir() else path.parent
         for _, outputs in read_pipeline_receipt(folder / PIPELINE_RECEIPT):
-            there = (folder / name for name in outputs if name.endswith(RECEIPT) and (folder / name).is_file())
-            yield from (path for path in there if not is_applied(read_step(path)))
+            receipts = (folder / name for name in outputs if name.endswith(RECEIPT) and (folder / name).is_file())
+            yield from (path for path in receipts if not is_applied(read_step(path)))
         return
     if path.name.endswith(".json"):
         yield path
@@ -128,8 +128,8 @@ def _receipts(path: Path) -> Iterable[AnyPath]:
 def _applied(path: AnyPath) -> Applied:
     receipt = read_receipt(path)
     counts = receipt.get("counts")
-    wanted = ("n_rows", "kept", "dropped", "undecided", "failed")
-    if not isinstance(counts, dict) or not all(isinstance(counts.get(name), int) for name in wanted):
+    names = ("n_rows", "kept", "dropped", "undecided", "failed")
+    if not isinstance(counts, dict) or not all(isinstance(counts.get(name), int) for name in names):
         raise InputError(f"{path} is incomplete: expected counts of rows; take the receipt from a copy")
     named = [str(rule.get("rule")) for rule in receipt["policy"] if isinstance(rule, dict)]
     name = next((name for name in named if name in POLICIES), FILTER)
@@ -149,14 +149,14 @@ def _beside(path: AnyPath, receipt: Mapping[str, Any], name: str) -> Table | Non
 
 def _input_of(applied: Applied) -> AnyPath | None:
     """The table that a policy read, before probabilities were added to it; None where it is gone."""
-    found = _source(applied.receipt, applied.path)
+    source = _source(applied.receipt, applied.path)
     for _ in range(MOST):
-        receipt = step_beside(found)
+        receipt = step_beside(source)
         noted = read_step(receipt) if receipt is not None else None
         if noted is None or receipt is None or not is_applied(noted):
             break
-        found = _source(noted, receipt)
-    return found
+        source = _source(noted, receipt)
+    return source
 
 
 def _source(noted: Mapping[str, Any], receipt: AnyPath) -> AnyPath | None:

@@ -64,10 +64,10 @@ def write_findings(
     check_folder(folder, overwrite=overwrite)
     with AtomicFolder(folder, overwrite=overwrite) as made:
         made.write(TABLE, _table(table, findings))
-        for number, found in enumerate(findings, 1):
-            drawn = _sheet(table, found, source)
+        for number, finding in enumerate(findings, 1):
+            drawn = _sheet(table, finding, source)
             if drawn is not None:
-                made.write(f"{number:02}-{found.kind}.png", drawn)
+                made.write(f"{number:02}-{finding.kind}.png", drawn)
 
 
 def read_findings(folder: Path) -> list[dict[str, str]]:
@@ -83,42 +83,42 @@ def _table(table: Table, findings: Iterable[Finding]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for found in findings:
-        beside = found.beside if len(found.beside) else np.full(len(found.rows), -1)
+    for finding in findings:
+        beside = finding.beside if len(finding.beside) else np.full(len(finding.rows), -1)
         others = iter(named(table, beside[beside >= 0]))
         for key, value, words, other in zip(
-            named(table, found.rows), found.value.tolist(), found.texts, beside.tolist(), strict=True
+            named(table, finding.rows), finding.value.tolist(), finding.texts, beside.tolist(), strict=True
         ):
             like = next(others) if other >= 0 else ""
-            writer.writerow([found.kind, guarded(key), f"{value:.6g}", guarded(words), guarded(like)])
+            writer.writerow([finding.kind, guarded(key), f"{value:.6g}", guarded(words), guarded(like)])
     return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
 
 
-def _sheet(table: Table, found: Finding, source: str | None) -> bytes | None:
+def _sheet(table: Table, finding: Finding, source: str | None) -> bytes | None:
     """The worst images of a kind as PNG; None where nothing names them."""
-    sections = list(_sections(found))
-    rows = [row for _, part in sections for row in found.rows[part].tolist()]
+    sections = list(_sections(finding))
+    rows = [row for _, part in sections for row in finding.rows[part].tolist()]
     images = Images.of(table, rows, source=source, partial=True)
     if not images.named:
         return None
-    tiles = [(words, [_tile(images, found, at) for at in part.tolist()]) for words, part in sections]
+    tiles = [(words, [_tile(images, finding, at) for at in part.tolist()]) for words, part in sections]
     data = io.BytesIO()
     contact_sheet(tiles).save(data, "PNG", compress_level=1)  # photographs hardly shrink further
     return data.getvalue()
 
 
-def _sections(found: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
+def _sections(finding: Finding) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Headings, each with the places of its rows in the finding."""
-    n = counted(len(found.rows), "row")
-    if found.kind != GROUPS:
-        shown = np.arange(min(MOST, len(found.rows)))
-        yield f"{found.kind}: {found.words}; the worst {len(shown)} of {n}", shown
+    n = counted(len(finding.rows), "row")
+    if finding.kind != GROUPS:
+        shown = np.arange(min(MOST, len(finding.rows)))
+        yield f"{finding.kind}: {finding.words}; the worst {len(shown)} of {n}", shown
         return
-    for group in np.unique(found.value)[: MOST // EACH]:
-        inside = np.flatnonzero(found.value == group)
+    for group in np.unique(finding.value)[: MOST // EACH]:
+        inside = np.flatnonzero(finding.value == group)
         shown = inside[:EACH]
-        yield f"{found.kind}: group {group:.0f}, {len(shown)} of {counted(len(inside), 'row')}", shown
+        yield f"{finding.kind}: group {group:.0f}, {len(shown)} of {counted(len(inside), 'row')}", shown
 
 
-def _tile(images: Images, found: Finding, at: int) -> Tile:
-    return tile_of(images, int(found.rows[at]), plain_line(found.texts[at], 60))
+def _tile(images: Images, finding: Finding, at: int) -> Tile:
+    return tile_of(images, int(finding.rows[at]), plain_line(finding.texts[at], 60))

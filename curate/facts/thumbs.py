@@ -70,13 +70,13 @@ def thumbnails(table: Table, rows: Sequence[int], *, source: str | None, workers
     if source is None and not images.named:
         words = f"{table.path} holds no path to any image: name what was scored with --source"
         return Thumbs({}, len(rows), words)
-    found: dict[int, bytes] = {}
+    small: dict[int, bytes] = {}
     problems: dict[str, int] = {}
     size = 0
     for row, data, problem in _decoded(images.read(rows), workers or os.cpu_count() or 1):
         size += -(-len(data or b"") // 3) * 4
         if data is not None and size <= MOST_BYTES:
-            found[row] = data
+            small[row] = data
         elif data is None:
             problems[problem] = problems.get(problem, 0) + 1
     missing = sum(problems.values())
@@ -85,22 +85,22 @@ def thumbnails(table: Table, rows: Sequence[int], *, source: str | None, workers
     words += f": {MOVED}" if "missing" in problems else ""
     if size > MOST_BYTES:
         words = "; ".join([*([words] if words else []), f"thumbnails beyond {MOST_BYTES:,} bytes are left out"])
-    return Thumbs({row: found[row] for row in rows if row in found}, missing, words)
+    return Thumbs({row: small[row] for row in rows if row in small}, missing, words)
 
 
 def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, bytes | None, str]]:
     """Yield thumbnails of images as they are read, in their order; never more than a few wait."""
 
-    def small(one: Encoded) -> tuple[int, bytes | None, str]:
-        if one.data is None:
-            return one.row, None, one.problem.partition(":")[0]
+    def small(image: Encoded) -> tuple[int, bytes | None, str]:
+        if image.data is None:
+            return image.row, None, image.problem.partition(":")[0]
         try:
-            return one.row, thumbnail(one.data, white=one.white), ""
+            return image.row, thumbnail(image.data, white=image.white), ""
         except DecodeError as error:
-            return one.row, None, error.status
+            return image.row, None, error.status
 
     with ThreadPoolExecutor(workers) as pool:
-        yield from in_order(pool, small, encoded, AHEAD * workers, lambda one: len(one.data or b""))
+        yield from in_order(pool, small, encoded, AHEAD * workers, lambda image: len(image.data or b""))
 
 
 def thumbnail(data: bytes, side: int = SIDE, *, white: int = WHITE) -> bytes:

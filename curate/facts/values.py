@@ -30,21 +30,21 @@ def row_values(dataset: Dataset, decided: Decided, columns: Sequence[Shown], row
     names = [name for name in (KEY, STATUS, URI) if name in table.schema.names]
     taken = table.take(rows, list(dict.fromkeys([*names, *(each.column for each in columns)])))
     keys = key_bytes(taken.column(KEY).combine_chunks(), table.path)
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "n": len(rows),
         "row": rows.tolist(),
         "key": [key.decode("utf-8", "replace") for key in keys],
     }
     if URI in names:
-        found["path"] = _texts(taken.column(URI))
-    found["status"] = _texts(taken.column(STATUS)) if STATUS in names else ["ok"] * len(rows)
+        answer["path"] = _texts(taken.column(URI))
+    answer["status"] = _texts(taken.column(STATUS)) if STATUS in names else ["ok"] * len(rows)
     if decided.policies:
-        found["decision"] = decided.words(rows)
-        found["reason"] = [None if text is None else shortened(text) for text in decided.reasons(rows)]
+        answer["decision"] = decided.words(rows)
+        answer["reason"] = [None if text is None else shortened(text) for text in decided.reasons(rows)]
     for each in columns:
         column = taken.column(each.column)
-        found[each.name] = json_numbers(column) if each.is_number else _texts(column)
-    return found
+        answer[each.name] = json_numbers(column) if each.is_number else _texts(column)
+    return answer
 
 
 def json_numbers(column: pa.ChunkedArray) -> list[Any]:
@@ -60,7 +60,7 @@ def json_numbers(column: pa.ChunkedArray) -> list[Any]:
     numbers = array.to_numpy(zero_copy_only=False)
     known = np.isfinite(numbers)
     short = numbers.tolist() if numbers.dtype == np.float64 else [float(text) for text in numbers.astype(str).tolist()]
-    return [value if there else None for value, there in zip(short, known.tolist(), strict=True)]
+    return [value if is_known else None for value, is_known in zip(short, known.tolist(), strict=True)]
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.facts.document import POINTS, SAMPLE, THUMBS, Asked, gather, listed
+from curate.facts.document import POINTS, SAMPLE, THUMBS, FactsRequest, gather, listed
 from curate.facts.findings import findings_of, of_findings
 from curate.facts.results import Results
 from curate.facts.review import check_folder, write_findings
@@ -92,16 +92,16 @@ def report(
     for name, value, least in (("sample", sample, 1), ("thumbs", thumbs, 0), ("points", points, 0)):
         if value < least:
             raise InputError(f"--{name}: expected {least} or more, got {value}")
-    asked = Asked(results, column, label, sample, points, measured)
+    request = FactsRequest(results, column, label, sample, points, measured)
     opened = open_table(table, require=[KEY])
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
         raise InputError(f"{where} is the table, which is never changed; choose another name")
-    facts = gather(opened, asked)
+    facts = gather(opened, request)
     if review is not None:
-        found = findings_of(facts.dataset, facts.decided, facts.results)
-        write_findings(review, opened, found, source, overwrite=overwrite)
-        if found:
-            facts.galleries.insert(0, of_findings(found))
+        kinds = findings_of(facts.dataset, facts.decided, facts.results)
+        write_findings(review, opened, kinds, source, overwrite=overwrite)
+        if kinds:
+            facts.galleries.insert(0, of_findings(kinds))
     made = listed(facts, source, thumbs=thumbs)
     return Report(made, where, 0 if where is None else _write(made, where, overwrite=overwrite))
 
@@ -114,9 +114,9 @@ def _check_out(out: Path, *, overwrite: bool) -> None:
 
 
 def _write(made: dict[str, Any], out: Path, *, overwrite: bool) -> int:
-    from curate.display.app.assemble import whole_page
+    from curate.display.app.assemble import page_pieces
 
     with AtomicFile(out, overwrite=overwrite) as file:
-        for piece in whole_page(made):
+        for piece in page_pieces(made):
             file.write(piece.encode("utf-8", "backslashreplace"))
     return file.n_bytes

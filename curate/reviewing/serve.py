@@ -14,7 +14,7 @@ from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SCORES, SUBSET, command
 from curate.columns import KEY, LABEL
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
-from curate.facts.document import POINTS, SAMPLE, Asked, gather
+from curate.facts.document import POINTS, SAMPLE, FactsRequest, gather
 from curate.facts.findings import NEAR, Finding, findings_of, paired
 from curate.facts.results import Applied, Results, find_results
 from curate.facts.review import LIKE, read_findings
@@ -116,7 +116,7 @@ def review(
 
     about = _reviewed(table, results, verdicts, source, label)
     opened, state = about.table, state_of(about.table)
-    asked = Asked(about.results, column, about.label, SAMPLE, points)
+    asked = FactsRequest(about.results, column, about.label, SAMPLE, points)
     server, token = Server(port), new_token()
     try:
         pictures = Pictures(opened, source=about.source)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.columns import LABEL, OWN, describe
+from curate.columns import CUSTOM, LABEL, describe
 from curate.counted import repeated
 from curate.manifest.classes import CLASSES as CLASSES  # under which name lists are in the metadata of a table
 from curate.manifest.classes import ClassLists, class_labels, class_lists, named
@@ -43,7 +43,7 @@ def lists_for_subset(table: Table) -> ClassLists:
 
 def class_columns(schema: pa.Schema, listed: Collection[str]) -> list[str]:
     """Return the columns that may hold classes, of which nothing lists the names yet."""
-    user_fields = [field for field in schema if describe(field.name) is OWN and field.name not in listed]
+    user_fields = [field for field in schema if describe(field.name) is CUSTOM and field.name not in listed]
     label = [field.name for field in user_fields if field.name == LABEL and _holds_classes(field.type)]
     return [
         *label,

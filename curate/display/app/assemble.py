@@ -29,7 +29,7 @@ _SVG = (
 ICON = f"data:image/svg+xml;base64,{base64.b64encode(_SVG.encode()).decode()}"
 
 
-def whole_page(document: dict[str, Any]) -> Iterator[str]:
+def page_pieces(document: dict[str, Any]) -> Iterator[str]:
     """Yield the page with all its facts inside, in pieces: what is seen first comes first, the thumbnails last.
 
     Args:

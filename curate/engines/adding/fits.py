@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from curate.columns import CUSTOM as NOT_OURS
 from curate.columns import EMBEDDING, ERROR_COLUMNS, describe
-from curate.columns import OWN as NOT_OURS
 from curate.engines.junk import classifier_of
 from curate.manifest.store_path import AnyPath
 from curate.tables.dataset import column_array, is_fitted, log_odds_of, numbers_of, read_dataset

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.columns import CUSTOM as NOT_OURS
 from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, describe
-from curate.columns import OWN as NOT_OURS
 from curate.engines.adding.compare import UNKNOWN, Comparison
 from curate.tables.needs import SHA256
 from curate.tables.table import Table

@@ -75,15 +75,15 @@ class Index:
     def rows(self, query: Query) -> tuple[int, NDArray[np.int64]]:
         """Return how many rows a query finds, and the numbers of those on its page."""
         with self._lock:
-            found = self._answers.get(query.chosen, lambda: self._found(query))
-        return len(found), np.asarray(found[query.offset : query.offset + query.limit], np.int64)
+            matching = self._answers.get(query.chosen, lambda: self._matching(query))
+        return len(matching), np.asarray(matching[query.offset : query.offset + query.limit], np.int64)
 
     def page(self, query: Query) -> dict[str, Any]:
         """Return the answer to a query as JSON has it."""
         total, rows = self.rows(query)
         return {"total": total, "rows": row_values(self.facts.dataset, self.facts.decided, self.facts.columns, rows)}
 
-    def _found(self, query: Query) -> NDArray[Any]:
+    def _matching(self, query: Query) -> NDArray[Any]:
         keep = self._keep(query)
         if query.gallery is not None or query.numbers is not None:
             listed = query.numbers if query.numbers is not None else ()
@@ -108,12 +108,12 @@ class Index:
     def _sorted(self, name: str, descending: bool) -> NDArray[np.uint32]:
         if name != BY_KEY and self.columns[name].is_number:
             values = self._numbers(name)
-            there = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), bool)
-            rows = np.flatnonzero(there).astype(np.uint32)
+            is_known = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), bool)
+            rows = np.flatnonzero(is_known).astype(np.uint32)
             ascending = np.argsort(values[rows], kind="stable")
             if descending:  # ties stay in the order of the table
                 ascending = len(rows) - 1 - np.argsort(values[rows][::-1], kind="stable")[::-1]
-            return np.concatenate([rows[ascending], np.flatnonzero(~there).astype(np.uint32)])
+            return np.concatenate([rows[ascending], np.flatnonzero(~is_known).astype(np.uint32)])
         column = KEY if name == BY_KEY else self.columns[name].column
         texts = pa.chunked_array(
             [plain(batch.column(0)).cast(pa.large_string()) for batch in self.facts.dataset.table.batches([column])],
@@ -158,8 +158,8 @@ class Index:
         return self._values.get(name, read)
 
     def _searched(self, text: str) -> NDArray[np.bool_]:
-        found = [
+        matches = [
             pc.match_substring(plain(batch.column(0)).cast(pa.large_string()), text, ignore_case=True)
             for batch in self.facts.dataset.table.batches([KEY])
         ]
-        return np.concatenate([np.zeros(0, bool), *(each.to_numpy(zero_copy_only=False) for each in found)])
+        return np.concatenate([np.zeros(0, bool), *(each.to_numpy(zero_copy_only=False) for each in matches)])

@@ -72,38 +72,38 @@ def read_query(
         )
     except (ValueError, UnicodeDecodeError):
         raise BadQuery(f"expected at most {MOST_FIELDS} parameters NAME=VALUE in UTF-8") from None
-    given = dict(pairs)
-    if len(given) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise BadQuery("expected every parameter once")
-    listed = given.pop(ROW, None)
-    if any(len(value) > MOST_LETTERS for value in given.values()):
+    listed = values.pop(ROW, None)
+    if any(len(value) > MOST_LETTERS for value in values.values()):
         raise BadQuery(f"expected values of at most {MOST_LETTERS:,} characters")
-    bounds = {name: given.pop(name) for name in list(given) if name.startswith((MIN, MAX))}
-    sort = _one_of(given.pop("sort", "") or None, "sort", {*sortable, KEY, ROW})
-    found = Query(
-        sort=None if sort == ROW and given.get("descending", "0") in ("", "0") else sort,
-        descending=_one_of(given.pop("descending", ""), "descending", {"", "0", "1"}) == "1",
-        of_class=given.pop("class", "") or None,
-        search=given.pop("search", ""),
+    bounds = {name: values.pop(name) for name in list(values) if name.startswith((MIN, MAX))}
+    sort = _choice(values.pop("sort", "") or None, "sort", {*sortable, KEY, ROW})
+    query = Query(
+        sort=None if sort == ROW and values.get("descending", "0") in ("", "0") else sort,
+        descending=_choice(values.pop("descending", ""), "descending", {"", "0", "1"}) == "1",
+        of_class=values.pop("class", "") or None,
+        search=values.pop("search", ""),
         bounds=_bounds(bounds, numbers),
-        decision=_one_of(given.pop("decision", "") or None, "decision", OUTCOMES),
-        gallery=_one_of(given.pop("gallery", "") or None, "gallery", galleries),
+        decision=_choice(values.pop("decision", "") or None, "decision", OUTCOMES),
+        gallery=_choice(values.pop("gallery", "") or None, "gallery", galleries),
         numbers=None if listed is None else _numbers(listed, n_rows),
-        offset=_whole(given.pop("offset", "0"), "offset", 10**12),
-        limit=_whole(given.pop("limit", str(ROWS)), "limit", MOST_ROWS),
+        offset=_integer(values.pop("offset", "0"), "offset", 10**12),
+        limit=_integer(values.pop("limit", str(ROWS)), "limit", MOST_ROWS),
     )
-    if given:
-        raise BadQuery(f"{_shown(next(iter(given)))} is no parameter")
-    return found
+    if values:
+        raise BadQuery(f"{_shown(next(iter(values)))} is no parameter")
+    return query
 
 
-def _one_of(value: str | None, name: str, known: Collection[str]) -> str | None:
+def _choice(value: str | None, name: str, known: Collection[str]) -> str | None:
     if value is not None and value not in known:
         raise BadQuery(f"{name}: {_shown(value)} is missing")
     return value
 
 
-def _whole(text: str, name: str, most: int) -> int:
+def _integer(text: str, name: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most):
         raise BadQuery(f"{name}: expected a whole number from 0 to {most:,}, got {_shown(text)}")
     return int(text)
@@ -113,19 +113,19 @@ def _numbers(text: str, n_rows: int) -> tuple[int, ...]:
     parts = text.split(",") if text else []
     if len(parts) > MOST_ROWS:
         raise BadQuery(f"{ROW}: expected at most {MOST_ROWS:,} numbers, got {len(parts):,}")
-    return tuple(_whole(part, ROW, n_rows - 1) for part in parts)
+    return tuple(_integer(part, ROW, n_rows - 1) for part in parts)
 
 
-def _bounds(given: Mapping[str, str], numbers: Collection[str]) -> tuple[tuple[str, float, float], ...]:
-    found: dict[str, list[float]] = {}
-    for name, text in given.items():
+def _bounds(values: Mapping[str, str], numbers: Collection[str]) -> tuple[tuple[str, float, float], ...]:
+    bounds: dict[str, list[float]] = {}
+    for name, text in values.items():
         column = name[len(MIN) :]
-        _one_of(column, name[: len(MIN) - 1], numbers)
+        _choice(column, name[: len(MIN) - 1], numbers)
         if text:
-            low, high = found.setdefault(column, [-float("inf"), float("inf")])
+            low, high = bounds.setdefault(column, [-float("inf"), float("inf")])
             value = _number(text, name)
-            found[column] = [value, high] if name.startswith(MIN) else [low, value]
-    return tuple((column, low, high) for column, (low, high) in sorted(found.items()))
+            bounds[column] = [value, high] if name.startswith(MIN) else [low, value]
+    return tuple((column, low, high) for column, (low, high) in sorted(bounds.items()))
 
 
 def _number(text: str, name: str) -> float:

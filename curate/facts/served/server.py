@@ -76,13 +76,13 @@ class TableSite:
         numbers = [name for name, each in columns.items() if each.is_number]
         try:
             n, galleries = self.index.facts.dataset.n, self.index.galleries
-            asked = read_query(query, n, sortable=columns, numbers=numbers, galleries=galleries)
+            query_read = read_query(query, n, sortable=columns, numbers=numbers, galleries=galleries)
         except BadQuery as error:
             return HTTPStatus.BAD_REQUEST, JSON, problem(str(error))
         if self._has_changed():
             table = self.index.facts.dataset.table.path
             return HTTPStatus.CONFLICT, JSON, problem(f"{table} has changed; stop curate review and start it again")
-        answer = self.index.page(asked)
+        answer = self.index.page(query_read)
         self.pictures.remember(answer["rows"]["row"])
         return HTTPStatus.OK, JSON, json.dumps(answer, allow_nan=False).encode()
 

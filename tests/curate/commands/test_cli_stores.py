@@ -10,7 +10,7 @@ from commandline import run
 from typer.models import ArgumentInfo
 
 from curate.cli import app
-from curate.commands.options import given_output, given_table
+from curate.commands.options import output_argument, table_argument
 from curate.manifest.store_path import StorePath, path_or_store, path_to_read
 from scoring.errors import InputError
 
@@ -116,7 +116,7 @@ def line_with(function, values):
 
 ALL = {" ".join(words): function for words, function in commands(app)}
 OF_PATHS = [
-    (name, each, about.parser in (given_table, given_output))
+    (name, each, about.parser in (table_argument, output_argument))
     for name, function in ALL.items()
     for each, kind, about, _ in parameters(function)
     if "Path" in str(kind) or each == "out"
@@ -154,7 +154,7 @@ WRITTEN = [
     (name, each)
     for name, function in ALL.items()
     for each, _, about, _ in parameters(function)
-    if about.parser is given_output
+    if about.parser is output_argument
 ]
 
 

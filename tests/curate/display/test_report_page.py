@@ -13,7 +13,7 @@ from headless import with_browser
 from reported import HOSTILE, document
 
 from curate.display.app import assemble
-from curate.display.app.assemble import served_page, whole_page
+from curate.display.app.assemble import page_pieces, served_page
 from curate.manifest.text import unguarded
 
 SECTIONS = ["overview", "funnel", "images", "distributions", "files", "map", "ranks", "measured"]
@@ -31,7 +31,7 @@ def opened(browser, facts, tmp_path_factory):
     """The browser with the page open, once for all tests that only look; with a view that has no network."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(whole_page(facts))
+        file.writelines(page_pieces(facts))
     browser.size(1440, 1000)
     browser.ask("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
     browser.open(path)
@@ -105,9 +105,9 @@ class Tags(HTMLParser):
 def test_no_string_of_the_users_becomes_a_tag():
     harmless = document(40)
     plain = Tags()
-    plain.feed("".join(whole_page(json.loads(json.dumps(harmless).replace("<", "(")))))
+    plain.feed("".join(page_pieces(json.loads(json.dumps(harmless).replace("<", "(")))))
     hostile = Tags()
-    hostile.feed("".join(whole_page(harmless)))
+    hostile.feed("".join(page_pieces(harmless)))
     assert [tag for tag, _ in hostile.seen] == [tag for tag, _ in plain.seen]
 
 
@@ -115,14 +115,14 @@ def test_a_number_that_is_not_finite_is_the_callers_mistake():
     facts = document(20)
     facts["rows"]["kappa"][0] = float("nan")
     with pytest.raises(ValueError, match="JSON"):
-        list(whole_page(facts))
+        list(page_pieces(facts))
 
 
 def test_thumbnails_that_are_no_base64_are_the_callers_mistake():
     facts = document(20)
     facts["thumbs"]["data"][3] = "</script>"
     with pytest.raises(ValueError, match="base64"):
-        list(whole_page(facts))
+        list(page_pieces(facts))
 
 
 def test_the_served_page_holds_neither_rows_nor_thumbnails():
@@ -132,7 +132,7 @@ def test_the_served_page_holds_neither_rows_nor_thumbnails():
     assert "photos/00020.jpg" not in text
     assert 'data-base="/secret/"' in text
     assert "connect-src 'self'" in text
-    assert "connect-src 'none'" in "".join(whole_page(facts))
+    assert "connect-src 'none'" in "".join(page_pieces(facts))
 
 
 def test_the_page_is_made_of_files_that_can_be_read_in_one_sitting():
@@ -168,7 +168,7 @@ def test_sections_without_facts_are_left_out(browser, tmp_path):
     facts = document(20)
     facts |= {"funnel": [], "distributions": [], "galleries": [], "map": None, "measured": None}
     facts["ranks"] = {"columns": [], "rho": [], "n": 0}
-    (tmp_path / "bare.html").write_text("".join(whole_page(facts)), "utf-8")
+    (tmp_path / "bare.html").write_text("".join(page_pieces(facts)), "utf-8")
     target = browser.ask("Page.getFrameTree")["frameTree"]["frame"]["url"]
     browser.open(tmp_path / "bare.html")
     browser.until("document.querySelectorAll('.gallery .tile').length === 20")

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
-from curate.facts.document import Asked, document, gather
+from curate.facts.document import FactsRequest, document, gather
 from curate.policies.seal import sealed
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -68,7 +68,7 @@ def folder(tmp_path_factory):
 def made(folder, *results, thumbs=0, **asked):
     asked = {"points": 0, "column": "unc_losspred", **asked}
     results = [folder / name for name in results]
-    return document(open_table(folder / "scores.parquet"), Asked(results=results, **asked), thumbs=thumbs)
+    return document(open_table(folder / "scores.parquet"), FactsRequest(results=results, **asked), thumbs=thumbs)
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +298,7 @@ def test_ranks_are_spearmans_by_scipy(whole, frame):
 
 
 def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galleries(folder, tmp_path):
-    asked = Asked(points=0, column="unc_losspred", sample=50)
+    asked = FactsRequest(points=0, column="unc_losspred", sample=50)
     table = open_table(folder / "scores.parquet")
     facts = gather(table, asked)
     turned = pl.read_parquet(folder / "scores.parquet").reverse()
@@ -316,7 +316,9 @@ def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galle
 
 def test_another_seed_draws_other_rows(folder):
     table = open_table(folder / "scores.parquet")
-    first, second = (gather(table, Asked(points=0, column="unc_losspred", sample=50, seed=s)).drawn for s in (0, 1))
+    first, second = (
+        gather(table, FactsRequest(points=0, column="unc_losspred", sample=50, seed=s)).drawn for s in (0, 1)
+    )
     assert set(first.tolist()) != set(second.tolist())
 
 
@@ -327,7 +329,7 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fol
     )
     gone.write_parquet(tmp_path / "scores.parquet")
     (tmp_path / "text.png").write_text("no image")
-    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), thumbs=100)
+    found = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=100)
     thumbs = found["thumbs"]
     assert thumbs["missing"] == 4
     assert "4 images could not be shown" in thumbs["words"]
@@ -353,7 +355,7 @@ def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
 
 def test_a_table_without_paths_has_placeholders_and_says_what_to_name(folder, tmp_path):
     pl.read_parquet(folder / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
-    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), thumbs=10)
+    found = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=10)
     assert found["thumbs"]["data"] == []
     assert "--source" in found["thumbs"]["words"]
     assert "path" not in found["rows"]
@@ -365,7 +367,7 @@ def test_decisions_of_another_table_are_refused_in_one_line(folder, tmp_path):
     with pytest.raises(
         InputError, match=r"other\.decisions\.parquet does not belong to .*scores\.parquet: 30 of its 30"
     ):
-        gather(open_table(folder / "scores.parquet"), Asked(results=[tmp_path / "other.parquet"], points=0))
+        gather(open_table(folder / "scores.parquet"), FactsRequest(results=[tmp_path / "other.parquet"], points=0))
 
 
 def test_decisions_that_contradict_their_receipt_are_refused(folder, tmp_path):
@@ -374,7 +376,9 @@ def test_decisions_that_contradict_their_receipt_are_refused(folder, tmp_path):
     decisions = pl.read_parquet(tmp_path / "kept.decisions.parquet")
     decisions.with_columns(decision=pl.lit("keep")).write_parquet(tmp_path / "kept.decisions.parquet")
     with pytest.raises(InputError, match="not of one run"):
-        gather(open_table(tmp_path / "scores.parquet"), Asked(results=[tmp_path / "kept.receipt.json"], points=0))
+        gather(
+            open_table(tmp_path / "scores.parquet"), FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
+        )
 
 
 def test_files_that_are_no_result_are_refused_with_what_to_give(folder, tmp_path):
@@ -384,7 +388,7 @@ def test_files_that_are_no_result_are_refused_with_what_to_give(folder, tmp_path
         (tmp_path, "got the folder"),
     ):
         with pytest.raises(InputError, match=words):
-            gather(open_table(folder / "scores.parquet"), Asked(results=[name], points=0))
+            gather(open_table(folder / "scores.parquet"), FactsRequest(results=[name], points=0))
 
 
 def test_results_that_were_moved_with_their_table_are_found_beside_one_another(folder, tmp_path):
@@ -393,7 +397,7 @@ def test_results_that_were_moved_with_their_table_are_found_beside_one_another(f
     for file in folder.glob("*.json"):
         text = file.read_text().replace(str(folder), "/where/it/was")
         (tmp_path / file.name).write_bytes(sealed(json.loads(text)))
-    moved = Asked(results=[tmp_path / "picked.parquet"], points=0)
+    moved = FactsRequest(results=[tmp_path / "picked.parquet"], points=0)
     assert [each["step"] for each in gather(open_table(tmp_path / "scores.parquet"), moved).counted["funnel"]] == [
         "filter", "dedup", "select"
     ]  # fmt: skip
@@ -402,7 +406,7 @@ def test_results_that_were_moved_with_their_table_are_found_beside_one_another(f
 def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(folder, tmp_path):
     for name in ("scores.parquet", "kept.receipt.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    asked = Asked(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
+    asked = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
     facts = gather(open_table(tmp_path / "scores.parquet"), asked)
     assert facts.counted["funnel"][0]["kept"] > 0
     assert any("decisions are gone" in note for note in facts.counted["overview"]["notes"])
@@ -451,7 +455,7 @@ strategy = "random"
     assert ran.exit_code == 0, ran.output
     receipt = next(tmp_path.rglob("pipeline.receipt.json"))
     for path in (receipt, receipt.parent):
-        facts = gather(open_table(folder / "scores.parquet"), Asked(results=[path], points=0))
+        facts = gather(open_table(folder / "scores.parquet"), FactsRequest(results=[path], points=0))
         assert [(each["step"], each["kept"]) for each in facts.counted["funnel"]] == [("filter", 100), ("select", 10)]
 
 
@@ -464,7 +468,7 @@ def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(folder,
     receipt["failed_by"] = {}
     receipt["undecided_by"] = {f"what {i}": 1 for i in range(1400)}
     (tmp_path / "kept.receipt.json").write_bytes(sealed(receipt))
-    asked = Asked(results=[tmp_path / "kept.receipt.json"], points=0)
+    asked = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
     (one,) = gather(open_table(tmp_path / "scores.parquet"), asked).counted["funnel"]
     assert one["rows_in"] == one["kept"] + sum(each["n"] for each in one["out"]) == 4000
     assert len(one["out"]) <= 52
