@@ -100,7 +100,7 @@ def picked(dataset: Arrays, name: str, budgets: Sequence[int], seed: int) -> dic
 def of_each_class(labels: np.ndarray, budget: int, seed: int) -> np.ndarray:
     """Return rows of each class, drawn, as many of each as uniform shares come to."""
     classes, sizes = np.unique(labels, return_counts=True)
-    given = amounts(sizes, np.full(len(classes), 1 / len(classes)), budget).given
+    given = amounts(sizes, np.full(len(classes), 1 / len(classes)), budget).taken
     generator = np.random.default_rng(seed)
     return np.concatenate(
         [generator.permutation(np.flatnonzero(labels == each))[:n] for each, n in zip(classes, given, strict=True)]

@@ -173,7 +173,7 @@ def fitted(pairs: list[Judged], *, parts: bool, first: Weights | None = None) ->
     use = np.array([True] * 4 + [parts])
     if first is not None:  # parts are fitted of these only
         odds = np.concatenate([first.log_odds(each.evidence) for each in pairs])
-        some = chance(odds) >= verifier.WORTH
+        some = chance(odds) >= verifier.LEAST_TO_FIT
         columns, same, weight = columns[some], same[some], weight[some]
     while True:
         found = _logistic(columns[:, use], same, weight)
@@ -202,7 +202,7 @@ def _logistic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def chances(first: Weights, last: Weights, pairs: Judged) -> np.ndarray:
     """Return the probability of pairs as the finder gives it."""
     odds = first.log_odds(pairs.evidence)
-    worth = chance(odds) >= verifier.WORTH
+    worth = chance(odds) >= verifier.LEAST_TO_FIT
     return chance(np.where(worth, np.maximum(odds, last.log_odds(pairs.evidence, pairs.part)), odds))
 
 

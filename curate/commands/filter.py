@@ -161,18 +161,18 @@ def _note(note: "Note | FittedApart") -> str:
     if isinstance(note, OtherReading | Decisions):
         return note.text
     if isinstance(note, Guarantee):
-        return note.found.line(note.rule, note.confidence, note.promise)
+        return note.promised.line(note.rule, note.confidence, note.promise)
 
     if isinstance(note, WorksOn):
         return f"{note.rule} works on {note.column} ({note.meaning}; higher: {note.higher or 'taken as better'})"
     if isinstance(note, TooFew):
-        return f"{note.rule} asks for {note.wanted:,} rows, {note.left:,} were left"
+        return f"{note.rule} asks for {note.requested:,} rows, {note.left:,} were left"
     text = f"{note.rule}: {note.n_found:,} of {counted(note.n_keys, 'key')} are in the table"
     return f"{text}; {note.spelling}" if note.spelling else text
 
 
 def _spread(note: "Spread") -> str:
-    spread, first = note.found, note.found.limited[0]
+    spread, first = note.evened, note.evened.limited[0]
     what = {"label": "class", "cluster": "cluster"}.get(spread.column, spread.column)
     more = f", and {len(spread.limited) - 1} more" if len(spread.limited) > 1 else ""
     return (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
 from curate.evaluation.correctness import COVERAGES
-from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, accuracy_bands, outcomes
+from curate.plots.request import Numbers, PlotRequest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,12 +32,12 @@ class Abstained(Numbers):
     accuracy: dict[str, Band]
 
 
-def measure(asked: Asked) -> Abstained:
+def measure(request: PlotRequest) -> Abstained:
     """Measure at the shares of `curate evaluate`, on its rows and with its resamples."""
     notes: list[str] = []
-    found = outcomes(asked, notes)
-    bands = accuracy_bands(found, COVERAGES, asked)
-    return Abstained(found.what, len(found.right), COVERAGES.tolist(), bands, notes=notes)
+    judged = outcomes(request, notes)
+    bands = accuracy_bands(judged, COVERAGES, request)
+    return Abstained(judged.what, len(judged.right), COVERAGES.tolist(), bands, notes=notes)
 
 
 def draw(numbers: Abstained, *, title: str = "", width: float = WIDTH) -> "Figure":

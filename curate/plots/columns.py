@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.plots.asked import Asked
+from curate.plots.request import PlotRequest
 from curate.tables.needs import Needs
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table
@@ -33,11 +33,11 @@ class Groups:
     others: int
 
 
-def read_columns(asked: Asked, columns: tuple[str, ...], per: str | None = None) -> Rows:
+def read_columns(request: PlotRequest, columns: tuple[str, ...], per: str | None = None) -> Rows:
     """Read columns of numbers, and one of groups; InputError for a column that is missing or of another type."""
-    keys = KEY in asked.table.schema.names
+    keys = KEY in request.table.schema.names
     needs = Needs(numbers=columns, names=(per,) if per else (), keys=keys, advice=ADVICE)
-    return read_rows(asked.table, needs, unique=False)
+    return read_rows(request.table, needs, unique=False)
 
 
 def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray[np.bool_]:
@@ -46,15 +46,15 @@ def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray
     Raises:
         InputError: if no row has one.
     """
-    there = np.isfinite(values)
-    if not there.any():
+    is_finite = np.isfinite(values)
+    if not is_finite.any():
         raise InputError(
             f"expected numbers in {name!r} of {table.path}, got null, NaN or infinity in every row of "
             f"{len(values):,}; name another column"
         )
-    if not there.all():
-        notes.append(f"{int((~there).sum()):,} of {len(values):,} rows have no finite {name} and are left out")
-    return there
+    if not is_finite.all():
+        notes.append(f"{int((~is_finite).sum()):,} of {len(values):,} rows have no finite {name} and are left out")
+    return is_finite
 
 
 def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: list[str]) -> Groups:

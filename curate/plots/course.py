@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
-from curate.plots.asked import Asked, Numbers
+from curate.plots.request import Numbers, PlotRequest
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -55,18 +55,18 @@ def read_course(folder: str | Path) -> list[Row]:
     return rows
 
 
-def measure(asked: Asked) -> TrainingCourse:
+def measure(request: PlotRequest) -> TrainingCourse:
     """Read the folder that `curate train --course` wrote."""
-    path = Path(str(asked.path))
+    path = Path(str(request.path))
     rows = read_course(path.parent if path.is_file() else path)
     if not rows:
         raise InputError(f"{path} has no epoch yet; draw it after the first")
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("epoch", "step")]
-    for name in asked.column:
+    for name in request.column:
         if name not in names:
             raise InputError(f"the course has no {name!r}{closest(name, names)} (it has: {', '.join(names)})")
     usual = [name for name in names if name in ("loss", "lr", *SHARES)]
-    chosen = list(asked.column) or usual
+    chosen = list(request.column) or usual
     values = {name: [_number(row.get(name)) for row in rows] for name in chosen}
     return TrainingCourse([_number(row["epoch"]) for row in rows], values)
 

@@ -25,8 +25,8 @@ from curate.display.style import (
 )
 from curate.evaluation.degraded import CENTER_CROP, share_shape
 from curate.manifest.store_path import AnyPath
-from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band
+from curate.plots.request import Numbers, PlotRequest
 from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.metrics.degradations import WORSE
@@ -55,29 +55,31 @@ class Degradation(Numbers):
     share: dict[str, Band]
 
 
-def measure(asked: Asked) -> Degradation:
+def measure(request: PlotRequest) -> Degradation:
     """Read the shares and their intervals from the JSON of an evaluation."""
-    measures = {str(measure["name"]): measure for measure in read_report(asked.path)["measures"]}
+    measures = {str(measure["name"]): measure for measure in read_report(request.path)["measures"]}
     missing = [kind for kind in KINDS if share_shape(kind).name not in measures]
     if missing:
         raise InputError(
-            f"{asked.path} was measured without corrupted images; run `curate evaluate TABLE --degrade 500 -o "
+            f"{request.path} was measured without corrupted images; run `curate evaluate TABLE --degrade 500 -o "
             f"REPORT.json`"
         )
     try:
-        found = [measures[share_shape(kind).name] for kind in KINDS]
-        columns = list(found[0]["values"])
+        shares = [measures[share_shape(kind).name] for kind in KINDS]
+        columns = list(shares[0]["values"])
         share = {
-            name: Band(*([float(one["values"][name][end]) for one in found] for end in ("value", "low", "high")))
+            name: Band(*([float(each["values"][name][end]) for each in shares] for end in ("value", "low", "high")))
             for name in columns
         }
-        images = int(found[0]["n"])
+        images = int(shares[0]["n"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise not_ours(asked.path) from None
-    for name in asked.column:
+        raise not_ours(request.path) from None
+    for name in request.column:
         if name not in share:
-            raise InputError(f"{asked.path} has no column {name!r}{closest(name, share)} (columns: {', '.join(share)})")
-    chosen = list(dict.fromkeys(asked.column)) or columns
+            raise InputError(
+                f"{request.path} has no column {name!r}{closest(name, share)} (columns: {', '.join(share)})"
+            )
+    chosen = list(dict.fromkeys(request.column)) or columns
     notes = [f"the first {MOST_COLUMNS} of {len(chosen)} columns are shown"] if len(chosen) > MOST_COLUMNS else []
     return Degradation(images, list(KINDS), {name: share[name] for name in chosen[:MOST_COLUMNS]}, notes=notes)
 

@@ -22,8 +22,8 @@ from curate.display.style import (
 )
 from curate.evaluation.rows import score_columns
 from curate.facts.histograms import bin_edges
-from curate.plots.asked import Asked, Numbers
 from curate.plots.columns import Floats, finite, largest, read_columns
+from curate.plots.request import Numbers, PlotRequest
 from curate.tables.signals import default_column
 from scoring.errors import InputError
 
@@ -72,35 +72,35 @@ class Histogram(Numbers):
     per: str = ""
 
 
-def measure(asked: Asked) -> Histogram:
+def measure(request: PlotRequest) -> Histogram:
     """Count rows in bins, of which each column has its own; those of one column by group, where one is named."""
-    if asked.per is not None:
-        return _by_group(asked, asked.per)
-    names, _ = score_columns(asked.table, asked.column)
+    if request.per is not None:
+        return _by_group(request, request.per)
+    names, _ = score_columns(request.table, request.column)
     notes: list[str] = []
     if len(names) > MOST_COLUMNS:
         notes.append(f"the first {MOST_COLUMNS} of {len(names)} columns are shown; name others with --column")
         names = names[:MOST_COLUMNS]
-    rows = read_columns(asked, tuple(names))
+    rows = read_columns(request, tuple(names))
     spreads = []
     for name in names:
-        values = rows.numbers[name][finite(rows.numbers[name], name, asked.table, notes)]
+        values = rows.numbers[name][finite(rows.numbers[name], name, request.table, notes)]
         spreads.append(_spread(name, values, *bin_edges(values)))
     return Histogram(spreads, notes=notes)
 
 
-def _by_group(asked: Asked, per: str) -> Histogram:
-    if len(asked.column) > 1:
-        raise InputError(f"with --per a histogram shows one column, got {len(asked.column)}; draw one image of each")
-    column = asked.column[0] if asked.column else default_column(asked.table)
-    rows = read_columns(asked, (column,), per)
+def _by_group(request: PlotRequest, per: str) -> Histogram:
+    if len(request.column) > 1:
+        raise InputError(f"with --per a histogram shows one column, got {len(request.column)}; draw one image of each")
+    column = request.column[0] if request.column else default_column(request.table)
+    rows = read_columns(request, (column,), per)
     notes: list[str] = []
     values = rows.numbers[column]
-    there = finite(values, column, asked.table, notes)
-    groups = largest(rows.names[per], there, MOST_GROUPS, per, notes)
-    edges = bin_edges(values[there])
+    is_finite = finite(values, column, request.table, notes)
+    groups = largest(rows.names[per], is_finite, MOST_GROUPS, per, notes)
+    edges = bin_edges(values[is_finite])
     spreads = [
-        _spread(name, values[there & (groups.place == place)], *edges) for place, name in enumerate(groups.names)
+        _spread(name, values[is_finite & (groups.place == place)], *edges) for place, name in enumerate(groups.names)
     ]
     return Histogram(spreads, column, per, notes=notes)
 

@@ -12,7 +12,7 @@ from curate.evaluation.correctness import KNN, LINEAR, NEAREST, WHAT
 from curate.evaluation.joined import named_column, open_labelled
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
 from curate.evaluation.work import EvaluateSettings, judge_table
-from curate.plots.asked import Asked
+from curate.plots.request import PlotRequest
 from curate.tables.digests import plain
 from curate.tables.needs import is_number
 from scoring.errors import InputError
@@ -43,64 +43,64 @@ class Outcomes:
     confidence: Floats | None = None
 
 
-def outcomes(asked: Asked, notes: list[str]) -> Outcomes:
+def outcomes(request: PlotRequest, notes: list[str]) -> Outcomes:
     """Return which rows are right: by the user's column, or by predicting labels from the other rows' embeddings.
 
     Raises:
         InputError: if it is not said by what, or there are too few rows.
     """
-    if (asked.label is None) == (asked.right is None):
-        got = "both" if asked.label is not None else "neither"
+    if (request.label is None) == (request.right is None):
+        got = "both" if request.label is not None else "neither"
         raise InputError(
             f"expected --label (predictions from embeddings are judged) or --right (yours are), got {got}; give one"
         )
-    found = _judged_by_user(asked, notes) if asked.right is not None else _judged_by_labels(asked, notes)
-    if found.right.all() or not found.right.any():
-        which = "right" if found.right.all() else "wrong"
-        notes.append(f"the {found.what} is {which} on every row, so no order of them is better than another")
-    return found
+    judged = _judged_by_user(request, notes) if request.right is not None else _judged_by_labels(request, notes)
+    if judged.right.all() or not judged.right.any():
+        which = "right" if judged.right.all() else "wrong"
+        notes.append(f"the {judged.what} is {which} on every row, so no order of them is better than another")
+    return judged
 
 
-def _judged_by_labels(asked: Asked, notes: list[str]) -> Outcomes:
-    if asked.prediction not in (None, *PREDICTIONS):
-        said = closest(str(asked.prediction), PREDICTIONS)
-        raise InputError(f"unknown prediction {asked.prediction!r}{said} (one of: {', '.join(PREDICTIONS)})")
-    settings = EvaluateSettings(asked.repeats, asked.seed, asked.sample)
+def _judged_by_labels(request: PlotRequest, notes: list[str]) -> Outcomes:
+    if request.prediction not in (None, *PREDICTIONS):
+        said = closest(str(request.prediction), PREDICTIONS)
+        raise InputError(f"unknown prediction {request.prediction!r}{said} (one of: {', '.join(PREDICTIONS)})")
+    settings = EvaluateSettings(request.repeats, request.seed, request.sample)
     judged = judge_table(
-        asked.table,
-        str(asked.label),
-        labelled=asked.labelled,
-        column=asked.column,
+        request.table,
+        str(request.label),
+        labelled=request.labelled,
+        column=request.column,
         settings=settings,
-        announce=asked.announce,
+        announce=request.announce,
     )
     right, missing = judged.correctness.right, judged.correctness.missing
-    name = asked.prediction or next(one for one in PREDICTIONS if one in right)
+    name = request.prediction or next(each for each in PREDICTIONS if each in right)
     if name not in right:
         raise InputError(f"--prediction {name}: none is given, for {missing[name]}; leave it out")
-    notes += [f"there is no {WHAT[one]}, for {why}" for one, why in missing.items()]
+    notes += [f"there is no {WHAT[each]}, for {why}" for each, why in missing.items()]
     notes += [f"left out: {n:,} {why}" for why, n in judged.rows.left_out.items()]
     confidence = judged.correctness.confidence if name == LINEAR else None
     return Outcomes(WHAT[name], right[name], judged.certainty, judged.rows.raw, confidence)
 
 
-def _judged_by_user(asked: Asked, notes: list[str]) -> Outcomes:
-    name = str(asked.right)
-    if asked.prediction is not None:
+def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:
+    name = str(request.right)
+    if request.prediction is not None:
         raise InputError("--prediction is for --label; with --right the predictions are yours; leave it out")
-    values = plain(named_column(asked.table, name, "--right", open_labelled(asked.labelled)).combine_chunks())
-    names, _ = score_columns(asked.table, [one for one in asked.column if one != name])
+    values = plain(named_column(request.table, name, "--right", open_labelled(request.labelled)).combine_chunks())
+    names, _ = score_columns(request.table, [each for each in request.column if each != name])
     said = _truths(values, name)
-    rows = select_rows(asked.table, names)
+    rows = select_rows(request.table, names)
     known = said[rows.index] >= 0
     if not known.all():
         notes.append(f"left out: {int((~known).sum()):,} rows of which {name} does not say whether they are right")
         rows = rows.part(known)
-    if asked.sample is not None:
-        rows = rows.part(sampled(rows, asked.sample, seed=asked.seed))
+    if request.sample is not None:
+        rows = rows.part(sampled(rows, request.sample, seed=request.seed))
     if len(rows.index) < FEWEST_ROWS:
         raise InputError(
-            f"expected at least {FEWEST_ROWS} rows with scores and a {name!r} in {asked.table.path}, got "
+            f"expected at least {FEWEST_ROWS} rows with scores and a {name!r} in {request.table.path}, got "
             f"{len(rows.index)}; score more images"
         )
     return Outcomes(f"prediction of {name}", said[rows.index] == 1, rows.certainty, rows.raw)
@@ -111,9 +111,9 @@ def _truths(values: pa.Array, name: str) -> NDArray[np.int8]:
     if not pa.types.is_boolean(values.type) and not is_number(values.type):
         raise InputError(f"--right: expected true and false, or 1 and 0, in {name!r}, got {values.type}; name another")
     numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    odd = numbers[~np.isnan(numbers) & (numbers != 0) & (numbers != 1)]
-    if len(odd):
-        raise InputError(f"--right: expected 1 or 0 in {name!r}, got {odd[0]:g}; name a column of rights and wrongs")
+    others = numbers[~np.isnan(numbers) & (numbers != 0) & (numbers != 1)]
+    if len(others):
+        raise InputError(f"--right: expected 1 or 0 in {name!r}, got {others[0]:g}; name a column of rights and wrongs")
     return np.where(np.isnan(numbers), -1, numbers).astype(np.int8)
 
 
@@ -126,26 +126,26 @@ class Band:
     high: list[float]
 
 
-def accuracy_bands(found: Outcomes, coverage: Floats, asked: Asked) -> dict[str, Band]:
+def accuracy_bands(judged: Outcomes, coverage: Floats, request: PlotRequest) -> dict[str, Band]:
     """Return by column the accuracy of the most certain share of rows, with the resamples that `curate evaluate` draws.
 
     Args:
-        found: what is right.
+        judged: what is right.
         coverage: shares, shape (K,), in (0, 1].
-        asked: says how many resamples, and their seed.
+        request: says how many resamples, and their seed.
     """
-    orders = {name: RankOrder(values) for name, values in found.certainty.items()}
-    targets = {name: order.sort(found.right[:, None]) for name, order in orders.items()}
-    n, k = len(found.right), len(coverage)
+    orders = {name: RankOrder(values) for name, values in judged.certainty.items()}
+    targets = {name: order.sort(judged.right[:, None]) for name, order in orders.items()}
+    n, k = len(judged.right), len(coverage)
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         return np.concatenate(
             [order.accuracy_at(counts, targets[name], coverage)[:, 0] for name, order in orders.items()]
         )
 
-    asked.announce(f"bands of {counted(len(orders), 'column')} from {asked.repeats:,} resamples")
+    request.announce(f"bands of {counted(len(orders), 'column')} from {request.repeats:,} resamples")
     values = statistic(np.ones(n, np.int64))
-    low, high = percentiles(resample(statistic, n, repeats=asked.repeats, seed=asked.seed))
+    low, high = percentiles(resample(statistic, n, repeats=request.repeats, seed=request.seed))
     return {
         name: Band(*(part[place * k : (place + 1) * k].tolist() for part in (values, low, high)))
         for place, name in enumerate(orders)

@@ -8,8 +8,8 @@ import numpy as np
 from curate.display.gains import gain_chart
 from curate.display.rank import RANK
 from curate.display.style import WIDTH
-from curate.plots.asked import Asked, Numbers
 from curate.plots.columns import finite, read_columns
+from curate.plots.request import Numbers, PlotRequest
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,22 +25,22 @@ class Gains(Numbers):
     gain: list[float]
 
 
-def measure(asked: Asked) -> Gains:
+def measure(request: PlotRequest) -> Gains:
     """Read ranks and gains of a batch."""
-    table = asked.table
+    table = request.table
     if not {RANK, GAIN} <= set(table.schema.names):
         raise InputError(
             f"gains need a batch with the columns {RANK!r} and {GAIN!r}, as curate select writes it, and {table.path} "
             f"has {', '.join(table.schema.names)}"
         )
-    rows = read_columns(asked, (RANK, GAIN))
+    rows = read_columns(request, (RANK, GAIN))
     notes: list[str] = []
-    there = finite(rows.numbers[GAIN], GAIN, table, notes)
+    is_finite = finite(rows.numbers[GAIN], GAIN, table, notes)
     rank = rows.numbers[RANK]
     if np.isnan(rank).any():
         raise InputError(f"expected a {RANK} in every row of {table.path}, got null; take what curate select wrote")
     order = np.argsort(rank, kind="stable")
-    return Gains(np.where(there, rows.numbers[GAIN], np.nan)[order].tolist(), notes=notes)
+    return Gains(np.where(is_finite, rows.numbers[GAIN], np.nan)[order].tolist(), notes=notes)
 
 
 def draw(numbers: Gains, *, title: str = "", width: float = WIDTH) -> "Figure":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.display.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from curate.manifest.store_path import path_to_read
-from curate.plots.asked import Asked, Numbers
+from curate.plots.request import Numbers, PlotRequest
 from curate.plots.table import KINDS, Kind, kind_of
 from scoring.errors import InputError
 
@@ -93,11 +93,11 @@ def plot(
     Raises:
         InputError: if the kind is invalid, lacks what it needs, is given what it has no use for, or the place refuses.
     """
-    found = kind_of(kind)
+    known_kind = kind_of(kind)
     check_width(width)
     if out is not None:
         check_chart(Path(out), overwrite=overwrite)
-    asked = Asked(
+    request = PlotRequest(
         path_to_read(table),
         column=tuple([column] if isinstance(column, str) else column or ()),
         per=per,
@@ -110,20 +110,20 @@ def plot(
         sample=sample,
         announce=announce,
     )
-    _check(asked, kind, found)
-    drawn = Plot(kind, found.module().measure(asked), title, width, Path(out) if out is not None else None)
+    _check(request, kind, known_kind)
+    drawn = Plot(kind, known_kind.module().measure(request), title, width, Path(out) if out is not None else None)
     if drawn.picture is not None:
         save_chart(drawn.figure(), drawn.picture, overwrite=overwrite)
     return drawn
 
 
-def _check(asked: Asked, name: str, kind: Kind) -> None:
+def _check(request: PlotRequest, name: str, kind: Kind) -> None:
     """Refuse an option that the kind has no use for, and amounts that cannot be."""
     for option in sorted({option for each in KINDS.values() for option in each.options} - kind.options):
-        if getattr(asked, option) != getattr(Asked(asked.path), option):
-            those = ", ".join(one for one, each in KINDS.items() if option in each.options)
+        if getattr(request, option) != getattr(PlotRequest(request.path), option):
+            those = ", ".join(kind_name for kind_name, each in KINDS.items() if option in each.options)
             raise InputError(f"--{option} is not for {name}, which would not look at it; leave it out (for: {those})")
-    if not 1 <= asked.repeats <= MOST_REPEATS:
-        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {asked.repeats}; 1000 is usual")
-    if asked.sample is not None and asked.sample < FEWEST_SAMPLED:
-        raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {asked.sample}; take more")
+    if not 1 <= request.repeats <= MOST_REPEATS:
+        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {request.repeats}; 1000 is usual")
+    if request.sample is not None and request.sample < FEWEST_SAMPLED:
+        raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {request.sample}; take more")

@@ -10,8 +10,8 @@ from curate.columns import ERROR_COLUMNS, describe
 from curate.counted import counted
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
-from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, Floats, Outcomes, outcomes
+from curate.plots.request import Numbers, PlotRequest
 from scoring.errors import InputError
 from scoring.metrics.calibration import BINS, EqualMass
 from scoring.metrics.resampling import Interval, percentiles, resample
@@ -41,19 +41,19 @@ class Reliability(Numbers):
     ece: dict[str, Interval]
 
 
-def measure(asked: Asked) -> Reliability:
+def measure(request: PlotRequest) -> Reliability:
     """Measure tenths of the rows of `curate evaluate`; rows of equal certainty are shared out evenly among them."""
     notes: list[str] = []
-    found = outcomes(asked, notes)
-    if asked.column:
-        columns = {name: _certainty(name, found) for name in dict.fromkeys(asked.column)}
-        promised = [name for name in columns if _is_chance(name, found.raw[name])]
-    elif found.confidence is not None:
-        columns, promised = {CONFIDENCE: found.confidence}, [CONFIDENCE]
+    judged = outcomes(request, notes)
+    if request.column:
+        columns = {name: _certainty(name, judged) for name in dict.fromkeys(request.column)}
+        promised = [name for name in columns if _is_chance(name, judged.raw[name])]
+    elif judged.confidence is not None:
+        columns, promised = {CONFIDENCE: judged.confidence}, [CONFIDENCE]
     else:
         raise InputError(
-            f"the {found.what} says nothing of how sure it is; name columns with --column, such as "
-            f"{', '.join(found.raw)}"
+            f"the {judged.what} says nothing of how sure it is; name columns with --column, such as "
+            f"{', '.join(judged.raw)}"
         )
     if promised and len(promised) < len(columns):
         rest = [name for name in columns if name not in promised]
@@ -62,18 +62,18 @@ def measure(asked: Asked) -> Reliability:
             f"no axis; "
             "draw an image of each"
         )
-    if len(found.right) < 2 * BINS:
-        raise InputError(f"expected at least {2 * BINS} rows, got {len(found.right)}; score more images")
-    asked.announce(f"bands of {counted(len(columns), 'column')} from {asked.repeats:,} resamples")
-    result = Reliability(found.what, len(found.right), {}, {}, {}, notes=notes)
+    if len(judged.right) < 2 * BINS:
+        raise InputError(f"expected at least {2 * BINS} rows, got {len(judged.right)}; score more images")
+    request.announce(f"bands of {counted(len(columns), 'column')} from {request.repeats:,} resamples")
+    result = Reliability(judged.what, len(judged.right), {}, {}, {}, notes=notes)
     for name, certainty in columns.items():
-        _measure_column(result, name, certainty, found, asked, promised=name in promised)
+        _measure_column(result, name, certainty, judged, request, promised=name in promised)
     return result
 
 
-def _certainty(name: str, found: Outcomes) -> Floats:
+def _certainty(name: str, judged: Outcomes) -> Floats:
     """How certain a column is of each row, shape (N,): one minus a probability of being bad, else the column itself."""
-    return 1 - found.raw[name] if name in ERROR_COLUMNS else found.certainty[name]
+    return 1 - judged.raw[name] if name in ERROR_COLUMNS else judged.certainty[name]
 
 
 def _is_chance(name: str, values: Floats) -> bool:
@@ -84,9 +84,9 @@ def _is_chance(name: str, values: Floats) -> bool:
 
 
 def _measure_column(
-    result: Reliability, name: str, certainty: Floats, found: Outcomes, asked: Asked, *, promised: bool
+    result: Reliability, name: str, certainty: Floats, judged: Outcomes, request: PlotRequest, *, promised: bool
 ) -> None:
-    bins = EqualMass(certainty, np.stack([found.right, certainty if promised else np.zeros(len(certainty))], 1))
+    bins = EqualMass(certainty, np.stack([judged.right, certainty if promised else np.zeros(len(certainty))], 1))
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         """Shape (2 BINS + 1,): accuracy and mean certainty of each tenth, then their mean distance."""
@@ -95,7 +95,7 @@ def _measure_column(
 
     n = len(certainty)
     values = statistic(np.ones(n, np.int64))
-    low, high = percentiles(resample(statistic, n, repeats=asked.repeats, seed=asked.seed))
+    low, high = percentiles(resample(statistic, n, repeats=request.repeats, seed=request.seed))
     result.accuracy[name] = Band(*(part[:BINS].tolist() for part in (values, low, high)))
     if promised:
         result.confidence[name] = values[BINS : 2 * BINS].tolist()
@@ -113,7 +113,7 @@ def draw(numbers: Reliability, *, title: str = "", width: float = WIDTH) -> "Fig
         Curve(f"{name} ({numbers.ece[name].value:.3f})", numbers.confidence[name], band.value, band.low, band.high)
         for name, band in numbers.accuracy.items()
     ]
-    least = min(min(one) for one in numbers.confidence.values())
+    least = min(min(values) for values in numbers.confidence.values())
     diagonal = Curve("as promised", [least, 1.0], [least, 1.0])
     panel = Panel(
         curves,

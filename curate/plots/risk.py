@@ -8,8 +8,8 @@ import numpy as np
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
 from curate.plots.abstained import AXIS
-from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, accuracy_bands, outcomes
+from curate.plots.request import Numbers, PlotRequest
 from scoring.metrics.selective import aurc
 
 if TYPE_CHECKING:
@@ -41,19 +41,21 @@ class Risk(Numbers):
     chance: float
 
 
-def measure(asked: Asked) -> Risk:
+def measure(request: PlotRequest) -> Risk:
     """Measure on the rows of `curate evaluate`, with its resamples."""
     notes: list[str] = []
-    found = outcomes(asked, notes)
-    bands = accuracy_bands(found, COVERAGE, asked)
+    judged = outcomes(request, notes)
+    bands = accuracy_bands(judged, COVERAGE, request)
     risk = {
         name: Band([1 - a for a in band.value], [1 - a for a in band.high], [1 - a for a in band.low])
         for name, band in bands.items()
     }
-    areas = {name: aurc(values, found.right) for name, values in found.certainty.items()}
-    right = float(found.right.mean())
+    areas = {name: aurc(values, judged.right) for name, values in judged.certainty.items()}
+    right = float(judged.right.mean())
     perfect = np.maximum(0.0, COVERAGE - right) / COVERAGE
-    return Risk(found.what, len(found.right), COVERAGE.tolist(), risk, areas, perfect.tolist(), 1 - right, notes=notes)
+    return Risk(
+        judged.what, len(judged.right), COVERAGE.tolist(), risk, areas, perfect.tolist(), 1 - right, notes=notes
+    )
 
 
 def draw(numbers: Risk, *, title: str = "", width: float = WIDTH) -> "Figure":

@@ -22,9 +22,9 @@ from curate.display.style import (
     write_percent,
 )
 from curate.evaluation.curves import read_strengths
-from curate.plots.asked import Asked, Numbers
 from curate.plots.degradation import not_ours, read_report
 from curate.plots.judged import Band
+from curate.plots.request import Numbers, PlotRequest
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -66,32 +66,37 @@ class Strengths(Numbers):
     kinds: list[Steps]
 
 
-def measure(asked: Asked) -> Strengths:
+def measure(request: PlotRequest) -> Strengths:
     """Read the curves and their intervals from the JSON of an evaluation."""
-    report = read_report(asked.path)
+    report = read_report(request.path)
     if not report.get("strengths"):
         raise InputError(
-            f"{asked.path} was measured without strengths; run `curate evaluate TABLE --degrade 500 --strengths -o "
+            f"{request.path} was measured without strengths; run `curate evaluate TABLE --degrade 500 --strengths -o "
             "REPORT.json`"
         )
     try:
         kinds = [
             Steps(
-                one["kind"], one["unit"], one["strength"], {name: Band(**ends) for name, ends in one["columns"].items()}
+                each["kind"],
+                each["unit"],
+                each["strength"],
+                {name: Band(**ends) for name, ends in each["columns"].items()},
             )
-            for one in read_strengths(report)
+            for each in read_strengths(report)
         ]
-        images = int(next(one["n"] for one in report["measures"] if str(one["name"]).startswith("less certain")))
+        images = int(next(each["n"] for each in report["measures"] if str(each["name"]).startswith("less certain")))
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
-        raise not_ours(asked.path) from None
-    there = list(kinds[0].share)
-    for name in asked.column:
-        if name not in there:
-            raise InputError(f"{asked.path} has no column {name!r}{closest(name, there)} (columns: {', '.join(there)})")
-    chosen = list(dict.fromkeys(asked.column)) or there
+        raise not_ours(request.path) from None
+    columns = list(kinds[0].share)
+    for name in request.column:
+        if name not in columns:
+            raise InputError(
+                f"{request.path} has no column {name!r}{closest(name, columns)} (columns: {', '.join(columns)})"
+            )
+    chosen = list(dict.fromkeys(request.column)) or columns
     notes = [f"the first {MOST_COLUMNS} of {len(chosen)} columns are shown"] if len(chosen) > MOST_COLUMNS else []
-    for one in kinds:
-        one.share = {name: one.share[name] for name in chosen[:MOST_COLUMNS]}
+    for kind in kinds:
+        kind.share = {name: kind.share[name] for name in chosen[:MOST_COLUMNS]}
     return Strengths(images, kinds, notes=notes)
 
 

@@ -10,13 +10,13 @@ from scoring.lookup import closest
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from curate.plots.asked import Asked, Numbers
+    from curate.plots.request import Numbers, PlotRequest
 
 
 class Drawn(Protocol):
     """The module of a kind."""
 
-    def measure(self, asked: "Asked") -> "Numbers":
+    def measure(self, request: "PlotRequest") -> "Numbers":
         """Return the numbers behind the image."""
 
     def draw(self, numbers: "Numbers", *, title: str, width: float) -> "Figure":

@@ -64,20 +64,20 @@ class Ranked:
         with pa.memory_map(str(self._path)) as file:
             batches = pa.ipc.open_file(file)
             for start in range(0, len(self._waiting_at), size):
-                own = self._take(batches, self._waiting_at[start : start + size])
-                of_picks = self._of_picks.slice(start, own.num_rows)
-                yield pa.Table.from_arrays([*own.columns, *of_picks.columns], schema=self.schema)
+                ranked = self._take(batches, self._waiting_at[start : start + size])
+                of_picks = self._of_picks.slice(start, ranked.num_rows)
+                yield pa.Table.from_arrays([*ranked.columns, *of_picks.columns], schema=self.schema)
 
-    def _take(self, batches: pa.RecordBatchFileReader, wanted: NDArray[np.int64]) -> pa.Table:
+    def _take(self, batches: pa.RecordBatchFileReader, places: NDArray[np.int64]) -> pa.Table:
         """Return some of the waiting rows, in the order wanted."""
-        order = np.argsort(wanted)
-        rows = wanted[order]
+        order = np.argsort(places)
+        rows = places[order]
         pieces = []
         for number in np.unique(np.searchsorted(self._starts, rows, side="right") - 1).tolist():
             first, last = np.searchsorted(rows, [self._starts[number], self._starts[number + 1]])
             pieces.append(batches.get_batch(number).take(pa.array(rows[first:last] - self._starts[number])))
-        found = pa.Table.from_batches(pieces).combine_chunks()
-        return found.take(pa.array(np.argsort(order)))
+        taken = pa.Table.from_batches(pieces).combine_chunks()
+        return taken.take(pa.array(np.argsort(order)))
 
     def close(self) -> None:
         """Remove the file in which rows waited."""
@@ -105,12 +105,12 @@ def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:
         InputError: if that name is taken too.
     """
     names = set(schema.names)
-    own = []
+    fields = []
     for field in schema:
         name = SOURCE + field.name if field.name in taken else field.name
         if name != field.name and name in names:
             raise InputError(
                 f"the batch gets a column {field.name!r}, and the table has both that and {name!r}; rename one of them"
             )
-        own.append(field.with_name(name))
-    return own
+        fields.append(field.with_name(name))
+    return fields

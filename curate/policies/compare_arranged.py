@@ -48,29 +48,29 @@ def compare_arranged(source: Table, expected: Expected, subset: Table, differ: D
         problem: called with what differs and is no row.
     """
     source, columns = source.stored, expected.columns
-    own = passed_through(source.schema, columns.schema.names)
-    if [(field.name, field.type) for field in subset.schema] != [(f.name, f.type) for f in (*own, *columns.schema)]:
+    fields = passed_through(source.schema, columns.schema.names)
+    if [(field.name, field.type) for field in subset.schema] != [(f.name, f.type) for f in (*fields, *columns.schema)]:
         problem(Finding(OTHER_COLUMNS, expected.file))
         return
     noted = subset.read([KEY, *columns.schema.names])
     keys = key_bytes(noted.column(KEY).combine_chunks())
-    rows = _found(tie_breaks(keys), expected.hashes)
+    rows = _places(tie_breaks(keys), expected.hashes)
     if expected.ordered:
         for at in np.flatnonzero((rows >= 0) & (rows != np.arange(len(rows)))).tolist():
             differ(Difference(RANK, _name(keys[at]), int(rows[at]) + 1, at + 1))
     for name in columns.schema.names:
         for at in unlike(columns.column(name), noted.column(name), rows).tolist():
             differ(Difference(VALUE, _name(keys[at]), column=name, file=expected.file))
-    _compare_own(source, expected, subset, [field.name for field in own], differ)
+    _compare_columns(source, expected, subset, [field.name for field in fields], differ)
 
 
-def _found(wanted: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _places(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the place of each wanted hash among the known ones, shape (M,); -1 where it is not."""
     if not len(known):
-        return np.full(len(wanted), -1)
+        return np.full(len(hashes), -1)
     order = np.argsort(known, kind="stable")
-    at = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
-    return np.where(known[at] == wanted, at, -1)
+    at = order[np.minimum(np.searchsorted(known[order], hashes), len(known) - 1)]
+    return np.where(known[at] == hashes, at, -1)
 
 
 def _name(key: bytes) -> str:
@@ -85,16 +85,16 @@ def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64])
         then: the same, as written, shape (M,).
         rows: the row of ``now`` of each of ``then``, shape (M,); -1 if absent, which is not looked at.
     """
-    found = np.flatnonzero(rows >= 0)
-    mine, theirs = now.take(pa.array(rows[found])), then.take(pa.array(found))
+    places = np.flatnonzero(rows >= 0)
+    mine, old = now.take(pa.array(rows[places])), then.take(pa.array(places))
     if pa.types.is_floating(now.type):
-        same = np.isclose(mine.to_numpy(), theirs.to_numpy(), rtol=CLOSE, atol=CLOSE, equal_nan=True)
+        same = np.isclose(mine.to_numpy(), old.to_numpy(), rtol=CLOSE, atol=CLOSE, equal_nan=True)
     else:
-        same = np.array([a == b for a, b in zip(mine.to_pylist(), theirs.to_pylist(), strict=True)], bool)
-    return found[~same]
+        same = np.array([a == b for a, b in zip(mine.to_pylist(), old.to_pylist(), strict=True)], bool)
+    return places[~same]
 
 
-def _compare_own(source: Table, expected: Expected, subset: Table, names: Sequence[str], differ: Differ) -> None:
+def _compare_columns(source: Table, expected: Expected, subset: Table, names: Sequence[str], differ: Differ) -> None:
     """Compare the table's own columns by their digest over all rows; only where that differs, row by row."""
     renamed = dict(zip(names, source.schema.names, strict=True))
     schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
@@ -119,18 +119,18 @@ def _numbers(kind: pa.DataType) -> bool:
 
 
 def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], differ: Differ) -> None:
-    wanted = next(subset.batches(names, rows=N_LOOKED_AT), None)
-    if wanted is None:
+    sample = next(subset.batches(names, rows=N_LOOKED_AT), None)
+    if sample is None:
         return  # no row is left: each that is missing is named as such
-    by_key = {key: at for at, key in enumerate(key_bytes(wanted.column(KEY)))}
+    by_key = {key: at for at, key in enumerate(key_bytes(sample.column(KEY)))}
     named = 0
     for piece in source.batches():
         keys = key_bytes(piece.column(source.schema.names[list(names).index(KEY)]))
         for row, at in ((row, by_key[key]) for row, key in enumerate(keys) if key in by_key):
             for number, name in enumerate(names):
-                new, old = piece.column(number)[row].as_py(), wanted.column(number)[at].as_py()
+                new, old = piece.column(number)[row].as_py(), sample.column(number)[at].as_py()
                 if new != old and repr(new) != repr(old):
                     differ(Difference(VALUE, _name(keys[row]), column=name, file=file))
                     named += 1
-    if not named and wanted.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is reported as such
-        differ(Difference(LATER_VALUE, "", wanted.num_rows, file=file))
+    if not named and sample.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is reported as such
+        differ(Difference(LATER_VALUE, "", sample.num_rows, file=file))

@@ -134,23 +134,23 @@ def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str,
 
 def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
     """Return how many rows failed (N, bool) by status; nothing for a table without statuses."""
-    found: dict[str, int] = {}
+    by_status: dict[str, int] = {}
     if not failed.any() or STATUS not in table.schema.names or not is_text(table.schema.field(STATUS).type):
-        return found
+        return by_status
     for start, batch in numbered(table.batches([STATUS])):
-        here = failed[start : start + batch.num_rows]
-        if here.any():
-            for kind in plain(batch.column(0)).filter(pa.array(here)).to_pylist():
-                found[str(kind)] = found.get(str(kind), 0) + 1
-    return found
+        part = failed[start : start + batch.num_rows]
+        if part.any():
+            for kind in plain(batch.column(0)).filter(pa.array(part)).to_pylist():
+                by_status[str(kind)] = by_status.get(str(kind), 0) + 1
+    return by_status
 
 
-def _first(there: np.ndarray, n: int) -> np.ndarray:
+def _first(mask: np.ndarray, n: int) -> np.ndarray:
     """Return the first n places, shape (n,) or less, of an array (N,) bool that are true."""
     block = 1 << 20
     parts: list[np.ndarray] = [np.zeros(0, np.int64)]
-    for start in range(0, len(there), block):
-        parts.append(start + np.flatnonzero(there[start : start + block])[:n])
+    for start in range(0, len(mask), block):
+        parts.append(start + np.flatnonzero(mask[start : start + block])[:n])
         if sum(map(len, parts)) >= n:
             break
     return np.concatenate(parts)[:n]

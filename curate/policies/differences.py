@@ -130,17 +130,17 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
         words = plain(batch.column("decision")).cast(pa.string())
         noted.append(pc.fill_null(pc.index_in(words, codes), -1).to_numpy(zero_copy_only=False).astype(np.int16))
     was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
-    found, at = _find(again.hashes, was_hashes)
-    changed = np.flatnonzero(~found | (was[at] != again.outcome if len(was) else True))
-    _name_rows(changed, again, found, at, was, result)
+    is_known, at = _find(again.hashes, was_hashes)
+    changed = np.flatnonzero(~is_known | (was[at] != again.outcome if len(was) else True))
+    _name_rows(changed, again, is_known, at, was, result)
     _name_extra(decisions, ~_find(was_hashes, again.hashes)[0], GONE, result)
     return np.array_equal(again.hashes, was_hashes)
 
 
 def _compare_words(again: Again, decisions: Table, result: Verification, leave_out: Collection[str]) -> None:
     """Name rows that are decided alike, but by another number, or with another text next to it."""
-    there = set(decisions.schema.names) - set(leave_out)
-    names = [field.name for field in again.schema if field.name in there and field.name not in (KEY, "decision")]
+    shared = set(decisions.schema.names) - set(leave_out)
+    names = [field.name for field in again.schema if field.name in shared and field.name not in (KEY, "decision")]
     waiting = _Aligned(decisions, [KEY, "decision", *names])
     table = again.table
     columns = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
@@ -150,22 +150,22 @@ def _compare_words(again: Again, decisions: Table, result: Verification, leave_o
             part, now = now.slice(0, old.num_rows), now.slice(old.num_rows)
             for row, name in sorted(_unlike_words(names, part, old).items()):
                 kind = SCORE if pa.types.is_floating(part.schema.field(name).type) else REASON
-                new, was = (one.column(name)[row].as_py() for one in (part, old))
-                told = kind if new is not None and was is not None else REASON
+                new, was = (table.column(name)[row].as_py() for table in (part, old))
+                difference_kind = kind if new is not None and was is not None else REASON
                 key = key_bytes(part.column(KEY).slice(row, 1))[0].decode("utf-8", "replace")
-                result.differ(Difference(told, key, new, was, name, "decisions"))
+                result.differ(Difference(difference_kind, key, new, was, name, "decisions"))
 
 
 def _unlike_words(names: list[str], now: pa.RecordBatch, old: pa.RecordBatch) -> dict[int, str]:
     """Return row -> the first column that differs, of rows that were decided alike."""
-    found: dict[int, str] = {}
+    differing: dict[int, str] = {}
     alike = pc.equal(now.column("decision"), plain(old.column("decision")).cast(pa.string()))
     for name in names:
         left, right = now.column(name), old.column(name)
         if left.type != right.type or left.equals(right):
             continue
         if pa.types.is_floating(left.type):
-            a, b = (one.to_numpy(zero_copy_only=False) for one in (left, right))
+            a, b = (column.to_numpy(zero_copy_only=False) for column in (left, right))
             rows = np.flatnonzero(~np.isclose(a, b, rtol=CLOSE, atol=CLOSE, equal_nan=True)).tolist()
         else:
             pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
@@ -173,8 +173,8 @@ def _unlike_words(names: list[str], now: pa.RecordBatch, old: pa.RecordBatch) ->
             rows = [row for row, (a, b) in enumerate(pairs) if text(a) != text(b)]
         for row in rows:
             if alike[row].as_py():
-                found.setdefault(row, name)
-    return found
+                differing.setdefault(row, name)
+    return differing
 
 
 def _plain(value: Any) -> str:
@@ -182,21 +182,21 @@ def _plain(value: Any) -> str:
     return _NUMBER.sub("#", str(value))
 
 
-def _find(wanted: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _find(hashes: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each wanted hash, whether it is known, and where (0 where not)."""
     if not len(known):
-        return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
+        return np.zeros(len(hashes), bool), np.zeros(len(hashes), np.int64)
     order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    place = np.minimum(np.searchsorted(known[order], hashes), len(known) - 1)
     at = order[place]
-    found = known[at] == wanted
-    return found, np.where(found, at, 0)
+    is_known = known[at] == hashes
+    return is_known, np.where(is_known, at, 0)
 
 
 def _name_rows(
     changed: np.ndarray,
     again: Again,
-    found: np.ndarray,
+    is_known: np.ndarray,
     at: np.ndarray,
     was: np.ndarray,
     result: Verification,
@@ -204,7 +204,7 @@ def _name_rows(
     names = _first_named(again.table, changed)
     for row, name in zip(changed.tolist(), names, strict=True):
         now = OUTCOMES[again.outcome[row]]
-        then = "not there" if not found[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
+        then = "not there" if not is_known[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
         result.differ(Difference(DECISION, name, now, then))
 
 

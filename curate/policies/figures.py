@@ -56,11 +56,11 @@ def unequal(
     """
     if isinstance(now, dict) and isinstance(then, dict):
         for key in {**now, **then}:
-            one, other = now.get(key, missing), then.get(key, missing)
-            yield from unequal(one, other, f"{name}.{key}" if name else key, texts=texts, missing=missing)
+            new, other = now.get(key, missing), then.get(key, missing)
+            yield from unequal(new, other, f"{name}.{key}" if name else key, texts=texts, missing=missing)
     elif isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
-        for number, (one, other) in enumerate(zip(now, then, strict=True), 1):
-            yield from unequal(one, other, f"{name} {number}", texts=texts, missing=missing)
+        for number, (new, other) in enumerate(zip(now, then, strict=True), 1):
+            yield from unequal(new, other, f"{name} {number}", texts=texts, missing=missing)
     elif isinstance(now, str) and isinstance(then, str):
         if texts and now != then:
             yield name, now, then
@@ -91,6 +91,6 @@ def unlike_tables(now: pa.Table, then: pa.Table, name: str, *, texts: bool) -> I
         yield f"{name}: rows", now.num_rows, then.num_rows
     else:
         for column in now.schema.names:
-            one, other = plain_json(now[column].to_pylist()), plain_json(then[column].to_pylist())
-            for row, (new, was) in enumerate(zip(one, other, strict=True), 1):
+            new_values, other = plain_json(now[column].to_pylist()), plain_json(then[column].to_pylist())
+            for row, (new, was) in enumerate(zip(new_values, other, strict=True), 1):
                 yield from unequal(new, was, f"{name}: {column} of row {row}", texts=texts)

@@ -50,15 +50,15 @@ class Searched:
         if not self.roots:
             return None
         first = digests[0] if digests else None
-        wanted = names[0] if names else path.name
+        sought = names[0] if names else path.name
         if first is None:
             return self._by_name(path.name)
-        for file in sorted(self._files(), key=lambda file: file.name != wanted):
-            if file.suffix != Path(wanted).suffix or file_sha256(file) != first:
+        for file in sorted(self._files(), key=lambda file: file.name != sought):
+            if file.suffix != Path(sought).suffix or file_sha256(file) != first:
                 continue
             if len(digests) < 2:
-                return file.parent if names and path.name not in (wanted, file.name) and _is_part(wanted) else file
-            if all(file_sha256(file.with_name(name)) == one for name, one in zip(names, digests, strict=True)):
+                return file.parent if names and path.name not in (sought, file.name) and _is_part(sought) else file
+            if all(file_sha256(file.with_name(name)) == digest for name, digest in zip(names, digests, strict=True)):
                 return file.parent
         return None
 
@@ -72,10 +72,10 @@ class Searched:
             raise InputError(f"{path} leads to {path.resolve()}, outside of --root; it is not read")
 
     def _by_name(self, name: str) -> Path | None:
-        found = [file for file in self._files() if file.name == name]
-        if len(found) > 1:
-            raise InputError(f"{found[0]} and {found[1]} have the name of the input; name the right one with --table")
-        return found[0] if found else None
+        named = [file for file in self._files() if file.name == name]
+        if len(named) > 1:
+            raise InputError(f"{named[0]} and {named[1]} have the name of the input; name the right one with --table")
+        return named[0] if named else None
 
     def _allowed(self, place: AnyPath) -> bool:
         """Whether a place may be read: anywhere without roots, else in them or next to the receipt, links resolved."""

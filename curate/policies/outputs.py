@@ -163,12 +163,12 @@ def write_outputs(
         _check(decided, tally, subset.n_rows, decisions.n_rows)
         for written in writers.values():
             written.seal()
-        made: dict[str, Written] = {name: (one.file, one.n_rows) for name, one in writers.items()}
+        made: dict[str, Written] = {name: (writer.file, writer.n_rows) for name, writer in writers.items()}
         for name in (name for name in outputs.texts if name in others):
             others[name].seal()
             made[name] = others[name], None
         receipt.write(receipt_json(decided, facts, made, read))
-        outputs.together.commit([*(one.file for one in writers.values()), *others.values()])
+        outputs.together.commit([*(writer.file for writer in writers.values()), *others.values()])
         return frozenset({*writers, *others})
     finally:
         for written in writers.values():

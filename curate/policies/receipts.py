@@ -131,10 +131,10 @@ def read_receipt(path: str | AnyPath) -> dict[str, Any]:
 
 def check_hash(path: AnyPath, receipt: Mapping[str, Any]) -> None:
     """Raise InputError for a receipt of a version that hashed keys otherwise: other rows win ties, and are drawn."""
-    found = receipt.get("hash")
-    if found != HASH:
+    noted = receipt.get("hash")
+    if noted != HASH:
         raise InputError(
-            f"{path} is of curate {receipt.get('curate')}, which hashed keys by {found or 'BLAKE2b'}, and this version "
+            f"{path} is of curate {receipt.get('curate')}, which hashed keys by {noted or 'BLAKE2b'}, and this version "
             f"({__version__}) does by {HASH}, so that other rows win ties; run the command of the receipt again"
         )
 
@@ -184,17 +184,17 @@ def _check_applied(path: AnyPath, receipt: dict[str, Any]) -> None:
     try:
         source, output = receipt["input"], receipt["outputs"]["table"]
         texts = [source["path"], source["digest"], output["file"], output["sha256"]]
-        whole = all(isinstance(text, str) for text in texts) and type(receipt["counts"]["n_rows"]) is int
-        whole = whole and source.get("sha256") is not None and _are_digests(source)
+        is_complete = all(isinstance(text, str) for text in texts) and type(receipt["counts"]["n_rows"]) is int
+        is_complete = is_complete and source.get("sha256") is not None and _are_digests(source)
     except (KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole or Path(output["file"]).name != output["file"]:
+        is_complete = False
+    if not is_complete or Path(output["file"]).name != output["file"]:
         raise InputError(f"{path} is incomplete: expected input, counts and table; take the receipt from a copy")
 
 
 def _check_shape(path: AnyPath, receipt: dict[str, Any]) -> None:
     source, outputs = receipt.get("input"), receipt.get("outputs")
-    whole = (
+    is_complete = (
         isinstance(source, dict)
         and all(isinstance(source.get(name), str) for name in ("path", "digest"))
         and isinstance(source.get("embedding"), str | None)
@@ -210,7 +210,7 @@ def _check_shape(path: AnyPath, receipt: dict[str, Any]) -> None:
             for output in outputs.values()
         )
     )
-    if not whole:
+    if not is_complete:
         raise InputError(f"{path} is incomplete: expected input, policy and outputs; take the receipt from a copy")
     for output in outputs.values() if isinstance(outputs, dict) else ():
         if Path(output["file"]).name != output["file"] or output["file"] in ("", ".", ".."):

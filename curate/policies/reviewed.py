@@ -51,9 +51,9 @@ class Reviewed:
 
     def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
         """Return whose answer to a question is a verdict, shape (N,)."""
-        found = np.zeros(len(self.drop), bool)
-        found[self.answers.get(question, {}).get(verdict, [])] = True
-        return found
+        is_answered = np.zeros(len(self.drop), bool)
+        is_answered[self.answers.get(question, {}).get(verdict, [])] = True
+        return is_answered
 
     def lines(self, path: str) -> list[str]:
         """Return what a reader has to know, one sentence a line."""
@@ -90,9 +90,9 @@ class VerdictLines:
         """Return what the verdicts say of the rows of a table; InputError where they are of another table."""
         return reviewed_rows(self.read, table_rows)
 
-    def notes(self, found: Reviewed) -> list[str]:
+    def notes(self, reviewed: Reviewed) -> list[str]:
         """Return what a reader has to know, one sentence a line."""
-        return [*found.lines(self.file), *([self.note] if self.note else [])]
+        return [*reviewed.lines(self.file), *([self.note] if self.note else [])]
 
     def to_json(self) -> dict[str, Any]:
         """Return it for a receipt: the file by the digest of the lines that were read."""
@@ -129,7 +129,7 @@ class VerdictLines:
         said = read.said()
         if not said:
             raise InputError(f"{OPTION} {path} holds no verdict yet; decide some groups with curate review")
-        table.require(sorted({column for one in said.values() for column in one.labels}))
+        table.require(sorted({column for said_of_key in said.values() for column in said_of_key.labels}))
         torn = f"{OPTION} {path}: its last line was cut off and is left out" if read.torn else ""
         return cls(str(path), read.lines, torn)
 
@@ -148,11 +148,11 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
     said = read.said()
     keys = list(said)
     at = _places(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]), table_rows.hashes)
-    there = at >= 0
-    same = there.copy()
-    if SHA256 in table_rows.texts and there.any():
-        digests = table_rows.texts[SHA256].take(pa.array(at[there])).to_pylist()
-        for place, digest in zip(np.flatnonzero(there).tolist(), digests, strict=True):
+    is_known = at >= 0
+    same = is_known.copy()
+    if SHA256 in table_rows.texts and is_known.any():
+        digests = table_rows.texts[SHA256].take(pa.array(at[is_known])).to_pylist()
+        for place, digest in zip(np.flatnonzero(is_known).tolist(), digests, strict=True):
             image = said[keys[place]].image
             same[place] = not image or not digest or digest[:SHORT] == image
     if keys and not same.any():
@@ -166,34 +166,34 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
     answers: dict[str, dict[str, list[int]]] = {}
     by: dict[int, str] = {}
     for place in np.flatnonzero(same).tolist():
-        one, row = said[keys[place]], int(at[place])
-        drop[row], keep[row] = one.drop, one.keep and not one.drop
-        by[row] = one.by
-        for question, verdict in one.answers.items():
+        decision, row = said[keys[place]], int(at[place])
+        drop[row], keep[row] = decision.drop, decision.keep and not decision.drop
+        by[row] = decision.by
+        for question, verdict in decision.answers.items():
             answers.setdefault(question, {}).setdefault(verdict, []).append(row)
-        for column, label in one.labels.items():
+        for column, label in decision.labels.items():
             labels.setdefault(column, {})[row] = label
-    gone = [keys[place] for place in np.flatnonzero(~there).tolist()]
-    changed = [keys[place] for place in np.flatnonzero(there & ~same).tolist()]
+    gone = [keys[place] for place in np.flatnonzero(~is_known).tolist()]
+    changed = [keys[place] for place in np.flatnonzero(is_known & ~same).tolist()]
     return Reviewed(drop, keep, labels, by, answers, gone, changed)
 
 
-def _places(wanted: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _places(sought: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the row of each wanted hash among N, shape (M,); -1 where it is not."""
-    order = np.argsort(wanted, kind="stable")
-    places = np.full(len(wanted), -1, np.int64)
+    order = np.argsort(sought, kind="stable")
+    places = np.full(len(sought), -1, np.int64)
     for start in range(0, len(hashes), 1 << 22):
         some = hashes[start : start + (1 << 22)]
-        hit = np.flatnonzero(np.isin(some, wanted))
-        places[order[np.searchsorted(wanted, some[hit], sorter=order)]] = start + hit
+        hit = np.flatnonzero(np.isin(some, sought))
+        places[order[np.searchsorted(sought, some[hit], sorter=order)]] = start + hit
     return places
 
 
-def relabelled(found: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
     """Return the columns of labels of some rows, M, with the new ones; none of a column that has them already.
 
     Args:
-        found: with labels.
+        reviewed: with labels.
         table: of the rows.
         rows: ascending, shape (M,).
 
@@ -202,10 +202,10 @@ def relabelled(found: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[s
     """
     columns: dict[str, pa.Array] = {}
     places = {row: at for at, row in enumerate(rows.tolist())}
-    for name, new in found.labels.items():
+    for name, new in reviewed.labels.items():
         values = table.take(rows, [name]).column(0)
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        given = values.cast(kind).to_pylist()
+        labels = values.cast(kind).to_pylist()
         inside = [row for row in new if row in places]
         try:
             texts = pa.array([new[row] for row in inside], pa.string()).cast(kind).to_pylist()
@@ -214,27 +214,27 @@ def relabelled(found: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[s
                 f"expected labels of type {kind} for column {name!r} in {OPTION}, got others, such as "
                 f"{next(iter(new.values()))[:40]!r}; undo them in curate review"
             ) from None
-        changed = [(places[row], text) for row, text in zip(inside, texts, strict=True) if given[places[row]] != text]
+        changed = [(places[row], text) for row, text in zip(inside, texts, strict=True) if labels[places[row]] != text]
         for at, text in changed:
-            given[at] = text
+            labels[at] = text
         if changed:
-            columns[name] = pa.array(given, kind)
+            columns[name] = pa.array(labels, kind)
     return columns
 
 
 def label_changes(
-    found: Reviewed | None, table: Table, outcome: NDArray[np.uint8], hashes: NDArray[np.uint64]
+    reviewed: Reviewed | None, table: Table, outcome: NDArray[np.uint8], hashes: NDArray[np.uint64]
 ) -> dict[str, Any]:
     """Return what becomes of kept rows where a reviewer gave labels, as fields of ``Decided``; none where none did.
 
     Args:
-        found: by the verdicts; None without any.
+        reviewed: by the verdicts; None without any.
         table: of the rows.
         outcome: of all rows, shape (N,).
         hashes: of the keys of all rows, shape (N,).
     """
     kept = np.flatnonzero(outcome == KEEP)
-    columns = relabelled(found, table, kept) if found is not None else {}
+    columns = relabelled(reviewed, table, kept) if reviewed is not None else {}
     if not columns:
         return {}
     added = pa.table(columns)

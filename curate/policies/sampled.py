@@ -28,14 +28,14 @@ def verdicts_on(sample: Path) -> Judged:
         InputError: for a file that is no file of verdicts.
     """
     path = verdicts_beside(sample)
-    found: Judged = {}
+    verdicts: Judged = {}
     if not isinstance(path, Path) or not path.is_file():
-        return found
+        return verdicts
     for line in read_verdicts(path).live():
         if line.verdict in DECISIONS:
             for key, other in zip(line.keys, line.beside or [""] * len(line.keys), strict=True):
-                found.setdefault((key, other), {})[line.reviewer] = line
-    return found
+                verdicts.setdefault((key, other), {})[line.reviewer] = line
+    return verdicts
 
 
 def judged_sha256(sample: Path) -> str:

@@ -61,11 +61,11 @@ def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
     Raises:
         InputError: if it was changed, or a later version wrote it.
     """
-    found = receipt.get("format")
-    if type(found) is int and found > FORMAT:
+    number = receipt.get("format")
+    if type(number) is int and number > FORMAT:
         raise InputError(
-            f"{path} has format {found}, of a later version ({receipt.get('curate')}); this one reads up to {FORMAT}: "
+            f"{path} has format {number}, of a later version ({receipt.get('curate')}); this one reads up to {FORMAT}: "
             "upgrade curate"
         )
-    if found != FORMAT or data != sealed(receipt):
+    if number != FORMAT or data != sealed(receipt):
         raise InputError(f"{path} was changed since it was written: its own digest is another; take it from a copy")

@@ -148,14 +148,14 @@ class Verdicts:
 
     def said(self) -> dict[str, Said]:
         """Return what was decided, by key; InputError where reviewers disagree."""
-        found, disagree = combined(self.live())
+        said, disagree = combined(self.live())
         if disagree:
-            named = "; ".join(f"{key!r}: {one.words}" for key, one in list(disagree.items())[:N_NAMED])
+            named = "; ".join(f"{key!r}: {each.words}" for key, each in list(disagree.items())[:N_NAMED])
             raise InputError(
                 f"{self.path}: reviewers disagree about {len(disagree):,} images ({named}); settle them: curate review "
                 f"TABLE --verdicts {self.path}"
             )
-        return found
+        return said
 
 
 @dataclass(frozen=True)
@@ -191,22 +191,22 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
             if line.settles:
                 of_question.clear()
             of_question[line.reviewer] = line
-    found, disagree = {}, {}
+    said, disagree = {}, {}
     for key, questions in answers.items():
         clashes = [name for name, each in questions.items() if len(_answers(each)) > 1]
         if clashes:
-            told = [f"{who} says {' '.join(_answer(line))}".rstrip() for who, line in questions[clashes[0]].items()]
-            disagree[key] = Disagreement(clashes[0], ", ".join(told))
+            clashing = [f"{who} says {' '.join(_answer(line))}".rstrip() for who, line in questions[clashes[0]].items()]
+            disagree[key] = Disagreement(clashes[0], ", ".join(clashing))
             continue
         last = [line for each in questions.values() for line in each.values()]
         dropping = [line for line in last if _answer(line)[0] == DROP]
-        found[key] = Said(
+        said[key] = Said(
             images[key],
             {name: next(iter(_answers(each)), (UNSURE, ""))[0] for name, each in questions.items()},
             {line.column: line.label for line in last if line.verdict == RELABEL},
             _by((dropping or last)[-1]),
         )
-    return found, disagree
+    return said, disagree
 
 
 def _answers(of: Mapping[str, Line]) -> set[tuple[str, str]]:
@@ -237,14 +237,14 @@ def read_verdicts(path: str | Path, *, lines: int | None = None) -> Verdicts:
         raise InputError(f"{path} does not exist; give the NAME{SUFFIX} of curate review")
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path} is larger than {MOST_BYTES >> 20:,} MB; it is not of curate review")
-    whole, newline, rest = path.read_bytes().rpartition(b"\n")
-    parts = whole.split(b"\n") if newline else []
+    complete, newline, rest = path.read_bytes().rpartition(b"\n")
+    parts = complete.split(b"\n") if newline else []
     if lines is not None and len(parts) < lines:
         raise InputError(f"{path} holds {len(parts):,} lines, expected {lines:,} as it had; take it from a copy")
     parts = parts[:lines]
-    found = [_parsed(path, number, part) for number, part in enumerate(parts, 1)]
+    parsed = [_parsed(path, number, part) for number, part in enumerate(parts, 1)]
     read = b"".join(part + b"\n" for part in parts)
-    return Verdicts(path, len(parts), hashlib.sha256(read).hexdigest(), len(read), bool(rest) and lines is None, found)
+    return Verdicts(path, len(parts), hashlib.sha256(read).hexdigest(), len(read), bool(rest) and lines is None, parsed)
 
 
 def _parsed(path: Path, number: int, text: bytes) -> Line:

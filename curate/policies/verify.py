@@ -112,8 +112,8 @@ def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
     if not files:
         return rule
     read = noted.get("read", {})
-    found = {name: searched.find(path, [read[str(path)]] if str(path) in read else ()) for name, path in files.items()}
-    return {**rule, **{name: str(found[name] or path) for name, path in files.items()}}
+    paths = {name: searched.find(path, [read[str(path)]] if str(path) in read else ()) for name, path in files.items()}
+    return {**rule, **{name: str(paths[name] or path) for name, path in files.items()}}
 
 
 def _files(rule: Any) -> dict[str, Any]:
@@ -130,14 +130,14 @@ def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPa
     """Where the input is: where it was, next to the receipt, or below a root by its digest."""
     about = noted["input"]
     path = path_to_read(str(about["path"]))
-    found = searched.find(path, about.get("sha256", ()), about.get("files", ()))
-    if found is None:
+    located = searched.find(path, about.get("sha256", ()), about.get("files", ()))
+    if located is None:
         below = "" if not searched.roots else f", nor below {', '.join(map(str, searched.roots))}"
         more = " or search a folder with --root" if not searched.roots else ""
         raise InputError(
             f"the input {path} of {receipt} is no longer there{below}; name where it is now with --table{more}"
         )
-    return found
+    return located
 
 
 def _compare_origin(receipt: AnyPath, noted: Mapping[str, Any], source: Table, result: Verification) -> None:
@@ -148,7 +148,7 @@ def _compare_origin(receipt: AnyPath, noted: Mapping[str, Any], source: Table, r
     was = str(noted["input"]["path"])
     if str(source.path.resolve()) != was:
         result.notes.append(Finding(MOVED, "the input", str(source.path), was))
-    model, before = (_digest(one) for one in (source.metadata.get("model"), noted.get("model")))
+    model, before = (_digest(described) for described in (source.metadata.get("model"), noted.get("model")))
     if model != before:
         result.problem(Finding(OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
 
@@ -200,12 +200,12 @@ def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], resul
     for name, table in outputs.items():
         rules = table.metadata.get("policy")
         if isinstance(rules, list) and len(rules) >= len(noted["policy"]):
-            own = rules[len(rules) - len(noted["policy"]) :]  # of a subset, rules of earlier subsets come first
-            _name_figures(unequal(own, noted["policy"], f"policy of {name}"), result)
+            last_rules = rules[len(rules) - len(noted["policy"]) :]  # of a subset, rules of earlier subsets come first
+            _name_figures(unequal(last_rules, noted["policy"], f"policy of {name}"), result)
 
 
-def _name_figures(found: Iterable[tuple[str, Any, Any]], result: Verification) -> None:
-    for number, (name, now, then) in enumerate(found):
+def _name_figures(figures: Iterable[tuple[str, Any, Any]], result: Verification) -> None:
+    for number, (name, now, then) in enumerate(figures):
         if number < N_NAMED:
             result.problem(Finding(OTHER_FIGURE, name, _short(now), _short(then)))
         else:
@@ -234,8 +234,8 @@ def _compare_more(
         if then is None and noted.get("curate") != __version__:
             continue
         expected = {key: value for key, value in entry.items() if value is not None}
-        there = None if then is None else {key: then.get(key) for key in expected}
-        _name_figures(unequal(expected, there, f"outputs.{name}"), result)
+        listed = None if then is None else {key: then.get(key) for key in expected}
+        _name_figures(unequal(expected, listed, f"outputs.{name}"), result)
     if not result.same_order:
         return  # groups are numbered and listed in the order of the rows
     for name, table in again.more.items():

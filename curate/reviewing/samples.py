@@ -68,7 +68,7 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
 def _read(path: Path) -> tuple[list[Drawn], str, str]:
     """What was drawn, what is asked, and in words."""
     if is_review(path):
-        named = [Drawn(one.key, label=(one.given, one.suggested)) for one in read_rows(path)]
+        named = [Drawn(one.key, label=(one.label, one.suggested)) for one in read_rows(path)]
         return named, LABELS, "labelled {}, or is it {}?"
     if is_audit(path):
         plan = read_plan(path)

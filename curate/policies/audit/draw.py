@@ -31,7 +31,7 @@ ENDING = ".audit.csv"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """An image to judge: its place in the file, and where its row stands."""
 
     place: str
@@ -104,13 +104,13 @@ def review_plan(
     refuse_existing(path, overwrite=overwrite)
     require_folder(path)
     values = rows.exact[name].values
-    there = np.flatnonzero(rows.ok & rows.exact[name].valid)
-    inside = there[population.ranks(values[there]) <= among]
+    is_known = np.flatnonzero(rows.ok & rows.exact[name].valid)
+    inside = is_known[population.ranks(values[is_known]) <= among]
     ties = salted(rows.hashes, seed)
     chosen = inside[np.argsort(ties[inside], kind="stable")[:n]]
     chosen = chosen[np.argsort([hashlib.blake2b(ties[row].tobytes()).digest() for row in chosen.tolist()])]
-    asked = _asked(opened, chosen, values[chosen], population, label)
-    cells = [one.cells(among, population.value_at(among), name) for one in asked]
+    questions = _questions(opened, chosen, values[chosen], population, label)
+    cells = [question.cells(among, population.value_at(among), name) for question in questions]
     _write(path, cells, overwrite=overwrite)
     return replace(plan, csv=path)
 
@@ -153,15 +153,15 @@ def _place(out: str | Path) -> Path:
     return path
 
 
-def _asked(
+def _questions(
     table: Table, rows: np.ndarray, values: np.ndarray, population: Population, label: str | None
-) -> list[Asked]:
+) -> list[Question]:
     keys = keys_at(table, rows)
     ranks = population.ranks(values).tolist()
     labels = [None] * len(rows) if label is None else table.take(rows, [label]).column(label).to_pylist()
     return [
-        Asked(f"{number} of {len(rows)}", str(one), "" if given is None else str(given), float(value), rank)
-        for number, (one, given, value, rank) in enumerate(zip(keys, labels, values.tolist(), ranks, strict=True), 1)
+        Question(f"{number} of {len(rows)}", str(key), "" if label is None else str(label), float(value), rank)
+        for number, (key, label, value, rank) in enumerate(zip(keys, labels, values.tolist(), ranks, strict=True), 1)
     ]
 
 

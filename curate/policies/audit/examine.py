@@ -67,7 +67,7 @@ def review_verdicts(
         raise InputError(f"{files[0]} is no audit of curate review plan; of pairs, give one file at a time")
     share = parse_share(confidence, "--confidence")
     read = read_answers(Path(files[0]))
-    found = precision(read)
+    estimate = precision(read)
     return PairReading(
-        found, () if target_precision is None else tuple(suggest_threshold(read, target_precision, share))
+        estimate, () if target_precision is None else tuple(suggest_threshold(read, target_precision, share))
     )

@@ -26,8 +26,8 @@ class Population:
     def of(cls, table_rows: Rows, column: str, inside: NDArray[np.bool_] | None = None) -> "Population":
         """Return the scored rows of a table that are ``inside``, shape (N,), where given."""
         numbers = table_rows.exact[column]
-        there = table_rows.ok & numbers.valid if inside is None else table_rows.ok & numbers.valid & inside
-        return cls(column, np.sort(in_doubt(numbers.values[there], column)))
+        is_known = table_rows.ok & numbers.valid if inside is None else table_rows.ok & numbers.valid & inside
+        return cls(column, np.sort(in_doubt(numbers.values[is_known], column)))
 
     def __len__(self) -> int:
         return len(self.ordered)

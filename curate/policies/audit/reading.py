@@ -33,13 +33,13 @@ def read_verdicts(
     verdicts = read_audit(files, judges=judges)
     sampled = Sampled(
         np.array([zone.among for zone in verdicts.zones], np.int64),
-        np.array([one.rank for one in verdicts.judged], np.int64),
+        np.array([verdict.rank for verdict in verdicts.judged], np.int64),
         verdicts.badness(),
     )
     among = int(sampled.ends[-1])
     strata = sampled.until(among)
     interval = Interval(
-        stratified_share(strata), lower_bound(strata, 0.975), 1 - lower_bound([one.turned() for one in strata], 0.975)
+        stratified_share(strata), lower_bound(strata, 0.975), 1 - lower_bound([each.turned() for each in strata], 0.975)
     )
     kept = {rate: guaranteed_cut(sampled, rate, share).kept for rate in rates}
     return AuditReading(verdicts.column, among, verdicts.counts(), interval, kept, share)

@@ -82,13 +82,13 @@ class Verdicts:
 
     def counts(self) -> dict[str, int]:
         """Return rows by verdict: good, bad, between (judges disagree, or are unsure) and blank."""
-        said = [set(one.answers) for one in self.judged]
+        said = [set(row.answers) for row in self.judged]
         good, bad = said.count({GOOD}), said.count({BAD})
         return {GOOD: good, BAD: bad, "between": len(said) - good - bad, "blank": self.blank}
 
     def badness(self) -> np.ndarray:
         """Return how bad each judged row is, shape (n,), in [0, 1]."""
-        return np.array([one.badness for one in self.judged], np.float64)
+        return np.array([row.badness for row in self.judged], np.float64)
 
 
 @dataclass
@@ -266,9 +266,9 @@ def _add_label_studio(path: Path, rows: dict[str, Row]) -> None:
     """Add what annotators chose, to the rows that were drawn."""
     from curate.exchange.label_studio import read
 
-    found = read(path, ExpectedRows.of(list(rows), (GOOD, BAD, UNSURE)))
-    if not found.rows:
-        problems = "; ".join(map(str, found.problems[:3]))
+    export = read(path, ExpectedRows.of(list(rows), (GOOD, BAD, UNSURE)))
+    if not export.rows:
+        problems = "; ".join(map(str, export.problems[:3]))
         raise InputError(f"{path} has no usable verdict{f' ({problems})' if problems else ''}; choices are good, bad")
-    for label in found.rows:
+    for label in export.rows:
         rows[label.key].answers.append(label.label)

@@ -14,27 +14,27 @@ class Amounts:
     """What C cells give.
 
     Attributes:
-        given: rows of each, shape (C,), never more than it has.
-        wanted: rows of each that the shares ask for of so many rows in all, shape (C,).
+        taken: rows of each, shape (C,), never more than it has.
+        quota: rows of each that the shares ask for of so many rows in all, shape (C,).
         limit: the cell that has the fewest rows for its share.
         most: rows in all at which no share asks for more than there is.
     """
 
-    given: Counts
-    wanted: Counts
+    taken: Counts
+    quota: Counts
     limit: int
     most: int
 
     @property
     def short(self) -> Counts:
         """Rows that each cell lacks, shape (C,)."""
-        return np.maximum(self.wanted - self.given, 0)
+        return np.maximum(self.quota - self.taken, 0)
 
     @property
     def apart(self) -> float:
         """Half the sum of the differences of shares given and wanted, 0 where they are the same, 1 at most."""
-        total = max(1, int(self.given.sum()))
-        return float(np.abs(self.given - self.wanted).sum() / 2 / total)
+        total = max(1, int(self.taken.sum()))
+        return float(np.abs(self.taken - self.quota).sum() / 2 / total)
 
 
 def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
@@ -48,16 +48,16 @@ def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
         shares: of each, shape (C,), 0 or more; they sum to 1 and those above 0 have rows.
         total: rows in all, at most those of cells with a share; None for as many as the shares allow.
     """
-    asked = shares > 0
+    requested = shares > 0
     room = np.full(len(sizes), np.inf)
-    room[asked] = sizes[asked] / shares[asked]
+    room[requested] = sizes[requested] / shares[requested]
     limit = int(room.argmin())
     most = int(np.floor(room[limit] * (1 + 1e-12)))
     while most and (apportioned(shares * most, most) > sizes).any():
         most -= 1  # a share such as a third is not exact in floats
     total = most if total is None else total
-    wanted = apportioned(shares * total, total)
-    return Amounts(apportioned(_filled(sizes, shares, room, total), total), wanted, limit, most)
+    quotas = apportioned(shares * total, total)
+    return Amounts(apportioned(_filled(sizes, shares, room, total), total), quotas, limit, most)
 
 
 def apportioned(quotas: Floats, total: int) -> Counts:
@@ -72,11 +72,11 @@ def apportioned(quotas: Floats, total: int) -> Counts:
     >>> apportioned(np.array([1.5, 1.25, 0.25]), 3).tolist()
     [2, 1, 0]
     """
-    whole = np.floor(quotas + 1e-9).astype(np.int64)
-    missing = total - int(whole.sum())
-    order = np.argsort(-np.round(quotas - whole, 9), kind="stable")
-    whole[order[:missing]] += 1
-    return whole
+    rounded = np.floor(quotas + 1e-9).astype(np.int64)
+    missing = total - int(rounded.sum())
+    order = np.argsort(-np.round(quotas - rounded, 9), kind="stable")
+    rounded[order[:missing]] += 1
+    return rounded
 
 
 def _filled(sizes: Counts, shares: Floats, room: Floats, total: int) -> Floats:

@@ -47,12 +47,12 @@ def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
 def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
     """Return how densely each row lies among its cell's, shape (M,); higher lies denser."""
     measure = Typicality(vectors, codes, seed)
-    found = np.empty(len(codes))
+    density = np.empty(len(codes))
     order = np.argsort(codes, kind="stable").astype(np.int32)
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         if len(rows):
-            found[rows] = measure(rows)
-    return found
+            density[rows] = measure(rows)
+    return density
 
 
 def places(

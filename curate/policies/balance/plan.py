@@ -36,7 +36,7 @@ def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int
             of = "of the classes that are named" if request.shares else "that have a cell"
             raise InputError(f"--rows must be between 1 and the {counted(n, 'row')} {of}, got {total:,}; ask for fewer")
     plan = amounts(sizes, shares, total)
-    if total is None and not plan.given.sum():
+    if total is None and not plan.taken.sum():
         raise InputError(
             f"no row can be kept with every share met: {names[plan.limit]} has {counted(int(sizes[plan.limit]), 'row')}"
             f" for {shares[plan.limit]:.3g} of all; name how many with --rows"
@@ -53,9 +53,9 @@ def _lack(names: Sequence[str], sizes: NDArray[np.int64], plan: Amounts) -> str:
     """Say of which cells there are too few rows, and by how much."""
     lacking = np.flatnonzero(plan.short)
     worst = lacking[np.argsort(-plan.short[lacking], kind="stable")]
-    told = ", ".join(
-        f"{int(plan.wanted[cell]):,} rows of {names[cell]!r}, of which there are {int(sizes[cell]):,}"
+    listed = ", ".join(
+        f"{int(plan.quota[cell]):,} rows of {names[cell]!r}, of which there are {int(sizes[cell]):,}"
         for cell in worst[:N_NAMED].tolist()
     )
     more = f", and of {len(worst) - N_NAMED:,} more classes too many" if len(worst) > N_NAMED else ""
-    return f"{told}{more}: {int(plan.short.sum()):,} too few in all"
+    return f"{listed}{more}: {int(plan.short.sum()):,} too few in all"

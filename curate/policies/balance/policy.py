@@ -51,17 +51,17 @@ class Balance:
         lacks, reasons = _lacking(request, rows, signal, by_clusters=by_clusters)
         inside = np.flatnonzero(rows.ok & (lacks < 0))
         if not len(inside):
-            told = {reason: int((rows.ok & (lacks == number)).sum()) for number, reason in enumerate(reasons)}
-            raise InputError(_none_left(table, len(rows), told))
+            by_reason = {reason: int((rows.ok & (lacks == number)).sum()) for number, reason in enumerate(reasons)}
+            raise InputError(_none_left(table, len(rows), by_reason))
         cells = _cells(request, rows, inside, by_clusters=by_clusters)
         sizes = np.bincount(cells.codes, minlength=len(cells.names))
         plan = planned(request, cells.names, sizes)
         score = _score(request, rows, inside, cells, signal)
         first = None if score is None else score if signal is None else signal.sign * score
         place = places(cells.codes, first, redrawn(rows.hashes[inside], request.seed, "balance"))
-        stays = place < plan.given[cells.codes]
+        stays = place < plan.taken[cells.codes]
         cuts = np.full(len(sizes), np.nan)
-        last = place == plan.given[cells.codes] - 1
+        last = place == plan.taken[cells.codes] - 1
         if score is not None:
             cuts[cells.codes[last]] = score[last]
         in_table = rows.place[inside]
@@ -76,7 +76,7 @@ class Balance:
             lacks=lacks[back],
             names=cells.names,
             sizes=sizes,
-            given=plan.given,
+            taken=plan.taken,
             cuts=cuts,
             reasons=reasons,
             what="cluster" if by_clusters else request.per,
@@ -149,9 +149,9 @@ def _vectors(rows: Rows, inside: NDArray[np.int64]) -> NDArray[np.floating]:
 
 def _spread(values: NDArray[Any], at: NDArray[np.int64], n: int, empty: float) -> NDArray[Any]:
     """Return an array of n rows with some values in their places, and the same in all others."""
-    whole = np.full(n, empty, values.dtype)
-    whole[at] = values
-    return whole
+    spread = np.full(n, empty, values.dtype)
+    spread[at] = values
+    return spread
 
 
 def balance(

@@ -97,9 +97,9 @@ class BalanceRequest:
         """
         by_clusters, score = self.by_clusters(table), self.signal(table)
         if self.by_embedding(table) and EMBEDDING not in table.schema.names:
-            asked = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
+            option = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
             raise InputError(
-                f"{asked} uses embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
+                f"{option} uses embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
                 "embeddings, or name your own column with --embedding"
             )
         return Needs(

@@ -35,8 +35,8 @@ class BalanceResult(Result):
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says next to the counts, as plain JSON."""
-        own = ("cells", "limit", "most", "short", "apart", "notes")
-        return {**super().facts(), **{name: getattr(self, name) for name in own}}
+        names = ("cells", "limit", "most", "short", "apart", "notes")
+        return {**super().facts(), **{name: getattr(self, name) for name in names}}
 
 
 def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> BalanceResult:
@@ -48,11 +48,11 @@ def result_of(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> Ba
         plan: what the cells give.
     """
     dropped = words.cell[words.outcome == DROP]
-    without = int((plan.wanted[dropped] + plan.given[dropped] == 0).sum())
+    without = int((plan.quota[dropped] + plan.taken[dropped] == 0).sum())
     dropped_by = {OVER: len(dropped) - without, NO_SHARE: without}
     lacking = np.bincount(words.lacks[words.outcome == UNDECIDED], minlength=len(words.reasons)).tolist()
     names = words.names
-    columns = (words.sizes.tolist(), plan.given.tolist(), plan.wanted.tolist())
+    columns = (words.sizes.tolist(), plan.taken.tolist(), plan.quota.tolist())
     return BalanceResult(
         dropped_by={why: n for why, n in dropped_by.items() if n or why == OVER},
         undecided_by={reason: n for reason, n in zip(words.reasons, lacking, strict=True) if n},
@@ -78,7 +78,7 @@ def _notes(request: BalanceRequest, words: BalanceWords, plan: Amounts) -> list[
         ]
     else:
         notes = []
-    idle = int(((plan.given == 0) & (plan.wanted == 0)).sum())
+    idle = int(((plan.taken == 0) & (plan.quota == 0)).sum())
     if idle and not request.shares:
         notes.append(
             f"{counted(idle, 'cell')} of {len(words.names):,} get no row: fewer rows are kept than there are cells"

@@ -40,14 +40,14 @@ def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:
             raise InputError(f"--alpha must be from 0 (uniform) to 1 (as it is), got {alpha:g}; 0.5 is the square root")
         return alpha, {}
     if isinstance(texts, Mapping):
-        return 0.0, _whole({str(name): _share(str(name), str(share)) for name, share in texts.items()})
+        return 0.0, _checked_sum({str(name): _share(str(name), str(share)) for name, share in texts.items()})
     if not texts:
         return NAMED["uniform"], {}
     if len(texts) == 1 and texts[0] in NAMED:
         return NAMED[texts[0]], {}
     if len(texts) == 1 and Path(texts[0]).suffix.lower() in FILES and "=" not in Path(texts[0]).name:
-        return 0.0, _whole(_read(path_here(texts[0], "--to")))
-    return 0.0, _whole(_typed(texts))
+        return 0.0, _checked_sum(_read(path_here(texts[0], "--to")))
+    return 0.0, _checked_sum(_typed(texts))
 
 
 def shares_in(
@@ -85,15 +85,15 @@ def shares_in(
 
 
 def _typed(texts: Sequence[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for text in texts:
         name, sign, share = text.rpartition("=")
         if not sign or not name:
             raise InputError(f"--to takes {HOW}, got {text!r}{closest(text, NAMED)}")
-        if name in found:
+        if name in shares:
             raise InputError(f"--to gives {name!r} two shares; give it one")
-        found[name] = _share(name, share)
-    return found
+        shares[name] = _share(name, share)
+    return shares
 
 
 def _read(path: Path) -> dict[str, float]:
@@ -121,12 +121,12 @@ def _read(path: Path) -> dict[str, float]:
             )
         columns = table.column(names[0]).to_pylist(), table.column(SHARE).to_pylist()
         pairs = [(str("" if name is None else name), str(share)) for name, share in zip(*columns, strict=True)]
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for name, share in pairs:
-        if name in found:
+        if name in shares:
             raise InputError(f"{path} gives {name!r} two shares; give it one")
-        found[name] = _share(name, share)
-    return found
+        shares[name] = _share(name, share)
+    return shares
 
 
 def _share(name: str, text: str) -> float:
@@ -140,7 +140,7 @@ def _share(name: str, text: str) -> float:
     return share
 
 
-def _whole(shares: dict[str, float]) -> dict[str, float]:
+def _checked_sum(shares: dict[str, float]) -> dict[str, float]:
     total = sum(shares.values())
     if abs(total - 1) > ROUNDING:
         off = f"{(total - 1) * 100:.4g}% too much" if total > 1 else f"{(1 - total) * 100:.4g}% is missing"

@@ -33,7 +33,7 @@ class BalanceWords:
         lacks: number of what is missing, shape (N,), a place in ``reasons``; -1 for nothing.
         names: of the cells.
         sizes: rows of each.
-        given: rows of each that stay.
+        taken: rows of each that stay.
         cuts: last score that stays in each cell; NaN if absent.
         reasons: what is missing, in words.
         what: the cells are: the column, or ``cluster``.
@@ -47,7 +47,7 @@ class BalanceWords:
     lacks: NDArray[np.int8]
     names: list[str]
     sizes: NDArray[np.int64]
-    given: NDArray[np.int64]
+    taken: NDArray[np.int64]
     cuts: NDArray[np.float64]
     reasons: tuple[str, ...]
     what: str
@@ -55,20 +55,20 @@ class BalanceWords:
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
-        here = slice(start, start + len(keys))
-        outcome, cell, score = self.outcome[here], self.cell[here], self.score[here]
+        part = slice(start, start + len(keys))
+        outcome, cell, score = self.outcome[part], self.cell[part], self.score[part]
         judged = (outcome == KEEP) | (outcome == DROP)
         reason = np.full(len(keys), "", object)
         at = np.flatnonzero(judged)
         codes = cell[at]
-        columns = (self.given[codes], self.sizes[codes], self.place[here][at] + 1)
+        columns = (self.taken[codes], self.sizes[codes], self.place[part][at] + 1)
         who = WITHIN[self.within]
         reason[at] = [
-            f"number {place:,} of {self.what} {self.names[code]}, which gives {given:,} of {size:,} rows, {who}"
-            for code, given, size, place in zip(codes.tolist(), *(each.tolist() for each in columns), strict=True)
+            f"number {place:,} of {self.what} {self.names[code]}, which gives {quota:,} of {size:,} rows, {who}"
+            for code, quota, size, place in zip(codes.tolist(), *(each.tolist() for each in columns), strict=True)
         ]
         lacking = np.flatnonzero(outcome == UNDECIDED)
-        reason[lacking] = np.array([*self.reasons, ""], object)[self.lacks[here][lacking]]
+        reason[lacking] = np.array([*self.reasons, ""], object)[self.lacks[part][lacking]]
         failed = np.flatnonzero(outcome == FAILED)
         reason[failed] = failures(status, error, failed)
         cuts = np.full(len(keys), np.nan)

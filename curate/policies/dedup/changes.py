@@ -56,8 +56,8 @@ class Appearance:
 
     def value(self, name: str, row: int) -> float:
         """Return the value of a row in a column of numbers; NaN if absent."""
-        found = self.rows.exact.get(name)
-        return float(found.values[row]) if found is not None and found.valid[row] else np.nan
+        column = self.rows.exact.get(name)
+        return float(column.values[row]) if column is not None and column.valid[row] else np.nan
 
     def format(self, row: int) -> str | None:
         """Return the format of a row, or None."""
@@ -137,6 +137,6 @@ def _coding(name: str | None, kept: str | None, settings: tuple[float, float]) -
     return words
 
 
-def _ratio(one: float, other: float) -> float:
-    """Return one / other; 1, which is no change, where that says nothing."""
-    return one / other if np.isfinite([one, other]).all() and other > 0 else 1.0
+def _ratio(value: float, other: float) -> float:
+    """Return value / other; 1, which is no change, where that says nothing."""
+    return value / other if np.isfinite([value, other]).all() and other > 0 else 1.0

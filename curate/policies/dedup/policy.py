@@ -105,8 +105,8 @@ class Dedup:
         """Refuse what is about pairs inside the table, where none is looked for."""
         if self.against is None:
             raise InputError("--only-against looks for what another table has too; name that with --against")
-        asked = {"--audit": self.audit, "--graph": self.graph}
-        for flag in (flag for flag, value in asked.items() if value is not None):
+        options = {"--audit": self.audit, "--graph": self.graph}
+        for flag in (flag for flag, value in options.items() if value is not None):
             raise InputError(f"{flag} is for pairs inside a table, and --only-against looks for none; leave one out")
 
     @property
@@ -177,8 +177,8 @@ class Dedup:
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
         """Return rows to show: leaks where they are what was requested, and rows that are dropped."""
-        asked = self.request.report_only or self.request.only_against
-        leaks = np.flatnonzero(duplicates.leaks)[: N_LEAKS * asked]
+        leaks_only = self.request.report_only or self.request.only_against
+        leaks = np.flatnonzero(duplicates.leaks)[: N_LEAKS * leaks_only]
         gone = np.flatnonzero(duplicates.outcome == DROP)[:N_EXAMPLES]
         return {LEAK: leaks, FIRST_DROPPED: gone} if len(leaks) else {}
 

@@ -237,11 +237,11 @@ def _has(table: Table, name: str) -> None:
     able = _able(table)
     if name not in able:
         missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
-        own = ", name your own column with --embedding" if EMBEDDING in missing else ""
+        advice = ", name your own column with --embedding" if EMBEDDING in missing else ""
         other = " or ".join(able)
         raise InputError(
             f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
-            f"images again{own}{f', or use --finder {other}' if other else ''}"
+            f"images again{advice}{f', or use --finder {other}' if other else ''}"
         )
 
 
@@ -259,10 +259,10 @@ def _kappa(request: DedupRequest, table: Table) -> str | None:
         )
     column = request.kappa or kappa_of(table)
     if column is None:
-        there = [name for name in table.schema.names if name.startswith("kappa_")]
+        kappas = [name for name in table.schema.names if name.startswith("kappa_")]
         raise InputError(
             f"--similarity elk takes its radius from a kappa column; name one with --kappa "
-            f"(there are: {', '.join(there) or 'none'})"
+            f"(there are: {', '.join(kappas) or 'none'})"
         )
     if is_less_certain(column):
         raise InputError(f"--kappa takes a column that is higher where the model is certain, got {column!r}")
@@ -281,16 +281,16 @@ def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None
     Raises:
         InputError: for an unknown or repeated finder, a threshold without one, or one that is not a number.
     """
-    found: dict[str, float | None] = {}
+    thresholds: dict[str, float | None] = {}
     last: str | None = None
     for name, value in typed:
         if name == "finder":
             lookup(FINDERS, value, kind="finder")
-            if value in found:
+            if value in thresholds:
                 raise InputError(
                     f"--finder {value} was given twice; give each finder once, with its --threshold after it"
                 )
-            found[value] = None
+            thresholds[value] = None
             last = value
         elif name == "threshold":
             if last is None:
@@ -298,10 +298,10 @@ def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None
                     f"--threshold {value} belongs to the --finder before it, and none is given; write it like: "
                     "--finder hash --threshold 4"
                 )
-            if found[last] is not None:
+            if thresholds[last] is not None:
                 raise InputError(f"--finder {last} has two thresholds; give it one")
             try:
-                found[last] = float(value)
+                thresholds[last] = float(value)
             except ValueError:
                 raise InputError(f"--threshold takes a number, got {value!r}") from None
-    return found or None
+    return thresholds or None

@@ -52,24 +52,24 @@ class DecisionWords:
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
-        here = slice(start, start + len(keys))
-        outcome, finder = self.duplicates.outcome[here], self.duplicates.stars.finder[here]
+        part = slice(start, start + len(keys))
+        outcome, finder = self.duplicates.outcome[part], self.duplicates.stars.finder[part]
         linked = finder >= 0
         names = self.duplicates.stars.names
         typed = [rule_text(name, self.request.thresholds[name]) for name in names]
-        similarity = self.duplicates.stars.similarity[here]
+        similarity = self.duplicates.stars.similarity[part]
         bounds = np.array([*(self.request.thresholds[name] for name in names), np.nan])
         signs = np.array([*(1.0 if FINDERS[name].higher else -1.0 for name in names), np.nan])
         threshold = np.where(linked, bounds[finder], np.nan)
         margin = (similarity - threshold) * signs[finder]
         kept_key = self.kept_key.slice(start, len(keys))
-        group = self.group[here]
+        group = self.group[part]
         rule = np.where((outcome == DROP) & ~linked, len(typed), finder).astype(np.int64)
         return pa.RecordBatch.from_arrays(
             [
                 keys,
                 pa.array(OUTCOMES).take(pa.array(outcome)),
-                pa.array(self._reasons(here, kept_key, margin, status, error), pa.string()),
+                pa.array(self._reasons(part, kept_key, margin, status, error), pa.string()),
                 pa.array([*typed, RULE], pa.string()).take(pa.array(rule, mask=rule < 0)),
                 *(pa.array(values, from_pandas=True) for values in (similarity, threshold, margin)),
                 pa.array(group, mask=group < 0),
@@ -80,24 +80,24 @@ class DecisionWords:
 
     def _reasons(
         self,
-        here: slice,
+        part: slice,
         kept_key: pa.Array,
         margin: NDArray[np.float64],
         status: pa.Array | None,
         error: pa.Array | None,
     ) -> NDArray[np.object_]:
-        outcome, finder, group = self.duplicates.outcome[here], self.duplicates.stars.finder[here], self.group[here]
-        leaks, start = self.duplicates.leaks[here], here.start
+        outcome, finder, group = self.duplicates.outcome[part], self.duplicates.stars.finder[part], self.group[part]
+        leaks, start = self.duplicates.leaks[part], part.start
         views = [view.name for view in self.request.views()]
         reason = np.full(len(outcome), "like no other", object)
         reason[group >= 0] = "the one that stays of its group"
         protected = self.duplicates.rows.holds(self.request.protect)
         if protected is not None:
-            reason[protected[here] & (outcome != FAILED)] = "protected"
+            reason[protected[part] & (outcome != FAILED)] = "protected"
         reviewed = self.duplicates.reviewed
         decided = (outcome == DROP) & (finder < 0)  # by reviewers alone
         if reviewed is not None:
-            kept = reviewed.answered(COPY, KEPT)[here] & (outcome == KEEP)
+            kept = reviewed.answered(COPY, KEPT)[part] & (outcome == KEEP)
             for at in np.flatnonzero(decided | kept).tolist():
                 reason[at] = f"{'dropped' if decided[at] else 'kept'} by {reviewed.by[start + at]}"
         failed = np.flatnonzero(outcome == FAILED)
@@ -105,7 +105,7 @@ class DecisionWords:
         linked = np.flatnonzero(finder >= 0)
         keys = kept_key.take(pa.array(linked)).to_pylist()
         for at, key in zip(linked.tolist(), keys, strict=True):
-            place = f" of {self.other}" if self.duplicates.outside[here][at] else ""
+            place = f" of {self.other}" if self.duplicates.outside[part][at] else ""
             how = how_matched(self.duplicates, self.duplicates.stars, start + at, views)
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"

@@ -105,21 +105,21 @@ def nearest(
     """
     if table_rows.embedding is None:
         raise ValueError("rows were read without embedding")
-    wanted = np.stack([_vector(one, table_rows) for one in examples])  # (E, D)
-    bounds = np.array([one.cosine for one in examples])
+    vectors = np.stack([_vector(example, table_rows) for example in examples])  # (E, D)
+    bounds = np.array([example.cosine for example in examples])
     beyond, which = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
     for start in range(0, len(rows), BLOCK):
-        here = slice(start, start + BLOCK)
-        cosine = _units(table_rows.embedding[rows[here]]) @ wanted.T - bounds
-        which[here] = cosine.argmax(1)
-        beyond[here] = np.take_along_axis(cosine, which[here, None], 1)[:, 0].round(6)  # equal rows are like each other
+        part = slice(start, start + BLOCK)
+        cosine = _units(table_rows.embedding[rows[part]]) @ vectors.T - bounds
+        which[part] = cosine.argmax(1)
+        beyond[part] = np.take_along_axis(cosine, which[part, None], 1)[:, 0].round(6)  # equal rows are like each other
     return beyond, which, table_rows.embedding_problem[rows] == 0
 
 
 def reasons(rule: Like | Unlike, table_rows: Rows, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.float64]]:
     """Return in words why rows (M indices) stay or go, and score, threshold and margin of each, shape (3, M)."""
     beyond, which, _ = nearest(rule.examples, table_rows, rows)
-    bounds = np.array([one.cosine for one in rule.examples])[which]
+    bounds = np.array([example.cosine for example in rule.examples])[which]
     names = [rule.examples[at].name for at in which.tolist()]
     words = [
         f"{'like' if over >= 0 else 'unlike every example; nearest'} {name} (cosine {bound + over:.4f}, "
@@ -133,7 +133,7 @@ def reasons(rule: Like | Unlike, table_rows: Rows, rows: NDArray[np.int64]) -> t
 def named_examples(examples: Sequence[Example]) -> str:
     """Return examples as typed, the first few of many."""
     more = f" and {len(examples) - N_TYPED:,} more" if len(examples) > N_TYPED else ""
-    return ", ".join(f"{one.name}={one.cosine:g}" for one in examples[:N_TYPED]) + more
+    return ", ".join(f"{example.name}={example.cosine:g}" for example in examples[:N_TYPED]) + more
 
 
 def parse_examples(
@@ -155,7 +155,7 @@ def parse_examples(
     _refuse_too_many(texts, flag)
     names = QueryNames(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
     images: dict[str, Callable[[], bytes]] = {}
-    found: list[Example] = []
+    examples: list[Example] = []
     for text in texts:
         named, cosine = names.find(text), COSINE
         if named is None:
@@ -170,15 +170,15 @@ def parse_examples(
             )
         of_files = [] if named.kind == ROW else images_of(named)
         images |= dict(of_files)
-        found += [Example(path, cosine) for path, _ in of_files] or [Example(named.text, cosine)]
-    _refuse_too_many(found, flag)
+        examples += [Example(path, cosine) for path, _ in of_files] or [Example(named.text, cosine)]
+    _refuse_too_many(examples, flag)
     if images and table.embedding_column is not None:
         raise InputError(
             f"{flag} {next(iter(images))} is an image to embed, and it is unknown which model made the column "
             f"{table.embedding_column!r} of --embedding; give the key of a row"
         )
     vectors = _embedded(images, table, model) if images else {}
-    return tuple(Example(one.name, one.cosine, vectors.get(one.name, "")) for one in found)
+    return tuple(Example(example.name, example.cosine, vectors.get(example.name, "")) for example in examples)
 
 
 def _refuse_too_many(examples: Sequence[object], flag: str) -> None:

@@ -22,8 +22,8 @@ class ByVerdicts(VerdictLines):
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        found = self.reviewed(table_rows)
-        return Ruling(~found.drop[rows], np.ones(len(inside), bool), None, found)
+        verdicts = self.reviewed(table_rows)
+        return Ruling(~verdicts.drop[rows], np.ones(len(inside), bool), None, verdicts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule for a receipt."""

@@ -46,7 +46,7 @@ def judge_cut(rule: Cutting, bound: Fraction, table_rows: Rows, rows: slice, *, 
     column = table_rows.exact[rule.column]
     values, valid = column.values[rows], column.valid[rows]
     cut = _in_type(bound, values.dtype, up=high)
-    return Ruling((values >= cut if high else values <= cut) & valid, valid, _one_cut(bound, values.dtype))
+    return Ruling((values >= cut if high else values <= cut) & valid, valid, _single_cut(bound, values.dtype))
 
 
 def judge_rank(
@@ -116,6 +116,6 @@ def _to_float(bound: Fraction) -> float:
         return float("inf") if bound > 0 else float("-inf")
 
 
-def _one_cut(bound: Fraction, kind: np.dtype) -> np.ndarray:
+def _single_cut(bound: Fraction, kind: np.dtype) -> np.ndarray:
     exact = np.issubdtype(kind, np.integer)
     return np.array([_to_float(bound) if exact else float(_in_type(bound, kind, up=True))])

@@ -63,10 +63,10 @@ class MaxBadRate:
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
         numbers = table_rows.exact[self.column]
-        found = self.promised(table_rows, inside)
+        promise = self.promised(table_rows, inside)
         doubt = in_doubt(numbers.values[rows], self.column)
-        bar = in_doubt(np.array([found.cut], doubt.dtype), self.column)
-        return Ruling((doubt <= bar) & numbers.valid[rows], numbers.valid[rows], np.array([found.cut]), found)
+        bar = in_doubt(np.array([promise.cut], doubt.dtype), self.column)
+        return Ruling((doubt <= bar) & numbers.valid[rows], numbers.valid[rows], np.array([promise.cut]), promise)
 
     def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
         """Return the cut and what is promised of it.
@@ -87,14 +87,14 @@ class MaxBadRate:
         cuts = np.array([zone.cut for zone in self.zones], everything.ordered.dtype)
         ends = np.unique(some.ranks(cuts))
         ends = ends[ends > 0]
-        there = inside[at]
-        badness = np.array([one.badness for one in self.sample], np.float64)[there]
-        if not len(ends) or not there.any():
+        in_rule = inside[at]
+        badness = np.array([sample.badness for sample in self.sample], np.float64)[in_rule]
+        if not len(ends) or not in_rule.any():
             raise InputError(f"--{self.name}: the rules before it leave no judged row; audit what they leave")
-        sampled = Sampled(ends, some.ranks(values[there]), badness)
+        sampled = Sampled(ends, some.ranks(values[in_rule]), badness)
         kept = self._cut(sampled, some)
         strata = sampled.until(kept)
-        judged, bad = (sum(getattr(one, name) for one in strata) for name in ("n", "positive"))
+        judged, bad = (sum(getattr(stratum, name) for stratum in strata) for name in ("n", "positive"))
         return Promise(kept, len(some), judged, bad, self.goal.rate, some.value_at(kept))
 
     def _cut(self, sampled: "Sampled", some: Population) -> int:
@@ -112,10 +112,10 @@ class MaxBadRate:
                     f"{goal.rate:.3g} on average; judge at least {int(np.ceil(1 / goal.rate)) - 1:,}"
                 )
             return kept
-        found = guaranteed_cut(sampled, goal.rate, goal.confidence, snap=some.snap)
-        if not found.kept:
+        best = guaranteed_cut(sampled, goal.rate, goal.confidence, snap=some.snap)
+        if not best.kept:
             raise InputError(self._infeasible(sampled))
-        return found.kept
+        return best.kept
 
     def _infeasible(self, sampled: "Sampled") -> str:
         from scoring.metrics.guarantee import more_verdicts
@@ -135,7 +135,7 @@ class MaxBadRate:
 
     def _rows(self, table_rows: Rows) -> NDArray[np.int64]:
         """Return the row of each judged key, shape (n,)."""
-        hashes = tie_breaks([one.key.encode("utf-8", "surrogateescape") for one in self.sample])
+        hashes = tie_breaks([sample.key.encode("utf-8", "surrogateescape") for sample in self.sample])
         order = np.argsort(hashes)
         places = np.full(len(hashes), -1, np.int64)
         block = 1 << 22
@@ -153,7 +153,7 @@ class MaxBadRate:
         return places
 
     def _refuse_changed(self, values: NDArray) -> None:
-        then = np.array([one.value for one in self.sample])
+        then = np.array([sample.value for sample in self.sample])
         differs = ~np.isclose(values.astype(np.float64), then, rtol=CLOSE, atol=0)
         if differs.any():
             at = int(differs.argmax())
@@ -195,7 +195,7 @@ def read_guarantee(
     verdicts = read_audit(audits, judges=judges)
     if column is not None and column != verdicts.column:
         raise InputError(f"--audit is of the column {verdicts.column}, and --column is {column}; leave --column out")
-    sample = tuple(Sample(one.key, one.value, one.badness) for one in verdicts.judged)
+    sample = tuple(Sample(row.key, row.value, row.badness) for row in verdicts.judged)
     return MaxBadRate(
         rate, verdicts.column, confidence, promise, judges, verdicts.files, verdicts.zones, sample, verdicts.blank
     )

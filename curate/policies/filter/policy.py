@@ -75,7 +75,7 @@ class Filter:
         needs.refuse_unread_embeddings(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
         verdict = decide(self.rules, table_rows)
-        reviewed = next((each for each in verdict.found if isinstance(each, Reviewed)), None)
+        reviewed = next((each for each in verdict.outcomes if isinstance(each, Reviewed)), None)
         if reviewed is not None:
             verdict.outcome[reviewed.keep & (verdict.outcome == UNDECIDED)] = KEEP
         labels = label_changes(reviewed, table, verdict.outcome, table_rows.hashes)
@@ -112,8 +112,8 @@ class Filter:
 
     def _evened(self, verdict: Verdict) -> dict[str, Any]:
         """Return what became of groups that no amount may empty, as plain JSON, by rule as typed."""
-        found = zip(self.rules, verdict.found, strict=True)
-        return {typed(rule): asdict(each) for rule, each in found if isinstance(each, Evened)}
+        outcomes = zip(self.rules, verdict.outcomes, strict=True)
+        return {typed(rule): asdict(each) for rule, each in outcomes if isinstance(each, Evened)}
 
 
 def filter(
@@ -195,7 +195,7 @@ def filter(
     """
     opened = open_table(table, require=[KEY], embedding=embedding)
     if rules is None:
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "column": column,
             "per": per,
             "where": where,
@@ -203,11 +203,11 @@ def filter(
             "without_keys": without_keys,
             "verdicts": verdicts,
         }
-        given |= {"like": like, "unlike": unlike, "min": min, "max": max, "drop_bottom": drop_bottom}
-        given |= {"keep_top": keep_top, "audit": _paths(audit), "confidence": confidence}
-        given |= {"promise": promise, "judges": judges, "max_bad_rate": max_bad_rate}
+        options |= {"like": like, "unlike": unlike, "min": min, "max": max, "drop_bottom": drop_bottom}
+        options |= {"keep_top": keep_top, "audit": _paths(audit), "confidence": confidence}
+        options |= {"promise": promise, "judges": judges, "max_bad_rate": max_bad_rate}
         rules = rules_in_order(
-            [(name, value) for name, value in given.items() if value is not None],
+            [(name, value) for name, value in options.items() if value is not None],
             opened,
             model=model,
             label=label,
@@ -221,7 +221,7 @@ def filter(
     return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 
-def _paths(given: str | Path | Sequence[str | Path] | None) -> list[str] | None:
-    if given is None:
+def _paths(paths: str | Path | Sequence[str | Path] | None) -> list[str] | None:
+    if paths is None:
         return None
-    return [str(given)] if isinstance(given, str | Path) else [str(each) for each in given]
+    return [str(paths)] if isinstance(paths, str | Path) else [str(each) for each in paths]

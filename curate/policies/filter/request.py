@@ -54,12 +54,12 @@ def rules_in_order(
     even = _even_column(table, label, allow_uneven, typed)
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
-    given = {option: _trailing(names, values, option) for option in (COLUMN, PER)}
+    trailing = {option: _trailing(names, values, option) for option in (COLUMN, PER)}
     _refuse_lone(names)
     rules: list[Rule] = []
     for name, value in zip(names, values, strict=True):
-        if name in given:
-            given[name] = value
+        if name in trailing:
+            trailing[name] = value
         elif name in EXAMPLES:
             examples = _listed(values, names, name)
             if not any(isinstance(rule, EXAMPLES[name]) for rule in rules):
@@ -72,12 +72,12 @@ def rules_in_order(
             said = {
                 option: dict(zip(names, values, strict=True))[option] for option in OF_AUDITS[1:] if option in names
             }
-            rules.append(read_guarantee(value, _listed(values, names, AUDIT), column=given[COLUMN], **said))
+            rules.append(read_guarantee(value, _listed(values, names, AUDIT), column=trailing[COLUMN], **said))
         elif name in RULES:
-            options = {option: given[option] for option in given if _takes(name, option)}
+            options = {option: trailing[option] for option in trailing if _takes(name, option)}
             if COLUMN in options:
                 default = amount_column if options.get(PER, GROUPED) is None else default_column
-                options[COLUMN] = given[COLUMN] or default(table)
+                options[COLUMN] = trailing[COLUMN] or default(table)
             if _takes(name, EVEN) and options.get(PER) is None:
                 options[EVEN] = even
             rules.append(RULES[name](value, **options))
@@ -96,14 +96,14 @@ def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Seq
     if label is not None:
         table.require([label])
         return label
-    there = (name for name in (LABEL, CLUSTER) if name in table.schema.names)
-    return next((name for name in there if is_plain(table.schema.field(name).type)), None)
+    columns = (name for name in (LABEL, CLUSTER) if name in table.schema.names)
+    return next((name for name in columns if is_plain(table.schema.field(name).type)), None)
 
 
 def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[str]:
     """Return all values of an option, of which each is one text or several."""
-    given = [value for value, of in zip(values, names, strict=True) if of == name]
-    return [text for value in given for text in ([value] if isinstance(value, str) else value)]
+    values_of = [value for value, of in zip(values, names, strict=True) if of == name]
+    return [text for value in values_of for text in ([value] if isinstance(value, str) else value)]
 
 
 def _refuse_lone(names: Sequence[str]) -> None:

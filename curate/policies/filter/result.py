@@ -55,12 +55,12 @@ class TooFew:
 
     Attributes:
         rule: as typed.
-        wanted: rows that it asks for.
+        requested: rows that it asks for.
         left: rows that the earlier rules left.
     """
 
     rule: str
-    wanted: int
+    requested: int
     left: int
 
 
@@ -85,13 +85,13 @@ class Guarantee:
         rule: as typed.
         confidence: of it.
         promise: which of ``PROMISES``.
-        found: the numbers.
+        promised: the numbers.
     """
 
     rule: str
     confidence: float
     promise: str
-    found: Promise
+    promised: Promise
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ class Spread:
 
     Attributes:
         rule: as typed.
-        found: the groups.
+        evened: the groups.
     """
 
     rule: str
-    found: Evened
+    evened: Evened
 
 
 Note = WorksOn | TooFew | OtherReading | Names | Decisions | Guarantee | Spread
@@ -141,7 +141,7 @@ Note = WorksOn | TooFew | OtherReading | Names | Decisions | Guarantee | Spread
 def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: Table) -> list[Note]:
     """Return what the rules used, and what they found."""
     notes: list[Note] = []
-    for index, (rule, n, found) in enumerate(zip(rules, verdict.left, verdict.found, strict=True)):
+    for index, (rule, n, outcome) in enumerate(zip(rules, verdict.left, verdict.outcomes, strict=True)):
         if rule.column is not None and not isinstance(rule, MaxBadRate):
             column = describe(rule.column)
             notes.append(WorksOn(typed(rule), rule.column, column.meaning, column.higher))
@@ -150,12 +150,12 @@ def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: T
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
         if str(count).isdigit() and int(count) > n:
             notes.append(TooFew(typed(rule), int(count), n))
-        if isinstance(found, Evened) and found.limited:
-            notes.append(Spread(typed(rule), found))
+        if isinstance(outcome, Evened) and outcome.limited:
+            notes.append(Spread(typed(rule), outcome))
         if isinstance(rule, MaxBadRate):
-            notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
+            notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, outcome))
         if isinstance(rule, ByVerdicts):
-            notes += map(Decisions, rule.notes(found))
+            notes += map(Decisions, rule.notes(outcome))
         if isinstance(rule, Keys | WithoutKeys):
             notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum()), rule.note))
     return list({repr(note): note for note in notes}.values())

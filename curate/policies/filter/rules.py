@@ -238,14 +238,14 @@ class Verdict:
         rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or left it undecided;
             -1 for kept and failed.
         cuts: by rule, as in ``Ruling``.
-        found: by rule, too.
+        outcomes: of the rules, too.
         left: rows that were still in before each rule.
     """
 
     outcome: np.ndarray
     rule: np.ndarray
     cuts: list[np.ndarray | None]
-    found: list[Any]
+    outcomes: list[Any]
     left: list[int]
 
     def counts(self) -> dict[str, int]:
@@ -268,7 +268,7 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
     outcome = np.where(table_rows.ok, np.uint8(KEEP), np.uint8(FAILED))
     decided_by = np.full(n, -1, np.int8 if len(rules) <= np.iinfo(np.int8).max else np.int16)
     cuts: list[np.ndarray | None] = []
-    found: list[Any] = []
+    outcomes: list[Any] = []
     left: list[int] = []
     for index, rule in enumerate(rules):
         n_inside = 0
@@ -285,6 +285,6 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
                 decided_by[rows][some][lost] = index
                 outcome[rows][some][inside[some] & ~ruling.judged[some]] = UNDECIDED
         cuts.append(ruling.cuts)
-        found.append(ruling.found)
+        outcomes.append(ruling.outcome)
         left.append(n_inside)
-    return Verdict(outcome, decided_by, cuts, found, left)
+    return Verdict(outcome, decided_by, cuts, outcomes, left)

@@ -15,10 +15,10 @@ class Ruling:
         judged: shape (M,) bool, all of ``keep`` among them; a row that was not is undecided.
         cuts: shape (G,) float64, the lowest value that stays (by group, else G = 1; NaN where nothing stays);
             None for a rule without a threshold.
-        found: what else the rule found out, for its note; None where there is nothing.
+        outcome: what else the rule found out, for its note; None where there is nothing.
     """
 
     keep: np.ndarray
     judged: np.ndarray
     cuts: np.ndarray | None
-    found: Any = None
+    outcome: Any = None

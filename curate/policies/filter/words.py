@@ -64,9 +64,9 @@ class DecisionWords:
         numbers = [np.full(len(keys), np.nan) for _ in DECISION_SCHEMA if pa.types.is_floating(_.type)]
         reason = _Reasons(len(keys))
         for index in range(len(self.rules)):
-            here = np.flatnonzero(rule == index)
-            if len(here):
-                self._explain(index, start, here, outcome, numbers, reason)
+            places = np.flatnonzero(rule == index)
+            if len(places):
+                self._explain(index, start, places, outcome, numbers, reason)
         failed = np.flatnonzero(outcome == FAILED)
         if len(failed) and status is not None:
             reason.put(failed, failures(status, error, failed))
@@ -84,17 +84,17 @@ class DecisionWords:
         self,
         index: int,
         start: int,
-        here: np.ndarray,
+        places: np.ndarray,
         outcome: np.ndarray,
         numbers: list[np.ndarray],
         reason: "_Reasons",
     ) -> None:
-        """Fill in the rows ``here`` that one rule decided."""
+        """Fill in the rows ``places`` that one rule decided."""
         rule = self.rules[index]
-        unjudged = outcome[here] == UNDECIDED
-        judged, dropped = here[~unjudged], outcome[here[~unjudged]] == DROP
+        unjudged = outcome[places] == UNDECIDED
+        judged, dropped = places[~unjudged], outcome[places[~unjudged]] == DROP
         if isinstance(rule, Like | Unlike):
-            reason.put(here[unjudged], "there is no embedding to compare with the examples")
+            reason.put(places[unjudged], "there is no embedding to compare with the examples")
             said, compared = reasons(rule, self.table_rows, start + judged)
             reason.put(judged, said)
             for column, of_examples in zip(numbers, compared, strict=True):
@@ -106,22 +106,23 @@ class DecisionWords:
             reason.put(judged[~is_named], f"is not named in {rule.file}")
             return
         if isinstance(rule, ByVerdicts):
-            found = self.verdict.found[index]
+            review = self.verdict.outcomes[index]
             texts = [
-                f"dropped by {found.by[row]}" if found.drop[row] else "not dropped in review" for row in start + judged
+                f"dropped by {review.by[row]}" if review.drop[row] else "not dropped in review"
+                for row in start + judged
             ]
             reason.put(judged, texts)
             return
         if rule.column is None:
             lacks = f"a column of the condition has no value (null or NaN): {_condition(rule)}"
-            reason.put(here[unjudged], lacks)
+            reason.put(places[unjudged], lacks)
             reason.put(judged[dropped], f"does not meet {_condition(rule)}")
             reason.put(judged[~dropped], f"meets {_condition(rule)}")
             return
-        reason.put(here[unjudged], f"{rule.column} has no value (null or NaN)")
+        reason.put(places[unjudged], f"{rule.column} has no value (null or NaN)")
         score, threshold, margin = numbers
-        codes, *found = self._numbers(index, start + judged)
-        score[judged], threshold[judged], margin[judged] = found
+        codes, *review = self._numbers(index, start + judged)
+        score[judged], threshold[judged], margin[judged] = review
         tied = dropped & (margin[judged] == 0)
         protected = ~dropped & (margin[judged] < 0)
         kinds = np.where(tied, 2, np.where(dropped, 1, np.where(protected, 3, 0)))
@@ -150,8 +151,8 @@ class DecisionWords:
         for start in range(0, len(self.verdict.outcome), BLOCK):
             outcome = self.verdict.outcome[start : start + BLOCK]
             goes = (outcome == DROP) & (self.verdict.rule[start : start + BLOCK] == self.last)
-            for ends, here in ((dropped, goes), (kept, outcome == KEEP)):
-                rows = start + np.flatnonzero(here)
+            for ends, is_on_side in ((dropped, goes), (kept, outcome == KEEP)):
+                rows = start + np.flatnonzero(is_on_side)
                 ends.add(rows, self._numbers(self.last, rows)[-1])
         if not len(dropped.rows):
             return {}
@@ -165,7 +166,7 @@ class DecisionWords:
         """What follows the score, by kind (kept, dropped, lost a tie) and by group."""
         rule, cuts = self.rules[index], self.verdict.cuts[index]
         if isinstance(rule, MaxBadRate):
-            cut = f"the cut {self.verdict.found[index].cut:.6g} that verdicts allow"
+            cut = f"the cut {self.verdict.outcomes[index].cut:.6g} that verdicts allow"
             inside, outside = ("at least", "below") if keeps_high(rule) else ("at most", "above")
             return [[f" is {inside} {cut}"], [f" is {outside} {cut}"], [""]]
         if not isinstance(rule, KeepTop | DropBottom):
@@ -177,14 +178,14 @@ class DecisionWords:
         values = ["nothing stays" if np.isnan(cut) else f"cut {cut:.6g}" for cut in (cuts if cuts is not None else [])]
         best, worst = ("top", "below") if keeps_high(rule) else ("lowest", "above")
         if isinstance(rule, KeepTop):
-            whole = f"the {best} {amount_of(rule)}"
-            kept, dropped = f" is in {whole}", f" is {worst} {whole}"
+            range_text = f"the {best} {amount_of(rule)}"
+            kept, dropped = f" is in {range_text}", f" is {worst} {range_text}"
         else:
-            whole = f"the {'bottom' if keeps_high(rule) else 'highest'} {amount_of(rule)}"
-            kept, dropped = f" is outside {whole}", f" is in {whole}"
+            range_text = f"the {'bottom' if keeps_high(rule) else 'highest'} {amount_of(rule)}"
+            kept, dropped = f" is outside {range_text}", f" is in {range_text}"
         tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")
-        found = self.verdict.found[index]
-        even = f"{dropped}, and kept: no {found.column} may lose more than {found.most:.0%};" if found else dropped
+        evened = self.verdict.outcomes[index]
+        even = f"{dropped}, and kept: no {evened.column} may lose more than {evened.most:.0%};" if evened else dropped
         pairs = list(zip(groups, values, strict=True))
         return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie, even)]
 

@@ -60,25 +60,25 @@ def _is_junk(values: Mapping[str, Values]) -> Flags:
 
 
 def _low_contrast(values: Mapping[str, Values]) -> Flags:
-    found = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
-    found += [values["quality_contrast"] < CONTRAST] if "quality_contrast" in values else []
-    return np.logical_or.reduce(found)
+    signs = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
+    signs += [values["quality_contrast"] < CONTRAST] if "quality_contrast" in values else []
+    return np.logical_or.reduce(signs)
 
 
 def _compressed(values: Mapping[str, Values]) -> Flags:
-    found = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
-    found += [values["quality_jpeg"] < JPEG] if "quality_jpeg" in values else []
-    return np.logical_or.reduce(found)
+    signs = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
+    signs += [values["quality_jpeg"] < JPEG] if "quality_jpeg" in values else []
+    return np.logical_or.reduce(signs)
 
 
 def _gridded(values: Mapping[str, Values]) -> Flags:
     """As ``_compressed``, but no drawing: its lines may lie on the grid. Without p_junk and JPEGs, all but drawings."""
     known = {name: value for name, value in values.items() if name != COLOURS and np.isfinite(value).any()}
-    found = _compressed(known) if known else np.ones(len(next(iter(values.values()))), bool)
+    suspects = _compressed(known) if known else np.ones(len(next(iter(values.values()))), bool)
     if COLOURS not in values:
-        return found
+        return suspects
     is_suspect = known[JUNK] > SUSPECT_CUT if JUNK in known else np.False_
-    return is_suspect | (found & ~(values[COLOURS] <= DRAWN))
+    return is_suspect | (suspects & ~(values[COLOURS] <= DRAWN))
 
 
 def _noise(values: Mapping[str, Values]) -> Flags:
@@ -148,10 +148,10 @@ class Kind:
         """Return which of N rows the witness confirms; all without a witness."""
         if self.witness is None:
             return np.ones(n, bool)
-        there = {name: columns[name] for name in self.witness.columns if name in columns}
-        if not any(np.isfinite(values).any() for values in there.values()):
+        present = {name: columns[name] for name in self.witness.columns if name in columns}
+        if not any(np.isfinite(values).any() for values in present.values()):
             return np.full(n, not self.witness.needed)
-        return self.witness.confirms(there)
+        return self.witness.confirms(present)
 
 
 _SIZES = ("width", "height")

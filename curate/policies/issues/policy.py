@@ -209,19 +209,19 @@ class Issues:
         schema = table.schema
         numbers = {name for name in schema.names if is_number(schema.field(name).type)}
 
-        def told(kind: Kind) -> bool:
+        def is_known(kind: Kind) -> bool:
             needed = kind.witness.columns if kind.witness is not None and kind.witness.needed else ()
             return numbers.issuperset((*kind.columns, *needed))
 
-        there = {name: kind for name, kind in self.kinds.items() if told(kind)}
-        absent = [name for name in self.kinds if name not in there]
+        known = {name: kind for name, kind in self.kinds.items() if is_known(kind)}
+        absent = [name for name in self.kinds if name not in known]
         named = {*self.only, *(name for name in self.drop if name in KINDS), *self.force, *self.set}
         if self.drop_group:
             named.add(GROUPS)
         if UNUSABLE in self.drop:
             named.add("blank")
         lacking = next((name for name in absent if name in named), None)
-        if lacking is None and not (any(name.startswith(QUALITY) for name in numbers) or (there and self.only)):
+        if lacking is None and not (any(name.startswith(QUALITY) for name in numbers) or (known and self.only)):
             lacking = next((name for name in absent if KINDS[name].columns[0].startswith(QUALITY)), None)
         if lacking is not None:
             column = next(name for name in KINDS[lacking].reads if name not in numbers)
@@ -229,7 +229,7 @@ class Issues:
                 f"{table.path} has no column {column!r}, by which {lacking} is reported; score the images again with "
                 "curate score, without --no-quality and --no-fit"
             )
-        return there, absent
+        return known, absent
 
     def _groups(self, table: Table, numbers: Values | None, has: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
         """Return what is known of each group of images unlike the rest; InputError for a group that is missing."""
@@ -240,10 +240,10 @@ class Issues:
         known = (
             {each.get("group"): each for each in said if isinstance(each, Mapping)} if isinstance(said, list) else {}
         )
-        there = sorted({int(number) for number in np.unique(numbers[has[GROUPS]])})
-        wrong = next((number for number in self.drop_group if number not in there), None)
+        groups = sorted({int(number) for number in np.unique(numbers[has[GROUPS]])})
+        wrong = next((number for number in self.drop_group if number not in groups), None)
         if wrong is not None:
-            listed = ", ".join(map(str, there)) or "none"
+            listed = ", ".join(map(str, groups)) or "none"
             raise InputError(f"--drop-group {wrong}: expected the number of a group unlike the rest ({listed})")
         return [
             {
@@ -253,7 +253,7 @@ class Issues:
                 "examples": np.flatnonzero(has[GROUPS] & (numbers == number))[: self.show].tolist(),
                 "dropped": self.drops(GROUPS) or number in self.drop_group,
             }
-            for number in there
+            for number in groups
         ]
 
     def _facts(self, name: str, looked: Looked) -> dict[str, Any]:
@@ -352,14 +352,14 @@ def _number(name: str, value: object) -> float:
         raise InputError(f"--set {name}: expected a number, such as 0.1, got {str(value)!r}") from None
 
 
-def _listed(given: str | Iterable[str] | None) -> list[str]:
-    return [given] if isinstance(given, str) else list(given or ())
+def _listed(names: str | Iterable[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def columns_of(kinds: Mapping[str, Kind], table: Table) -> tuple[str, ...]:
     """Return the columns of a table that kinds are determined by, each once."""
-    there = {name for name in table.schema.names if is_number(table.schema.field(name).type)}
-    return tuple(dict.fromkeys(name for kind in kinds.values() for name in kind.reads if name in there))
+    numeric = {name for name in table.schema.names if is_number(table.schema.field(name).type)}
+    return tuple(dict.fromkeys(name for kind in kinds.values() for name in kind.reads if name in numeric))
 
 
 def values_of(rows: Rows, name: str, ok: np.ndarray) -> Values:

@@ -52,22 +52,22 @@ class IssueWords:
         reason = np.full(len(keys), "no issue was found", object)
         reason[outcome == UNDECIDED] = "no measure of quality has a value"
         every = np.full(len(keys), None, object)
-        found: dict[int, list[str]] = {}
+        texts_of: dict[int, list[str]] = {}
         for number, (name, kind) in enumerate(self.kinds.items()):
-            here = np.flatnonzero(self.has[name][start:stop])
+            places = np.flatnonzero(self.has[name][start:stop])
             values = self.measures[name][start:stop]
             side = "below" if kind.low else "above"
-            for row in here.tolist():
+            for row in places.tolist():
                 text = f"{name}: {kind.name} {values[row]:.4g} is {side} {self.cuts[name]:.4g}"
                 if name == GROUPS:
                     text = f"{name}: in group {values[row]:.0f}"
-                found.setdefault(row, []).append(text)
+                texts_of.setdefault(row, []).append(text)
                 every[row] = name if every[row] is None else f"{every[row]}, {name}"
             decided = np.flatnonzero(first == number)
             score[decided], threshold[decided] = values[decided], self.cuts[name]
             distance = score[decided] - threshold[decided]
             margin[decided] = distance if kind.low else -distance
-        for row, texts in found.items():
+        for row, texts in texts_of.items():
             reason[row] = "; ".join(texts)
         failed = np.flatnonzero(outcome == FAILED)
         reason[failed] = failures(status, error, failed)

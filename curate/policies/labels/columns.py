@@ -54,20 +54,20 @@ class LabelColumns:
 
     def of(self, rows: NDArray[np.int64]) -> pa.Table:
         """Return the columns of some rows of the table."""
-        found, request = self.examined, self.request
-        quality = found.quality[rows]
+        examined, request = self.examined, self.request
+        quality = examined.quality[rows]
         columns = {
             QUALITY: pa.array(quality, mask=np.isnan(quality)),
-            SUGGESTED: self.classes(found.suggested[rows]),
-            WHY: found.why().take(pa.array(rows)),
+            SUGGESTED: self.classes(examined.suggested[rows]),
+            WHY: examined.why().take(pa.array(rows)),
         }
-        if found.agreement is not None:
-            columns[AGREEMENT] = pa.array(found.agreement[rows], mask=np.isnan(found.agreement[rows]))
+        if examined.agreement is not None:
+            columns[AGREEMENT] = pa.array(examined.agreement[rows], mask=np.isnan(examined.agreement[rows]))
         if request.relabel is not None:
-            corrected = np.where(found.suspected(request.below), found.suggested, found.given)
+            corrected = np.where(examined.suspected(request.below), examined.suggested, examined.labels)
             columns[request.relabel] = self.classes(corrected[rows].astype(np.int32))
-        if found.reviewed is not None:
-            columns |= relabelled(found.reviewed, self.table, rows)
+        if examined.reviewed is not None:
+            columns |= relabelled(examined.reviewed, self.table, rows)
         return pa.table(columns)
 
     def expected(self, rows: NDArray[np.int64]) -> Expected:

@@ -44,7 +44,7 @@ class Examined:
         hashes: of the keys, shape (N,).
         ok: whether the image was scored, shape (N,).
         classes: C names, in their own order.
-        given: the label, or that with most votes, shape (N,) int32; -1 for none.
+        labels: the label, or that with most votes, shape (N,) int32; -1 for none.
         quality: shape (N,) float32; NaN where the label cannot be judged.
         suggested: shape (N,) int32; -1 without an embedding.
         rival: the likeliest other class, shape (N,) int32; -1 where the label cannot be judged.
@@ -65,7 +65,7 @@ class Examined:
     hashes: NDArray[np.uint64]
     ok: NDArray[np.bool_]
     classes: list[str]
-    given: NDArray[np.int32]
+    labels: NDArray[np.int32]
     quality: NDArray[np.float32]
     suggested: NDArray[np.int32]
     rival: NDArray[np.int32]
@@ -83,8 +83,8 @@ class Examined:
 
     def suspected(self, below: float) -> NDArray[np.bool_]:
         """Return whose label is suspected, shape (N,); of rows that a reviewer dropped it does not matter."""
-        found = np.asarray(self.quality < below)  # NaN is not
-        return found if self.reviewed is None else found & ~self.reviewed.drop
+        is_suspected = np.asarray(self.quality < below)  # NaN is not
+        return is_suspected if self.reviewed is None else is_suspected & ~self.reviewed.drop
 
     def why(self) -> pa.Array:
         """Return what contradicts each label, in words; null where nothing does, shape (N,)."""
@@ -116,40 +116,40 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         votes, classes = _votes(table, rows, request.columns)
     if reviewed is not None:
         classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
-    given = majority(votes, rows.hashes)
-    _refuse(given[at], classes, _place(request, table))
-    evidence = crossed(dataset.embeddings, given[at], len(classes), seed=request.seed)
+    labels = majority(votes, rows.hashes)
+    _refuse(labels[at], classes, _place(request, table))
+    evidence = crossed(dataset.embeddings, labels[at], len(classes), seed=request.seed)
     chances = evidence.probabilities
-    joint = confident_joint(chances, given[at], len(classes))
-    judged = judge(chances, given[at], Mistakes.of(joint))
+    joint = confident_joint(chances, labels[at], len(classes))
+    judged = judge(chances, labels[at], Mistakes.of(joint))
     quality, suggested, agreement = judged.quality, judged.suggested, None
     annotators, alike = list[Interval](), float("nan")
     if votes.shape[1] > 1:
-        weighed = weigh(chances, votes[at], given[at], len(classes), None if who is None else who[at])
+        weighed = weigh(chances, votes[at], labels[at], len(classes), None if who is None else who[at])
         known = ~np.isnan(chances.of_label)
         quality = np.where(known, weighed.quality, np.nan).astype(np.float32)
         suggested, annotators, alike = weighed.suggested, weighed.accuracy, weighed.pairs
         agreement = _spread(rows, at, weighed.agreement, np.nan)
-    settled = _settled(rows, given, reviewed, request)
+    settled = _settled(rows, labels, reviewed, request)
     quality = np.where(settled[at], 1, quality).astype(np.float32)
-    suggested = np.where(settled[at], given[at], suggested).astype(np.int32)
+    suggested = np.where(settled[at], labels[at], suggested).astype(np.int32)
     unknown = np.isnan(chances.of_label) & ~settled[at]
-    reason = _reasons(rows, at, given, unknown)
+    reason = _reasons(rows, at, labels, unknown)
     reason[settled] = -1
-    against = np.where(settled[at], 0, _against(evidence, given[at], joint.confident)).astype(np.uint8)
+    against = np.where(settled[at], 0, _against(evidence, labels[at], joint.confident)).astype(np.uint8)
     return Examined(
         rows=rows,
         hashes=_placed(rows, rows.hashes),
         ok=_placed(rows, rows.ok),
         classes=classes,
-        given=_placed(rows, given.astype(np.int32)),
+        labels=_placed(rows, labels.astype(np.int32)),
         quality=_spread(rows, at, quality, np.nan),
         suggested=_spread(rows, at, suggested, -1),
         rival=_spread(rows, at, np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), -1),
         against=_spread(rows, at, against, 0),
         reason=_placed(rows, reason),
         agreement=agreement,
-        shares=shares(chances, given[at], joint, quality < request.below, suggested),
+        shares=shares(chances, labels[at], joint, quality < request.below, suggested),
         annotators=annotators,
         alike=alike,
         shrink=evidence.shrink,
@@ -179,14 +179,14 @@ def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str
 
 
 def _settled(
-    rows: Rows, given: NDArray[np.int64], reviewed: Reviewed | None, request: LabelsRequest
+    rows: Rows, labels: NDArray[np.int64], reviewed: Reviewed | None, request: LabelsRequest
 ) -> NDArray[np.bool_]:
     """Return whose label a reviewer kept or gave, shape (N,), of rows with an embedding: it is right."""
     if reviewed is None:
         return np.zeros(len(rows), bool)
-    found = reviewed.answered(LABELS, KEEP)
-    found[list(reviewed.labels.get(request.columns[0], {}))] = True
-    return found[rows.place] & rows.ok & (given >= 0) & (rows.embedding_problem == 0)
+    settled = reviewed.answered(LABELS, KEEP)
+    settled[list(reviewed.labels.get(request.columns[0], {}))] = True
+    return settled[rows.place] & rows.ok & (labels >= 0) & (rows.embedding_problem == 0)
 
 
 def _place(request: LabelsRequest, table: Table) -> str:
@@ -212,11 +212,11 @@ def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np
     return np.stack(columns_of, 1), classes
 
 
-def _refuse(given: NDArray[np.int64], classes: list[str], place: str) -> None:
-    n = int((given >= 0).sum())
-    there, counts = np.unique(given[given >= 0], return_counts=True)
-    if len(there) < 2:
-        got = f"{counted(n, 'row')} of {classes[there[0]][:40]!r} alone" if n else "none"
+def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
+    n = int((labels >= 0).sum())
+    present, counts = np.unique(labels[labels >= 0], return_counts=True)
+    if len(present) < 2:
+        got = f"{counted(n, 'row')} of {classes[present[0]][:40]!r} alone" if n else "none"
         raise InputError(
             f"expected images with an embedding and labels of at least two classes in {place}, "
             f"got {got}; name another column with --label"
@@ -229,40 +229,40 @@ def _refuse(given: NDArray[np.int64], classes: list[str], place: str) -> None:
     if (counts >= FEWEST_ROWS).sum() < 2:
         raise InputError(
             f"expected at least two classes of two rows or more in {place}, got "
-            f"{counted(n, 'row')} of {len(there):,} classes; name a coarser column with --label"
+            f"{counted(n, 'row')} of {len(present):,} classes; name a coarser column with --label"
         )
 
 
 def _placed(rows: Rows, values: NDArray) -> NDArray:
     """Return values of rows in the order of the table."""
-    found = np.empty_like(values)
-    found[rows.place] = values
-    return found
+    placed = np.empty_like(values)
+    placed[rows.place] = values
+    return placed
 
 
 def _spread(rows: Rows, at: NDArray[np.int64], values: NDArray, otherwise: float) -> NDArray:
     """Return values of some rows as values of all, in the order of the table."""
-    found = np.full(len(rows), otherwise, values.dtype)
-    found[rows.place[at]] = values
-    return found
+    spread = np.full(len(rows), otherwise, values.dtype)
+    spread[rows.place[at]] = values
+    return spread
 
 
-def _against(evidence: LabelEvidence, given: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
     """Return what contradicts each label."""
-    other = given[evidence.copy.clip(0)]
-    found = np.where(evidence.probe != given, PROBE, 0)
-    found += np.where((evidence.voted >= 0) & (evidence.voted != given), NEIGHBOURS, 0)
-    found += np.where((confident >= 0) & (confident != given), JOINT, 0)
-    found += np.where((evidence.copy >= 0) & (other != given), COPY, 0)
-    return np.where(np.isnan(evidence.probabilities.of_label), 0, found).astype(np.uint8)
+    other = labels[evidence.copy.clip(0)]
+    against = np.where(evidence.probe != labels, PROBE, 0)
+    against += np.where((evidence.voted >= 0) & (evidence.voted != labels), NEIGHBOURS, 0)
+    against += np.where((confident >= 0) & (confident != labels), JOINT, 0)
+    against += np.where((evidence.copy >= 0) & (other != labels), COPY, 0)
+    return np.where(np.isnan(evidence.probabilities.of_label), 0, against).astype(np.uint8)
 
 
 def _reasons(
-    rows: Rows, at: NDArray[np.int64], given: NDArray[np.int64], unknown: NDArray[np.bool_]
+    rows: Rows, at: NDArray[np.int64], labels: NDArray[np.int64], unknown: NDArray[np.bool_]
 ) -> NDArray[np.int8]:
     reason = np.full(len(rows), -1, np.int8)
     problem = rows.embedding_problem.astype(np.int8)
     reason[problem > 0] = problem[problem > 0] + 1
     reason[at[unknown]] = 1
-    reason[given < 0] = 0
+    reason[labels < 0] = 0
     return reason

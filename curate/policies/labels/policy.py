@@ -68,8 +68,8 @@ class Labels:
         outcome = outcomes(columns)
         kept = np.flatnonzero(outcome == KEEP)
         added = columns.of(kept)
-        own = {**COLUMN_MEANINGS, **({} if self.request.relabel is None else {self.request.relabel: RELABELLED})}
-        meanings = {name: own.get(name, BY_REVIEWER) for name in added.column_names}
+        special = {**COLUMN_MEANINGS, **({} if self.request.relabel is None else {self.request.relabel: RELABELLED})}
+        meanings = {name: special.get(name, BY_REVIEWER) for name in added.column_names}
         words, worst = LabelWords(columns, outcome), worst_rows(columns, N_EXAMPLES)
         drawn = None if self.review is None else partial(self._texts, columns)
         return Decided(

@@ -65,18 +65,18 @@ def estimate(interval: Interval) -> dict[str, float | None]:
 
 def worst_rows(columns: LabelColumns, n: int) -> NDArray[np.int64]:
     """Return the rows with the lowest quality that are suspected, at most n, the lowest first; ties use hash."""
-    found = columns.examined
-    rows = np.flatnonzero(found.suspected(columns.request.below))
-    return rows[np.lexsort((found.hashes[rows], found.quality[rows]))[:n]]
+    examined = columns.examined
+    rows = np.flatnonzero(examined.suspected(columns.request.below))
+    return rows[np.lexsort((examined.hashes[rows], examined.quality[rows]))[:n]]
 
 
 def label_facts(columns: LabelColumns) -> dict[str, Any]:
     """Return what ``LabelsResult`` says next to counts and files."""
-    found, request = columns.examined, columns.request
-    suspected, judged = found.suspected(request.below), ~np.isnan(found.quality)
-    n_classes, shares = len(found.classes), found.shares
-    rows = np.bincount(found.given[judged], minlength=n_classes).tolist()
-    gone = np.bincount(found.given[suspected], minlength=n_classes).tolist()
+    examined, request = columns.examined, columns.request
+    suspected, judged = examined.suspected(request.below), ~np.isnan(examined.quality)
+    n_classes, shares = len(examined.classes), examined.shares
+    rows = np.bincount(examined.labels[judged], minlength=n_classes).tolist()
+    gone = np.bincount(examined.labels[suspected], minlength=n_classes).tolist()
     order = np.argsort(-np.array(gone), kind="stable").tolist()
     return {
         "judged": int(judged.sum()),
@@ -84,7 +84,7 @@ def label_facts(columns: LabelColumns) -> dict[str, Any]:
         "wrong": estimate(shares.overall),
         "of_class": [
             {
-                "label": found.classes[at],
+                "label": examined.classes[at],
                 "rows": rows[at],
                 "suspected": gone[at],
                 "wrong": estimate(shares.of_class[at]),
@@ -93,35 +93,35 @@ def label_facts(columns: LabelColumns) -> dict[str, Any]:
         ],
         "pairs": [
             {
-                "given": found.classes[pair.label],
-                "true": found.classes[pair.true],
+                "given": examined.classes[pair.label],
+                "true": examined.classes[pair.true],
                 "rows": pair.rows,
                 "share": estimate(pair.share),
             }
             for pair in shares.pairs[:MOST_PAIRS]
         ],
         "contradicted_by": {
-            word: int((suspected & ((found.against & bit) > 0)).sum()) for bit, word in WITNESSES.items()
+            word: int((suspected & ((examined.against & bit) > 0)).sum()) for bit, word in WITNESSES.items()
         },
         "worst": _worst(columns),
-        "suggestions": int(((found.reason == 0) & (found.suggested >= 0)).sum()),
+        "suggestions": int(((examined.reason == 0) & (examined.suggested >= 0)).sum()),
         "annotators": [
             {"column": name, "accuracy": estimate(accuracy)}
-            for name, accuracy in zip(found.named, found.annotators, strict=False)
+            for name, accuracy in zip(examined.named, examined.annotators, strict=False)
         ],
-        "alike": None if isnan(found.alike) else found.alike,
+        "alike": None if isnan(examined.alike) else examined.alike,
     }
 
 
 def _worst(columns: LabelColumns) -> list[dict[str, Any]]:
-    found, rows = columns.examined, worst_rows(columns, N_WORST)
-    why = found.why().take(rows).to_pylist() if len(rows) else []
+    examined, rows = columns.examined, worst_rows(columns, N_WORST)
+    why = examined.why().take(rows).to_pylist() if len(rows) else []
     return [
         {
             "key": str(key),
-            "given": found.classes[found.given[row]],
-            "suggested": found.classes[found.suggested[row]],
-            "quality": round(float(found.quality[row]), 4),
+            "given": examined.classes[examined.labels[row]],
+            "suggested": examined.classes[examined.suggested[row]],
+            "quality": round(float(examined.quality[row]), 4),
             "why": text or "",
         }
         for key, row, text in zip(keys_at(columns.table, rows), rows.tolist(), why, strict=True)

@@ -28,7 +28,7 @@ class Drawn:
 
     place: str
     key: str
-    given: str
+    label: str
     suggested: str
     quality: float
     stratum: str
@@ -37,7 +37,7 @@ class Drawn:
     def cells(self) -> list[str]:
         """Return the row of the CSV."""
         quality = f"{self.quality:.4f}"
-        return [self.place, self.key, self.given, self.suggested, quality, self.stratum, str(self.size)]
+        return [self.place, self.key, self.label, self.suggested, quality, self.stratum, str(self.size)]
 
 
 def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
@@ -51,32 +51,32 @@ def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
     """
     if not FEWEST <= n <= MOST:
         raise InputError(f"--review draws {FEWEST} to {MOST:,} rows, got {n:,}; 200 is usual")
-    found, request = columns.examined, columns.request
-    judged = ~np.isnan(found.quality)
+    examined, request = columns.examined, columns.request
+    judged = ~np.isnan(examined.quality)
     if not judged.any():
         raise InputError("--review: expected labels that could be judged, got none; leave it out")
-    suspected = found.suspected(request.below)
+    suspected = examined.suspected(request.below)
     strata: list[tuple[str, NDArray[np.int64]]] = []
     for side, inside in ((SUSPECTED, judged & suspected), (TRUSTED, judged & ~suspected)):
         rows = np.flatnonzero(inside)
-        rows = rows[np.lexsort((found.hashes[rows], found.quality[rows]))]
+        rows = rows[np.lexsort((examined.hashes[rows], examined.quality[rows]))]
         strata += [(f"{side} {i}", part) for i, part in enumerate(np.array_split(rows, PARTS), 1) if len(part)]
-    ties = salted(found.hashes, request.seed)
+    ties = salted(examined.hashes, request.seed)
     chosen: list[tuple[int, str, int]] = []
     for (name, rows), count in zip(strata, allocate([len(rows) for _, rows in strata], n), strict=True):
         first = rows[np.argsort(ties[rows], kind="stable")[:count]]
         chosen += [(row, name, len(rows)) for row in first.tolist()]
-    chosen.sort(key=lambda one: hashlib.blake2b(ties[one[0]].tobytes()).digest())
+    chosen.sort(key=lambda chosen_row: hashlib.blake2b(ties[chosen_row[0]].tobytes()).digest())
     at = np.array([row for row, _, _ in chosen])
     keys = keys_at(columns.table, at)
-    better = np.where(suspected & (found.suggested != found.given), found.suggested, found.rival)[at]
+    better = np.where(suspected & (examined.suggested != examined.labels), examined.suggested, examined.rival)[at]
     return [
         Drawn(
             f"{number} of {len(chosen)}",
             str(key),
-            found.classes[found.given[row]],
-            found.classes[other],
-            float(found.quality[row]),
+            examined.classes[examined.labels[row]],
+            examined.classes[other],
+            float(examined.quality[row]),
             name,
             size,
         )
@@ -89,5 +89,5 @@ def review_text(drawn: Sequence[Drawn]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(map(guarded, one.cells()) for one in drawn)
+    writer.writerows(map(guarded, row.cells()) for row in drawn)
     return text.getvalue().encode("utf-8", "surrogateescape")

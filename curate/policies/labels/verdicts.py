@@ -15,7 +15,7 @@ from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, stratified_interval
 from scoring.metrics.resampling import Interval
 
-GIVEN, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
+LABELLED, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
 MOST_BYTES = 64 << 20
 WRONG = (SUGGESTED, OTHER)
 
@@ -38,8 +38,8 @@ class Share:
         """Return plain JSON values."""
         readings = {"strict": self.strict, "lenient": self.lenient}
         return {"rows": self.rows} | {
-            name: {"value": None if isnan(one.value) else one.value, "low": one.low, "high": one.high}
-            for name, one in readings.items()
+            name: {"value": None if isnan(each.value) else each.value, "low": each.low, "high": each.high}
+            for name, each in readings.items()
         }
 
 
@@ -92,18 +92,18 @@ def read_verdicts(path: str | Path) -> Verdicts:
     path = Path(path)
     answers: dict[str, tuple[int, list[str | None]]] = {}
     drawn, said = read_rows(path), verdicts_on(path)
-    for one in drawn:
-        lines = said.get((one.key, ""), {}).values()
-        found = {_answer(line, one.suggested) for line in lines}
-        answer = None if not found else found.pop() if len(found) == 1 else UNSURE
-        answers.setdefault(one.stratum, (one.size, []))[1].append(answer)
+    for row in drawn:
+        lines = said.get((row.key, ""), {}).values()
+        answered = {_answer(line, row.suggested) for line in lines}
+        answer = None if not answered else answered.pop() if len(answered) == 1 else UNSURE
+        answers.setdefault(row.stratum, (row.size, []))[1].append(answer)
     every = [answer for _, each in answers.values() for answer in each]
     if not any(every):
         raise InputError(
             f"expected verdicts on the {len(every):,} labels of {path}, got none; judge them: curate review TABLE "
             f"{path}"
         )
-    counts = {word: every.count(word) for word in (GIVEN, SUGGESTED, OTHER, UNSURE)} | {"blank": every.count(None)}
+    counts = {word: every.count(word) for word in (LABELLED, SUGGESTED, OTHER, UNSURE)} | {"blank": every.count(None)}
     suspected = {name: each for name, each in answers.items() if name.startswith(SUSPECTED)}
     trusted = {name: each for name, each in answers.items() if name.startswith(TRUSTED)}
     return Verdicts(
@@ -119,7 +119,7 @@ def _answer(line: Line, suggested: str) -> str:
     """What a verdict says of a label."""
     if line.verdict == RELABEL:
         return SUGGESTED if line.label == suggested else OTHER
-    return {KEEP: GIVEN, DROP: OTHER}.get(line.verdict, UNSURE)
+    return {KEEP: LABELLED, DROP: OTHER}.get(line.verdict, UNSURE)
 
 
 def read_rows(path: str | Path) -> list[Drawn]:
@@ -137,23 +137,23 @@ def read_rows(path: str | Path) -> list[Drawn]:
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
         raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.review.csv of curate labels --review")
-    found: list[Drawn] = []
+    rows: list[Drawn] = []
     sizes: dict[str, int] = {}
     try:
         for row in reader:
-            one = _parsed(row)
-            if one.place.partition(" of ")[0] != str(len(found) + 1):
-                raise ValueError(f"expected row {len(found) + 1}, got {one.place[:40]!r}")
-            if sizes.setdefault(one.stratum, one.size) != one.size:
-                raise ValueError(f"stratum {one.stratum!r} has two sizes")
-            found.append(one)
+            drawn = _parsed(row)
+            if drawn.place.partition(" of ")[0] != str(len(rows) + 1):
+                raise ValueError(f"expected row {len(rows) + 1}, got {drawn.place[:40]!r}")
+            if sizes.setdefault(drawn.stratum, drawn.size) != drawn.size:
+                raise ValueError(f"stratum {drawn.stratum!r} has two sizes")
+            rows.append(drawn)
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as CSV ({error}); draw the review again") from None
     except ValueError as error:
-        raise InputError(f"{path}, row {len(found) + 1}: {str(error)[:200]}; draw the review again") from None
-    if {one.place.partition(" of ")[2] for one in found} != {str(len(found))}:
-        raise InputError(f"{path}: expected all rows of one review, got {len(found):,}; give the file as it was drawn")
-    return found
+        raise InputError(f"{path}, row {len(rows) + 1}: {str(error)[:200]}; draw the review again") from None
+    if {drawn.place.partition(" of ")[2] for drawn in rows} != {str(len(rows))}:
+        raise InputError(f"{path}: expected all rows of one review, got {len(rows):,}; give the file as it was drawn")
+    return rows
 
 
 def _parsed(row: dict[str, str]) -> Drawn:
@@ -164,8 +164,8 @@ def _parsed(row: dict[str, str]) -> Drawn:
     numbers = {name: _number(values[name], name) for name in ("quality", "size")}
     if numbers["size"] < 1:
         raise ValueError(f"expected a size of 1 or more, got {numbers['size']:g}")
-    place, key, given, suggested = (values[name] for name in ("row", "key", "given", "suggested"))
-    return Drawn(place, key, given, suggested, numbers["quality"], stratum, int(numbers["size"]))
+    place, key, label, suggested = (values[name] for name in ("row", "key", "given", "suggested"))
+    return Drawn(place, key, label, suggested, numbers["quality"], stratum, int(numbers["size"]))
 
 
 def _number(text: str, name: str) -> float:
@@ -179,7 +179,7 @@ def _share(answers: dict[str, tuple[int, list[str | None]]], positive: tuple[str
     readings = []
     for counted_in in (positive, (*positive, UNSURE)):
         strata = [
-            Stratum(size, sum(one is not None for one in said), sum(one in counted_in for one in said))
+            Stratum(size, sum(answer is not None for answer in said), sum(answer in counted_in for answer in said))
             for size, said in answers.values()
         ]
         readings.append(stratified_interval(strata))

@@ -24,21 +24,21 @@ def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple
     Returns:
         one text a row that differs, and one a finding that is no row.
     """
-    if [(one.name, one.type) for one in now.schema] != [(one.name, one.type) for one in then.schema]:
+    if [(field.name, field.type) for field in now.schema] != [(field.name, field.type) for field in then.schema]:
         return [], ["the batch has other columns or types than what is chosen now"]
     keys, noted = now[KEY].to_pylist(), then[KEY].to_pylist()
     place = {key: at for at, key in enumerate(keys)}
     rows = np.array([place.get(key, -1) for key in noted], np.int64)
-    found: dict[Any, list[str]] = {key: ["not chosen then"] for key in keys if key not in set(noted)}
+    changes: dict[Any, list[str]] = {key: ["not chosen then"] for key in keys if key not in set(noted)}
     for at, row in enumerate(rows.tolist()):
         if row < 0:
-            found[noted[at]] = ["not chosen now"]
+            changes[noted[at]] = ["not chosen now"]
         elif row != at:
-            found[noted[at]] = [f"number {row + 1:,} now, number {at + 1:,} then"]
+            changes[noted[at]] = [f"number {row + 1:,} now, number {at + 1:,} then"]
     for name in now.schema.names:
         if name in (KEY, PLACE) or (as_written and name in PASSED_THROUGH):
             continue
         for at in unlike(now[name], then[name], rows).tolist():
-            found.setdefault(noted[at], []).append(f"another {name}")
+            changes.setdefault(noted[at], []).append(f"another {name}")
     problems = [f"{len(noted) - len(set(noted)):,} rows are there twice"] if len(set(noted)) < len(noted) else []
-    return [f"{key}: {', '.join(texts)}" for key, texts in found.items()], problems
+    return [f"{key}: {', '.join(texts)}" for key, texts in changes.items()], problems

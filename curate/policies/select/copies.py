@@ -88,6 +88,6 @@ def _by_signature(signatures: NDArray[np.int8], start: int) -> NDArray[np.int64]
         high = min(low + BLOCK, len(unit))
         near = unit[low:high] @ unit[:high].T >= np.float32(ALIKE)
         near &= np.arange(high) < np.arange(low, high)[:, None]
-        found = near.any(1)
-        owner[low:high][found] = near[found].argmax(1)
+        has_copy = near.any(1)
+        owner[low:high][has_copy] = near[has_copy].argmax(1)
     return owner

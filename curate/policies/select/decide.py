@@ -74,10 +74,10 @@ class Picked:
         }
         chances = self.ready.pool.probabilities
         if chances is not None:
-            own = chances[self.chosen.rows]
-            best = own.argmax(1) if k else np.zeros(0, np.int64)
+            of_picks = chances[self.chosen.rows]
+            best = of_picks.argmax(1) if k else np.zeros(0, np.int64)
             columns[PREDICTED] = pa.array(self.ready.classes, pa.string()).take(pa.array(best))
-            columns[PROBABILITY] = pa.array(own.max(1) if k else np.zeros(0, np.float32), pa.float32())
+            columns[PROBABILITY] = pa.array(of_picks.max(1) if k else np.zeros(0, np.float32), pa.float32())
         meanings = {name: MEANINGS[name] for name in columns}
         for part, values in self.chosen.parts.items():
             name = PART + part.replace("-", "_")
@@ -121,9 +121,9 @@ def pick(
     left_out = spelled_as(read_known(request.exclude, labels=False), table) if request.exclude else None
     if left_out is not None and not request.allow_unmatched:
         refuse_unmatched(left_out, "exclude", table)
-    has_own = known is not None and known.labels is not None
+    has_labels = known is not None and known.labels is not None
     class_column = request.class_column(table)
-    from_table = bool(request.labelled_where) or (known is not None and not has_own) or class_column is not None
+    from_table = bool(request.labelled_where) or (known is not None and not has_labels) or class_column is not None
     needs = request.needs(table, signals, labels_of_table=from_table)
     needs.refuse_unread_embeddings(table, f"strategies that use them, which {request.strategy} does not")
     rows = read_rows(table, needs, by_hash=True)
@@ -181,17 +181,17 @@ def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: lis
 def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | None) -> Labelled:
     """Return which rows are labelled, and their classes: of the file where it has them, else of the table."""
     label: dict[int, str | None] = {}
-    own = rows.names.get(request.label_column(table) or "") if rows.names else None
+    column = rows.names.get(request.label_column(table) or "") if rows.names else None
     truths = rows.holds(request.labelled_where)
-    names: list[str | None] = [*own.names, None] if own else [None]
+    names: list[str | None] = [*column.names, None] if column else [None]
     if truths is not None:
         for row in np.flatnonzero(truths).tolist():
-            label[row] = names[own.codes[row]] if own else None
+            label[row] = names[column.codes[row]] if column else None
     if known is not None:
-        found = known.rows(rows)
-        refuse_unknown_keys(known, found, str(table.path))
-        for at, row in enumerate(found.tolist()):
-            label[row] = known.labels[at] if known.labels is not None else names[own.codes[row]] if own else None
+        labelled_rows = known.rows(rows)
+        refuse_unknown_keys(known, labelled_rows, str(table.path))
+        for at, row in enumerate(labelled_rows.tolist()):
+            label[row] = known.labels[at] if known.labels is not None else names[column.codes[row]] if column else None
     places = np.array(sorted(label), np.int64)
     codes, classes = codes_of([label[row] for row in places.tolist()])
     return Labelled(places, codes, classes)

@@ -27,9 +27,9 @@ def first_too_near(
             for span in spans(len(earlier)):
                 gaps = squared_distances(rows, unit(vectors[earlier[span]], np.float64))
                 nearest = np.minimum(nearest, gaps.min(axis=1))
-        own = squared_distances(rows, rows)
-        own[np.triu_indices(len(rows))] = np.inf  # only those before it
-        nearest = np.sqrt(np.minimum(nearest, own.min(axis=1)))
+        between = squared_distances(rows, rows)
+        between[np.triu_indices(len(rows))] = np.inf  # only those before it
+        nearest = np.sqrt(np.minimum(nearest, between.min(axis=1)))
         near = np.flatnonzero(nearest < least)
         if len(near):
             return block.start + int(near[0]), float(nearest[near[0]])

@@ -37,25 +37,25 @@ def pick_in_groups(
         seed: of everything that is drawn; a group's draws depend on its name and not on the other groups.
     """
     names = [name for name in by_group if quotas[name]]
-    own_only = len(names) * len(pool.labelled) > MEETINGS
+    in_group_only = len(names) * len(pool.labelled) > MEETINGS
     nobody = np.zeros(0, np.int64)
-    found = []
+    picked = []
     for name in names:
         mixed = int(tie_breaks([name.encode("utf-8", "backslashreplace")])[0] >> np.uint64(32))
-        part, rows = part_of(pool, by_group[name], labelled.get(name, nobody) if own_only else pool.labelled)
+        part, rows = part_of(pool, by_group[name], labelled.get(name, nobody) if in_group_only else pool.labelled)
         drawn = int(np.random.SeedSequence([seed, mixed]).generate_state(1)[0])
         each = selector(part, quotas[name], seed=drawn)
         notes = tuple(f"{name}: {note}" for note in each.notes)
-        found.append(replace(each, rows=rows[each.rows], notes=notes))
+        picked.append(replace(each, rows=rows[each.rows], notes=notes))
     order = in_turns([quotas[name] for name in names])
     note = (
         f"{len(pool.labelled):,} labelled rows and {len(names):,} groups: each group keeps away from its own ones only"
     )
     return Selection(
-        np.concatenate([each.rows for each in found])[order],
-        np.concatenate([each.gains for each in found])[order],
-        {part: np.concatenate([each.parts[part] for each in found])[order] for part in found[0].parts},
-        (*((note,) if own_only else ()), *(note for each in found for note in each.notes)),
+        np.concatenate([each.rows for each in picked])[order],
+        np.concatenate([each.gains for each in picked])[order],
+        {part: np.concatenate([each.parts[part] for each in picked])[order] for part in picked[0].parts},
+        (*((note,) if in_group_only else ()), *(note for each in picked for note in each.notes)),
     )
 
 
@@ -92,9 +92,9 @@ def water_fill(sizes: Sequence[int], budget: int) -> list[int]:
         level, rest = level + step, rest - step * len(open_groups)
     shares = []
     for size in sizes:
-        one_more = 1 if size > level and rest > 0 else 0
-        rest -= one_more
-        shares.append(min(size, level) + one_more)
+        extra = 1 if size > level and rest > 0 else 0
+        rest -= extra
+        shares.append(min(size, level) + extra)
     return shares
 
 

@@ -146,15 +146,15 @@ def choose(
         notes += _short_groups(plan, amount, by_group, quotas)
         labelled = _by_group(pool.labelled, groups)
         with reporting_picks(picked, sum(quotas.values())):
-            found = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
+            choice = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
     else:
         with reporting_picks(picked, budget):
-            found = selector(pool, budget, seed=plan.seed)
+            choice = selector(pool, budget, seed=plan.seed)
     chosen = Chosen(
-        found.rows,
-        found.gains,
-        found.parts,
-        (*notes, *_some(found.notes)),
+        choice.rows,
+        choice.gains,
+        choice.parts,
+        (*notes, *_some(choice.notes)),
         sum(quotas.values()),
         quotas=quotas if plan.shares else {},
         gated=np.setdiff1d(before, pool.candidates, assume_unique=True),
@@ -192,11 +192,11 @@ def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.i
     codes = groups.codes[rows]
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(groups.names) + 1))
-    found = {}
+    rows_of = {}
     for code in group_order(groups.names).tolist():
         if starts[code] < starts[code + 1]:
-            found[groups.names[code]] = rows[order[starts[code] : starts[code + 1]]]
-    return found
+            rows_of[groups.names[code]] = rows[order[starts[code] : starts[code + 1]]]
+    return rows_of
 
 
 def _quotas(

@@ -37,7 +37,7 @@ class SelectResult(Result):
     """What a choice did; what ``curate select`` prints.
 
     Attributes:
-        asked: rows that the budget came to; ``kept``, unless a least distance stopped the choice.
+        requested: rows that the budget came to; ``kept``, unless a least distance stopped the choice.
         stopped_at: the distance at which it was stopped; or None.
         gains: of every pick, in order; None where one is not finite.
         first: the first picks: key, rank and gain.
@@ -47,7 +47,7 @@ class SelectResult(Result):
         copies: picks that are copies of an earlier one, or of a labelled row; None where that is not known.
     """
 
-    asked: int = 0
+    requested: int = 0
     stopped_at: float | None = None
     gains: list[float | None] = field(default_factory=list)
     first: list[dict[str, Any]] = field(default_factory=list)
@@ -61,7 +61,7 @@ class SelectResult(Result):
         """Return what the receipt says next to the counts, as plain JSON."""
         return {
             "settings": self.settings,
-            "asked": self.asked,
+            "asked": self.requested,
             "stopped_at": self.stopped_at,
             **super().facts(),
             "groups": self.groups,
@@ -93,8 +93,8 @@ class Select:
     @property
     def files(self) -> Files:
         """The files that name rows, and the graph of neighbours."""
-        given = {name: getattr(self.request, name) for name in FILES}
-        return Files(read={f"--{name}": path for name, path in given.items() if path is not None})
+        paths = {name: getattr(self.request, name) for name in FILES}
+        return Files(read={f"--{name}": path for name, path in paths.items() if path is not None})
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -128,7 +128,7 @@ class Select:
         gains = [gain if np.isfinite(gain) else None for gain in chosen.gains.tolist()]
         keys = named(table, picked.picks[:N_FIRST])
         return SelectResult(
-            asked=chosen.budget,
+            requested=chosen.budget,
             stopped_at=chosen.stopped,
             dropped_by=picked.verdict.dropped_by(),
             undecided_by=picked.verdict.undecided_by(),
@@ -247,7 +247,7 @@ def select(
     opened = open_table(table, require=[KEY], embedding=embedding)
     with searching(engine, None if dry_run else out, announce):
         result = apply(Select(request, picked), opened, out, dry_run=dry_run, overwrite=overwrite)
-    other = Amount.parse(request.budget, "--budget").other_reading("--budget", result.asked, result.n_rows)
+    other = Amount.parse(request.budget, "--budget").other_reading("--budget", result.requested, result.n_rows)
     return result if other is None else replace(result, notes=[*result.notes, other])
 
 

@@ -140,15 +140,15 @@ def _modelled(
         excluded: rows of the pool that are not learned from there, shape (M,) bool.
     """
     selector = plan.selector()
-    wanted = CHANCES & set(selector.needs)
+    needed = CHANCES & set(selector.needs)
     if judged is not None and pool.labels is not None:
         from curate.probes.out_of_fold import with_label_losses
 
         return with_label_losses(pool, labelled, judged, excluded)
-    if pool.vectors is None or not (wanted or "probabilities" in selector.optional):
+    if pool.vectors is None or not (needed or "probabilities" in selector.optional):
         return pool, {}, []
-    pool, model = with_chances(pool, labelled, seed=plan.seed, draws="draws" in wanted)
-    if wanted and not model:
+    pool, model = with_chances(pool, labelled, seed=plan.seed, draws="draws" in needed)
+    if needed and not model:
         raise InputError(_missing(plan.strategy, "labels", labelled))
     return pool, model, model_notes(model, labelled)
 

@@ -83,8 +83,8 @@ class SelectRequest:
     @property
     def plan(self) -> Plan:
         """How to choose, apart from where things come from."""
-        own = {each.name: getattr(self, each.name) for each in fields(Plan) if each.name != "shares"}
-        return Plan(**own, shares=PER if self.per else BALANCE if self.balance else None)
+        values = {each.name: getattr(self, each.name) for each in fields(Plan) if each.name != "shares"}
+        return Plan(**values, shares=PER if self.per else BALANCE if self.balance else None)
 
     @property
     def group(self) -> str | None:

@@ -58,18 +58,18 @@ class ChoiceVerdict:
             GATED: "left out by the gate",
             NOT_PICKED: "not picked",
         }
-        found = np.bincount(self.why, minlength=MISSING).tolist()
-        return {name: found[code] for code, name in names.items() if found[code]}
+        counts = np.bincount(self.why, minlength=MISSING).tolist()
+        return {name: counts[code] for code, name in names.items() if counts[code]}
 
     def undecided_by(self) -> dict[str, int]:
         """Return what is missing -> how many rows lack it."""
-        found = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
-        return {reason: n for reason, n in zip(self.reasons, found, strict=True) if n}
+        counts = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
+        return {reason: n for reason, n in zip(self.reasons, counts, strict=True) if n}
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
-        here = slice(start, start + len(keys))
-        why, rank, gain = self.why[here], self.rank[here], self.gain[here]
+        part = slice(start, start + len(keys))
+        why, rank, gain = self.why[part], self.rank[part], self.gain[part]
         none = pa.nulls(len(keys), pa.float64())
         texts = [
             f"not among the {int((self.rank > 0).sum()):,} that {self.strategy} picked",
@@ -92,7 +92,7 @@ class ChoiceVerdict:
         return pa.RecordBatch.from_arrays(
             [
                 keys,
-                pa.array(OUTCOMES).take(pa.array(self.outcome[here])),
+                pa.array(OUTCOMES).take(pa.array(self.outcome[part])),
                 pa.array(reason, pa.string()),
                 pa.array(rules, pa.string()).take(pa.array(why)),
                 pa.array(gain, mask=rank == 0),

@@ -61,19 +61,19 @@ def together(
         owner: row that each row is a copy of, shape (N,); itself where it is not one.
         seed: of the hashes of the groups.
     """
-    own = hashes[rows]
+    names = hashes[rows]
     parent = np.arange(len(hashes))
     if column is not None and column.names:
         codes = column.codes[rows]
-        there = codes >= 0
+        is_named = codes >= 0
         named = tie_breaks([name.encode("utf-8", "backslashreplace") for name in column.names])
-        own = np.where(there, named[np.maximum(codes, 0)], own)
+        names = np.where(is_named, named[np.maximum(codes, 0)], names)
         first = np.full(len(column.names), -1)
-        first[codes[there][::-1]] = rows[there][::-1]
-        join(parent, first[codes[there]], rows[there])
+        first[codes[is_named][::-1]] = rows[is_named][::-1]
+        join(parent, first[codes[is_named]], rows[is_named])
     join(parent, owner[rows], rows)
     _, of_row = np.unique(roots(parent)[rows], return_inverse=True)
     sizes = np.bincount(of_row)
-    order = np.lexsort((hashes[rows], own, of_row))
+    order = np.lexsort((hashes[rows], names, of_row))
     lead = order[np.searchsorted(of_row[order], np.arange(len(sizes)))]
-    return Together(of_row, sizes, redrawn(own[lead], seed, PURPOSE), rows[lead])
+    return Together(of_row, sizes, redrawn(names[lead], seed, PURPOSE), rows[lead])

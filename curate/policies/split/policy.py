@@ -114,11 +114,11 @@ def strata_of(rows: Rows, per: Sequence[str], kept: NDArray[np.int64]) -> Codes:
     """Return the combination of values that each of some rows has, and its name; all in one without columns."""
     codes, names = np.zeros(len(kept), np.int64), [""]
     for column in per:
-        own = rows.names[column]
-        width = len(own.names) + 1
-        codes = codes * width + np.where(own.codes[kept] < 0, width - 1, own.codes[kept])
+        values = rows.names[column]
+        width = len(values.names) + 1
+        codes = codes * width + np.where(values.codes[kept] < 0, width - 1, values.codes[kept])
         used, codes = np.unique(codes, return_inverse=True)
-        texts = [*own.names, NO_VALUE]
+        texts = [*values.names, NO_VALUE]
         parts = [(names[number // width], texts[number % width]) for number in used.tolist()]
         names = [", ".join(part for part in pair if part) for pair in parts]
     return Codes(codes.astype(np.int32), names)

@@ -95,8 +95,8 @@ def thresholds_in(
     """
     if not duplicates:
         if finder or mirrored:
-            given = "--finder" if finder else "--mirrored"
-            raise InputError(f"{given} says what a copy is, and --no-duplicates looks for none; leave one of them out")
+            option = "--finder" if finder else "--mirrored"
+            raise InputError(f"{option} says what a copy is, and --no-duplicates looks for none; leave one of them out")
         return {}, ["copies were not looked for: they may be on two sides"]
     if finder is None and not set(COMPARED) & set(table.schema.names):
         return {}, [f"no column shows copies ({', '.join(COMPARED)}): they may be on two sides"]

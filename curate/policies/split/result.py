@@ -45,8 +45,8 @@ class SplitResult(Result):
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says next to the counts, as plain JSON."""
-        own = ("sides", "shares", "n_groups", "largest", "n_copies", "would_leak", "leaks", "notes")
-        return {**super().facts(), **{name: getattr(self, name) for name in own}}
+        names = ("sides", "shares", "n_groups", "largest", "n_copies", "would_leak", "leaks", "notes")
+        return {**super().facts(), **{name: getattr(self, name) for name in names}}
 
 
 def result_of(
@@ -110,7 +110,7 @@ def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, 
     named = large[np.argsort(-held.sizes[large], kind="stable")][:N_NAMED]
     of_group = np.zeros(len(held.sizes), np.int64)
     of_group[held.of_row] = side
-    told = ", ".join(
+    listed = ", ".join(
         f"{held.sizes[at]:,} rows of {what} on {names[of_group[at]]}"
         for at, what in zip(named, _names(request, table, rows, held.first[named]), strict=True)
     )
@@ -120,7 +120,7 @@ def _too_large(request: SplitRequest, table: Table, rows: Rows, held: Together, 
     )
     advice = "" if request.in_strata else "; add --exact to put large groups on the largest side"
     groups = counted(len(large), "group that cannot be divided is", "groups that cannot be divided are")
-    return [f"{groups} larger than {smallest} was to be ({room:,.0f} of {n:,} rows): {told}; got {got}{advice}"]
+    return [f"{groups} larger than {smallest} was to be ({room:,.0f} of {n:,} rows): {listed}; got {got}{advice}"]
 
 
 def _names(request: SplitRequest, table: Table, rows: Rows, first: NDArray[np.int64]) -> list[str]:
@@ -130,8 +130,8 @@ def _names(request: SplitRequest, table: Table, rows: Rows, first: NDArray[np.in
         return keys
     column = rows.names[request.group]
     codes = column.codes[first].tolist()
-    own = [f"{request.group} {column.names[code]!r}" if code >= 0 else "" for code in codes]
-    return [name or key for name, key in zip(own, keys, strict=True)]
+    named = [f"{request.group} {column.names[code]!r}" if code >= 0 else "" for code in codes]
+    return [name or key for name, key in zip(named, keys, strict=True)]
 
 
 def crossing(owner: NDArray[np.int64], side: NDArray[np.int64]) -> int:

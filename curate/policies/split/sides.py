@@ -12,17 +12,17 @@ ROUNDING = Fraction(1, 1000)  # three times 33.3 % is meant as a whole
 MOST_SIDES = 100
 
 
-def sides_of(given: Mapping[str, str | float | None], more: Sequence[str] | None) -> dict[str, str]:
+def sides_of(shares: Mapping[str, str | float | None], more: Sequence[str] | None) -> dict[str, str]:
     """Return the share of each side as typed.
 
     Args:
-        given: share of the sides that have their own options; None for none.
+        shares: share of the sides that have their own options; None for none.
         more: further ones as ``NAME=SHARE``.
 
     Raises:
         InputError: for a side that is there twice, or a text that is no ``NAME=SHARE``.
     """
-    sides = {name: str(share) for name, share in given.items() if share is not None}
+    sides = {name: str(share) for name, share in shares.items() if share is not None}
     for name, share in parse_settings(more or [], flag="--side", example="dev=5%").items():
         if name in sides:
             raise InputError(f"--side {name} was given twice, once by --{name}; give it once")
@@ -42,12 +42,12 @@ def shares_of(sides: Mapping[str, str]) -> dict[str, Fraction]:
             "--test 10%"
         )
     shares = {name: _share(name, text) for name, text in sides.items()}
-    whole = sum(shares.values(), Fraction(0))
-    if abs(whole - 1) > ROUNDING:
+    total = sum(shares.values(), Fraction(0))
+    if abs(total - 1) > ROUNDING:
         listed = ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
-        over = f"{percent(whole - 1)} too much" if whole > 1 else f"{percent(1 - whole)} is missing"
-        raise InputError(f"the shares sum to {percent(whole)} ({listed}), expected 100%: {over}")
-    return {name: share / whole for name, share in shares.items()}
+        over = f"{percent(total - 1)} too much" if total > 1 else f"{percent(1 - total)} is missing"
+        raise InputError(f"the shares sum to {percent(total)} ({listed}), expected 100%: {over}")
+    return {name: share / total for name, share in shares.items()}
 
 
 def _share(name: str, text: str) -> Fraction:

@@ -46,18 +46,18 @@ class SplitWords:
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
-        here = slice(start, start + len(keys))
-        outcome, side, group = self.outcome[here], self.side[here], self.group[here]
+        part = slice(start, start + len(keys))
+        outcome, side, group = self.outcome[part], self.side[part], self.group[part]
         failed = outcome == FAILED
         sizes = np.where(failed, 0, self.sizes[np.maximum(group, 0)]) if len(self.sizes) else np.zeros(len(keys), int)
         place = np.where(failed, np.nan, self.place[np.maximum(group, 0)]) if len(self.place) else np.zeros(len(keys))
         reason = np.full(len(keys), "", object)
-        told = np.flatnonzero(~failed)
-        reason[told] = [
+        assigned = np.flatnonzero(~failed)
+        reason[assigned] = [
             f"{self.names[at]}: by the hash of its key"
             if size == 1
             else f"{self.names[at]}: with {size - 1:,} more of the same {self.basis}"
-            for at, size in zip(side[told].tolist(), sizes[told].tolist(), strict=True)
+            for at, size in zip(side[assigned].tolist(), sizes[assigned].tolist(), strict=True)
         ]
         reason[np.flatnonzero(failed)] = failures(status, error, np.flatnonzero(failed))
         none = pa.nulls(len(keys), pa.float64())

@@ -58,10 +58,10 @@ class NearParts(NearPairs[Crowd]):
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Crowd
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the cosines and looks of pairs of a row of a side and one of this; 0 where none stands out."""
-        found = self.parts.likely(query, side.signatures, row)
+        links = self.parts.likely(query, side.signatures, row)
         crowd = np.maximum(side.fit[query], self.side.fit[row])
-        stands_out = 1 - found.similarity <= OUTSTANDING * (1 - crowd)
-        return np.where(stands_out, found.similarity, np.float32(0)), found.view.astype(np.int32)
+        stands_out = 1 - links.similarity <= OUTSTANDING * (1 - crowd)
+        return np.where(stands_out, links.similarity, np.float32(0)), links.view.astype(np.int32)
 
     def _fits(
         self, signatures: NDArray[np.int8], rows: NDArray[np.int64], near: NDArray[np.int64]
@@ -72,9 +72,9 @@ class NearParts(NearPairs[Crowd]):
         """
         near = near[:, :CROWD]
         at, column = np.nonzero(near >= 0)
-        one, other = rows[at], near[at, column]
-        held, _ = coarse_fits(signatures, one, self.signatures, other)
-        holds, _ = coarse_fits(self.signatures, other, signatures, one)
+        chosen, other = rows[at], near[at, column]
+        held, _ = coarse_fits(signatures, chosen, self.signatures, other)
+        holds, _ = coarse_fits(self.signatures, other, signatures, chosen)
         every = np.full((len(rows), CROWD), FEW)
         every[at, column] = np.maximum(held, holds)
         return np.median(every, axis=1)

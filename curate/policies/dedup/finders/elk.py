@@ -145,12 +145,12 @@ def log_kernel(
     >>> log_kernel(np.array([1.0, 0.9]), np.array([50.0, 50.0]), np.array([50.0, 50.0]), 16).round(3)
     array([ 0.   , -2.346])
     """
-    found = np.empty(len(cosine))
+    nats = np.empty(len(cosine))
     for at in _blocks(len(cosine)):
         c, a, b = _tensors(at, cosine, kappa_a, kappa_b)
         resultant = ((a - b).square() + 2 * a * b * (1 + c)).clamp(min=0)
-        found[at] = (log_series(resultant, dim) - _own(a, b, dim)).numpy()
-    return found
+        nats[at] = (log_series(resultant, dim) - _mean_self(a, b, dim)).numpy()
+    return nats
 
 
 def cosine_bounds(
@@ -190,9 +190,9 @@ def cosine_bounds(
     for kappas in (np.asarray(kappa_a), np.asarray(kappa_b), np.array([median])):
         if not ((kappas > 0) & (kappas <= HIGHEST_KAPPA)).all():
             raise ValueError(f"every kappa must be in (0, {HIGHEST_KAPPA:g}]")
-    one = np.array([median], np.float64)
-    wanted = log_kernel(np.array([threshold]), one, one, dim)
-    return _cosine_at(np.broadcast_to(wanted, (len(kappa_a),)), kappa_a, kappa_b, dim)
+    medians = np.array([median], np.float64)
+    bound = log_kernel(np.array([threshold]), medians, medians, dim)
+    return _cosine_at(np.broadcast_to(bound, (len(kappa_a),)), kappa_a, kappa_b, dim)
 
 
 def _check(threshold: float, dim: int) -> None:
@@ -210,7 +210,7 @@ def _tensors(at: slice, *arrays: NDArray) -> list[Tensor]:
     return [torch.from_numpy(np.array(array[at], np.float64)) for array in arrays]
 
 
-def _own(a: Tensor, b: Tensor, dim: int) -> Tensor:
+def _mean_self(a: Tensor, b: Tensor, dim: int) -> Tensor:
     """Return (g(2a) + g(2b)) / 2."""
     return (log_series(4 * a.square(), dim) + log_series(4 * b.square(), dim)) / 2
 
@@ -219,12 +219,12 @@ def _cosine_at(
     nats: NDArray[np.floating], kappa_a: NDArray[np.floating], kappa_b: NDArray[np.floating], dim: int
 ) -> NDArray[np.float64]:
     """Return the cosine at which ``log_kernel`` is ``nats``, >= -1."""
-    found = np.empty(len(nats))
+    cosine = np.empty(len(nats))
     for at in _blocks(len(nats)):
         s, a, b = _tensors(at, nats, kappa_a, kappa_b)
-        squared = _inverse(s + _own(a, b, dim), a + b, dim)
-        found[at] = ((squared - a.square() - b.square()) / (2 * a * b)).clamp(min=-1).numpy()
-    return found
+        squared = _inverse(s + _mean_self(a, b, dim), a + b, dim)
+        cosine[at] = ((squared - a.square() - b.square()) / (2 * a * b)).clamp(min=-1).numpy()
+    return cosine
 
 
 def _inverse(value: Tensor, start: Tensor, dim: int) -> Tensor:
@@ -248,11 +248,11 @@ def _inverse(value: Tensor, start: Tensor, dim: int) -> Tensor:
 def _floor(threshold: float, median: float, dim: int) -> float:
     """Return the kappa at which two equal ones may be ``WIDEST`` times as far apart as the threshold says."""
     least = np.array([math.cos(min(WIDEST * math.acos(threshold), math.pi))])
-    one = np.array([median])
-    wanted = log_kernel(np.array([threshold]), one, one, dim)
+    kappas = np.array([median])
+    bound = log_kernel(np.array([threshold]), kappas, kappas, dim)
     low, high = median * 1e-9, median
     while high > low * (1 + 1e-6):
         middle = np.array([math.sqrt(low * high)])
-        is_looser = log_kernel(least, middle, middle, dim) > wanted
+        is_looser = log_kernel(least, middle, middle, dim) > bound
         low, high = (float(middle[0]), high) if is_looser else (low, float(middle[0]))
     return high

@@ -57,9 +57,9 @@ class WithoutFlat:
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the cosine of pairs of rows; 0 where one is flat."""
-        found = self.search.measure(query, row)
-        similarity = np.where(self.flat[query] | self.flat[row], np.float32(0), found.similarity)
-        return Links(found.query, found.row, similarity, found.view)
+        links = self.search.measure(query, row)
+        similarity = np.where(self.flat[query] | self.flat[row], np.float32(0), links.similarity)
+        return Links(links.query, links.row, similarity, links.view)
 
 
 def without_flat(search: Search, rows: Rows, name: str) -> Search:

@@ -83,8 +83,8 @@ class NearPairs(Generic[Side]):
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int64], Links]:
         """Return where the pairs of each row start, and every pair both ways."""
-        found = self._judged(*self.candidates())
-        both = joined([found, self._turned(found)])
+        pairs = self._judged(*self.candidates())
+        both = joined([pairs, self._turned(pairs)])
         both = both.take(np.lexsort((both.row, both.query)))
         return np.searchsorted(both.query, np.arange(len(self.there) + 1)), both
 
@@ -94,8 +94,8 @@ class NearPairs(Generic[Side]):
         by_picture = _graph(self.signatures, pictured, self.ties, BY_PICTURE)
         n, codes = len(self.there), [np.zeros(0, np.int64)]
         for at, index in ((self.compared, self.graph.index), (pictured, by_picture.index)):
-            one, column = np.nonzero(index >= 0)
-            a, b = at[one], at[index[one, column]]
+            place, column = np.nonzero(index >= 0)
+            a, b = at[place], at[index[place, column]]
             some = self.there[a] & self.there[b]
             codes.append(np.minimum(a, b)[some] * n + np.maximum(a, b)[some])
         pairs = np.unique(np.concatenate(codes))
@@ -112,35 +112,35 @@ class NearPairs(Generic[Side]):
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
         place = np.full(len(self.there), len(rows))
         place[rows] = np.arange(len(rows))
-        found = self.links(rows, among)
-        found = first_of([Links(place[found.query], found.row, found.similarity, found.view)])
-        found = found.take(found.query < place[found.row])
-        return Links(rows[found.query], found.row, found.similarity, found.view)
+        links = self.links(rows, among)
+        links = first_of([Links(place[links.query], links.row, links.similarity, links.view)])
+        links = links.take(links.query < place[links.row])
+        return Links(rows[links.query], links.row, links.similarity, links.view)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this: of the nearest, by all rows of this table."""
         if rows.embedding is None or rows.signature is None:
             raise ValueError("rows were read without embedding or signature")
         mine = np.flatnonzero(self.there)
-        theirs = rows.compared()
-        theirs = theirs[rows.signature[theirs].any(1)]
-        theirs = theirs if some is None else np.intersect1d(some, theirs)
-        if not len(mine) or not len(theirs):
+        other_rows = rows.compared()
+        other_rows = other_rows[rows.signature[other_rows].any(1)]
+        other_rows = other_rows if some is None else np.intersect1d(some, other_rows)
+        if not len(mine) or not len(other_rows):
             return joined([])
         if rows.embedding.shape[1] != self.vectors.shape[1]:
             raise InputError(
                 f"expected embeddings of {self.vectors.shape[1]} numbers in both tables, got {rows.embedding.shape[1]} "
                 "in the other; score both with one model"
             )
-        vectors, signatures = rows.embedding[theirs], rows.signature[theirs]
+        vectors, signatures = rows.embedding[other_rows], rows.signature[other_rows]
         near = mine[nearest_of(vectors, rows_of(self.vectors, mine), MOST_NEIGHBOURS)]
         alike = mine[nearest_of(signatures, self.signatures[mine], BY_PICTURE)]
         side = self.other(vectors, signatures, near)
         each = np.concatenate([near, alike], axis=1)
-        codes = np.arange(len(theirs))[:, None] * len(self.there) + each
+        codes = np.arange(len(other_rows))[:, None] * len(self.there) + each
         query, row = np.divmod(np.unique(codes[among[each]]), len(self.there))  # a row may be near in both ways
-        found = self._judged(query, row, side)
-        return Links(theirs[found.query], found.row, found.similarity, found.view)
+        links = self._judged(query, row, side)
+        return Links(other_rows[links.query], links.row, links.similarity, links.view)
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the similarity of each pair; 0 where a row lacks what is compared."""
@@ -163,9 +163,9 @@ class NearPairs(Generic[Side]):
 def _graph(vectors: NDArray, at: NDArray[np.int64], ties: NDArray[np.uint64], k: int = MOST_NEIGHBOURS) -> Graph:
     """Return the graph of some rows by their place in ``at``; the same whatever the order of the rows."""
     order = np.argsort(ties[at], kind="stable")
-    found = knn_graph(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))
-    index = np.full(found.index.shape, -1, np.int32)
-    cosine = np.full(found.cosine.shape, -np.inf, np.float32)
-    index[order] = np.append(order, -1)[found.index]
-    cosine[order] = found.cosine
-    return Graph(index, cosine, found.recall)
+    graph = knn_graph(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))
+    index = np.full(graph.index.shape, -1, np.int32)
+    cosine = np.full(graph.cosine.shape, -np.inf, np.float32)
+    index[order] = np.append(order, -1)[graph.index]
+    cosine[order] = graph.cosine
+    return Graph(index, cosine, graph.recall)

@@ -52,8 +52,8 @@ class NearGraph:
         self.many = at[many]  # rows that may have more links than neighbours, shape (S,)
         self._place = np.full(len(vectors), -1, np.int64)  # among those
         self._place[self.many] = np.arange(len(self.many))
-        one, other = _listed(stored, threshold, many)
-        self._starts, self._other, self._cosine = self._both_ways(at[one], at[other])
+        first, other = _listed(stored, threshold, many)
+        self._starts, self._other, self._cosine = self._both_ways(at[first], at[other])
 
     @cached_property
     def without_graph(self) -> NearVector:
@@ -100,18 +100,18 @@ class NearGraph:
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        found = self._found(rows, among)
-        found = Links(rows[found.query], found.row, found.similarity, found.view)
-        return found.take(found.query != found.row)
+        links = self._places_with(rows, among)
+        links = Links(rows[links.query], links.row, links.similarity, links.view)
+        return links.take(links.query != links.row)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
-        own = np.full(len(self.vectors), len(rows))
-        own[rows] = np.arange(len(rows))
-        found = self._found(rows, among, first=True)
-        found = first_of([found.take(found.query <= own[found.row])])
-        found = Links(rows[found.query], found.row, found.similarity, found.view)
-        return found.take(found.query != found.row)
+        place_in_rows = np.full(len(self.vectors), len(rows))
+        place_in_rows[rows] = np.arange(len(rows))
+        links = self._places_with(rows, among, first=True)
+        links = first_of([links.take(links.query <= place_in_rows[links.row])])
+        links = Links(rows[links.query], links.row, links.similarity, links.view)
+        return links.take(links.query != links.row)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table, which the graph knows nothing of, and one of this."""
@@ -122,28 +122,28 @@ class NearGraph:
         return self.without_graph.measure(query, row)
 
     def _both_ways(
-        self, one: NDArray[np.int64], other: NDArray[np.int64]
+        self, first: NDArray[np.int64], other: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
         """Return the links of each row, from pairs that are each given once: where they start, other rows, cosines."""
-        cosine = self._cosines(one, other)
+        cosine = self._cosines(first, other)
         close = cosine >= self.threshold - TIE
-        one, other, near = one[close], other[close], rounded(cosine[close], self.threshold)
-        query, row = np.concatenate([one, other]), np.concatenate([other, one])
+        first, other, near = first[close], other[close], rounded(cosine[close], self.threshold)
+        query, row = np.concatenate([first, other]), np.concatenate([other, first])
         order = np.lexsort((row, query))
         starts = np.searchsorted(query[order], np.arange(len(self.vectors) + 1))
         return starts, row[order].astype(np.int32), np.concatenate([near, near])[order]
 
-    def _cosines(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _cosines(self, first: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosines of pairs, in float64 from the values as stored, shape (P,)."""
-        found = np.empty(len(one))
-        for start in range(0, len(one), PAIRS):
-            here = slice(start, start + PAIRS)
-            left, right = (self.vectors[rows[here]].astype(np.float64) for rows in (one, other))
+        cosine = np.empty(len(first))
+        for start in range(0, len(first), PAIRS):
+            part = slice(start, start + PAIRS)
+            left, right = (self.vectors[rows[part]].astype(np.float64) for rows in (first, other))
             squares = np.einsum("pd,pd->p", left, left) * np.einsum("pd,pd->p", right, right)
-            found[here] = np.einsum("pd,pd->p", left, right) / np.sqrt(squares)
-        return np.minimum(found, 1)
+            cosine[part] = np.einsum("pd,pd->p", left, right) / np.sqrt(squares)
+        return np.minimum(cosine, 1)
 
-    def _found(self, rows: NDArray[np.int64], among: NDArray[np.bool_], *, first: bool = False) -> Links:
+    def _places_with(self, rows: NDArray[np.int64], among: NDArray[np.bool_], *, first: bool = False) -> Links:
         """Return the pairs of places in ``rows`` and rows; those that are searched for hold a row with itself too.
 
         With ``first``, of those that are searched for only the first of each row.
@@ -151,9 +151,9 @@ class NearGraph:
         parts = [self._listed_links(rows, among)]
         asking = np.flatnonzero(self._place[rows] >= 0)
         if len(asking):
-            found = self.index.search_rows(self._place[rows[asking]], among[self.many], first=first)
-            seen = np.zeros(len(found), np.int8)
-            parts.append(Links(asking[found.query], self.many[found.row], found.similarity, seen))
+            near = self.index.search_rows(self._place[rows[asking]], among[self.many], first=first)
+            seen = np.zeros(len(near), np.int8)
+            parts.append(Links(asking[near.query], self.many[near.row], near.similarity, seen))
         return joined(parts)
 
     def _listed_links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
@@ -174,9 +174,9 @@ def _listed(stored: Stored, threshold: float, many: NDArray[np.bool_]) -> tuple[
     for start in range(0, n, BLOCK):
         index, cosine = stored.graph.index[start : start + BLOCK], stored.graph.cosine[start : start + BLOCK]
         at, column = np.nonzero((index >= 0) & (cosine >= threshold - SLACK))
-        one, other = at + start, index[at, column].astype(np.int64)
-        kept = ~(many[one] & many[other])
-        one, other = one[kept], other[kept]
-        codes.append(np.unique(np.minimum(one, other) * n + np.maximum(one, other)))
+        first, other = at + start, index[at, column].astype(np.int64)
+        kept = ~(many[first] & many[other])
+        first, other = first[kept], other[kept]
+        codes.append(np.unique(np.minimum(first, other) * n + np.maximum(first, other)))
     pairs = np.unique(np.concatenate(codes))
     return np.divmod(pairs, n) if n else (pairs, pairs)

@@ -37,13 +37,13 @@ class PartOf:
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         has = np.flatnonzero(signatures[query].any(1) & self.there[row])
         for start in range(0, len(has), AT_ONCE):
-            here = has[start : start + AT_ONCE]
-            asked, mine = signatures[query[here]], self.signatures[row[here]]
+            piece = has[start : start + AT_ONCE]
+            queried, mine = signatures[query[piece]], self.signatures[row[piece]]
             for number, view in enumerate(self.views):
-                for cosine, code in self._measured(asked, mine, number, view):
-                    better = cosine > best[here]
-                    best[here] = np.where(better, cosine, best[here])
-                    seen[here] = np.where(better, code, seen[here])
+                for cosine, code in self._measured(queried, mine, number, view):
+                    better = cosine > best[piece]
+                    best[piece] = np.where(better, cosine, best[piece])
+                    seen[piece] = np.where(better, code, seen[piece])
         return Links(query, row, best, seen)
 
     def likely(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
@@ -53,36 +53,36 @@ class PartOf:
             turned, undone = view.apply(signatures), view.undo(self.signatures)
             plain = np.zeros(len(row), np.float32)
             for start in range(0, len(row), AT_ONCE):
-                here = slice(start, start + AT_ONCE)
-                plain[here] = as_they_are(turned[query[here]], self.signatures[row[here]])
+                piece = slice(start, start + AT_ONCE)
+                plain[piece] = as_they_are(turned[query[piece]], self.signatures[row[piece]])
             alike = plain >= self._least
             _raise(best, seen, np.flatnonzero(alike), plain[alike], np.full(int(alike.sum()), number, np.int32))
             rest = np.flatnonzero(~alike)
-            for wholes, whole, parts, part, holds in (
+            for wholes, container, parts, part, holds in (
                 (turned, query[rest], self.signatures, row[rest], False),
                 (undone, row[rest], signatures, query[rest], True),
             ):
-                cosine, frame = coarse_fits(wholes, whole, parts, part)
+                cosine, frame = coarse_fits(wholes, container, parts, part)
                 near = np.flatnonzero(cosine >= LIKELY)
                 for start in range(0, len(near), AT_ONCE):
                     at = near[start : start + AT_ONCE]
-                    fit = refine(wholes[whole[at]], parts[part[at]], frame[at], least_cosine=self.threshold - ROOM)
+                    fit = refine(wholes[container[at]], parts[part[at]], frame[at], least_cosine=self.threshold - ROOM)
                     ok = _large(fit.edges)
                     looks = look_codes(number, fit.edges[ok], holds=holds)
                     _raise(best, seen, rest[at[ok]], fit.cosine[ok].astype(np.float32), looks)
         return Links(query, row, best, seen)
 
     def _measured(
-        self, asked: Signatures, mine: Signatures, number: int, view: SignatureView
+        self, queried: Signatures, mine: Signatures, number: int, view: SignatureView
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
         """Yield the cosine and the look of pairs: as they are, or else as part of each other."""
-        turned = view.apply(asked)
+        turned = view.apply(queried)
         plain = as_they_are(turned, mine).astype(np.float32)
         alike = plain >= self._least
         yield np.where(alike, plain, 0), np.full(len(plain), number, np.int32)
         rest = np.flatnonzero(~alike)
-        for holds, whole, part in ((False, turned[rest], mine[rest]), (True, view.undo(mine[rest]), asked[rest])):
-            fit = refine(whole, part)
+        for holds, container, part in ((False, turned[rest], mine[rest]), (True, view.undo(mine[rest]), queried[rest])):
+            fit = refine(container, part)
             cosine, code = np.zeros(len(plain), np.float32), np.zeros(len(plain), np.int32)
             cosine[rest] = np.where(_large(fit.edges), fit.cosine, 0)
             code[rest] = look_codes(number, fit.edges, holds=holds)

@@ -42,19 +42,19 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, str | None]]) -> PixelsRead:
     n_read, problems = 0, []
     for (table, rows, source), mask in zip(tables, chosen, strict=True):
         digests = np.full(len(rows), None, object)
-        wanted = np.flatnonzero(mask)
-        if len(wanted):
-            images = Images.of(table, wanted, source=source)
-            for row, digest, problem in _digests(images, wanted):
+        candidate_rows = np.flatnonzero(mask)
+        if len(candidate_rows):
+            images = Images.of(table, candidate_rows, source=source)
+            for row, digest, problem in _digests(images, candidate_rows):
                 digests[row] = digest
                 if problem:
                     problems.append(problem)
-        n_read += len(wanted)
+        n_read += len(candidate_rows)
         rows.texts["pixels"] = pa.chunked_array([pa.array(digests, pa.large_string())])
     return PixelsRead(n_read, len(problems), problems[0] if problems else "")
 
 
-def _digests(images: Images, wanted: NDArray[np.int64]) -> Iterable[tuple[int, str | None, str]]:
+def _digests(images: Images, rows: NDArray[np.int64]) -> Iterable[tuple[int, str | None, str]]:
     def digest(image: Encoded) -> tuple[int, str | None, str]:
         if image.data is None:
             return image.row, None, f"{image.key} ({image.problem})"
@@ -64,8 +64,8 @@ def _digests(images: Images, wanted: NDArray[np.int64]) -> Iterable[tuple[int, s
             return image.row, None, f"{image.key} ({error.status}: {error})"
 
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pixels") as pool:
-        for start in range(0, len(wanted), AHEAD):
-            some = images.read(wanted[start : start + AHEAD].tolist())
+        for start in range(0, len(rows), AHEAD):
+            some = images.read(rows[start : start + AHEAD].tolist())
             yield from in_order(pool, digest, some, AHEAD, lambda image: len(image.data or b""))
 
 
@@ -74,12 +74,12 @@ def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:
     kinds = ("width", "height")
     sizes = np.stack([np.concatenate([rows.numbers[name] for rows in tables]) for name in kinds], 1)
     codes = np.concatenate([rows.phash for rows in tables if rows.phash is not None])
-    there = np.concatenate([rows.ok & rows.has_phash for rows in tables if rows.has_phash is not None])
-    there &= ~np.isnan(sizes).any(1)
+    has_hash = np.concatenate([rows.ok & rows.has_phash for rows in tables if rows.has_phash is not None])
+    has_hash &= ~np.isnan(sizes).any(1)
     texts = [chunk for rows in tables for chunk in rows.texts["sha256"].chunks]
     content = pa.chunked_array(texts, pa.large_string()).dictionary_encode(null_encoding="encode").combine_chunks()
     of_content = content.indices.to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(there)
+    rows = np.flatnonzero(has_hash)
     picture = np.zeros(len(rows), [("code", np.uint64), ("width", np.int64), ("height", np.int64)])
     picture["code"], picture["width"], picture["height"] = codes[rows], sizes[rows, 0], sizes[rows, 1]
     kind, of_kind = np.unique(picture, return_inverse=True)  # one for each hash and size
@@ -89,12 +89,12 @@ def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:
     at, size = 0, FEWEST
     while at < len(kind):
         asking = at + np.flatnonzero(~several[at : at + size])  # whoever has been found need not ask
-        found = index.search(kind["code"][asking].copy(), None)
-        a, b = asking[found.query], found.row
+        near = index.search(kind["code"][asking].copy(), None)
+        a, b = asking[near.query], near.row
         alike = (a != b) & (kind["width"][a] == kind["width"][b]) & (kind["height"][a] == kind["height"][b])
         several[a[alike]] = several[b[alike]] = True
         at += size
-        size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, MOST)
-    chosen = np.zeros(len(there), bool)
+        size = max(size // 4, FEWEST) if len(near) > MANY else min(2 * size, MOST)
+    chosen = np.zeros(len(has_hash), bool)
     chosen[rows] = several[of_kind]
     return chosen

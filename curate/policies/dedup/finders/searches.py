@@ -23,9 +23,9 @@ from scoring.search.links import Recall, rounded
 EVERY_PAIR = "every pair was compared"
 PAIRS = 65_536  # pairs measured at a time
 FLAT = np.uint64(1 << 63)  # the hash of every image of one colour, whatever the colour
-ASKED = 256  # queried rows at a time where every pair has to be looked at
+QUERIED = 256  # queried rows at a time where every pair has to be looked at
 Views = tuple[SignatureView, ...]
-ONE_VIEW: Views = views()
+SINGLE_VIEW: Views = views()
 
 
 class Search(Protocol):
@@ -79,8 +79,8 @@ class SameText:
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        found = self._members(rows, self.codes[rows], among)
-        return found.take(found.query != found.row)
+        links = self._members(rows, self.codes[rows], among)
+        return links.take(links.query != links.row)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
@@ -90,9 +90,9 @@ class SameText:
         lead[-1] = -1
         row = np.flatnonzero(among)
         query = lead[self.codes[row]]
-        found = (query >= 0) & (query != row)
-        n = int(found.sum())
-        return Links(query[found], row[found], np.ones(n, np.float32), np.zeros(n, np.int8))
+        is_pair = (query >= 0) & (query != row)
+        n = int(is_pair.sum())
+        return Links(query[is_pair], row[is_pair], np.ones(n, np.float32), np.zeros(n, np.int8))
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
@@ -137,29 +137,29 @@ class NearHash:
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
         rows = rows[self.has[rows]]
-        found = self._search(rows, self.codes[rows], among)
-        return found.take(found.query != found.row)
+        links = self._search(rows, self.codes[rows], among)
+        return links.take(links.query != links.row)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
         rows = rows[self.has[rows]]
-        found = self._search(rows, self.codes[rows], among, first=True)
-        return found.take(found.query != found.row)
+        links = self._search(rows, self.codes[rows], among, first=True)
+        return links.take(links.query != links.row)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
         has = _hashed(rows)
         if rows.phash is None:
             raise ValueError("rows were read without phash")
-        theirs = np.flatnonzero(has) if some is None else some[has[some]]
-        return self._search(theirs, rows.phash[theirs], among)
+        other_rows = np.flatnonzero(has) if some is None else some[has[some]]
+        return self._search(other_rows, rows.phash[other_rows], among)
 
     def _search(
         self, rows: NDArray[np.int64], codes: NDArray[np.uint64], among: NDArray[np.bool_], *, first: bool = False
     ) -> Links:
-        found = self.index.search(codes, among[self.there], first=first)
-        n = len(found.query)
-        return Links(rows[found.query], self.there[found.row], found.similarity, np.zeros(n, np.int8))
+        near = self.index.search(codes, among[self.there], first=first)
+        n = len(near.query)
+        return Links(rows[near.query], self.there[near.row], near.similarity, np.zeros(n, np.int8))
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the bits in which each pair differs."""
@@ -186,7 +186,7 @@ class NearVector:
         vectors: NDArray,
         threshold: float,
         name: str,
-        views: Views = ONE_VIEW,
+        views: Views = SINGLE_VIEW,
         *,
         ties: NDArray[np.uint64] | None = None,
     ) -> None:
@@ -206,31 +206,31 @@ class NearVector:
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        found = best_of(self.search_rows(rows, among))
-        found = Links(rows[found.query], found.row, found.similarity, found.view)
-        return found.take(found.query != found.row)
+        links = best_of(self.search_rows(rows, among))
+        links = Links(rows[links.query], links.row, links.similarity, links.view)
+        return links.take(links.query != links.row)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
-        found = first_of(self.search_rows(rows, among, first=True))
-        pairs = Links(rows[found.query], found.row, found.similarity, found.view)
+        links = first_of(self.search_rows(rows, among, first=True))
+        pairs = Links(rows[links.query], links.row, links.similarity, links.view)
         return pairs.take(pairs.query != pairs.row)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
-        theirs = getattr(rows, self.name)
-        if theirs.shape[1] != self.vectors.shape[1] and len(theirs) and len(self.vectors):
+        others = getattr(rows, self.name)
+        if others.shape[1] != self.vectors.shape[1] and len(others) and len(self.vectors):
             raise InputError(
                 f"expected vectors of {self.vectors.shape[1]} numbers in the {self.name} column of both tables, got "
-                f"{theirs.shape[1]} in the other; score both with one model"
+                f"{others.shape[1]} in the other; score both with one model"
             )
-        some = np.arange(len(theirs)) if some is None else some
+        some = np.arange(len(others)) if some is None else some
         if not len(some) or not len(self.vectors):
             return joined([])
-        vectors = theirs[some] if theirs.dtype == self.vectors.dtype else unit(theirs[some]).astype(self.vectors.dtype)
+        vectors = others[some] if others.dtype == self.vectors.dtype else unit(others[some]).astype(self.vectors.dtype)
         links = [self.index.search(view.apply(vectors), among) for view in self.views]
-        found = best_of([_seen(number, each) for number, each in enumerate(links)])
-        return Links(some[found.query], found.row, found.similarity, found.view)
+        best_links = best_of([_seen(number, each) for number, each in enumerate(links)])
+        return Links(some[best_links.query], best_links.row, best_links.similarity, best_links.view)
 
     def search_rows(self, rows: NDArray[np.int64], among: NDArray[np.bool_], *, first: bool = False) -> list[Links]:
         """Return the pairs of rows that each view finds; with ``first``, of each row only the first by that view.
@@ -240,22 +240,22 @@ class NearVector:
         parts = []
         for number, view in enumerate(self.views):
             if view.name == AS_IT_IS:
-                found = self.index.search_rows(rows, among, first=first)
+                near = self.index.search_rows(rows, among, first=first)
             else:
-                found = self.index.search(view.apply(self.vectors[rows]), among, first=first)
-            parts.append(_seen(number, found))
+                near = self.index.search(view.apply(self.vectors[rows]), among, first=first)
+            parts.append(_seen(number, near))
         return parts
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the largest cosine of each pair over the views of the first; 0 where one has no vector."""
         best, seen = np.full(len(row), -np.inf, np.float32), np.zeros(len(row), np.int8)
         for start in range(0, len(row), PAIRS):
-            here = slice(start, start + PAIRS)
-            other = unit(self.vectors[row[here]])
+            part = slice(start, start + PAIRS)
+            other = unit(self.vectors[row[part]])
             for number, view in enumerate(self.views):
-                cosine = np.einsum("pd,pd->p", unit(view.apply(self.vectors[query[here]])), other)
-                better = cosine > best[here]
-                best[here], seen[here] = np.where(better, cosine, best[here]), np.where(better, number, seen[here])
+                cosine = np.einsum("pd,pd->p", unit(view.apply(self.vectors[query[part]])), other)
+                better = cosine > best[part]
+                best[part], seen[part] = np.where(better, cosine, best[part]), np.where(better, number, seen[part])
         return Links(query, row, best, seen)
 
 
@@ -288,43 +288,43 @@ class NearDistribution:
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        found = self.near.links(rows, among)
-        return self._matching(found, self.kappas[found.query])
+        links = self.near.links(rows, among)
+        return self._matching(links, self.kappas[links.query])
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
         left = among.copy()
         parts = []
-        for start in range(0, len(rows), ASKED):
-            some = rows[start : start + ASKED]
-            (found,) = self.near.search_rows(some, left)
-            found = first_of([self._matching(found, self.kappas[some[found.query]])])
-            left[found.row] = False
-            parts.append(Links(some[found.query], found.row, found.similarity, found.view))
+        for start in range(0, len(rows), QUERIED):
+            some = rows[start : start + QUERIED]
+            (near,) = self.near.search_rows(some, left)
+            near = first_of([self._matching(near, self.kappas[some[near.query]])])
+            left[near.row] = False
+            parts.append(Links(some[near.query], near.row, near.similarity, near.view))
         pairs = joined(parts)
         return pairs.take(pairs.query != pairs.row)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this; this table's median kappa counts."""
-        found = self.near.foreign(rows, among, some)
-        return self._matching(found, rows.numbers[self.kappa][found.query])
+        links = self.near.foreign(rows, among, some)
+        return self._matching(links, rows.numbers[self.kappa][links.query])
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the similarity of each pair."""
-        found = self.near.measure(query, row)
-        similarity = self.radius.similarity(found.similarity, self.kappas[query], self.kappas[row])
-        return Links(query, row, similarity.astype(np.float32), found.view)
+        links = self.near.measure(query, row)
+        similarity = self.radius.similarity(links.similarity, self.kappas[query], self.kappas[row])
+        return Links(query, row, similarity.astype(np.float32), links.view)
 
-    def _matching(self, found: Links, kappas: NDArray[np.float64]) -> Links:
-        similarity = self.radius.similarity(found.similarity, kappas, self.kappas[found.row])
+    def _matching(self, links: Links, kappas: NDArray[np.float64]) -> Links:
+        similarity = self.radius.similarity(links.similarity, kappas, self.kappas[links.row])
         enough = similarity >= self.radius.threshold
-        found = found.take(enough)
-        return Links(found.query, found.row, rounded(similarity[enough], self.radius.threshold), found.view)
+        links = links.take(enough)
+        return Links(links.query, links.row, rounded(similarity[enough], self.radius.threshold), links.view)
 
 
-def _seen(view: int, found: Near) -> Links:
+def _seen(view: int, near: Near) -> Links:
     """Return links as those that a view found."""
-    return Links(found.query, found.row, found.similarity, np.full(len(found), view, np.int8))
+    return Links(near.query, near.row, near.similarity, np.full(len(near), view, np.int8))
 
 
 def unit(vectors: NDArray) -> NDArray[np.float64]:

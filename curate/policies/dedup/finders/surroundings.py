@@ -69,10 +69,10 @@ class Surroundings:
         cosine = np.full(neighbours.shape, -np.inf)
         row, column = np.nonzero(neighbours >= 0)
         cosine[row, column] = self._no_copies(bare, at[row], bare, at[neighbours[row, column]])
-        found = np.full(len(at), CAREFUL) if few else _crowding(cosine)
-        self.most = max(LEAST, float(np.quantile(found, CROWDED))) if len(at) else CAREFUL
+        crowds = np.full(len(at), CAREFUL) if few else _crowding(cosine)
+        self.most = max(LEAST, float(np.quantile(crowds, CROWDED))) if len(at) else CAREFUL
         crowding = np.zeros(len(vectors))
-        crowding[at] = found.clip(LEAST, self.most)
+        crowding[at] = crowds.clip(LEAST, self.most)
         self.side = Side(vectors, signatures, along, length, crowding)
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
@@ -87,35 +87,35 @@ class Surroundings:
         bare = Side(vectors, signatures, along, length, np.zeros(len(vectors)))
         row = np.repeat(np.arange(len(vectors)), near.shape[1])
         cosine = self._no_copies(bare, row, self.side, near.ravel()).reshape(near.shape)
-        found = np.full(len(vectors), CAREFUL) if len(self.at) < FEWEST else _crowding(cosine)
-        return Side(vectors, signatures, along, length, found.clip(LEAST, self.most))
+        crowds = np.full(len(vectors), CAREFUL) if len(self.at) < FEWEST else _crowding(cosine)
+        return Side(vectors, signatures, along, length, crowds.clip(LEAST, self.most))
 
-    def content(self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
+    def content(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the cosine of rows less the mean, shape (P,); 0 for a row that is at the mean.
 
         (u - m)(v - m) = u v - u m - v m + m m, for rows u and v of length 1.
         """
-        found = np.empty(len(a))
+        products = np.empty(len(a))
         for start in range(0, len(a), PAIRS):
-            here = slice(start, start + PAIRS)
-            left, right = unit(one.vectors[a[here]]), unit(two.vectors[b[here]])
-            found[here] = np.einsum("pd,pd->p", left, right, dtype=np.float64)
-        found += self.mean @ self.mean - one.along[a] - two.along[b]
-        lengths = one.length[a] * two.length[b]
-        return np.clip(np.divide(found, lengths, out=np.zeros(len(a)), where=lengths > 1e-9), -1, 1)
+            part = slice(start, start + PAIRS)
+            left, right = unit(side.vectors[a[part]]), unit(two.vectors[b[part]])
+            products[part] = np.einsum("pd,pd->p", left, right, dtype=np.float64)
+        products += self.mean @ self.mean - side.along[a] - two.along[b]
+        lengths = side.length[a] * two.length[b]
+        return np.clip(np.divide(products, lengths, out=np.zeros(len(a)), where=lengths > 1e-9), -1, 1)
 
     def evidence(
-        self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
+        self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
     ) -> tuple[Evidence, NDArray[np.int8]]:
         """Return what speaks for pairs (a, b), and which view of a looks most like b, shape (P,)."""
-        picture, seen = pictures(one.signatures, a, two.signatures, b, self.views)
-        around = one.crowding[a], two.crowding[b]
-        return Evidence(self.content(one, a, two, b), picture, np.maximum(*around), np.minimum(*around)), seen
+        picture, seen = pictures(side.signatures, a, two.signatures, b, self.views)
+        around = side.crowding[a], two.crowding[b]
+        return Evidence(self.content(side, a, two, b), picture, np.maximum(*around), np.minimum(*around)), seen
 
-    def _no_copies(self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _no_copies(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ``content`` of pairs, -inf for copies: they would look like a crowd."""
-        picture, _ = pictures(one.signatures, a, two.signatures, b, self.views)
-        return np.where(picture >= COPY, -np.inf, self.content(one, a, two, b))
+        picture, _ = pictures(side.signatures, a, two.signatures, b, self.views)
+        return np.where(picture >= COPY, -np.inf, self.content(side, a, two, b))
 
     def _against_mean(self, vectors: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         along, square = np.empty(len(vectors)), np.empty(len(vectors))
@@ -136,12 +136,12 @@ def pictures(
     """Return the largest cosine of the signatures of pairs over the views of the first, and which view it is of."""
     best, seen = np.full(len(a), -1.0), np.zeros(len(a), np.int8)
     for start in range(0, len(a), PAIRS):
-        here = slice(start, start + PAIRS)
-        right = unit(others[b[here]])
+        part = slice(start, start + PAIRS)
+        right = unit(others[b[part]])
         for number, view in enumerate(views):
-            cosine = np.einsum("pd,pd->p", unit(view.apply(signatures[a[here]])), right, dtype=np.float64)
-            better = cosine > best[here]
-            best[here], seen[here] = np.where(better, cosine, best[here]), np.where(better, number, seen[here])
+            cosine = np.einsum("pd,pd->p", unit(view.apply(signatures[a[part]])), right, dtype=np.float64)
+            better = cosine > best[part]
+            best[part], seen[part] = np.where(better, cosine, best[part]), np.where(better, number, seen[part])
     return best, seen
 
 
@@ -157,7 +157,7 @@ def nearest_of(queries: NDArray, references: NDArray, k: int) -> NDArray[np.int6
 def _crowding(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the mean of the neighbours in ``SPAN``, from cosines (M, k) in any order, -inf for none."""
     ordered = -np.sort(-cosine, axis=1)[:, SPAN]
-    there = np.isfinite(ordered)
-    counts = there.sum(1)
-    total = np.where(there, ordered, 0).sum(1)
+    is_known = np.isfinite(ordered)
+    counts = is_known.sum(1)
+    total = np.where(is_known, ordered, 0).sum(1)
     return np.where(counts > 0, total / np.maximum(counts, 1), CAREFUL)

@@ -14,7 +14,7 @@ from curate.policies.dedup.finders.crops import NearParts
 from curate.policies.dedup.finders.flat import without_flat
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import (
-    ONE_VIEW,
+    SINGLE_VIEW,
     NearDistribution,
     NearHash,
     NearVector,
@@ -39,7 +39,7 @@ class Options:
         graph: of the embeddings of rows that can be compared, in their order; or None.
     """
 
-    views: Views = ONE_VIEW
+    views: Views = SINGLE_VIEW
     kappa: str | None = None
     graph: Stored | None = None
 
@@ -75,10 +75,10 @@ class Finder:
     def room(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
         """Return how far a similarity is from the threshold, as a share of the way to equal: 0 just there, 1 equal."""
         best = self.highest if self.higher else self.lowest
-        whole = abs(best - threshold)
-        if not whole:
+        span = abs(best - threshold)
+        if not span:
             return np.ones(len(similarity))
-        return np.abs(np.asarray(similarity, np.float64) - threshold) / whole
+        return np.abs(np.asarray(similarity, np.float64) - threshold) / span
 
 
 def _same_bytes(rows: Rows, _threshold: float, _options: Options) -> Search:

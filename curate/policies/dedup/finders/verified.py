@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
-from curate.policies.dedup.finders.verifier import FIRST, FITTED, WORTH, chance
+from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, chance
 
 ALIKE = 0.94  # cosine of whole images from which no part is looked for
 
@@ -48,7 +48,7 @@ class Verified(NearPairs[Side]):
         """Return log odds and views of pairs; parts are fitted only where that may change what is reported."""
         evidence, seen = self.surroundings.evidence(side, query, self.surroundings.side, row)
         odds, view = FIRST.log_odds(evidence), seen.astype(np.int32)
-        may = np.flatnonzero(chance(odds) >= WORTH)
+        may = np.flatnonzero(chance(odds) >= LEAST_TO_FIT)
         fit = self.parts.measured(query[may], side.signatures, row[may])
         again = FITTED.log_odds(evidence.take(may), fit.similarity.astype(np.float64))
         surer = (

@@ -63,7 +63,7 @@ class Weights:
 # By examples/train_verifier.py, on embeddings of ``world``.
 FIRST = Weights(content=11.488, picture=4.535, denser=-1.772, sparser=-21.975, part=0.0, intercept=-1.992)
 FITTED = Weights(content=7.465, picture=0.0, denser=-0.587, sparser=-22.684, part=2.948, intercept=-0.441)
-WORTH = 0.005  # probability by ``FIRST`` from which one image is fitted as a part of the other
+LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which one image is fitted as a part of the other
 
 
 def closeness(cosine: NDArray) -> Floats:

@@ -40,14 +40,14 @@ def find_chains(
     """
     parent = np.arange(len(open_rows))
     rows = np.flatnonzero(open_rows)
-    asked = np.random.default_rng(0).permutation(rows)
+    queried = np.random.default_rng(0).permutation(rows)
     at, size = 0, FEWEST
-    while at < len(asked):
+    while at < len(queried):
         n_pairs = 0
         for search in searches.values():
-            found = search.links(asked[at : at + size], open_rows)
-            join(parent, found.query, found.row)
-            n_pairs = max(n_pairs, len(found))
+            links = search.links(queried[at : at + size], open_rows)
+            join(parent, links.query, links.row)
+            n_pairs = max(n_pairs, len(links))
         at += size
         size = max(size // 4, FEWEST) if n_pairs > MANY else min(2 * size, MOST)
     place = np.empty(len(order), np.int64)
@@ -97,11 +97,11 @@ def _tell(
     """Say by which finder a row is nearest to the one that stays."""
     best = np.full(len(gone), -np.inf)
     for number, (name, search) in enumerate(searches.items()):
-        found = search.measure(stars.owner[gone], gone)
+        links = search.measure(stars.owner[gone], gone)
         finder, threshold = FINDERS[name], thresholds[name]
-        room = finder.room(found.similarity, threshold)
+        room = finder.room(links.similarity, threshold)
         short = FAR if finder.threshold is None else room  # what is not equal is not nearly equal either
-        reaches = np.where(finder.holds(found.similarity, threshold), room, -short)
+        reaches = np.where(finder.holds(links.similarity, threshold), room, -short)
         better = reaches > best
         best = np.where(better, reaches, best)
-        stars.drop(Links(found.query, found.row, found.similarity, found.view).take(better), number)
+        stars.drop(Links(links.query, links.row, links.similarity, links.view).take(better), number)

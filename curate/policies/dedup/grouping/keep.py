@@ -196,13 +196,13 @@ def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | No
     if not globs:
         return None
     patterns = [re.compile(translate(glob)) for glob in globs]
-    found = np.full(table.n_rows, len(globs))
+    places = np.full(table.n_rows, len(globs))
     start, example, unseen = 0, "", set(range(len(globs)))
     for batch in table.batches([KEY]):
         for row, key in enumerate(plain(batch.column(0)).cast(pa.string()).to_pylist(), start):
             matched = [place for place, pattern in enumerate(patterns) if key is not None and pattern.match(key)]
             if matched:
-                found[row] = matched[0]
+                places[row] = matched[0]
                 unseen -= set(matched)
             example = example or key or ""
         start += batch.num_rows
@@ -212,7 +212,7 @@ def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | No
             f"--prefer {glob!r} matches no key of {table.path}, where keys look like {example!r}; write a pattern of "
             "whole keys, such as 'FOLDER/*', in quotes"
         )
-    return found
+    return places
 
 
 def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> list[EqualElsewhere]:

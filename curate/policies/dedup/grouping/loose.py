@@ -42,8 +42,10 @@ def loose_groups(members: Members, stars: Stars, outside: NDArray[np.bool_], thr
     gone = np.flatnonzero((stars.finder >= 0) & ~outside & (members.group >= 0))
     near = np.zeros(len(gone), bool)
     for number, name in enumerate(stars.names):
-        here = stars.finder[gone] == number
-        near[here] = FINDERS[name].room(stars.similarity[gone[here]], thresholds[name]) < _bound(name, thresholds[name])
+        by_it = stars.finder[gone] == number
+        near[by_it] = FINDERS[name].room(stars.similarity[gone[by_it]], thresholds[name]) < _bound(
+            name, thresholds[name]
+        )
     group = members.group[gone]
     in_all, in_near = np.bincount(group, minlength=n), np.bincount(group[near], minlength=n)
     is_loose = (members.size >= LARGE) & (2 * in_near > in_all)

@@ -27,41 +27,41 @@ HEAVY = 30  # JPEG quality up to which
 BLOCKY = 1.5  # and steps at the grid from which compression shows
 LEFT = 0.25  # of the detail of such an image
 LOSSLESS = ("png", "bmp", "tiff", "gif")
-WHOLE, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
+EXACT, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
 
 Values = NDArray[np.float64]
 
 
-def facts_in(table: Table, wanted: Iterable[str]) -> tuple[str, ...]:
+def facts_in(table: Table, columns: Iterable[str]) -> tuple[str, ...]:
     """Return which of some columns a table has, of the type that is read: text for the format, else numbers."""
     kinds = {field.name: field.type for field in table.schema}
-    return tuple(name for name in wanted if name in kinds and (is_text if name == FORMAT else is_number)(kinds[name]))
+    return tuple(name for name in columns if name in kinds and (is_text if name == FORMAT else is_number)(kinds[name]))
 
 
 def numbers(rows: Rows, name: str) -> Values:
     """Return a column of rows as float64, shape (N,), NaN where there is no value; all NaN where it was not read."""
-    found = rows.exact.get(name)
-    if found is None:
+    column = rows.exact.get(name)
+    if column is None:
         return rows.numbers.get(name, np.full(len(rows), np.nan))
-    return np.where(found.valid, found.values.astype(np.float64), np.nan)
+    return np.where(column.valid, column.values.astype(np.float64), np.nan)
 
 
-def has_format(rows: Rows, wanted: Iterable[str]) -> NDArray[np.bool_]:
+def has_format(rows: Rows, formats: Iterable[str]) -> NDArray[np.bool_]:
     """Return which rows are of one of some formats, shape (N,); none where the format was not read."""
     codes = rows.names.get(FORMAT)
     if codes is None:
         return np.zeros(len(rows), bool)
-    return np.isin(codes.codes, [codes.names.index(name) for name in wanted if name in codes.names])
+    return np.isin(codes.codes, [codes.names.index(name) for name in formats if name in codes.names])
 
 
 def bits(rows: Rows) -> NDArray[np.int64]:
     """Return the bits a pixel of each row: 24 in colour, 8 grey, 4 for up to 16 colours, 1 for two; shape (N,)."""
     colours, lossless = numbers(rows, COLOURS), has_format(rows, LOSSLESS)
-    found = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, 8, 24)
+    depth = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, 8, 24)
     plain = ~lossless & (numbers(rows, ENTROPY) < PLAIN)
-    found[(colours <= FEW) | plain] = 4
-    found[colours <= TWO] = 1
-    return found
+    depth[(colours <= FEW) | plain] = 4
+    depth[colours <= TWO] = 1
+    return depth
 
 
 def detail(rows: Rows) -> Values:
@@ -79,9 +79,9 @@ def fidelity(rows: Rows) -> Values:
     An image of 17 to 256 colours counts as 60: it was most likely reduced to a palette. One of fewer may be a drawing.
     """
     colours, jpeg = numbers(rows, COLOURS), numbers(rows, JPEG)
-    found = np.where(np.isnan(jpeg), np.where(has_format(rows, LOSSLESS), WHOLE, UNKNOWN), jpeg)
+    closeness = np.where(np.isnan(jpeg), np.where(has_format(rows, LOSSLESS), EXACT, UNKNOWN), jpeg)
     palette = (colours > FEW) & (colours <= PALETTE) & (numbers(rows, COLOURFULNESS) >= LEAST_COLOUR)
-    return np.where(palette & (found == WHOLE), OF_PALETTE, found)
+    return np.where(palette & (closeness == EXACT), OF_PALETTE, closeness)
 
 
 def ranks(rows: Rows) -> NDArray[np.int64]:
@@ -91,6 +91,6 @@ def ranks(rows: Rows) -> NDArray[np.int64]:
     rises = np.zeros(len(rows), bool)
     for values in keys:
         rises[1:] |= values[order[1:]] != values[order[:-1]]
-    found = np.empty(len(rows), np.int64)
-    found[order] = np.cumsum(rises)
-    return found
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.cumsum(rises)
+    return rank

@@ -109,11 +109,11 @@ class Members:
     def _kept_keys(self, table: Table, outside: NDArray[np.bool_], kept_key: pa.Array) -> pa.Array:
         """The key of the kept row: the first of the group, or the other table's."""
         first = self.rows[self.start[:-1]]
-        own = np.full(len(self.group), -1)
-        own[first] = np.where(outside[first], -1, first)
-        mine = keys_at(table, own)[first]
-        theirs = kept_key.take(pa.array(first)).to_numpy(zero_copy_only=False)
-        return pa.array(np.where(outside[first], theirs, mine), pa.string())
+        kept_row = np.full(len(self.group), -1)
+        kept_row[first] = np.where(outside[first], -1, first)
+        mine = keys_at(table, kept_row)[first]
+        other_keys = kept_key.take(pa.array(first)).to_numpy(zero_copy_only=False)
+        return pa.array(np.where(outside[first], other_keys, mine), pa.string())
 
     def _lower(self, outside: NDArray[np.bool_], ranks: NDArray[np.int64] | None) -> pa.Array:
         """Whether the kept row has lost more than another of its group; null where that is not known."""
@@ -149,11 +149,11 @@ class Members:
         """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal, below 0 a chain."""
         margin = np.full(len(self.size), np.inf)
         for number, name in enumerate(stars.names):
-            here = self.rows[stars.finder[self.rows] == number]
+            rows = self.rows[stars.finder[self.rows] == number]
             finder, threshold = FINDERS[name], thresholds[name]
-            room = finder.room(stars.similarity[here], threshold)
-            room = np.where(finder.holds(stars.similarity[here], threshold), room, -room)
-            np.minimum.at(margin, self.group[here], room)
+            room = finder.room(stars.similarity[rows], threshold)
+            room = np.where(finder.holds(stars.similarity[rows], threshold), room, -room)
+            np.minimum.at(margin, self.group[rows], room)
         return margin
 
     def _labels(self, texts: pa.ChunkedArray | None) -> tuple[pa.Array, pa.Array]:
@@ -186,9 +186,9 @@ def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
     """The different names of each group, as lists; a negative code is not one."""
-    there = code >= 0
+    has_name = code >= 0
     width = max(1, len(names))
-    pairs = np.unique(group[there] * width + code[there].astype(np.int64))
+    pairs = np.unique(group[has_name] * width + code[has_name].astype(np.int64))
     counts = np.bincount(pairs // width, minlength=n)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names.take(pa.array(pairs % width)))
@@ -200,8 +200,8 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have their own numbers
-    here = np.flatnonzero(~outside & (stars.owner >= 0))
-    owner[here] = owner[owner[here]]  # who goes for a row that the other table has is in the group of that
+    in_table = np.flatnonzero(~outside & (stars.owner >= 0))
+    owner[in_table] = owner[owner[in_table]]  # who goes for a row that the other table has is in the group of that
     taking_part = np.flatnonzero(stars.owner >= 0)
     _, code = np.unique(owner[taking_part], return_inverse=True)
     counts = np.bincount(code)

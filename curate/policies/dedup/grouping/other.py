@@ -50,20 +50,20 @@ def _ask(
     at, size = 0, FEWEST
     while at < len(asking) and left.any():
         some = asking[at : at + size]
-        found = search.foreign(other_rows, left, some)
-        times += np.bincount(found.row, minlength=len(left))
-        best = _nearest(found, other_rows, sign)
+        links = search.foreign(other_rows, left, some)
+        times += np.bincount(links.row, minlength=len(left))
+        best = _nearest(links, other_rows, sign)
         known = stars.similarity[best.row]
         stars.drop(best.take(np.isnan(known) | (sign * best.similarity > sign * known)), number)
         left = left & (times < ENOUGH)
         left[best.row[best.similarity == alike]] = False
         at += size
-        size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, MOST)
+        size = max(size // 4, FEWEST) if len(links) > MANY else min(2 * size, MOST)
 
 
-def _nearest(found: Links, other_rows: Rows, sign: float) -> Links:
-    order = np.lexsort((other_rows.hashes[found.query], -sign * found.similarity, found.row))
-    ordered = found.take(order)
+def _nearest(links: Links, other_rows: Rows, sign: float) -> Links:
+    order = np.lexsort((other_rows.hashes[links.query], -sign * links.similarity, links.row))
+    ordered = links.take(order)
     first = np.ones(len(ordered), bool)
     first[1:] = ordered.row[1:] != ordered.row[:-1]
     return ordered.take(first)

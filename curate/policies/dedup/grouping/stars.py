@@ -129,7 +129,7 @@ class _Round:
         where many are, half of them are settled first and take away from the other half.
         """
         if len(rows) <= FEW:
-            return self._one_by_one(rows)
+            return self._later_of_few(rows)
         later = self._later(rows)
         stay, left = [rows[~later]], rows[later]
         left = self._without(stay[0], left)
@@ -147,12 +147,12 @@ class _Round:
         is before it.
         """
         for number, search in enumerate(self.searches):
-            found = search.first(stay, among)
-            found = found.take(self.place[found.query] < self.place[found.row])  # what finds one way may stand behind
-            had = self.stars.owner[found.row]
-            mine, old = self.place[found.query], self.place[np.maximum(had, 0)]
-            sooner = (mine == old) & (number < self.stars.finder[found.row])
-            self.stars.drop(found.take((had == NOBODY) | (mine < old) | sooner), number)
+            links = search.first(stay, among)
+            links = links.take(self.place[links.query] < self.place[links.row])  # what finds one way may stand behind
+            had = self.stars.owner[links.row]
+            mine, old = self.place[links.query], self.place[np.maximum(had, 0)]
+            sooner = (mine == old) & (number < self.stars.finder[links.row])
+            self.stars.drop(links.take((had == NOBODY) | (mine < old) | sooner), number)
 
     def _without(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what is left when those that stay have taken away theirs."""
@@ -165,19 +165,19 @@ class _Round:
         """Return which rows may go and are the same as one before them, shape (R,)."""
         later = np.zeros(len(self.place), bool)
         for search in self.searches:
-            found = search.first(rows, self._mask(rows))
-            later[found.row[self.place[found.query] < self.place[found.row]]] = True
+            links = search.first(rows, self._mask(rows))
+            later[links.row[self.place[links.query] < self.place[links.row]]] = True
         return (later & self.free)[rows]
 
-    def _one_by_one(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _later_of_few(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The same for few rows, from all their pairs."""
         among = self._mask(rows)
         linked = np.zeros((len(rows), len(rows)), bool)  # by place among these
         local = np.empty(len(self.place), np.int64)
         local[rows] = np.arange(len(rows))
         for search in self.searches:
-            found = search.links(rows, among)
-            linked[local[found.query], local[found.row]] = True
+            links = search.links(rows, among)
+            linked[local[links.query], local[links.row]] = True
         linked &= self.free[rows]
         stays = np.ones(len(rows), bool)
         for at in range(len(rows)):

@@ -67,7 +67,7 @@ def read_pairs(path: str | Path) -> list[Drawn]:
     """
     path = Path(path)
     rows = _rows(path)
-    found: dict[int, Drawn] = {}
+    pairs: dict[int, Drawn] = {}
     totals: set[int] = set()
     bad: list[str] = []
     for line, row in rows:
@@ -76,9 +76,9 @@ def read_pairs(path: str | Path) -> list[Drawn]:
         except ValueError as error:
             bad.append(f"line {line}: {error}")
             continue
-        if number in found:
+        if number in pairs:
             bad.append(f"line {line}: pair {number} comes twice")
-        found[number] = pair
+        pairs[number] = pair
         totals.add(total)
     if bad:
         more = f" ({len(bad):,} bad lines in all)" if len(bad) > 1 else ""
@@ -89,13 +89,13 @@ def read_pairs(path: str | Path) -> list[Drawn]:
             f"{path}: expected the pairs of one audit, got totals of {counts}; give one file as it was drawn"
         )
     total = totals.pop()
-    absent = [number for number in range(1, total + 1) if number not in found]
+    absent = [number for number in range(1, total + 1) if number not in pairs]
     if absent:
         raise InputError(
             f"{path}: expected all {total:,} pairs, {len(absent):,} are missing (such as {absent[0]}); "
             "give the file as it was drawn"
         )
-    return [found[number] for number in range(1, total + 1)]
+    return [pairs[number] for number in range(1, total + 1)]
 
 
 def _answer(said: Sampled, pair: Drawn) -> str | None:

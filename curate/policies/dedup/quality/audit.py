@@ -70,7 +70,7 @@ class Drawn:
     weight: float
 
 
-def one_a_row(
+def pair_of_each_row(
     query: NDArray[np.int64],
     row: NDArray[np.int64],
     similarity: NDArray,
@@ -146,7 +146,7 @@ def draw_pairs(
         raise ValueError("expected a similarity in every pair, got NaN or infinity")
     ties = _pair_hashes(pairs, seed)
     strata: list[tuple[StratumName, NDArray[np.int64]]] = []
-    for number, name in sorted(enumerate(names), key=lambda one: list(limits).index(one[1])):
+    for number, name in sorted(enumerate(names), key=lambda numbered: list(limits).index(numbered[1])):
         strata += _strata(name, np.flatnonzero(codes == number), similarity, limits[name])
     drawn = _draw(strata, ties, n, looked_for)
     first, second = (pairs.column(name).take(pa.array(drawn.rows)).to_pylist() for name in ("key_a", "key_b"))
@@ -277,8 +277,8 @@ def audit_text(drawn: Sequence[Drawn]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for number, one in enumerate(drawn, 1):
+    for number, pair in enumerate(drawn, 1):
         place = f"{number} of {len(drawn)}"
-        keys = guarded(one.key_a), guarded(one.key_b)
-        writer.writerow([place, *keys, repr(one.similarity), str(one.stratum), repr(one.weight)])
+        keys = guarded(pair.key_a), guarded(pair.key_b)
+        writer.writerow([place, *keys, repr(pair.similarity), str(pair.stratum), repr(pair.weight)])
     return text.getvalue().encode("utf-8", "surrogateescape")

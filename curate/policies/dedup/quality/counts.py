@@ -47,17 +47,17 @@ def count_answers(answers: Answers) -> list[Counted]:
         InputError: if weights of a stratum disagree: a line was changed, or belongs to another audit.
     """
     strata: dict[StratumName, list[Judged]] = {}
-    for one in answers.judged:
-        strata.setdefault(one.pair.stratum, []).append(one)
+    for answer in answers.judged:
+        strata.setdefault(answer.pair.stratum, []).append(answer)
     out = []
     for name, members in sorted(strata.items(), key=lambda item: (item[0].finder, item[0].side, item[0].number)):
-        weights = {one.pair.weight for one in members}
+        weights = {member.pair.weight for member in members}
         size = round(members[0].pair.weight * len(members))
         if max(weights) - min(weights) > 1e-6 * max(weights) or abs(size - max(weights) * len(members)) > 1e-3:
             raise InputError(
                 f"{answers.path}: expected {len(members)} equal weights in the stratum {str(name)!r} that make a whole "
                 f"number of pairs, got {', '.join(f'{w:g}' for w in sorted(weights)[:3])}; draw the audit again"
             )
-        said = Counter(one.answer for one in members)
+        said = Counter(member.answer for member in members)
         out.append(Counted(name, size, len(members), said[SAME], said[DIFFERENT], said[UNSURE]))
     return out

@@ -11,7 +11,7 @@ from curate.manifest.store_path import AnyPath
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
-from curate.policies.dedup.quality.audit import Drawn, Limit, draw_pairs, one_a_row
+from curate.policies.dedup.quality.audit import Drawn, Limit, draw_pairs, pair_of_each_row
 from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
 from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
 from curate.policies.dedup.request import CHAIN, DedupRequest
@@ -25,11 +25,11 @@ from scoring.images import pixel_digest
 
 # how far beyond the threshold an audit looks
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "near-duplicate": -0.4}
-FEWEST, ASKED_AT_ONCE = 64, 4096  # queried rows at a time
+FEWEST, QUERIED_AT_ONCE = 64, 4096  # queried rows at a time
 MANY = 1_000_000  # pairs, from which fewer are queried at a time
 AUDIT = "audit"  # pairs to judge
 AUDIT_FILES = {AUDIT: "audit.csv"}
-MOST_ASKED = 20_000  # rows that are kept, of which the pairs just beyond the threshold are looked for
+MOST_QUERIED = 20_000  # rows that are kept, of which the pairs just beyond the threshold are looked for
 
 
 def planted_recall(
@@ -58,7 +58,7 @@ def planted_recall(
 
     def search(copies: pa.Table) -> Iterator[Hits]:
         names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
-        theirs = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, path=table.path)
+        copy_rows = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, path=table.path)
         among = rows.ok & ~gone
         among[copies.column(ORIGINAL).to_numpy()] = True
         for name, each in searches.items():
@@ -66,9 +66,9 @@ def planted_recall(
                 equal = np.flatnonzero(copies.column(SAME_PIXELS).to_numpy(zero_copy_only=False))
                 yield Hits(name, equal, copies.column(ORIGINAL).to_numpy()[equal])
                 continue
-            found = each.foreign(theirs, among)
-            found = found.take(theirs.ok[found.query])
-            yield Hits(name, found.query, found.row)
+            links = each.foreign(copy_rows, among)
+            links = links.take(copy_rows.ok[links.query])
+            yield Hits(name, links.query, links.row)
 
     return estimate_recall(
         table,
@@ -109,8 +109,8 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
         )
     rows, stars, outside = duplicates.rows, duplicates.stars, duplicates.outside
     stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & request.report_only)))
-    asked = stay[np.argsort(rows.hashes[stay], kind="stable")[:MOST_ASKED]]
-    parts = [_dropped(stars, outside, judged), *_nearly(rows, duplicates.order, stay, asked, request, judged)]
+    queried = stay[np.argsort(rows.hashes[stay], kind="stable")[:MOST_QUERIED]]
+    parts = [_dropped(stars, outside, judged), *_nearly(rows, duplicates.order, stay, queried, request, judged)]
     finder = np.concatenate([part[0] for part in parts])
     a, b, similarity = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     low, high = np.minimum(a, b), np.maximum(a, b)
@@ -125,7 +125,7 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
         }
     )
     limits = {name: Limit(value, FINDERS[name].higher) for name, value in judged.items()}
-    return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(asked) / len(stay) if len(stay) else 1.0)
+    return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(queried) / len(stay) if len(stay) else 1.0)
 
 
 def loose_pairs(
@@ -173,7 +173,7 @@ def _nearly(
     rows: Rows,
     order: NDArray[np.int64],
     stay: NDArray[np.int64],
-    asked: NDArray[np.int64],
+    queried: NDArray[np.int64],
     request: DedupRequest,
     judged: Mapping[str, float],
 ) -> Iterator[Part]:
@@ -186,13 +186,13 @@ def _nearly(
         looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
         search = build(rows, {name: looser}, Options(request.views(), request.kappa))[name]
         at, size = 0, FEWEST
-        while at < len(asked):
-            found = search.links(asked[at : at + size], among)
+        while at < len(queried):
+            links = search.links(queried[at : at + size], among)
             at += size
-            size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, ASKED_AT_ONCE)
-            found = found.take(~finder.holds(found.similarity, threshold))
-            found = found.take(one_a_row(found.query, found.row, found.similarity, place, higher=finder.higher))
-            yield np.full(len(found), name, object), found.query, found.row, found.similarity
+            size = max(size // 4, FEWEST) if len(links) > MANY else min(2 * size, QUERIED_AT_ONCE)
+            links = links.take(~finder.holds(links.similarity, threshold))
+            links = links.take(pair_of_each_row(links.query, links.row, links.similarity, place, higher=finder.higher))
+            yield np.full(len(links), name, object), links.query, links.row, links.similarity
 
 
 def can_audit(request: DedupRequest, out: str | AnyPath | None, *, overwrite: bool) -> bool:

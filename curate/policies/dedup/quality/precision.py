@@ -35,8 +35,8 @@ class Share:
         """Return plain JSON values; an estimate that cannot be had is null."""
         readings = {"strict": self.strict, "lenient": self.lenient}
         return {"pairs": self.pairs} | {
-            name: {"value": None if isnan(one.value) else one.value, "low": one.low, "high": one.high}
-            for name, one in readings.items()
+            name: {"value": None if isnan(each.value) else each.value, "low": each.low, "high": each.high}
+            for name, each in readings.items()
         }
 
 
@@ -63,7 +63,7 @@ class Precision:
             "dropped": self.dropped and self.dropped.to_json(),
             "by_finder": {name: share.to_json() for name, share in self.by_finder.items()},
             "near": self.near and self.near.to_json(),
-            "strata": [{**asdict(one), "name": str(one.name), "blank": one.blank} for one in self.strata],
+            "strata": [{**asdict(each), "name": str(each.name), "blank": each.blank} for each in self.strata],
         }
 
 
@@ -78,23 +78,23 @@ def precision(answers: Answers) -> Precision:
         InputError: if there is no answer at all, or the lines are not of one audit.
     """
     strata = count_answers(answers)
-    if all(one.blank == one.drawn for one in strata):
+    if all(stratum.blank == stratum.drawn for stratum in strata):
         raise InputError(
             f"expected verdicts on the {len(answers.judged):,} pairs of {answers.path}, got none; judge them: curate "
             f"review TABLE {answers.path}"
         )
-    dropped = [one for one in strata if one.name.side == DROPPED]
-    finders = {one.name.finder: [] for one in dropped}  # type: dict[str, list[Counted]]
-    for one in dropped:
-        finders[one.name.finder].append(one)
-    near = [one for one in strata if one.name.side == NEAR]
+    dropped = [stratum for stratum in strata if stratum.name.side == DROPPED]
+    finders = {stratum.name.finder: [] for stratum in dropped}  # type: dict[str, list[Counted]]
+    for stratum in dropped:
+        finders[stratum.name.finder].append(stratum)
+    near = [stratum for stratum in strata if stratum.name.side == NEAR]
     by_finder = {name: _share(parts) for name, parts in finders.items()}
     return Precision(_share(dropped) if dropped else None, by_finder, _share(near) if near else None, strata)
 
 
 def _share(strata: Sequence[Counted]) -> Share:
-    readings = [stratified_interval([one.sample(unsure=how) for one in strata], LEVEL) for how in (DIFFERENT, SAME)]
-    return Share(sum(one.size for one in strata), *readings)
+    readings = [stratified_interval([each.sample(unsure=how) for each in strata], LEVEL) for how in (DIFFERENT, SAME)]
+    return Share(sum(each.size for each in strata), *readings)
 
 
 @dataclass(frozen=True)
@@ -160,32 +160,32 @@ def suggest_threshold(answers: Answers, target_precision: float, confidence: flo
         if not 0 < value < 1:
             raise InputError(f"expected a wanted {name} between 0 and 1, got {value:g}; 0.95 is usual")
     finders: dict[str, list[Counted]] = {}
-    for one in count_answers(answers):
-        finders.setdefault(one.name.finder, []).append(one)
+    for stratum in count_answers(answers):
+        finders.setdefault(stratum.name.finder, []).append(stratum)
     return [_suggest(name, strata, target_precision, confidence) for name, strata in finders.items()]
 
 
 def _suggest(finder: str, strata: Sequence[Counted], target_precision: float, confidence: float) -> Suggestion:
     order = {DROPPED: -1, NEAR: 1}
-    strict_first = sorted(strata, key=lambda one: (order[one.name.side], order[one.name.side] * one.name.number))
-    samples = [one.sample(unsure=DIFFERENT) for one in strict_first]
+    strict_first = sorted(strata, key=lambda each: (order[each.name.side], order[each.name.side] * each.name.number))
+    samples = [stratum.sample(unsure=DIFFERENT) for stratum in strict_first]
 
     def passes(parts: Sequence[Stratum]) -> bool:
         return lower_bound(parts, confidence) >= target_precision
 
     tested: list[Tested] = []
-    at = max(0, sum(one.name.side == DROPPED for one in strict_first) - 1)  # the run's own, unless one is tested
+    at = max(0, sum(each.name.side == DROPPED for each in strict_first) - 1)  # the run's own, unless one is tested
     for number in range(len(samples)):
-        best = [Stratum(one.size, one.n, one.n) for one in samples[: number + 1]]
+        best = [Stratum(sample.size, sample.n, sample.n) for sample in samples[: number + 1]]
         if not tested and not passes(best):
             continue
         at = number
         low = lower_bound(samples[: number + 1], confidence)
         threshold = _edge(strict_first, number)
-        tested.append(Tested(threshold, sum(one.size for one in best), low, low >= target_precision))
+        tested.append(Tested(threshold, sum(sample.size for sample in best), low, low >= target_precision))
         if not tested[-1].passed:
             break
-    chosen = next((one.threshold for one in reversed(tested) if one.passed), None)
+    chosen = next((test.threshold for test in reversed(tested) if test.passed), None)
     share = stratified_share(samples[: at + 1])
     more = _more_answers(samples[: at + 1], share, target_precision, passes) if chosen is None else None
     return Suggestion(finder, target_precision, confidence, chosen, tested, more, share)
@@ -210,24 +210,24 @@ def _more_answers(
     samples: Sequence[Stratum], share: float, target_precision: float, passes: Callable[[Sequence[Stratum]], bool]
 ) -> int | None:
     """Return how many more answers like those there are would do; None where no number of them does."""
-    answered = sum(one.n for one in samples)
+    answered = sum(sample.n for sample in samples)
     if not isnan(share) and share <= target_precision:
         return None
 
     def grown(times: float) -> list[Stratum]:
         out = []
-        for one in samples:
-            n = min(one.size, ceil(max(one.n, 1) * times))
-            out.append(Stratum(one.size, n, round(n * one.positive / one.n) if one.n else n))
+        for sample in samples:
+            n = min(sample.size, ceil(max(sample.n, 1) * times))
+            out.append(Stratum(sample.size, n, round(n * sample.positive / sample.n) if sample.n else n))
         return out
 
     times = 1.0
     while not passes(grown(times)):
-        if all(one.n == one.size for one in grown(times)) or times > _MOST_TIMES:
+        if all(sample.n == sample.size for sample in grown(times)) or times > _MOST_TIMES:
             return None
         times *= 2
     low, high = times / 2, times
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (low, middle) if passes(grown(middle)) else (middle, high)
-    return max(1, sum(one.n for one in grown(high)) - answered)
+    return max(1, sum(sample.n for sample in grown(high)) - answered)

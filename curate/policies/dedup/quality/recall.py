@@ -199,8 +199,8 @@ def count_found(
             right |= (groups[row] == groups[original[copy]]) & (groups[row] >= 0)
         mine = by_finder.setdefault(finder, np.zeros(len(original), bool))
         mine[copy[right]] = True
-    found = np.any(list(by_finder.values()), axis=0) if by_finder else np.zeros(len(original), bool)
-    grid = found.reshape(shape)
+    is_found = np.any(list(by_finder.values()), axis=0) if by_finder else np.zeros(len(original), bool)
+    grid = is_found.reshape(shape)
     finders = {name: mine.reshape(shape) for name, mine in by_finder.items()}
     each = [
         _kind(name, EDITS[name].strength, grid[:, [at]], {f: mine[:, [at]] for f, mine in finders.items()})
@@ -211,7 +211,7 @@ def count_found(
         kinds=each,
         overall=_kind("all", "every edit alike", grid, finders),
         images=shape[0],
-        elsewhere=int((linked & ~found).sum()),
+        elsewhere=int((linked & ~is_found).sum()),
         failed=sum(n for status, n in statuses.items() if status != "ok"),
         unread=planted.unread,
         shrunk=planted.shrunk,
@@ -225,11 +225,11 @@ def _kind_json(kind: KindRecall) -> dict[str, Any]:
 
 
 def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, NDArray[np.bool_]]) -> KindRecall:
-    n, found = grid.size, int(grid.sum())
+    n, n_linked = grid.size, int(grid.sum())
     effective = effective_size(grid)
-    interval = wilson(found / n * effective, effective, LEVEL)
+    interval = wilson(n_linked / n * effective, effective, LEVEL)
     by_finder = {finder: int(mine.sum()) for finder, mine in finders.items()}
-    return KindRecall(name, strength, n, found, interval.low, interval.high, by_finder)
+    return KindRecall(name, strength, n, n_linked, interval.low, interval.high, by_finder)
 
 
 def effective_size(grid: NDArray[np.bool_]) -> float:

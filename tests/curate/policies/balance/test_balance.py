@@ -229,11 +229,11 @@ def test_amounts_are_the_nearest_whole_numbers_to_a_common_level_never_more_than
         shares = [weight / sum(weights) for weight in weights]
         total = int(generator.integers(1, sum(n for n, share in zip(sizes, shares, strict=True) if share) + 1))
         plan = amounts(sizes, np.array([float(share) for share in shares]), total)
-        assert plan.given.sum() == total == plan.wanted.sum()
-        assert (plan.given <= sizes).all()
-        assert (np.abs(plan.given - one_at_a_time(sizes.tolist(), shares, total)) < 1 + 1e-6).all()
+        assert plan.taken.sum() == total == plan.quota.sum()
+        assert (plan.taken <= sizes).all()
+        assert (np.abs(plan.taken - one_at_a_time(sizes.tolist(), shares, total)) < 1 + 1e-6).all()
         whole = amounts(sizes, np.array([float(share) for share in shares]))
-        assert whole.most == whole.given.sum()
+        assert whole.most == whole.taken.sum()
         assert not whole.short.any()
         bound = min(Fraction(int(n)) / share for n, share in zip(sizes, shares, strict=True) if share)
         assert bound - 1 < whole.most <= bound

@@ -23,7 +23,7 @@ from curate.policies.dedup.quality.audit import (
     allocate,
     audit_text,
     draw_pairs,
-    one_a_row,
+    pair_of_each_row,
 )
 from curate.policies.dedup.quality.counts import count_answers
 from curate.policies.dedup.quality.precision import precision, suggest_threshold
@@ -205,7 +205,7 @@ def test_one_pair_a_row_is_that_with_the_most_alike_row_before_it(higher):
     query, row = query[query != row], row[query != row]
     alike = generator.integers(0, 5, (12, 12))
     similarity = (alike + alike.T)[query, row].astype(np.float32)
-    kept = one_a_row(query, row, similarity, place, higher=higher)
+    kept = pair_of_each_row(query, row, similarity, place, higher=higher)
     sign = 1 if higher else -1
     expected = {}
     for i in range(12):
@@ -218,7 +218,7 @@ def test_one_pair_a_row_is_that_with_the_most_alike_row_before_it(higher):
 
 def test_no_pairs_near_a_threshold_leave_none():
     none = np.zeros(0, np.int64)
-    assert one_a_row(none, none, np.zeros(0, np.float32), np.arange(3)).tolist() == []
+    assert pair_of_each_row(none, none, np.zeros(0, np.float32), np.arange(3)).tolist() == []
 
 
 def test_pairs_short_of_a_threshold_stand_for_those_that_were_not_looked_for(many, tmp_path):

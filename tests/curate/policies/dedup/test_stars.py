@@ -188,7 +188,7 @@ def test_views_of_signatures_match_the_definition(seed, rounds):
 
 
 def test_elk_matches_the_definition(rounds, monkeypatch):
-    monkeypatch.setattr(searching, "ASKED", 7)
+    monkeypatch.setattr(searching, "QUERIED", 7)
     generator = np.random.default_rng(0)
     n = 60
     vectors = (generator.normal(size=(12, 16))[np.arange(n) % 12] + generator.normal(0, 0.12, (n, 16))).astype("f4")

@@ -12,7 +12,7 @@ from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import CAREFUL
 from curate.policies.dedup.finders.table import FINDERS, Options
 from curate.policies.dedup.finders.verified import ALIKE, Verified
-from curate.policies.dedup.finders.verifier import FIRST, FITTED, WORTH, Evidence, chance, closeness
+from curate.policies.dedup.finders.verifier import FIRST, FITTED, LEAST_TO_FIT, Evidence, chance, closeness
 from curate.tables.graph import computed_graph
 from scoring.errors import InputError
 from scoring.images.signature import ORIENTATIONS, reorient, signature
@@ -87,7 +87,7 @@ def test_the_chance_of_a_pair_is_the_formula_restated(dataset):
         close = [-np.log(1.02 - each) for each in numbers]
         weights = (FIRST.content, FIRST.picture, FIRST.denser, FIRST.sparser)
         odds = sum(w * c for w, c in zip(weights, close, strict=True)) + FIRST.intercept
-        if 1 / (1 + np.exp(-odds)) >= WORTH:
+        if 1 / (1 + np.exp(-odds)) >= LEAST_TO_FIT:
             part = float(parts.measure(np.array([i]), np.array([j])).similarity[0])
             weights = (FITTED.content, FITTED.picture, FITTED.denser, FITTED.sparser, FITTED.part)
             odds = max(

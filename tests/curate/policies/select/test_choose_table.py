@@ -182,13 +182,13 @@ def test_all_embeddings_equal_still_gives_the_exact_budget(tmp_path):
         result = curate.select(source, tmp_path / "b.parquet", name, 7, overwrite=True)
         assert len(set(batch_of(result)["key"].to_pylist())) == 7
     stopped = curate.select(source, tmp_path / "b.parquet", "auto", 7, min_distance=0.1, overwrite=True)
-    assert (stopped.kept, stopped.asked) == (1, 7)
+    assert (stopped.kept, stopped.requested) == (1, 7)
     assert verify(stopped.receipt).identical
 
 
 def test_no_pick_far_enough_is_an_empty_batch(scores, tmp_path):
     result = curate.select(scores, tmp_path / "b.parquet", budget=5, labelled_where=LABELLED, min_distance=2.0)
-    assert (result.kept, result.asked) == (0, 5)
+    assert (result.kept, result.requested) == (0, 5)
     assert batch_of(result).num_rows == 0
     assert "rank" in batch_of(result).schema.names
     assert verify(result.receipt).identical

@@ -13,7 +13,7 @@ from curate.tables.table import Table, open_table
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlotRequest:
     """What was requested, as `curate plot` says it."""
 
     path: AnyPath
