@@ -3,6 +3,8 @@
 All take RGB images in batches, shape (N, 3, H, W), float32 in [0, 255], on any device.
 """
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -12,9 +14,24 @@ from scoring.images.phash import LUMA
 _YIQ = (LUMA, (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))
 
 
+@lru_cache(maxsize=32)
+def _luma_weights(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weights of the channels, shape (1, 3, 1, 1); kept, since a copy to a GPU waits for all its work."""
+    with torch.inference_mode(False):
+        return torch.tensor(LUMA, dtype=dtype, device=device).view(1, 3, 1, 1)
+
+
+@lru_cache(maxsize=32)
+def _yiq(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the matrix to YIQ and its inverse, shape (3, 3) each; kept as the weights are."""
+    with torch.inference_mode(False):
+        matrix = torch.tensor(_YIQ, dtype=dtype)
+        return matrix.to(device), torch.linalg.inv(matrix).to(device)
+
+
 def luma(images: Tensor) -> Tensor:
     """Return the luma (ITU-R BT.601), shape (N, 1, H, W)."""
-    return (images * images.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    return (images * _luma_weights(images.dtype, images.device)).sum(1, keepdim=True)
 
 
 def to_gray(images: Tensor) -> Tensor:
@@ -46,12 +63,12 @@ def jitter_colors(
 
 
 def _turn_hue(images: Tensor, angle: Tensor) -> Tensor:
-    to_yiq = images.new_tensor(_YIQ)
+    to_yiq, from_yiq = _yiq(images.dtype, images.device)
     turn = torch.zeros(len(images), 3, 3, device=images.device)
     turn[:, 0, 0] = 1
     turn[:, 1, 1] = turn[:, 2, 2] = angle.cos()
     turn[:, 1, 2], turn[:, 2, 1] = -angle.sin(), angle.sin()
-    matrix = torch.linalg.inv(to_yiq) @ turn @ to_yiq  # (N, 3, 3)
+    matrix = from_yiq @ turn @ to_yiq  # (N, 3, 3)
     return torch.einsum("nij,njhw->nihw", matrix, images)
 
 

@@ -157,3 +157,16 @@ def test_stronger_jitter_changes_images_more():
         return (augment.view(ramp(50), 16, (0.5, 1.0), views, draw(50)) - plain).abs().mean().item()
 
     assert change(0.0) < 1e-3 < change(0.4) < change(0.8)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_views_are_drawn_without_waiting_for_the_gpu():
+    images = ramp(8).contiguous().cuda()
+    recipe = Augmentation(jitter=0.8, gray=0.2, blur=0.5)
+    augment.view(images, 16, (0.2, 1.0), recipe, Draw(8, images.device, 0))  # makes what is kept for the device
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        augment.view(images, 16, (0.2, 1.0), recipe, Draw(8, images.device, 1))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

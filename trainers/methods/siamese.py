@@ -4,6 +4,7 @@ They differ in the loss alone. Both project features to z, predict mu from z, an
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -141,6 +142,14 @@ def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
     return [i for i, _ in both], [j for _, j in both]
 
 
+@lru_cache(maxsize=32)
+def _places(n_views: int, n_standard: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return ``pairs`` as tensors; kept, since a copy to a GPU waits for all its work."""
+    targets, others = pairs(n_views, n_standard)
+    with torch.inference_mode(False):
+        return torch.tensor(targets, device=device), torch.tensor(others, device=device)
+
+
 class SimSiam(Method[SiameseSettings]):
     """The baseline without uncertainty."""
 
@@ -167,7 +176,7 @@ class SimSiam(Method[SiameseSettings]):
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss over all pairs of a standard view and another one."""
         z, mu = self.predict(features)
-        target, other = pairs(len(features), self.n_standard)
+        target, other = _places(len(features), self.n_standard, features.device)
         cosine = (z[target].detach() * mu[other]).sum(-1)  # (pairs, N)
         # 1 where z fills the sphere evenly, 0 where all images fall on one point
         spread = z[0].detach().std(0).mean() * z.shape[-1] ** 0.5

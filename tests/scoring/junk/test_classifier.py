@@ -2,9 +2,10 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from scoring.errors import InputError
-from scoring.junk.classifier import LEAST_IMAGES, train
+from scoring.junk.classifier import LEAST_IMAGES, PENALTY, _logistic, train
 from scoring.junk.features import JunkInputs, Scale, columns_read, features_of
 from scoring.junk.heldout import held_out, tail_share
 from scoring.junk.stored import from_json, rounded, to_json
@@ -209,3 +210,14 @@ def test_false_alarms_are_foreseen_by_the_exponential_tail():
     clean = draw.exponential(1.0, 100_000) - 8
     expected = np.exp(-8)
     assert tail_share(clean[clean <= 0]) == pytest.approx(expected, rel=0.5)
+
+
+def test_newton_ends_where_scikit_learn_does():
+    generator = np.random.default_rng(0)
+    corrupted = np.arange(400) >= 300
+    rows = generator.normal(size=(400, 5)) + corrupted[:, None] * np.array([2.0, 0, -1, 0.3, 0])
+    weight = np.where(corrupted, 0.5 / 100, 0.5 / 300)
+    theirs = LogisticRegression(C=1 / PENALTY, tol=1e-10, max_iter=10_000)
+    theirs.fit(rows, corrupted, sample_weight=weight)
+    ours = _logistic(rows, corrupted)
+    assert ours == pytest.approx([*theirs.coef_[0], *theirs.intercept_], abs=1e-5)
