@@ -38,19 +38,21 @@ def main() -> None:
     parser.add_argument("--set", default="PACS photo")
     parser.add_argument("--share", type=float, default=0.1, help="of junk")
     parser.add_argument("--folder", type=Path, default=Path(), help="where tables that are made are kept")
-    given = parser.parse_args()
-    table = given.table or plant(given.plant, given.set, given.share, given.folder)
-    columns = given.column or ["unc_fitted"]
-    rows = read_rows(open_table(table), Needs(exact=tuple(columns), conditions=(("--bad", given.bad),)))
-    bad = (rows.truths[given.bad] == 1)[rows.ok]
-    print(f"{table}: {len(bad):,} rows, {bad.mean():.2%} bad; {given.resamples:,} resamples, {given.confidence:.0%}")
+    options = parser.parse_args()
+    table = options.table or plant(options.plant, options.set, options.share, options.folder)
+    columns = options.column or ["unc_fitted"]
+    rows = read_rows(open_table(table), Needs(exact=tuple(columns), conditions=(("--bad", options.bad),)))
+    bad = (rows.truths[options.bad] == 1)[rows.ok]
+    print(
+        f"{table}: {len(bad):,} rows, {bad.mean():.2%} bad; {options.resamples:,} resamples, {options.confidence:.0%}"
+    )
     print("column, rate, judged: broken (95 % interval) | kept of all, kept of the good | best possible | none found")
     orders = {name: ordered(Population.of(rows, name), rows.exact[name].values[rows.ok], bad) for name in columns}
     orders[CHANCE] = np.random.default_rng(0).permutation(bad), np.arange(1, len(bad) + 1)
     for name, (in_order, cuts) in orders.items():
         for rate in RATES:
-            for n in given.images or [500, 1000]:
-                print(f"{name}, {rate:.0%}, {n}: {measured(in_order, cuts, rate, n, given)}", flush=True)
+            for n in options.images or [500, 1000]:
+                print(f"{name}, {rate:.0%}, {n}: {measured(in_order, cuts, rate, n, options)}", flush=True)
 
 
 def plant(data: Path, name: str, share: float, folder: Path) -> Path:
@@ -79,31 +81,31 @@ def ordered(population: Population, values: NDArray, bad: NDArray[np.bool_]) -> 
     return bad[order], np.unique(population.ranks(values))
 
 
-def measured(bad: NDArray[np.bool_], allowed: NDArray, rate: float, n: int, given: argparse.Namespace) -> str:
+def measured(bad: NDArray[np.bool_], allowed: NDArray, rate: float, n: int, options: argparse.Namespace) -> str:
     """Return one line: how often the promise was broken, and how much was kept."""
     n = min(n, len(bad))
     so_far = np.cumsum(bad)
     share = so_far / np.arange(1, len(bad) + 1)
     generator = np.random.default_rng([n, int(1000 * rate)])
-    kept = np.zeros(given.resamples, np.int64)
+    kept = np.zeros(options.resamples, np.int64)
     ends = np.array([len(bad)])
-    for at in range(given.resamples):
+    for at in range(options.resamples):
         rows = generator.choice(len(bad), n, replace=False)
         ranks = allowed[np.searchsorted(allowed, rows + 1)]
         sampled = Sampled(ends, ranks, bad[rows].astype(np.float64))
         kept[at] = guaranteed_cut(
-            sampled, rate, given.confidence, snap=lambda ranks: allowed[np.searchsorted(allowed, ranks)]
+            sampled, rate, options.confidence, snap=lambda ranks: allowed[np.searchsorted(allowed, ranks)]
         ).kept
-    found = kept > 0
-    broken = found & (share[np.maximum(kept - 1, 0)] > rate)
+    any_kept = kept > 0
+    broken = any_kept & (share[np.maximum(kept - 1, 0)] > rate)
     at_best = allowed[share[allowed - 1] <= rate]
     best = int(at_best[-1]) if len(at_best) else 0
-    interval = wilson(int(broken.sum()), given.resamples)
+    interval = wilson(int(broken.sum()), options.resamples)
     good = np.concatenate([[0], np.cumsum(~bad)])
     return (
         f"{interval.value:.1%} ({interval.low:.1%} to {interval.high:.1%}) | {kept.mean() / len(bad):.1%}, "
         f"{good[kept].mean() / max(good[-1], 1):.1%} | {best / len(bad):.1%}, {good[best] / max(good[-1], 1):.1%} | "
-        f"{1 - found.mean():.1%}"
+        f"{1 - any_kept.mean():.1%}"
     )
 
 

@@ -75,8 +75,8 @@ def noise(n: int, model: ScoringModel) -> Tensor:
     return drawn.permute(0, 3, 1, 2)
 
 
-def eager(given: Subject, *, low: bool = False, channels_last: bool = True) -> Features:
-    model = copy.deepcopy(given.model)
+def eager(subject: Subject, *, low: bool = False, channels_last: bool = True) -> Features:
+    model = copy.deepcopy(subject.model)
     if channels_last:
         model.to(memory_format=torch.channels_last)
 
@@ -87,15 +87,15 @@ def eager(given: Subject, *, low: bool = False, channels_last: bool = True) -> F
     return run
 
 
-def compiled(given: Subject, precision: str) -> Features:
-    model = copy.deepcopy(given.model).to(memory_format=torch.channels_last)
+def compiled(subject: Subject, precision: str) -> Features:
+    model = copy.deepcopy(subject.model).to(memory_format=torch.channels_last)
     return with_compiled(model, CPU, precision).features
 
 
-def curates(given: Subject, precision: str) -> Features:
+def curates(subject: Subject, precision: str) -> Features:
     if precision == "bf16" and not has_bfloat16():
         raise LackingError("this CPU does not multiply in bfloat16")
-    model = for_inference(copy.deepcopy(given.model).to(memory_format=torch.channels_last), CPU, precision)
+    model = for_inference(copy.deepcopy(subject.model).to(memory_format=torch.channels_last), CPU, precision)
 
     def run(pixels: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -104,9 +104,9 @@ def curates(given: Subject, precision: str) -> Features:
     return run
 
 
-def openvinos(given: Subject, precision: str) -> Features:
+def openvinos(subject: Subject, precision: str) -> Features:
     need("openvino")
-    return with_openvino(given.model, CPU, precision).features
+    return with_openvino(subject.model, CPU, precision).features
 
 
 class Exported(nn.Module):
@@ -117,42 +117,42 @@ class Exported(nn.Module):
         self.function, self.group = function, group
 
     def forward(self, pictures: Tensor) -> Tensor:
-        found = []
+        features = []
         for some in pictures.contiguous().split(self.group):
             n = len(some)
             full = torch.cat([some, some.new_zeros(self.group - n, *some.shape[1:])]) if n < self.group else some
-            found.append(torch.from_numpy(np.array(self.function(full.numpy())[:n])))
-        return torch.cat(found)
+            features.append(torch.from_numpy(np.array(self.function(full.numpy())[:n])))
+        return torch.cat(features)
 
 
-def inputs_of(given: Subject, at: int, group: int) -> list[np.ndarray]:
+def inputs_of(subject: Subject, at: int, group: int) -> list[np.ndarray]:
     """Return what a backbone reads of the images for calibration, in groups."""
-    inputs = QuickBackbones(given.model, [one.backbone for one in given.model.backbone_parts()]).inputs
-    return [inputs(part)[at].contiguous().numpy() for part in given.calibration.split(group) if len(part) == group]
+    inputs = QuickBackbones(subject.model, [each.backbone for each in subject.model.backbone_parts()]).inputs
+    return [inputs(part)[at].contiguous().numpy() for part in subject.calibration.split(group) if len(part) == group]
 
 
-def openvino_int8(given: Subject, group: int = 16) -> Features:
+def openvino_int8(subject: Subject, group: int = 16) -> Features:
     need("openvino", "nncf")
     openvino = import_openvino()
     import nncf
 
     nncf.set_log_level(logging.ERROR)
     trunks = []
-    for at, one in enumerate(given.model.backbone_parts()):
-        side = given.size // one.pool
-        graph = openvino.convert_model(one.backbone, example_input=torch.zeros(1, 3, side, side))
+    for at, part in enumerate(subject.model.backbone_parts()):
+        side = subject.size // part.pool
+        graph = openvino.convert_model(part.backbone, example_input=torch.zeros(1, 3, side, side))
         graph.reshape({0: [group, 3, side, side]})
-        seen = nncf.Dataset(inputs_of(given, at, group))
-        more = {"model_type": nncf.ModelType.TRANSFORMER} if "vit" in given.name else {"fast_bias_correction": False}
-        n = len(given.calibration) // group
+        seen = nncf.Dataset(inputs_of(subject, at, group))
+        more = {"model_type": nncf.ModelType.TRANSFORMER} if "vit" in subject.name else {"fast_bias_correction": False}
+        n = len(subject.calibration) // group
         graph = nncf.quantize(graph, seen, subset_size=n, preset=nncf.QuantizationPreset.MIXED, **more)
         settings = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
         request = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
         trunks.append(Exported(lambda x, request=request: request.infer({0: x}, share_inputs=True)[0], group))
-    return with_quick(given.model, QuickBackbones(given.model, trunks)).features
+    return with_quick(subject.model, QuickBackbones(subject.model, trunks)).features
 
 
-def onnxruntimes(given: Subject, *, low: bool, group: int = 16) -> Features:
+def onnxruntimes(subject: Subject, *, low: bool, group: int = 16) -> Features:
     need("onnxruntime", "onnx")
     import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
@@ -171,16 +171,16 @@ def onnxruntimes(given: Subject, *, low: bool, group: int = 16) -> Features:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     trunks = []
     with tempfile.TemporaryDirectory() as folder:
-        for at, one in enumerate(given.model.backbone_parts()):
-            side, path = given.size // one.pool, Path(folder) / f"{at}.onnx"
+        for at, part in enumerate(subject.model.backbone_parts()):
+            side, path = subject.size // part.pool, Path(folder) / f"{at}.onnx"
             example = torch.zeros(group, 3, side, side)
-            torch.onnx.export(one.backbone, (example,), path, input_names=["x"], output_names=["y"], dynamo=False)
+            torch.onnx.export(part.backbone, (example,), path, input_names=["x"], output_names=["y"], dynamo=False)
             if low:
                 path, plain = path.with_suffix(".int8.onnx"), path
-                quantize_static(plain, path, Reader(inputs_of(given, at, group)[:8]), per_channel=True)
+                quantize_static(plain, path, Reader(inputs_of(subject, at, group)[:8]), per_channel=True)
             session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
             trunks.append(Exported(lambda x, session=session: session.run(["y"], {"x": x})[0], group))
-    return with_quick(given.model, QuickBackbones(given.model, trunks)).features
+    return with_quick(subject.model, QuickBackbones(subject.model, trunks)).features
 
 
 def need(*packages: str) -> None:
@@ -190,43 +190,43 @@ def need(*packages: str) -> None:
 
 
 WAYS: dict[str, Callable[[Subject], Features]] = {
-    "eager fp32": lambda given: eager(given, channels_last=False),
+    "eager fp32": lambda case: eager(case, channels_last=False),
     "eager fp32, channels last": eager,
-    "eager bf16, channels last": lambda given: eager(given, low=True),
-    "curate fp32": lambda given: curates(given, "fp32"),
-    "curate bf16": lambda given: curates(given, "bf16"),
-    "curate openvino fp32": lambda given: openvinos(given, "fp32"),
-    "curate openvino bf16": lambda given: openvinos(given, "bf16"),
-    "curate compile fp32": lambda given: compiled(given, "fp32"),
-    "curate compile bf16": lambda given: compiled(given, "bf16"),
+    "eager bf16, channels last": lambda case: eager(case, low=True),
+    "curate fp32": lambda case: curates(case, "fp32"),
+    "curate bf16": lambda case: curates(case, "bf16"),
+    "curate openvino fp32": lambda case: openvinos(case, "fp32"),
+    "curate openvino bf16": lambda case: openvinos(case, "bf16"),
+    "curate compile fp32": lambda case: compiled(case, "fp32"),
+    "curate compile bf16": lambda case: compiled(case, "bf16"),
     "openvino int8": openvino_int8,
-    "onnxruntime fp32": lambda given: onnxruntimes(given, low=False),
-    "onnxruntime int8": lambda given: onnxruntimes(given, low=True),
+    "onnxruntime fp32": lambda case: onnxruntimes(case, low=False),
+    "onnxruntime int8": lambda case: onnxruntimes(case, low=True),
 }
 BASE = "eager bf16, channels last"
 
 
-def built(given: Subject, wanted: list[str]) -> dict[str, Features]:
+def built(subject: Subject, names: list[str]) -> dict[str, Features]:
     """Return the ways that can be had, warm, with the seconds that each took to begin."""
-    found = {}
-    pixels = noise(BATCH, given.model)
-    for name in wanted:
+    ways = {}
+    pixels = noise(BATCH, subject.model)
+    for name in names:
         started = time.process_time()
         try:
             with torch.inference_mode():
-                way = WAYS[name](given)
+                way = WAYS[name](subject)
                 way(pixels)
         except LackingError as reason:
             print(f"  {name:<28} left out: {reason}", flush=True)
             continue
-        found[name] = way
+        ways[name] = way
         print(f"  {name:<28} ready after {time.process_time() - started:.1f} s", file=sys.stderr, flush=True)
-    return found
+    return ways
 
 
-def speeds(given: Subject, ways: dict[str, Features], rounds: int) -> None:
+def speeds(subject: Subject, ways: dict[str, Features], rounds: int) -> None:
     """Print images a second of processor time, and the ratio to eager bfloat16."""
-    pixels = noise(BATCH, given.model)
+    pixels = noise(BATCH, subject.model)
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -234,7 +234,7 @@ def speeds(given: Subject, ways: dict[str, Features], rounds: int) -> None:
                 started = time.process_time()
                 way(pixels)
                 rates[name].append(BATCH / (time.process_time() - started))
-    print(f"{given.name}, {given.size} pixels, one thread, batches of {BATCH} in steps of {STEP}, {rounds} rounds")
+    print(f"{subject.name}, {subject.size} pixels, one thread, batches of {BATCH} in steps of {STEP}, {rounds} rounds")
     for name, values in rates.items():
         against = statistics.median(v / b for v, b in zip(values, rates.get(BASE, values), strict=True))
         spread = f"({min(values):,.1f} to {max(values):,.1f})"
@@ -253,14 +253,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for name in arguments.models:
-        given = subject(name)
+        case = subject(name)
         if arguments.images and arguments.fit_on:
-            given = subject(name, read(arguments.fit_on, given.model, 512).pixels[:512])
-        ways = built(given, arguments.ways)
+            case = subject(name, read(arguments.fit_on, case.model, 512).pixels[:512])
+        ways = built(case, arguments.ways)
         if arguments.rounds:
-            speeds(given, ways, arguments.rounds)
+            speeds(case, ways, arguments.rounds)
         if arguments.images:
-            scores(given.model, eager(given), ways, read(arguments.images, given.model, arguments.limit))
+            scores(case.model, eager(case), ways, read(arguments.images, case.model, arguments.limit))
 
 
 if __name__ == "__main__":

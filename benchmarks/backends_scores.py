@@ -41,12 +41,12 @@ def read(source: str, model: ScoringModel, limit: int) -> Images:
 
 
 def scored(model: ScoringModel, way: Features, images: Tensor) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    found: list[Outputs] = []
+    outputs: list[Outputs] = []
     with torch.inference_mode():
         for part in images.split(BATCH):
-            found.append(model.read(way(part).clone(), part))
-    columns = {name: torch.cat([one.columns[name] for one in found]).numpy() for name in found[0].columns}
-    return torch.cat([one.embedding for one in found]).numpy(), columns
+            outputs.append(model.read(way(part).clone(), part))
+    columns = {name: torch.cat([batch.columns[name] for batch in outputs]).numpy() for name in outputs[0].columns}
+    return torch.cat([batch.embedding for batch in outputs]).numpy(), columns
 
 
 def scores(model: ScoringModel, exactly: Features, ways: dict[str, Features], images: Images) -> None:
@@ -59,10 +59,10 @@ def scores(model: ScoringModel, exactly: Features, ways: dict[str, Features], im
     print("vote for the right folder; pairs with a cosine of .95, and the share of either's that both have; Spearman's")
     print("rho of each column, and what is common to its worst 5 %")
     for name, way in {"eager fp32": exactly, **ways}.items():
-        found, others = scored(model, way, images.pixels)
-        cosine = (exact * found).sum(1)
+        embedding, others = scored(model, way, images.pixels)
+        cosine = (exact * embedding).sum(1)
         low = f"mean {cosine.mean():.4f}, 1st percentile {np.quantile(cosine, 0.01):.4f}, least {cosine.min():.4f}"
-        (near, alike), (near_exact, alike_exact) = searched(found), searched(exact)
+        (near, alike), (near_exact, alike_exact) = searched(embedding), searched(exact)
         same, votes = (near[:, 0] == near_exact[:, 0]).mean(), voted(near, images.folders)
         pairs = f"{alike.sum():,} pairs, {(alike & alike_exact).sum() / max(1, (alike | alike_exact).sum()):.3f}"
         print(f"  {name}: cosine {low}; nearest {same:.3f}; votes {votes:.3f}; {pairs}")

@@ -48,21 +48,21 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--imbalance", type=float, default=100)
     parser.add_argument("--budgets", default="500,1000,2000")
-    given = parser.parse_args()
-    if given.seeds not in T_QUANTILES:
-        parser.error(f"--seeds must be between 2 and 10, got {given.seeds}")
-    budgets = [int(text) for text in given.budgets.split(",")]
-    train, test = read(given.train), read(given.test)
-    found: dict[tuple[str, int], list[list[float]]] = {}
-    for seed in range(given.seeds):
-        rows, tail = long_tailed(train[1], given.imbalance, seed)
+    options = parser.parse_args()
+    if options.seeds not in T_QUANTILES:
+        parser.error(f"--seeds must be between 2 and 10, got {options.seeds}")
+    budgets = [int(text) for text in options.budgets.split(",")]
+    train, test = read(options.train), read(options.test)
+    accuracies: dict[tuple[str, int], list[list[float]]] = {}
+    for seed in range(options.seeds):
+        rows, tail = long_tailed(train[1], options.imbalance, seed)
         dataset = train[0][rows], train[1][rows]
         print(f"seed {seed}: {len(rows):,} rows of {len(np.unique(dataset[1]))} classes", flush=True)
         for name in [*STRATEGIES, ORACLE]:
             for budget, picks in picked(dataset, name, budgets, seed).items():
-                found.setdefault((name, budget), []).append(measured(dataset, picks, test, tail))
+                accuracies.setdefault((name, budget), []).append(measured(dataset, picks, test, tail))
             print(f"  {name}", flush=True)
-    report(found)
+    report(accuracies)
     return 0
 
 
@@ -79,8 +79,10 @@ def long_tailed(labels: np.ndarray, imbalance: float, seed: int) -> Arrays:
     generator = np.random.default_rng(seed)
     classes, sizes = np.unique(labels, return_counts=True)
     order = generator.permutation(classes)
-    wanted = np.round(sizes.min() * imbalance ** (-np.arange(len(classes)) / (len(classes) - 1))).astype(int)
-    rows = [generator.permutation(np.flatnonzero(labels == each))[:n] for each, n in zip(order, wanted, strict=True)]
+    amounts_of = np.round(sizes.min() * imbalance ** (-np.arange(len(classes)) / (len(classes) - 1))).astype(int)
+    rows = [
+        generator.permutation(np.flatnonzero(labels == each))[:n] for each, n in zip(order, amounts_of, strict=True)
+    ]
     return np.sort(np.concatenate(rows)), order[-(len(classes) // 3) :]
 
 
@@ -100,10 +102,10 @@ def picked(dataset: Arrays, name: str, budgets: Sequence[int], seed: int) -> dic
 def of_each_class(labels: np.ndarray, budget: int, seed: int) -> np.ndarray:
     """Return rows of each class, drawn, as many of each as uniform shares come to."""
     classes, sizes = np.unique(labels, return_counts=True)
-    given = amounts(sizes, np.full(len(classes), 1 / len(classes)), budget).taken
+    quotas = amounts(sizes, np.full(len(classes), 1 / len(classes)), budget).taken
     generator = np.random.default_rng(seed)
     return np.concatenate(
-        [generator.permutation(np.flatnonzero(labels == each))[:n] for each, n in zip(classes, given, strict=True)]
+        [generator.permutation(np.flatnonzero(labels == each))[:n] for each, n in zip(classes, quotas, strict=True)]
     )
 
 
@@ -127,16 +129,16 @@ def measured(dataset: Arrays, picks: np.ndarray, test: Arrays, tail: np.ndarray)
     ]
 
 
-def report(found: dict[tuple[str, int], list[list[float]]]) -> None:
+def report(accuracies: dict[tuple[str, int], list[list[float]]]) -> None:
     """Print the means, and the differences to random."""
     head = "".join(f"{name:>14}" for name in MEASURES)
     print(f"\n{'mean':36}{'rows':>7}{head}")
-    for (name, budget), values in found.items():
+    for (name, budget), values in accuracies.items():
         print(f"{name:36}{budget:>7}" + "".join(f"{value:14.2f}" for value in np.mean(values, axis=0)))
     print(f"\n{'difference to random':36}{'rows':>7}{head}")
-    for (name, budget), values in found.items():
+    for (name, budget), values in accuracies.items():
         if name != RANDOM:
-            apart = np.array(values) - np.array(found[RANDOM, budget])
+            apart = np.array(values) - np.array(accuracies[RANDOM, budget])
             print(f"{name:36}{budget:>7}" + "".join(interval(column) for column in apart.T))
 
 

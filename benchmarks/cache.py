@@ -140,11 +140,11 @@ class Bench:
         method.to(device)
         set_mode(config, model, method)
         optimizer = make_optimizer(config, model, method)
-        found = cache.epoch(1)[: config.batch_size].float().to(device)
+        cached = cache.epoch(1)[: config.batch_size].float().to(device)
         labels = torch.tensor(self.labels[: config.batch_size], device=device)
 
         def head() -> None:
-            loss = method(found[None], model.heads["losspred"], labels).loss
+            loss = method(cached[None], model.heads["losspred"], labels).loss
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

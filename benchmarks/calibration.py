@@ -28,36 +28,37 @@ def main() -> None:
     parser.add_argument("--judged", type=int, action="append", help="rows to fit on (repeatable) [half of all]")
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print("fitted on; map: ECE (by chance, up to) | debiased RMS | Brier | below the constant; 95 % intervals")
-    for table in given.table:
-        for column in given.column:
-            rows = judged_rows(open_table(table), column, Truth(bad=given.bad))
-            for n in given.judged or [len(rows.values) // 2]:
-                for name, found in halves(rows, n, given).items():
-                    print(f"{table.name}, {column}, {rows.rate:.1%} bad, {n:,}; {name}: {line(found)}", flush=True)
+    for table in options.table:
+        for column in options.column:
+            rows = judged_rows(open_table(table), column, Truth(bad=options.bad))
+            for n in options.judged or [len(rows.values) // 2]:
+                for name, calibrated_half in halves(rows, n, options).items():
+                    print(
+                        f"{table.name}, {column}, {rows.rate:.1%} bad, {n:,}; {name}: {line(calibrated_half)}",
+                        flush=True,
+                    )
 
 
-def halves(rows: JudgedRows, n: int, given: argparse.Namespace) -> dict[str, Calibrated]:
+def halves(rows: JudgedRows, n: int, options: argparse.Namespace) -> dict[str, Calibrated]:
     """Return what the maps of the first n rows of one half are worth on the other."""
-    x, half = rows.score.doubt(rows.values), folds_of(rows, 2, given.seed)
-    order = np.random.default_rng(given.seed).permutation(np.flatnonzero(half == 0))
+    x, half = rows.score.doubt(rows.values), folds_of(rows, 2, options.seed)
+    order = np.random.default_rng(options.seed).permutation(np.flatnonzero(half == 0))
     on, off = np.sort(order[:n]), np.flatnonzero(half == 1)
-    found = {
-        name: kind.fit(x[on], rows.bad[on], rows.weights[on]).predict(x[off]) for name, kind in CALIBRATORS.items()
-    }
+    maps = {name: kind.fit(x[on], rows.bad[on], rows.weights[on]).predict(x[off]) for name, kind in CALIBRATORS.items()}
     chance = x[off] if rows.score.sign > 0 else 1 + x[off]  # of being bad, if the score is one
     if chance.min() >= 0 and chance.max() <= 1:
-        found[AS_IT_IS] = chance
-    found[CONSTANT] = np.full(len(off), rows.bad[on].mean())
+        maps[AS_IT_IS] = chance
+    maps[CONSTANT] = np.full(len(off), rows.bad[on].mean())
     weights = np.ones(len(off))
-    return calibrated(found, CONSTANT, rows.bad[off], weights, repeats=given.repeats, seed=given.seed)
+    return calibrated(maps, CONSTANT, rows.bad[off], weights, repeats=options.repeats, seed=options.seed)
 
 
-def line(found: Calibrated) -> str:
-    chance = f"{found.ece.value:.4f} ({found.by_chance.value:.4f}, {found.by_chance.high:.4f})"
+def line(result: Calibrated) -> str:
+    chance = f"{result.ece.value:.4f} ({result.by_chance.value:.4f}, {result.by_chance.high:.4f})"
     return " | ".join(
-        [chance, *("{:.4f} [{:.4f}, {:.4f}]".format(*one) for one in (found.rms, found.brier, found.gain))]
+        [chance, *("{:.4f} [{:.4f}, {:.4f}]".format(*interval) for interval in (result.rms, result.brier, result.gain))]
     )
 
 

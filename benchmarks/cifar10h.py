@@ -101,8 +101,10 @@ def recipe(case: str, *, seed: int, steps: int, **changes: Any) -> TrainConfig:
     names = ("lr", "batch_size", "weight_decay")
     shared = {name: settings.pop(name) for name in names if name in settings}
     kind = METHODS[method]
-    own = kind.Settings(**settings)
-    return TrainConfig(method, epochs=steps, seed=seed, settings=own, **{**kind.defaults, "batch_size": 256, **shared})
+    method_settings = kind.Settings(**settings)
+    return TrainConfig(
+        method, epochs=steps, seed=seed, settings=method_settings, **{**kind.defaults, "batch_size": 256, **shared}
+    )
 
 
 def train(config: TrainConfig, views: Tensor, targets: Tensor) -> Iterator[tuple[nn.Module, nn.Module | None]]:
@@ -159,15 +161,15 @@ def readings(
         One list for each certainty of the method: kappa; for InfoNCE the length before normalisation, and the cosine
         with the nearest class mean.
     """
-    found: list[list[Reading]] = [[], []] if config.method == "infonce" else [[]]
+    checkpoints: list[list[Reading]] = [[], []] if config.method == "infonce" else [[]]
     for method, head in train(config, views, targets):
         parts = [features.test, features.crops, features.train[0, held_out]]
         mus, certainties = zip(*(read(method, head, part) for part in parts), strict=True)
-        found[0].append(Reading(mus[0], *certainties))
-        if len(found) == 2:
+        checkpoints[0].append(Reading(mus[0], *certainties))
+        if len(checkpoints) == 2:
             means = class_means(read(method, head, views[0])[0], targets)
-            found[1].append(Reading(mus[0], *((mu @ means.T).amax(1).double().numpy() for mu in mus)))
-    return found
+            checkpoints[1].append(Reading(mus[0], *((mu @ means.T).amax(1).double().numpy() for mu in mus)))
+    return checkpoints
 
 
 def class_means(mu: Tensor, targets: Tensor) -> Tensor:
@@ -186,24 +188,26 @@ def measure(runs: list[list[Reading]], features: Features, votes: Votes) -> Numb
     human, second = entropies(votes.test), entropies(votes.train[HELD_OUT])
     by_crop, by_votes = [], []
     for run in runs:
-        by_crop.append(run[best([ranking.spearman(one.crops[CHOOSE], features.shares[CHOOSE]) for one in run])])
-        by_votes.append(run[best([ranking.spearman(-one.test[CHOOSE], human[CHOOSE]) for one in run])])
+        by_crop.append(run[best([ranking.spearman(reading.crops[CHOOSE], features.shares[CHOOSE]) for reading in run])])
+        by_votes.append(run[best([ranking.spearman(-reading.test[CHOOSE], human[CHOOSE]) for reading in run])])
 
     def against(readings: list[Reading], part: slice) -> Number:
         rows = np.arange(10_000)[part]
-        return spearman_number([Replicate(rows, -one.test[rows], human[rows]) for one in readings], 10_000)
+        return spearman_number([Replicate(rows, -reading.test[rows], human[rows]) for reading in readings], 10_000)
 
     rest = np.arange(10_000)[REST]
-    right = [neighbours.recall_at_1(one.mu, votes.test_labels) for one in by_crop]
+    right = [neighbours.recall_at_1(reading.mu, votes.test_labels) for reading in by_crop]
     recall, half, area = retrieval_numbers(
-        [Replicate(rest, one.test[rest], good[rest]) for one, good in zip(by_crop, right, strict=True)], 10_000
+        [Replicate(rest, reading.test[rest], good[rest]) for reading, good in zip(by_crop, right, strict=True)], 10_000
     )
     every = np.arange(len(second))
     return {
         "entropy": against(by_crop, REPORT),
         "by votes": against(by_votes, REPORT),
-        "crop": spearman_number([Replicate(rest, one.crops[rest], features.shares[rest]) for one in by_crop], 10_000),
-        "10N": spearman_number([Replicate(every, -one.held_out, second) for one in by_crop], len(every)),
+        "crop": spearman_number(
+            [Replicate(rest, reading.crops[rest], features.shares[rest]) for reading in by_crop], 10_000
+        ),
+        "10N": spearman_number([Replicate(every, -reading.held_out, second) for reading in by_crop], len(every)),
         "R@1": recall,
         "R@1 half": half,
         "R-AUROC": area,
@@ -222,17 +226,20 @@ def measure_folds(runs: list[list[Reading]], features: Features, votes: Votes) -
     human = entropies(votes.test)
     chosen, parts = [], []
     for run, (_, choose, part) in zip(runs, split_folds(len(human)), strict=True):
-        chosen.append(run[best([ranking.spearman(one.crops[choose], features.shares[choose]) for one in run])])
+        chosen.append(run[best([ranking.spearman(reading.crops[choose], features.shares[choose]) for reading in run])])
         parts.append(part.numpy())
     pairs = list(zip(chosen, parts, strict=True))
-    right = [neighbours.recall_at_1(one.mu[part], votes.test_labels[part]) for one, part in pairs]
+    right = [neighbours.recall_at_1(reading.mu[part], votes.test_labels[part]) for reading, part in pairs]
     recall, half, area = retrieval_numbers(
-        [Replicate(part, one.test[part], good) for (one, part), good in zip(pairs, right, strict=True)], len(human)
+        [Replicate(part, reading.test[part], good) for (reading, part), good in zip(pairs, right, strict=True)],
+        len(human),
     )
     return {
-        "entropy": spearman_number([Replicate(part, -one.test[part], human[part]) for one, part in pairs], len(human)),
+        "entropy": spearman_number(
+            [Replicate(part, -reading.test[part], human[part]) for reading, part in pairs], len(human)
+        ),
         "crop": spearman_number(
-            [Replicate(part, one.crops[part], features.shares[part]) for one, part in pairs], len(human)
+            [Replicate(part, reading.crops[part], features.shares[part]) for reading, part in pairs], len(human)
         ),
         "R@1": recall,
         "R@1 half": half,
@@ -299,8 +306,8 @@ def regressions(features: Features, votes: Votes) -> Iterator[tuple[str, Numbers
         return [Reading(mu, *(-(part.double() @ weights[:-1] + weights[-1]).numpy() for part in parts))]
 
     for penalty in (0.1, 1.0):
-        one = fit(features.train[0, TRAIN], votes.train[TRAIN], penalty)
-        yield f"ridge on CIFAR-10N's entropy, penalty {penalty}", measure([one], features, votes)
+        fitted = fit(features.train[0, TRAIN], votes.train[TRAIN], penalty)
+        yield f"ridge on CIFAR-10N's entropy, penalty {penalty}", measure([fitted], features, votes)
         five = [fit(features.test[rows], votes.test[rows], penalty) for rows, _, _ in split_folds(len(votes.test))]
         yield f"ridge on CIFAR-10H's entropy, folds, penalty {penalty}", measure_folds(five, features, votes)
 
@@ -329,17 +336,17 @@ def main() -> None:
     votes = read_votes(arguments.data)
     held: dict[str, Features] = {}
     for name in arguments.only:
-        trunk = "random" if name.startswith("random") else "trained"
-        if trunk not in held:
-            held = {trunk: open_features(arguments.data, arguments.cache, trunk, n_crops=arguments.crops)}
+        backbone = "random" if name.startswith("random") else "trained"
+        if backbone not in held:
+            held = {backbone: open_features(arguments.data, arguments.cache, backbone, n_crops=arguments.crops)}
         print(f"\n{name}: {EXPERIMENTS[name]}", flush=True)
-        found = {}
-        for case, numbers in experiment(name, held[trunk], votes, arguments):
-            found[case] = {measure: asdict(number) for measure, number in numbers.items()}
+        numbers_of = {}
+        for case, numbers in experiment(name, held[backbone], votes, arguments):
+            numbers_of[case] = {measure: asdict(number) for measure, number in numbers.items()}
             print(f"  {case}", *(f"    {MEASURES[key]:<32} {number}" for key, number in numbers.items()), sep="\n")
             if arguments.json:
                 before = json.loads(arguments.json.read_text()) if arguments.json.is_file() else {}
-                before[name] = {**before.get(name, {}), **found}
+                before[name] = {**before.get(name, {}), **numbers_of}
                 arguments.json.write_text(json.dumps(before, indent=1))
 
 

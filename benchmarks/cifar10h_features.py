@@ -106,34 +106,34 @@ def square_crops(images: Tensor, shares: np.ndarray, generator: torch.Generator,
         generator: for the places.
         side: of the result.
     """
-    whole = images.shape[-1]
+    full = images.shape[-1]
     out = torch.empty(len(images), 3, side, side)
     for row, share in enumerate(shares.tolist()):
-        part = max(1, round(whole * share))
-        y, x = torch.randint(whole - part + 1, (2,), generator=generator).tolist()
+        part = max(1, round(full * share))
+        y, x = torch.randint(full - part + 1, (2,), generator=generator).tolist()
         out[row] = resize(images[row : row + 1, :, y : y + part, x : x + part], side)[0]
     return out
 
 
-def open_features(data: Path, cache: Path, trunk: str, *, n_crops: int) -> Features:
+def open_features(data: Path, cache: Path, backbone: str, *, n_crops: int) -> Features:
     """Return the features of a backbone, from the cache folder, where they are put first if need be.
 
     Args:
         data: folder of the images.
         cache: folder for the features, outside the repository: 26 MB a view and backbone.
-        trunk: "trained" for the model that ships, "random" for the same network with random weights.
+        backbone: "trained" for the model that ships, "random" for the same network with random weights.
         n_crops: random crops of each training image.
 
     Raises:
         InputError: if the file there is of another backbone or of fewer crops.
     """
     model, _ = load_model("trio")
-    if trunk == "random":
+    if backbone == "random":
         torch.manual_seed(0)
         model = ScoringModel(model.spec)
     model.eval()
     about = {"format": FORMAT, "trunk": backbone_digest(model), "crops": str(n_crops)}
-    path = cache / f"{trunk}.safetensors"
+    path = cache / f"{backbone}.safetensors"
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
         save_file(_compute(model, data, n_crops), path, metadata=about)

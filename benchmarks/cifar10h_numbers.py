@@ -37,7 +37,7 @@ class Number:
 
 def spearman_number(replicates: list[Replicate], n: int) -> Number:
     """Return the mean rank correlation of score and target; all replicates see the same resamples of n images."""
-    orders = [(one.rows, RankOrder(one.score), RankOrder(one.target)) for one in replicates]
+    orders = [(replicate.rows, RankOrder(replicate.score), RankOrder(replicate.target)) for replicate in replicates]
 
     def values(counts: np.ndarray) -> np.ndarray:
         return np.array([weighted_spearman(x, y, counts[rows]) for rows, x, y in orders])
@@ -47,7 +47,10 @@ def spearman_number(replicates: list[Replicate], n: int) -> Number:
 
 def retrieval_numbers(replicates: list[Replicate], n: int) -> tuple[Number, Number, Number]:
     """Return Recall@1, also of the more certain half, and R-AUROC; right: the nearest is of the same class."""
-    orders = [(one.rows, order := RankOrder(one.score), order.sort(one.target[:, None])) for one in replicates]
+    orders = [
+        (replicate.rows, order := RankOrder(replicate.score), order.sort(replicate.target[:, None]))
+        for replicate in replicates
+    ]
 
     def mean(counts: np.ndarray) -> np.ndarray:
         return np.array(

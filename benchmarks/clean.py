@@ -77,25 +77,25 @@ def measure(folder: Path) -> dict[str, Any]:
     by_kind: dict[str, list[str]] = {}
     for key in keys:
         by_kind.setdefault(key.split(".")[0], []).append(key)
-    found: dict[str, Any] = {"rows": len(keys), "seconds": round(cost, 1), "times": round(cost / alone, 3)}
+    result: dict[str, Any] = {"rows": len(keys), "seconds": round(cost, 1), "times": round(cost / alone, 3)}
     for kind, some in by_kind.items():
         if kind in ("exact", "near"):
             left = sum(key in kept and _original(key) in {_number(each) for each in kept} for key in some)
-            found[kind] = f"{len(some) - left}/{len(some)}"
+            result[kind] = f"{len(some) - left}/{len(some)}"
         elif kind != CLEAN:
             dropped = [key for key in some if key not in kept]
             seen = [key for key in some if key not in kept or key in listed]
-            found[kind] = f"{len(dropped)}+{len(seen) - len(dropped)}/{len(some)}"
+            result[kind] = f"{len(dropped)}+{len(seen) - len(dropped)}/{len(some)}"
     gone = [key for key in by_kind[CLEAN] if key not in kept]
     planted_keys = ("exact", "near")
     pairs = [(key, instead.get(key, "")) for key in gone]
-    own = [(key, other) for key, other in pairs if not other.startswith(planted_keys)]
-    found["clean dropped"] = {
-        "unusable": sum(not other for _, other in own),
-        "for another clean image": sum(bool(other) for _, other in own),
+    mistakes = [(key, other) for key, other in pairs if not other.startswith(planted_keys)]
+    result["clean dropped"] = {
+        "unusable": sum(not other for _, other in mistakes),
+        "for another clean image": sum(bool(other) for _, other in mistakes),
     }
-    _draw(folder, own)
-    return found
+    _draw(folder, mistakes)
+    return result
 
 
 def _number(key: str) -> str:
@@ -127,15 +127,15 @@ def main() -> None:
     parser.add_argument("--set", action="append", choices=SETS, dest="sets")
     parser.add_argument("--rows", type=int, default=600)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     results = {}
-    for name in asked.sets or DEFAULT_SETS:
-        folder = asked.work / name
-        write_folder(asked.data, name, asked.rows, folder / "images")
+    for name in options.sets or DEFAULT_SETS:
+        folder = options.work / name
+        write_folder(options.data, name, options.rows, folder / "images")
         results[name] = measure(folder)
         print(f"{name}: {json.dumps(results[name])}", flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def by_halves(rows: np.ndarray, is_b: np.ndarray, seed: int) -> float:
 def alarms(rows: np.ndarray, trials: int) -> None:
     """Print how often parts of one set are separated."""
     for kind in ("apart", "overlapping", "a part of the other"):
-        found: dict[str, list[float]] = {"classifier": [], "MMD": []}
+        p_values: dict[str, list[float]] = {"classifier": [], "MMD": []}
         for trial in range(trials):
             generator = np.random.default_rng([trial, 1])
             of = rows[generator.choice(len(rows), 400, replace=False)]
@@ -86,9 +86,9 @@ def alarms(rows: np.ndarray, trials: int) -> None:
                 "a part of the other": (draw < 2, draw < 0.8),
             }[kind]
             counts = Counts(a.astype(int), b.astype(int))
-            found["classifier"].append(classifier_test(of, counts, repeats=99, seed=trial).p)
-            found["MMD"].append(float(mmd_test(of, counts, repeats=99, seed=trial).p))
-        for name, p in found.items():
+            p_values["classifier"].append(classifier_test(of, counts, repeats=99, seed=trial).p)
+            p_values["MMD"].append(float(mmd_test(of, counts, repeats=99, seed=trial).p))
+        for name, p in p_values.items():
             share = proportions.wilson(int((np.array(p) <= SIGNIFICANT).sum()), trials)
             print(f"false alarms, {kind}: {name} {share.value:.3f} [{share.low:.3f}, {share.high:.3f}]", flush=True)
 
@@ -96,7 +96,7 @@ def alarms(rows: np.ndarray, trials: int) -> None:
 def power(photo: np.ndarray, other: np.ndarray, name: str, trials: int) -> None:
     """Print how often a share of other images among 300 is noticed, against 300 photographs."""
     for share in (0.01, 0.02, 0.05, 0.1):
-        found: dict[str, list[float]] = {"classifier": [], "MMD": [], "by halves": []}
+        p_values: dict[str, list[float]] = {"classifier": [], "MMD": [], "by halves": []}
         for trial in range(trials):
             generator = np.random.default_rng([trial, 2])
             mine = photo[generator.permutation(len(photo))[:600]]
@@ -104,29 +104,30 @@ def power(photo: np.ndarray, other: np.ndarray, name: str, trials: int) -> None:
             rows = np.concatenate([mine[: 600 - n], other[generator.choice(len(other), n, replace=False)]])
             is_b = np.arange(600) >= 300
             counts = Counts((~is_b).astype(int), is_b.astype(int))
-            found["classifier"].append(classifier_test(rows, counts, repeats=199, seed=trial).p)
-            found["MMD"].append(float(mmd_test(rows, counts, repeats=199, seed=trial).p))
-            found["by halves"].append(by_halves(rows, is_b, trial))
+            p_values["classifier"].append(classifier_test(rows, counts, repeats=199, seed=trial).p)
+            p_values["MMD"].append(float(mmd_test(rows, counts, repeats=199, seed=trial).p))
+            p_values["by halves"].append(by_halves(rows, is_b, trial))
         cells = []
-        for test, p in found.items():
+        for test, p in p_values.items():
             seen = proportions.wilson(int((np.array(p) <= SIGNIFICANT).sum()), trials)
             cells.append(f"{test} {seen.value:.2f} [{seen.low:.2f}, {seen.high:.2f}]")
         print(f"{share:.0%} {name} noticed: {', '.join(cells)}", flush=True)
 
 
-def shown(found: TableComparison, seconds: float) -> str:
+def shown(comparison: TableComparison, seconds: float) -> str:
     """Return the numbers of one comparison."""
-    shifted = sum(each.adjusted_p <= SIGNIFICANT for each in found.columns)
-    lacking = sum(bool(each.lacking) for each in found.clusters)
-    differing = sum(each.adjusted_p <= SIGNIFICANT for each in found.clusters)
-    of = found.embedding
+    shifted = sum(each.adjusted_p <= SIGNIFICANT for each in comparison.columns)
+    lacking = sum(bool(each.lacking) for each in comparison.clusters)
+    differing = sum(each.adjusted_p <= SIGNIFICANT for each in comparison.clusters)
+    of = comparison.embedding
     if of is None:
         raise ValueError("both tables have embeddings")
     both = f"{of.shared:,} in both"
     auroc = f"{of.auroc.value:.3f} [{of.auroc.low:.3f}, {of.auroc.high:.3f}]"
     return (
-        f"AUROC {auroc} p {of.p:.3f}; MMD^2 {of.mmd:.5f} p {of.mmd_p:.3f}; {shifted} of {len(found.columns)} columns; "
-        f"{differing} of {len(found.clusters)} clusters differ, {lacking} lacking; {both}; {seconds:.0f} s"
+        f"AUROC {auroc} p {of.p:.3f}; MMD^2 {of.mmd:.5f} p {of.mmd_p:.3f}; {shifted} of {len(comparison.columns)} "
+        f"columns; {differing} of {len(comparison.clusters)} clusters differ, {lacking} lacking; {both}; "
+        f"{seconds:.0f} s"
     )
 
 
@@ -150,8 +151,8 @@ def main() -> None:
     }
     for name, pair in pairs.items():
         start = time.perf_counter()
-        found = curate.compare(*pair)
-        print(f"{name}: {shown(found, time.perf_counter() - start)}", flush=True)
+        comparison = curate.compare(*pair)
+        print(f"{name}: {shown(comparison, time.perf_counter() - start)}", flush=True)
     alarms(vectors(tables["pacs_160"]), a.trials)
     photo = vectors(tables["photo"])
     for domain in ("sketch", "art_painting"):

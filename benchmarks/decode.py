@@ -115,19 +115,19 @@ def compare(name: str, files: list[bytes], side: int, repeats: int) -> None:
     roads: dict[str, Road] = {"pillow": pillow_road, "ours": our_road, "ours + hashes": with_hashes}
     for road in roads.values():
         road(files[0], side)
-    one: dict[str, list[float]] = {key: [] for key in roads}
+    single: dict[str, list[float]] = {key: [] for key in roads}
     two: dict[str, list[float]] = {key: [] for key in roads}
     for _ in range(repeats):
         for key, road in roads.items():
-            one[key].append(1e3 * seconds_each(road, files, side))
+            single[key].append(1e3 * seconds_each(road, files, side))
         for key, road in roads.items():
             two[key].append(1e3 * wall_of_two_threads(road, files, side))
     kilobytes = sum(map(len, files)) / len(files) / 1e3
     print(f"\n{name}, {len(files)} files of {kilobytes:.0f} KB, to {side} px")
     for key in roads:
-        ratios = [base / mine for base, mine in zip(one["pillow"], one[key], strict=True)]
+        ratios = [base / mine for base, mine in zip(single["pillow"], single[key], strict=True)]
         pairs = [base / mine for base, mine in zip(two["pillow"], two[key], strict=True)]
-        line = f"  {key:14s} one thread {spread(one[key], ' ms')}  x{spread(ratios, '')}"
+        line = f"  {key:14s} one thread {spread(single[key], ' ms')}  x{spread(ratios, '')}"
         print(f"{line}   two threads x{spread(pairs, '')} of Pillow's two")
 
 

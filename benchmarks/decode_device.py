@@ -33,8 +33,8 @@ def sound_ones(source: list[str], preprocessing: Preprocessing, limit: int | Non
     manifest = open_manifest(source, SourceOptions())
     readers = list(manifest.readers(0, manifest.n_rows))
     chosen = readers[:: max(1, len(readers) // limit)][:limit] if limit else readers
-    found = [sound_jpeg(read(), preprocessing.resize, max_pixels=MOST_PIXELS) for read in chosen]
-    return len(chosen), [one for one in found if one is not None]
+    jpegs = [sound_jpeg(read(), preprocessing.resize, max_pixels=MOST_PIXELS) for read in chosen]
+    return len(chosen), [jpeg for jpeg in jpegs if jpeg is not None]
 
 
 def by_cpu(jpegs: list[SoundJpeg], preprocessing: Preprocessing) -> tuple[list[DecodedImage], float]:
@@ -56,7 +56,7 @@ def left_to_cpu(jpegs: list[SoundJpeg], made: list[Reduced], preprocessing: Prep
 def by_device(jpegs: list[SoundJpeg], device: DeviceJpegs) -> tuple[list[Reduced], float]:
     device.decode(jpegs[:MOST])  # warms up
     began = time.perf_counter()
-    made = [one for at in range(0, len(jpegs), MOST) for one in device.decode(jpegs[at : at + MOST])]
+    made = [image for at in range(0, len(jpegs), MOST) for image in device.decode(jpegs[at : at + MOST])]
     return made, len(jpegs) / (time.perf_counter() - began)
 
 
@@ -67,9 +67,9 @@ def scored(pixels: list[np.ndarray], runner: Runner) -> Scores:
 
 
 def compare_pixels(images: list[DecodedImage], made: list[Reduced]) -> None:
-    apart = [one.pixels.astype(float) - other.pixels for one, other in zip(images, made, strict=True)]
-    psnr = [10 * np.log10(255**2 / max(1e-9, np.mean(one**2))) for one in apart]
-    bits = [hamming(one.phash, perceptual_hash(other.small)) for one, other in zip(images, made, strict=True)]
+    apart = [image.pixels.astype(float) - other.pixels for image, other in zip(images, made, strict=True)]
+    psnr = [10 * np.log10(255**2 / max(1e-9, np.mean(difference**2))) for difference in apart]
+    bits = [hamming(image.phash, perceptual_hash(other.small)) for image, other in zip(images, made, strict=True)]
     print(
         f"pixels: {np.mean(np.abs(apart)):.3f} levels apart in the mean, {np.max(np.abs(apart)):.0f} at most; ", end=""
     )
@@ -77,9 +77,9 @@ def compare_pixels(images: list[DecodedImage], made: list[Reduced]) -> None:
     print(f"phash: another in {sum(n > 0 for n in bits)} of {len(bits)}, by {max(bits)} bits at most")
 
 
-def compare_scores(one: Scores, other: Scores) -> None:
-    cosine = (one.embedding * other.embedding).sum(axis=1)
-    ranks = {name: spearmanr(one.columns[name], other.columns[name]).statistic for name in one.columns}
+def compare_scores(first: Scores, other: Scores) -> None:
+    cosine = (first.embedding * other.embedding).sum(axis=1)
+    ranks = {name: spearmanr(first.columns[name], other.columns[name]).statistic for name in first.columns}
     print(f"embedding: cosine {cosine.mean():.4f} in the mean, {cosine.min():.4f} at least")
     print("Spearman: " + ", ".join(f"{name} {value:.4f}" for name, value in ranks.items()))
 
@@ -90,18 +90,18 @@ def main() -> None:
     parser.add_argument("--model", default=DEFAULT)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--limit", type=int, help="images, spread over the source")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    device = select_device(given.device)
-    runner = Runner(load_model(given.model)[0], device)
+    device = select_device(options.device)
+    runner = Runner(load_model(options.model)[0], device)
     preprocessing = runner.model.spec.preprocessing
-    n, jpegs = sound_ones(given.source, preprocessing, given.limit)
+    n, jpegs = sound_ones(options.source, preprocessing, options.limit)
     print(f"{n:,} images, {len(jpegs):,} of them JPEGs that a device may decode, on {device}")
     images, seconds = by_cpu(jpegs, preprocessing)
     made, rate = by_device(jpegs, DeviceJpegs(device, preprocessing))
     left = left_to_cpu(jpegs, made, preprocessing)
     compare_pixels(images, made)
-    compare_scores(scored([one.pixels for one in images], runner), scored([one.pixels for one in made], runner))
+    compare_scores(scored([image.pixels for image in images], runner), scored([image.pixels for image in made], runner))
     print(f"CPU: {seconds * 1e3:.2f} ms each by decode, {left * 1e3:.2f} ms where the device decodes", end="")
     print(f" ({seconds / left:.1f} times less); the device: {rate:,.0f} a second")
 

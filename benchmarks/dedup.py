@@ -84,20 +84,20 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     parser.add_argument("--folder", type=Path, default=None, help="where the tables go; default a temporary folder")
-    given = parser.parse_args()
+    options = parser.parse_args()
     within = True
-    for n in given.rows:
-        with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+    for n in options.rows:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             table = Path(folder) / "scores.parquet"
-            made = [sys.executable, "-c", MAKE, str(table), str(n), str(given.width)]
+            made = [sys.executable, "-c", MAKE, str(table), str(n), str(options.width)]
             subprocess.run(made, check=True)
-            print(f"{n:,} rows, embeddings {given.width} wide, {table.stat().st_size / 1e6:,.0f} MB", flush=True)
-            for name in given.runs:
-                within &= run_one(name, table, Path(folder) / "unique.parquet") or n > PROMISED
+            print(f"{n:,} rows, embeddings {options.width} wide, {table.stat().st_size / 1e6:,.0f} MB", flush=True)
+            for name in options.runs:
+                within &= run_command(name, table, Path(folder) / "unique.parquet") or n > PROMISED
     return 0 if within else 1
 
 
-def run_one(name: str, table: Path, out: Path) -> bool:
+def run_command(name: str, table: Path, out: Path) -> bool:
     """Run one command and print what it took; return whether it stayed within the memory promised."""
     command = [sys.executable, "-c", "from curate.cli import main; main()", "dedup", str(table), "-o", str(out)]
     start = time.perf_counter()

@@ -7,7 +7,7 @@ import numpy as np
 from scoring.metrics.resampling import percentiles, resamples
 
 REPEATS = 300
-WANTED = (0.999, 0.98, 0.9)  # precisions at which recall is reported
+PRECISIONS = (0.999, 0.98, 0.9)  # precisions at which recall is reported
 MOST = 200_000  # pairs looked at, the most alike first: no precision worth having lies beyond
 
 
@@ -33,8 +33,8 @@ class Pairs:
     @classmethod
     def within(cls, groups: np.ndarray) -> "Pairs":
         """Return every pair of rows of the same group, with score 1; -1 is no group."""
-        found = [np.flatnonzero(groups == group) for group in np.unique(groups[groups >= 0])]
-        pairs = np.array([(x, y) for rows in found for x in rows for y in rows if x < y], np.int64).reshape(-1, 2)
+        members = [np.flatnonzero(groups == group) for group in np.unique(groups[groups >= 0])]
+        pairs = np.array([(x, y) for rows in members for x in rows for y in rows if x < y], np.int64).reshape(-1, 2)
         return cls(pairs[:, 0], pairs[:, 1], np.ones(len(pairs)))
 
 
@@ -78,16 +78,16 @@ def measure(pairs: Pairs, truth: Truth, threshold: float | None = None) -> Measu
         hits, reached = np.cumsum(weight * right), np.cumsum(weight)
         precision = np.divide(hits, reached, out=np.full_like(hits, np.nan), where=reached > 0)
         recall = hits / total if total else np.full_like(hits, np.nan)  # a resample without a pair says nothing
-        found = [max(recall[last & (precision >= wanted)], default=0.0) if total else np.nan for wanted in WANTED]
+        values = [max(recall[last & (precision >= least)], default=0.0) if total else np.nan for least in PRECISIONS]
         if threshold is not None:
             at = n_reached - 1
-            found += [precision[at], recall[at]] if n_reached else [np.nan, 0.0 if total else np.nan]
-        return np.array(found)
+            values += [precision[at], recall[at]] if n_reached else [np.nan, 0.0 if total else np.nan]
+        return np.array(values)
 
     value = numbers(np.ones(truth.n, np.int64))
     samples = np.stack([numbers(counts) for counts in resamples(truth.n, repeats=REPEATS, seed=0)])
     low, high = percentiles(samples)
-    names = [f"recall at {wanted:g}" for wanted in WANTED] + ["precision", "recall"] * (threshold is not None)
+    names = [f"recall at {least:g}" for least in PRECISIONS] + ["precision", "recall"] * (threshold is not None)
     return Measured(dict(zip(names, np.stack([value, low, high], 1), strict=True)), n_reached)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from dedup_curves import WANTED, Measured, Pairs, Truth, gain, measure
+from dedup_curves import PRECISIONS, Measured, Pairs, Truth, gain, measure
 from dedup_speed import other_python, speed
 
 import curate
@@ -127,7 +127,7 @@ def rows_of(path: Path, keys: list[str]) -> tuple[Rows, tuple[str, ...]]:
     return read_rows(table, Needs(representations=REPRESENTATIONS, numbers=kappas)), kappas
 
 
-def found_by(name: str, rows: Rows, options: Options | None = None) -> Pairs:
+def pairs_by(name: str, rows: Rows, options: Options | None = None) -> Pairs:
     """Return the pairs that a finder sees at the floor, by the search that ``curate dedup`` runs."""
     search = FINDERS[name].build(rows, FLOOR.get(name, 1.0), options or Options())
     links = search.links(np.flatnonzero(rows.ok), rows.ok)
@@ -142,13 +142,13 @@ def same_pixels(judged: Judged) -> Pairs:
 
 def mirrored_hashes(judged: Judged, rows: Rows) -> Pairs:
     """Return pairs by the bits between the hash of one and the other's or its mirror image."""
-    there = np.flatnonzero(rows.ok)
-    pictures = [resize(decode_rgb(judged.images[row]), 32, 32, "bilinear") for row in there]
+    readable = np.flatnonzero(rows.ok)
+    pictures = [resize(decode_rgb(judged.images[row]), 32, 32, "bilinear") for row in readable]
     mirrors = np.array([perceptual_hash(np.ascontiguousarray(picture[:, ::-1])) for picture in pictures], np.uint64)
-    index = HammingIndex(rows.phash[there], int(FLOOR["hash"]))
-    parts = [index.search(codes) for codes in (rows.phash[there], mirrors)]
+    index = HammingIndex(rows.phash[readable], int(FLOOR["hash"]))
+    parts = [index.search(codes) for codes in (rows.phash[readable], mirrors)]
     query, row, bits = (np.concatenate([getattr(p, name) for p in parts]) for name in ("query", "row", "similarity"))
-    return Pairs.of(there[query], there[row], -bits)
+    return Pairs.of(readable[query], readable[row], -bits)
 
 
 def _or_none(call: Callable[[], str]) -> str | None:
@@ -162,24 +162,24 @@ def finders(judged: Judged, rows: Rows, kappas: tuple[str, ...]) -> Iterator[tup
     """Yield (name, pairs, threshold) of every way to find pairs; the threshold is of the pairs' score."""
     names = ("hash", "signature", "crop", "embedding")
     bits, cosine, part, content = (FINDERS[name].threshold or 0.0 for name in names)
-    yield "bytes", found_by("bytes", rows), 1.0
+    yield "bytes", pairs_by("bytes", rows), 1.0
     yield "pixels", same_pixels(judged), 1.0
-    yield "hash", found_by("hash", rows), -bits
+    yield "hash", pairs_by("hash", rows), -bits
     yield "hash, mirrored", mirrored_hashes(judged, rows), -bits
     for name, mirrored in (("", False), (", mirrored", True)):
-        yield f"signature{name}", found_by("signature", rows, Options(views(mirrored=mirrored))), cosine
-    yield "crop, mirrored", found_by("crop", rows, Options(views(mirrored=True))), part
-    yield "embedding", found_by("embedding", rows), content
+        yield f"signature{name}", pairs_by("signature", rows, Options(views(mirrored=mirrored))), cosine
+    yield "crop, mirrored", pairs_by("crop", rows, Options(views(mirrored=True))), part
+    yield "embedding", pairs_by("embedding", rows), content
     both = Options(views(mirrored=True))
-    yield "near-duplicate, mirrored", found_by("near-duplicate", rows, both), FINDERS["near-duplicate"].threshold or 0.0
+    yield "near-duplicate, mirrored", pairs_by("near-duplicate", rows, both), FINDERS["near-duplicate"].threshold or 0.0
     for kappa in kappas:
-        yield f"embedding, elk {kappa}", found_by("embedding", rows, Options(kappa=kappa)), content
+        yield f"embedding, elk {kappa}", pairs_by("embedding", rows, Options(kappa=kappa)), content
 
 
 def as_run(path: Path, keys: list[str], folder: Path) -> Iterator[tuple[str, Pairs, float]]:
     """Yield what whole runs of ``curate dedup`` put into one group."""
-    for name, asked in AS_RUN.items():
-        result = curate.dedup(path, folder / "subset.parquet", overwrite=True, **asked)
+    for name, options in AS_RUN.items():
+        result = curate.dedup(path, folder / "subset.parquet", overwrite=True, **options)
         table = pq.read_table(result.decisions, columns=["key", "group"])
         group_of = dict(zip(table["key"].to_pylist(), table["group"].to_pylist(), strict=True))
         groups = np.array([-1 if group_of[key] is None else group_of[key] for key in keys])
@@ -192,10 +192,10 @@ def imagededup(python: str, judged: Judged, rows: Rows, folder: Path) -> Iterato
     images.mkdir(exist_ok=True)
     for row, data in enumerate(judged.images):
         (images / f"{row}.jpg").write_bytes(data)  # it uses the name, then by the bytes
-    there = np.flatnonzero(rows.ok)
-    given = {"folder": str(images), "rows": there, "embedding": rows.embedding[there].astype(np.float32)}
-    found = other_python(python, given, folder)
-    phash, cnn = found["phash"], found["cnn"]
+    readable = np.flatnonzero(rows.ok)
+    arrays = {"folder": str(images), "rows": readable, "embedding": rows.embedding[readable].astype(np.float32)}
+    results = other_python(python, arrays, folder)
+    phash, cnn = results["phash"], results["cnn"]
     pairs = Pairs.of(phash[:, 0].astype(int), phash[:, 1].astype(int), -phash[:, 2])
     for radius in (10, 4, 0):
         yield f"imagededup pHash {radius}", pairs, -float(radius)
@@ -206,10 +206,11 @@ def imagededup(python: str, judged: Judged, rows: Rows, folder: Path) -> Iterato
 
 def show(name: str, measured: Measured, threshold: float) -> None:
     """Print one row of the table."""
-    curve = tuple(f"recall at {wanted:g}" for wanted in WANTED)
-    told = " " * 81 if name.startswith("curate dedup") else measured.line(curve)  # one point, and no curve
+    curve = tuple(f"recall at {least:g}" for least in PRECISIONS)
+    recalls = " " * 81 if name.startswith("curate dedup") else measured.line(curve)  # one point, and no curve
     print(
-        f"{name:<42}{told}  {measured.line(('precision', 'recall'))}  {abs(threshold):g} ({measured.n:,})", flush=True
+        f"{name:<42}{recalls}  {measured.line(('precision', 'recall'))}  {abs(threshold):g} ({measured.n:,})",
+        flush=True,
     )
 
 
@@ -221,7 +222,7 @@ def quality(judged: Judged, folder: Path, python: str | None) -> None:
         f"\n{judged.name}: {judged.truth.n:,} rows, {int(rows.ok.sum()):,} readable, "
         f"{len(judged.truth.same)} pairs the same"
     )
-    heads = [f"recall at precision {wanted:g}" for wanted in WANTED] + ["precision at its threshold", "recall there"]
+    heads = [f"recall at precision {least:g}" for least in PRECISIONS] + ["precision at its threshold", "recall there"]
     print(f"{'':<42}" + "  ".join(f"{head:<26}" for head in heads) + "  threshold (pairs)")
     embedding: dict[str, Pairs] = {}
     for name, pairs, threshold in finders(judged, rows, kappas):

@@ -14,9 +14,9 @@ RADII = (10,)  # bits; what imagededup has by default
 SPEED_COSINE = 0.95
 
 
-def other_python(python: str, given: dict, folder: Path) -> dict[str, np.ndarray]:
+def other_python(python: str, arrays: dict, folder: Path) -> dict[str, np.ndarray]:
     """Run the other package on arrays, and return the arrays that it wrote."""
-    np.savez(folder / "given.npz", **given)
+    np.savez(folder / "given.npz", **arrays)
     script = Path(__file__).with_name("dedup_imagededup.py")
     command = [python, str(script), str(folder / "given.npz"), str(folder / "found.npz")]
     done = subprocess.run(
@@ -43,7 +43,7 @@ def speed_arrays(n: int, width: int = 512) -> tuple[np.ndarray, np.ndarray]:
 def speed(n: int, python: str, folder: Path) -> None:
     """Print how long each takes for all pairs of the same arrays, and the ratio."""
     vectors, hashes = speed_arrays(n)
-    given = {"vectors": vectors, "hashes": hashes, "radii": np.array(RADII), "threshold": SPEED_COSINE}
+    arrays = {"vectors": vectors, "hashes": hashes, "radii": np.array(RADII), "threshold": SPEED_COSINE}
     ours: dict[str, tuple[float, int]] = {}
     for radius in RADII:
         start = time.perf_counter()
@@ -52,12 +52,12 @@ def speed(n: int, python: str, folder: Path) -> None:
     start = time.perf_counter()
     links = CosineIndex(vectors, SPEED_COSINE).search(vectors)
     ours["cnn"] = (time.perf_counter() - start, int((links.query != links.row).sum()))
-    theirs = other_python(python, given, folder)
+    others = other_python(python, arrays, folder)
     print(f"\nall pairs of {n:,} rows on one core: seconds, links found (both directions)")
-    for name, (seconds, found) in ours.items():
+    for name, (seconds, n_pairs) in ours.items():
         what = f"{name} bits" if name.startswith("hash") else f"cosine {SPEED_COSINE}, {vectors.shape[1]} wide"
-        other, other_found = theirs[name]
+        other, other_pairs = others[name]
         print(
-            f"{what:<28}curate {seconds:8.2f} s {found:>8,}   imagededup {other:8.2f} s {int(other_found):>8,}"
+            f"{what:<28}curate {seconds:8.2f} s {n_pairs:>8,}   imagededup {other:8.2f} s {int(other_pairs):>8,}"
             f"   {other / seconds:7.1f} x"
         )

@@ -86,11 +86,11 @@ class ProcessorTime:
             self._samples.append((time.time(), sum(self._used.get(pid, 0.0) for pid in self._ours)))
 
 
-def measured(source: Any, out: Path, **asked: Any) -> dict[str, float]:
+def measured(source: Any, out: Path, **options: Any) -> dict[str, float]:
     """Score, and return what it took: seconds of starts, images a second, processor's milliseconds an image."""
     log = out.with_suffix(".jsonl")
     with ProcessorTime() as used:
-        score(source, out, log=log, **asked)
+        score(source, out, log=log, **options)
     events = [json.loads(line) for line in log.read_text().splitlines()]
     moments = {event["event"]: datetime.fromisoformat(event["time"]).timestamp() for event in reversed(events)}
     shards = [event for event in events if event["event"] == "shard"]
@@ -111,20 +111,20 @@ def in_turn(images: int, pairs: int, model: str) -> None:
         photos = Path(scratch) / "photos"
         photos.mkdir()
         make_photos(photos, images)
-        found: dict[str, list[dict[str, float]]] = {"local": [], "ray": []}
-        whole: set[bytes] = set()
+        measures: dict[str, list[dict[str, float]]] = {"local": [], "ray": []}
+        tables: set[bytes] = set()
         for pair in range(pairs):
             for engine in ("local", "ray") if pair % 2 == 0 else ("ray", "local"):
                 out = Path(scratch) / "scores.parquet"
-                found[engine].append(
+                measures[engine].append(
                     measured(str(photos), out, engine=engine, model=model, shard_rows=64, device="cpu", fit=False)
                 )
-                whole.add(out.read_bytes())
+                tables.add(out.read_bytes())
                 out.unlink()
-                print(engine, {name: round(value, 2) for name, value in found[engine][-1].items()}, flush=True)
-    print(f"model {model}, {torch.get_num_threads()} threads; tables the same, byte for byte: {len(whole) == 1}")
+                print(engine, {name: round(value, 2) for name, value in measures[engine][-1].items()}, flush=True)
+    print(f"model {model}, {torch.get_num_threads()} threads; tables the same, byte for byte: {len(tables) == 1}")
     for name, sign in (("images/s", -1), ("processor ms", 1)):
-        ratios = [(b[name] / a[name]) ** sign for a, b in zip(found["local"], found["ray"], strict=True)]
+        ratios = [(b[name] / a[name]) ** sign for a, b in zip(measures["local"], measures["ray"], strict=True)]
         print(f"{name}: ray costs {statistics.median(ratios):.3f} of local ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
@@ -133,27 +133,27 @@ def searches(rows: int, pairs: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         table = Path(scratch) / "scores.parquet"
         subprocess.run([sys.executable, "-c", MAKE, str(table), str(rows), "384"], check=True)
-        found: dict[str, list[tuple[float, float]]] = {"local": [], "ray": []}
-        whole: set[bytes] = set()
+        times: dict[str, list[tuple[float, float]]] = {"local": [], "ray": []}
+        decisions: set[bytes] = set()
         for pair in range(pairs):
             for engine in ("local", "ray") if pair % 2 == 0 else ("ray", "local"):
                 with ProcessorTime() as used:
                     time.sleep(0.5)  # so that there is a sample to begin with
                     begun = [time.time()]
-                    asked = {"finder": {"embedding": 0.95}, "engine": engine, "overwrite": True}
+                    options = {"finder": {"embedding": 0.95}, "engine": engine, "overwrite": True}
                     dedup(
                         table,
                         Path(scratch) / "unique.parquet",
                         announce=lambda _, begun=begun: begun.append(time.time()),
-                        **asked,
+                        **options,
                     )
                     done = time.time()
-                whole.add((Path(scratch) / "unique.decisions.parquet").read_bytes())
-                found[engine].append((used.at(done) - used.at(begun[-1]), done - begun[-1]))
-                print(engine, "{:.1f} s of processor, {:.1f} s by the clock".format(*found[engine][-1]), flush=True)
-    print(f"{rows:,} rows, {torch.get_num_threads()} threads; the same decisions, byte for byte: {len(whole) == 1}")
+                decisions.add((Path(scratch) / "unique.decisions.parquet").read_bytes())
+                times[engine].append((used.at(done) - used.at(begun[-1]), done - begun[-1]))
+                print(engine, "{:.1f} s of processor, {:.1f} s by the clock".format(*times[engine][-1]), flush=True)
+    print(f"{rows:,} rows, {torch.get_num_threads()} threads; the same decisions, byte for byte: {len(decisions) == 1}")
     for at, name in enumerate(("processor", "clock")):
-        ratios = [b[at] / a[at] for a, b in zip(found["local"], found["ray"], strict=True)]
+        ratios = [b[at] / a[at] for a, b in zip(times["local"], times["ray"], strict=True)]
         print(f"{name}: ray takes {statistics.median(ratios):.3f} of local ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
@@ -191,13 +191,13 @@ def nodes(images: int, pairs: int) -> None:
                 for _ in range(n - 1):
                     cluster.add_node(**node)
                 out = Path(scratch) / "scores.parquet"
-                asked = {"engine": "ray", "address": cluster.address, "workers": 4, "model": "trio", "fit": False}
-                rate = measured(str(urls), out, shard_rows=16, allow_private_hosts=True, quality=False, **asked)
+                options = {"engine": "ray", "address": cluster.address, "workers": 4, "model": "trio", "fit": False}
+                rate = measured(str(urls), out, shard_rows=16, allow_private_hosts=True, quality=False, **options)
                 rates[n].append(rate["images/s"])
                 print(n, {name: round(value, 2) for name, value in rate.items()}, flush=True)
                 out.unlink()
                 cluster.shutdown()
-    ratios = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
+    ratios = [two / single for single, two in zip(rates[1], rates[2], strict=True)]
     print(f"two nodes: {statistics.median(ratios):.2f} of one ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
@@ -209,13 +209,13 @@ def main() -> None:
     parser.add_argument("--model", default="world")
     parser.add_argument("--nodes", action="store_true", help="one node and two, instead of the engines")
     parser.add_argument("--searches", type=int, metavar="ROWS", help="a search among so many rows, instead of scoring")
-    asked = parser.parse_args()
-    if asked.nodes:
-        nodes(asked.images, asked.pairs)
-    elif asked.searches:
-        searches(asked.searches, asked.pairs)
+    options = parser.parse_args()
+    if options.nodes:
+        nodes(options.images, options.pairs)
+    elif options.searches:
+        searches(options.searches, options.pairs)
     else:
-        in_turn(asked.images, asked.pairs, asked.model)
+        in_turn(options.images, options.pairs, options.model)
 
 
 if __name__ == "__main__":

@@ -67,10 +67,10 @@ def main() -> None:
     right = {correctness.NEAREST: np.random.default_rng(1).random(a.rows) < 0.5, correctness.LINEAR: hits}
     noise = np.random.default_rng(0)
     columns = {f"score {i}": noise.normal(size=a.rows) + right[correctness.LINEAR] for i in range(a.columns)}
-    found = correctness.Correctness(right, None, {})
+    correct = correctness.Correctness(right, None, {})
     timed(
         f"{a.repeats:,} resamples and shuffles, {a.columns} columns, all measures",
-        lambda: correctness.certainty_measures(columns, found, repeats=a.repeats, seed=0),
+        lambda: correctness.certainty_measures(columns, correct, repeats=a.repeats, seed=0),
     )
     score = next(iter(columns.values()))
     order = weighted.RankOrder(score)

@@ -71,11 +71,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--images", type=int, default=8000)
     parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ("plain copy", *WAYS)}
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        table = photographs(asked.data, asked.images, root / "photos")
+        table = photographs(options.data, options.images, root / "photos")
         files = sorted((root / "photos").iterdir())
         n_bytes = sum(path.stat().st_size for path in files)
 
@@ -84,7 +84,7 @@ def main() -> None:
             for path in files:
                 shutil.copyfile(path, root / "out" / path.name)
 
-        for _ in range(asked.repeats):
+        for _ in range(options.repeats):
             for name in seconds:
                 suffix = ".csv" if name == "csv" else ""
                 out = root / f"out{suffix}"
@@ -92,16 +92,18 @@ def main() -> None:
                 seconds[name].append(timed(call))
                 shutil.rmtree(out) if out.is_dir() else out.unlink()
     cores = len(os.sched_getaffinity(0))
-    print(f"{asked.images:,} JPEGs, {n_bytes / 1e6:,.0f} MB, {cores} cores, {asked.repeats} repeats\n")
+    print(f"{options.images:,} JPEGs, {n_bytes / 1e6:,.0f} MB, {cores} cores, {options.repeats} repeats\n")
     print(
         "| export | images/s | MB/s | time of a plain copy | processor, ms an image |\n| --- | --- | --- | --- | --- |"
     )
     for name, times in seconds.items():
-        ratios = [own / base for (own, _), (base, _) in zip(times, seconds["plain copy"], strict=True)]
+        ratios = [
+            seconds_taken / base for (seconds_taken, _), (base, _) in zip(times, seconds["plain copy"], strict=True)
+        ]
         middle, used = (statistics.median(column) for column in zip(*times, strict=True))
         spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        speed = f"{asked.images / middle:,.0f} | {n_bytes / middle / 1e6:,.0f}"
-        print(f"| {name} | {speed} | {spread} | {1000 * used / asked.images:.2f} |")
+        speed = f"{options.images / middle:,.0f} | {n_bytes / middle / 1e6:,.0f}"
+        print(f"| {name} | {speed} | {spread} | {1000 * used / options.images:.2f} |")
 
 
 if __name__ == "__main__":

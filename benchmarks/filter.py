@@ -43,9 +43,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--folder", type=Path, default=None, help="where the tables go; default a temporary folder")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        return measure(Path(folder), given.rows, given.width)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        return measure(Path(folder), options.rows, options.width)
 
 
 def measure(folder: Path, rows: int, width: int) -> int:

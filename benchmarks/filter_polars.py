@@ -57,17 +57,17 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 300_000, 1_000_000, 3_000_000])
     parser.add_argument("--rounds", type=int, default=1, help="of both in turn; medians count")
     parser.add_argument("--folder", type=Path, default=None, help="where the tables go; default a temporary folder")
-    given = parser.parse_args()
+    options = parser.parse_args()
     costs = {}
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         print("| rows | plain Polars | `curate filter` | ratio |\n| --- | --- | --- | --- |")
-        for n in given.rows:
-            costs[n] = measure(Path(folder), n, given.rounds)
+        for n in options.rows:
+            costs[n] = measure(Path(folder), n, options.rounds)
             (plain, plain_mb), (ours, ours_mb) = costs[n]
             print(
                 f"| {n:,} | {plain:.2f} s, {plain_mb:,.0f} MB | {ours:.2f} s, {ours_mb:,.0f} MB | {ours / plain:.2f} |"
             )
-    first, last = given.rows[0], given.rows[-1]
+    first, last = options.rows[0], options.rows[-1]
     if last > first:
         grown = [math.log(costs[last][at][0] / costs[first][at][0]) / math.log(last / first) for at in (0, 1)]
         print(f"exponent from {first:,} to {last:,} rows: plain Polars {grown[0]:.2f}, curate filter {grown[1]:.2f}")
@@ -81,8 +81,8 @@ def measure(folder: Path, n: int, rounds: int) -> list[tuple[float, float]]:
     plain = [sys.executable, "-c", PLAIN, str(table), str(folder)]
     ours = [sys.executable, "-m", "curate", "filter", str(table), "--keep-top", "80%", "--column", "unc_made_up"]
     ours += ["--allow-uneven", "--overwrite", "-o", str(folder / "kept.parquet")]
-    found = [[cost(command) for command in (plain, ours)] for _ in range(rounds)]
-    return [tuple(float(np.median([each[at][i] for each in found])) for i in (0, 1)) for at in (0, 1)]  # type: ignore[misc]
+    costs = [[cost(command) for command in (plain, ours)] for _ in range(rounds)]
+    return [tuple(float(np.median([each[at][i] for each in costs])) for i in (0, 1)) for at in (0, 1)]  # type: ignore[misc]
 
 
 def make(table: Path, n: int) -> None:

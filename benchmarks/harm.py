@@ -75,18 +75,18 @@ class Run:
 
 def flagged(path: Path) -> dict[str, Any]:
     """Return the share that p_junk flags, that each kind of issue flags, and that ``--drop unusable`` drops."""
-    found = curate.issues(path, drop="unusable")
+    issues = curate.issues(path, drop="unusable")
     frame = pl.read_parquet(path, columns=["p_junk"])
     junk = (frame["p_junk"] > 0.5).fill_null(False)
-    kinds = {name: round(each["n"] / found.n_rows, 4) for name, each in found.kinds.items() if each["n"]}
-    off = {name: round(each["off"] / found.n_rows, 4) for name, each in found.kinds.items() if "off" in each}
+    kinds = {name: round(each["n"] / issues.n_rows, 4) for name, each in issues.kinds.items() if each["n"]}
+    off = {name: round(each["off"] / issues.n_rows, 4) for name, each in issues.kinds.items() if "off" in each}
     return {
-        "rows": found.n_rows,
+        "rows": issues.n_rows,
         "applies": bool(frame["p_junk"].is_not_null().any()),
-        "p_junk": wilson(int(junk.sum()), found.n_rows),
-        "unusable": wilson(found.dropped, found.n_rows),
-        "groups": len(found.groups),
-        "unlike": round(found.n_unlike / found.n_rows, 3),
+        "p_junk": wilson(int(junk.sum()), issues.n_rows),
+        "unusable": wilson(issues.dropped, issues.n_rows),
+        "groups": len(issues.groups),
+        "unlike": round(issues.n_unlike / issues.n_rows, 3),
         "kinds": kinds,
         "off": off,
     }
@@ -99,7 +99,7 @@ def retention(path: Path, work: Path) -> dict[str, float]:
     label = frame["label"].to_numpy()
     metadata = pq.read_schema(path).metadata
     pq.write_table(pq.read_table(path).drop_columns(["label"]).replace_schema_metadata(metadata), unknown)
-    found = {}
+    least = {}
     for way, table in (("known", path), ("unknown", unknown)):
         for amount in KEPT:
             out = work / "kept.parquet"
@@ -108,8 +108,8 @@ def retention(path: Path, work: Path) -> dict[str, float]:
             sizes = np.bincount(label)
             large = np.flatnonzero(sizes >= LEAST_CLASS)
             shares = (np.bincount(label[kept], minlength=len(sizes)) / np.maximum(sizes, 1))[large]
-            found[f"{way} {amount}"] = float(shares.min()) if len(shares) else float("nan")
-    return found
+            least[f"{way} {amount}"] = float(shares.min()) if len(shares) else float("nan")
+    return least
 
 
 def probes(path: Path, work: Path) -> dict[str, tuple[float, float, float]]:
@@ -118,7 +118,7 @@ def probes(path: Path, work: Path) -> dict[str, tuple[float, float, float]]:
 
     rows, label, keys = _centred(path)
     table = pq.read_table(path)
-    found: dict[str, list[float]] = {f"{share:.0%}": [] for share in PROBED}
+    gains: dict[str, list[float]] = {f"{share:.0%}": [] for share in PROBED}
     for split in range(SPLITS):
         draw = np.random.default_rng(split)
         test = draw.permutation(len(label))[: round(TEST * len(label))]
@@ -130,8 +130,8 @@ def probes(path: Path, work: Path) -> dict[str, tuple[float, float, float]]:
             kept = np.flatnonzero(np.isin(keys, pl.read_parquet(out, columns=["key"])["key"].to_numpy()))
             random = draw.permutation(pool)[: len(kept)]
             reached = [_accuracy(rows, label, each, test, torch) for each in (kept, random)]
-            found[f"{share:.0%}"].append(reached[0] - reached[1])
-    return {share: _by_splits(values) for share, values in found.items()}
+            gains[f"{share:.0%}"].append(reached[0] - reached[1])
+    return {share: _by_splits(values) for share, values in gains.items()}
 
 
 def _by_splits(values: list[float]) -> tuple[float, float, float]:
@@ -164,22 +164,22 @@ def truth(path: Path, work: Path) -> dict[str, Any]:
     wrong = label[cosine.argmax(1)] != label
     names = ["unc_neighbour", "unc_ambiguous", "unc_fitted"]
     scores = {name: pl.read_parquet(path, columns=[name])[name].to_numpy().astype(float) for name in names}
-    found: dict[str, Any] = {name: _interval(score, wrong) for name, score in scores.items()}
+    result: dict[str, Any] = {name: _interval(score, wrong) for name, score in scores.items()}
     with_labels = []
     for seed in range(DRAWS):
-        given = np.random.default_rng(seed).permutation(len(label))[: max(60, round(LABELLED * len(label)))]
+        labelled = np.random.default_rng(seed).permutation(len(label))[: max(60, round(LABELLED * len(label)))]
         known, out = work / "known.csv", work / "fitted.parquet"
-        known.write_text("key,label\n" + "".join(f"{keys[row]},{label[row]}\n" for row in given))
+        known.write_text("key,label\n" + "".join(f"{keys[row]},{label[row]}\n" for row in labelled))
         try:
             curate.fit(path, apply=out, labelled=known, label="label", overwrite=True)
         except curate.InputError:
             continue
         score = pl.read_parquet(out, columns=["unc_fitted"])["unc_fitted"].to_numpy().astype(float)
-        rest = np.setdiff1d(np.arange(len(label)), given)
+        rest = np.setdiff1d(np.arange(len(label)), labelled)
         with_labels.append(auroc(score[rest], wrong[rest]) - auroc(scores["unc_fitted"][rest], wrong[rest]))
-    found["gain with 5 % labels"] = float(np.mean(with_labels)) if with_labels else float("nan")
-    found["Recall@1"] = float(1 - wrong.mean())
-    return found
+    result["gain with 5 % labels"] = float(np.mean(with_labels)) if with_labels else float("nan")
+    result["Recall@1"] = float(1 - wrong.mean())
+    return result
 
 
 def _interval(score: np.ndarray, target: np.ndarray) -> tuple[float, float, float]:
@@ -189,7 +189,7 @@ def _interval(score: np.ndarray, target: np.ndarray) -> tuple[float, float, floa
     return auroc(score, target), float(low[0]), float(high[0])
 
 
-def found_of(path: Path) -> dict[str, Any]:
+def junk_accuracy(path: Path) -> dict[str, Any]:
     """Return AUROC, recall and false alarms of p_junk on a table with planted junk."""
     frame = pl.read_parquet(path, columns=["p_junk", "kind"])
     if frame["p_junk"].is_null().all():
@@ -253,7 +253,7 @@ def sections(run: Run) -> dict[str, Callable[[], dict[str, Any]]]:
         },
         "truth": lambda: {name: truth(run.clean(name), run.work) for name in run.sets},
         "planted": lambda: {
-            f"{name}, {share:.0%}": found_of(
+            f"{name}, {share:.0%}": junk_accuracy(
                 run.table(
                     f"{name} {share:.0%} junk",
                     lambda name=name, share=share: planted(clean_images(run.data, name), share),
@@ -291,21 +291,21 @@ def main() -> None:
     parser.add_argument("--set", action="append", choices=SETS, dest="sets")
     parser.add_argument("--only", action="append", choices=("clean", "truth", "planted", "groups", "crawl"))
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    digest = read_header(find_checkpoint(asked.model))["digest"][:12]
-    work = asked.work / f"{asked.model}-{digest}"
+    options = parser.parse_args()
+    digest = read_header(find_checkpoint(options.model))["digest"][:12]
+    work = options.work / f"{options.model}-{digest}"
     work.mkdir(parents=True, exist_ok=True)
-    run = Run(asked.data, work, asked.model, tuple(asked.sets or SETS))
+    run = Run(options.data, work, options.model, tuple(options.sets or SETS))
     results = {}
     for name, measure in sections(run).items():
-        if asked.only and name not in asked.only:
+        if options.only and name not in options.only:
             continue
         results[name] = measure()
         print(f"\n## {name}")
-        for what, found in results[name].items():
-            print(f"{what}: " + "; ".join(f"{key} {_shown(value)}" for key, value in found.items()), flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1, default=lambda value: list(value)))
+        for what, numbers in results[name].items():
+            print(f"{what}: " + "; ".join(f"{key} {_shown(value)}" for key, value in numbers.items()), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1, default=lambda value: list(value)))
 
 
 def _shown(value: Any) -> str:

@@ -52,7 +52,7 @@ MODES: dict[str, tuple[str, ...]] = {
 
 def originals(name: str) -> list[bytes]:
     """Whole files of a format, of a few kilobytes each, in its modes and options."""
-    found = []
+    files = []
     for number, path in enumerate(sorted(PHOTOS.glob("*.jpg"))):
         picture = Image.open(path).convert("RGB")
         picture.thumbnail((160, 120))
@@ -68,8 +68,8 @@ def originals(name: str) -> list[bytes]:
             picture.convert(mode).save(stream, name.upper(), **options, **more)
         except OSError:  # a mode that this compression has no place for
             picture.save(stream, name.upper())
-        found.append(stream.getvalue())
-    return found
+        files.append(stream.getvalue())
+    return files
 
 
 def mutated(data: bytes, other: bytes, rng: random.Random) -> bytes:
@@ -143,11 +143,11 @@ def report(title: str, cases: list[tuple[str, bytes]], threads: int) -> None:
             counts[name][outcome.status] += 1
             if took > seconds:
                 slowest, seconds = f"{name}, {outcome.status}: {outcome.error}", took
-    statuses = [status for status in STATUSES if any(status in found for found in counts.values())]
+    statuses = [status for status in STATUSES if any(status in counted for counted in counts.values())]
     print(f"\n{title}: {len(cases):,} files, {sum(map(sum, (c.values() for c in counts.values()))):,} outcomes")
     print("".join(f"{word:>13}" for word in ("", *statuses)))
-    for name, found in counts.items():
-        print(f"{name:>13}" + "".join(f"{found[status]:>13,}" for status in statuses))
+    for name, counted in counts.items():
+        print(f"{name:>13}" + "".join(f"{counted[status]:>13,}" for status in statuses))
     print(f"slowest: {seconds:.2f} s by the clock ({slowest})")
 
 
@@ -180,8 +180,10 @@ def main() -> None:
 
     pillow_heif.register_heif_opener()
     report("other formats", list(mutations(OTHERS, arguments.n // 5, arguments.seed)), arguments.threads)
-    ours, theirs = peak(), max(map(peak_of, CHILDREN.pids()), default=0.0)
-    print(f"\nmost memory: {ours:,.0f} MB ({ours - before:,.0f} above the start), of a decoder apart {theirs:,.0f} MB")
+    ours, decoders = peak(), max(map(peak_of, CHILDREN.pids()), default=0.0)
+    print(
+        f"\nmost memory: {ours:,.0f} MB ({ours - before:,.0f} above the start), of a decoder apart {decoders:,.0f} MB"
+    )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class Case:
     noise: str
     rate: float
     vectors: NDArray
-    given: NDArray[np.int64]
+    labels: NDArray[np.int64]
     right: NDArray[np.int64]
     columns: dict[str, NDArray[np.float64]]
 
@@ -80,16 +80,16 @@ def planted(right: NDArray[np.int64], vectors: NDArray, kind: str, rate: float, 
     """Return labels of which about a share ``rate`` was made wrong."""
     generator = np.random.default_rng([seed, 17])
     n, n_classes = len(right), int(right.max()) + 1
-    given, x = right.copy(), vectors.astype(np.float64)
+    labels, x = right.copy(), vectors.astype(np.float64)
     moved = generator.random(n) < rate
     if kind == "symmetric":
-        given[moved] = (right[moved] + generator.integers(1, n_classes, int(moved.sum()))) % n_classes
+        labels[moved] = (right[moved] + generator.integers(1, n_classes, int(moved.sum()))) % n_classes
     elif kind == "asymmetric":
         means = np.stack([x[right == label].mean(0) for label in range(n_classes)]) - x.mean(0)
         means /= np.linalg.norm(means, axis=1, keepdims=True)
         alike = means @ means.T
         np.fill_diagonal(alike, -2)
-        given[moved] = alike.argmax(1)[right[moved]]
+        labels[moved] = alike.argmax(1)[right[moved]]
     else:
         flips, x = np.clip(generator.normal(rate, 0.1, n), 0, 1), (x - x.mean(0)) / x.std()
         for label in range(n_classes):
@@ -99,8 +99,8 @@ def planted(right: NDArray[np.int64], vectors: NDArray, kind: str, rate: float, 
             chance = softmax(logits) * flips[rows, None]
             chance[:, label] = 1 - flips[rows]
             drawn = (generator.random((len(rows), 1)) > chance.cumsum(1)).sum(1)
-            given[rows] = np.minimum(drawn, n_classes - 1)
-    return given
+            labels[rows] = np.minimum(drawn, n_classes - 1)
+    return labels
 
 
 def cases(data: Path, scores: Path, sets: list[str], rates: list[float], seeds: int) -> Iterator[Case]:
@@ -128,30 +128,30 @@ def people(table: pa.Table, vectors: NDArray, columns: dict[str, NDArray], data:
     late = ids >= FIRST
     right = table["label"].to_numpy().astype(np.int64)[late]
     for vote in VOTES:
-        given = noisy[vote].to_numpy().astype(np.int64)[at][late]
-        rate = float((given != right).mean())
-        yield Case(CIFAR, vote, rate, vectors[late], given, right, {k: v[late] for k, v in columns.items()})
+        labels = noisy[vote].to_numpy().astype(np.int64)[at][late]
+        rate = float((labels != right).mean())
+        yield Case(CIFAR, vote, rate, vectors[late], labels, right, {k: v[late] for k, v in columns.items()})
 
 
-def whole(evidence: LabelEvidence, given: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
+def all_classes(evidence: LabelEvidence, labels: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """Return probabilities of all classes: what is kept of each row; the rest of 1 spread over the others."""
     kept = evidence.probabilities
     n, k = kept.index.shape
-    found = np.full((n, n_classes), -1.0)
-    found[np.arange(n)[:, None], kept.index] = kept.probability
-    found[np.arange(n), given] = np.nan_to_num(kept.of_label, nan=0.0)
-    rest = np.clip(1 - np.where(found < 0, 0, found).sum(1), 0, 1) / max(n_classes - k, 1)
-    found = np.where(found < 0, rest[:, None], found)
-    return found / found.sum(1, keepdims=True)
+    filled = np.full((n, n_classes), -1.0)
+    filled[np.arange(n)[:, None], kept.index] = kept.probability
+    filled[np.arange(n), labels] = np.nan_to_num(kept.of_label, nan=0.0)
+    rest = np.clip(1 - np.where(filled < 0, 0, filled).sum(1), 0, 1) / max(n_classes - k, 1)
+    filled = np.where(filled < 0, rest[:, None], filled)
+    return filled / filled.sum(1, keepdims=True)
 
 
-def logistic(vectors: NDArray, given: NDArray[np.int64]) -> NDArray[np.float64]:
+def logistic(vectors: NDArray, labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return out-of-fold probabilities of a logistic regression of scikit-learn, as the guide of cleanlab has it."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
 
     model = LogisticRegression(max_iter=200)
-    return np.asarray(cross_val_predict(model, vectors.astype(np.float64), given, cv=5, method="predict_proba"))
+    return np.asarray(cross_val_predict(model, vectors.astype(np.float64), labels, cv=5, method="predict_proba"))
 
 
 def average_precision(doubt: NDArray, wrong: NDArray[np.bool_]) -> float:
@@ -176,8 +176,8 @@ def difference(ours: NDArray, other: NDArray, wrong: NDArray[np.bool_], seed: in
     """Return how much higher ours are, with 95 % intervals over rows, paired."""
 
     def of(at: NDArray[np.int64]) -> list[float]:
-        one, two = measured(ours[at], wrong[at]), measured(other[at], wrong[at])
-        return [one[name] - two[name] for name in ("auroc", "ap")]
+        mine, two = measured(ours[at], wrong[at]), measured(other[at], wrong[at])
+        return [mine[name] - two[name] for name in ("auroc", "ap")]
 
     generator = np.random.default_rng(seed)
     low, high = percentiles(np.array([of(generator.integers(0, len(wrong), len(wrong))) for _ in range(RESAMPLES)]))
@@ -194,20 +194,20 @@ def sets_of(flagged: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> dict[str, f
 
 def run(case: Case, cleanlab: Any) -> dict[str, Any]:
     """Measure one case."""
-    wrong, n_classes = case.given != case.right, int(max(case.given.max(), case.right.max())) + 1
+    wrong, n_classes = case.labels != case.right, int(max(case.labels.max(), case.right.max())) + 1
     start = time.perf_counter()
-    evidence = crossed(case.vectors, case.given, n_classes)
-    joint = confident_joint(evidence.probabilities, case.given, n_classes)
-    judged = judge(evidence.probabilities, case.given, Mistakes.of(joint))
+    evidence = crossed(case.vectors, case.labels, n_classes)
+    joint = confident_joint(evidence.probabilities, case.labels, n_classes)
+    judged = judge(evidence.probabilities, case.labels, Mistakes.of(joint))
     suspected = judged.quality < 0.5
-    share = shares(evidence.probabilities, case.given, joint, suspected, judged.suggested)
+    share = shares(evidence.probabilities, case.labels, joint, suspected, judged.suggested)
     seconds = time.perf_counter() - start
     of_class = [
-        each.low <= float(wrong[case.given == label].mean()) <= each.high
+        each.low <= float(wrong[case.labels == label].mean()) <= each.high
         for label, each in enumerate(share.of_class)
-        if (case.given == label).any()
+        if (case.labels == label).any()
     ]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "set": case.name,
         "noise": case.noise,
         "rate": case.rate,
@@ -220,42 +220,42 @@ def run(case: Case, cleanlab: Any) -> dict[str, Any]:
         "covered_classes": [int(sum(of_class)), len(of_class)],
     }
     if not wrong.any():
-        return found
+        return result
     scores = {"curate": 1 - judged.quality.astype(np.float64)}
     flagged = {"curate": suspected}
     if cleanlab is not None:
-        inputs = {"same probabilities": whole(evidence, case.given, n_classes)}
+        inputs = {"same probabilities": all_classes(evidence, case.labels, n_classes)}
         if len(wrong) * n_classes <= MOST_NUMBERS:
-            inputs["its logistic regression"] = logistic(case.vectors, case.given)
+            inputs["its logistic regression"] = logistic(case.vectors, case.labels)
         for what, chances in inputs.items():
             for method in METHODS:
-                quality = cleanlab["rank"].get_label_quality_scores(case.given, chances, method=method)
+                quality = cleanlab["rank"].get_label_quality_scores(case.labels, chances, method=method)
                 scores[f"cleanlab {method}, {what}"] = 1 - quality
-            flagged[f"cleanlab, {what}"] = cleanlab["filter"].find_label_issues(case.given, chances, n_jobs=1)
+            flagged[f"cleanlab, {what}"] = cleanlab["filter"].find_label_issues(case.labels, chances, n_jobs=1)
     scores |= case.columns
-    found["scores"] = {name: measured(doubt, wrong) for name, doubt in scores.items()}
-    found["sets"] = {name: sets_of(np.asarray(each), wrong) for name, each in flagged.items()}
-    found["corrected"] = float((judged.suggested == case.right)[suspected & wrong].mean()) if suspected.any() else 0.0
-    theirs = {name: each for name, each in found["scores"].items() if "same probabilities" in name}
-    if theirs:
-        best = max(theirs, key=lambda name: theirs[name]["ap"])
-        found["best"] = best
-        found["difference"] = difference(scores["curate"], scores[best], wrong)
-    return found
+    result["scores"] = {name: measured(doubt, wrong) for name, doubt in scores.items()}
+    result["sets"] = {name: sets_of(np.asarray(each), wrong) for name, each in flagged.items()}
+    result["corrected"] = float((judged.suggested == case.right)[suspected & wrong].mean()) if suspected.any() else 0.0
+    same_input = {name: each for name, each in result["scores"].items() if "same probabilities" in name}
+    if same_input:
+        best = max(same_input, key=lambda name: same_input[name]["ap"])
+        result["best"] = best
+        result["difference"] = difference(scores["curate"], scores[best], wrong)
+    return result
 
 
-def line(found: dict[str, Any]) -> str:
+def line(result: dict[str, Any]) -> str:
     """Return a case in one line."""
-    low, high = 100 * found["share"][1], 100 * found["share"][2]
-    text = f"{found['set']} {found['noise']} {found['rate']:.2f}: {100 * found['wrong']:.1f} % wrong"
-    text += f", reported {100 * found['share'][0]:.1f} ({low:.1f} to {high:.1f}), {found['seconds']:.0f} s"
-    for name, each in found.get("scores", {}).items():
+    low, high = 100 * result["share"][1], 100 * result["share"][2]
+    text = f"{result['set']} {result['noise']} {result['rate']:.2f}: {100 * result['wrong']:.1f} % wrong"
+    text += f", reported {100 * result['share'][0]:.1f} ({low:.1f} to {high:.1f}), {result['seconds']:.0f} s"
+    for name, each in result.get("scores", {}).items():
         if not name.startswith("unc_"):
             text += f"\n    {name}: AUROC {each['auroc']:.4f} AP {each['ap']:.4f} at k {each['at_k']:.3f}"
-    for name, each in found.get("sets", {}).items():
+    for name, each in result.get("sets", {}).items():
         text += f"\n    called wrong by {name}: " + " ".join(f"{k} {v:.3f}" for k, v in each.items())
-    for name, (value, below, above) in found.get("difference", {}).items():
-        text += f"\n    {name} above {found['best']}: {value:+.4f} [{below:+.4f}, {above:+.4f}]"
+    for name, (value, below, above) in result.get("difference", {}).items():
+        text += f"\n    {name} above {result['best']}: {value:+.4f} [{below:+.4f}, {above:+.4f}]"
     return text
 
 
@@ -269,20 +269,20 @@ def main() -> None:
     parser.add_argument("--rates", nargs="*", type=float, default=RATES)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    if asked.cleanlab is not None:
-        sys.path.append(str(asked.cleanlab))
+    options = parser.parse_args()
+    if options.cleanlab is not None:
+        sys.path.append(str(options.cleanlab))
     try:
         cleanlab: Any = {name: importlib.import_module(f"cleanlab.{name}") for name in ("rank", "filter")}
     except ImportError as error:
         cleanlab = None
         print(f"without cleanlab: {error}; pip install --target SITE cleanlab, and give --cleanlab SITE")
     rows = []
-    for case in cases(asked.data, asked.scores, asked.sets, asked.rates, asked.seeds):
+    for case in cases(options.data, options.scores, options.sets, options.rates, options.seeds):
         rows.append(run(case, cleanlab))
         print(line(rows[-1]), flush=True)
-        if asked.json is not None:
-            asked.json.write_text(json.dumps(rows, indent=1))
+        if options.json is not None:
+            options.json.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

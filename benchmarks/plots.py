@@ -18,7 +18,7 @@ import curate
 
 BEST = "unc_losspred"
 KAPPA = "kappa_visimsiam"
-ASKED: dict[str, dict[str, Any]] = {
+KEYWORDS: dict[str, dict[str, Any]] = {
     "histogram": {"column": [BEST, KAPPA]},
     "gains": {},
     "abstained-accuracy": {"label": "class", "column": [BEST, KAPPA]},
@@ -46,8 +46,8 @@ def prepare(data: Path, work: Path) -> dict[str, Path]:
         curate.dedup(made["kept"], made["unique"])
         curate.select(made["unique"], made["batch"], budget=400)
     if not made["report"].exists():
-        found = curate.evaluate(made["table"], label="class", degrade=300, strengths=True, source=str(source))
-        made["report"].write_text(json.dumps(found.to_json()))
+        evaluation = curate.evaluate(made["table"], label="class", degrade=300, strengths=True, source=str(source))
+        made["report"].write_text(json.dumps(evaluation.to_json()))
     return made
 
 
@@ -62,12 +62,12 @@ def main() -> None:
     a.out.mkdir(parents=True, exist_ok=True)
     of = {"gains": made["batch"], "degradation": made["report"], "strengths": made["report"]}
     print("| kind | seconds | kB of SVG |\n| --- | --- | --- |")
-    for kind, named in ASKED.items():
+    for kind, named in KEYWORDS.items():
         start = time.perf_counter()
-        found = curate.plot(of.get(kind, made["table"]), kind, out=a.out / f"{kind}.svg", overwrite=True, **named)
+        drawn = curate.plot(of.get(kind, made["table"]), kind, out=a.out / f"{kind}.svg", overwrite=True, **named)
         took = time.perf_counter() - start
         print(f"| {kind} | {took:.1f} | {(a.out / f'{kind}.svg').stat().st_size / 1000:.0f} |")
-        for note in found.numbers.notes:
+        for note in drawn.numbers.notes:
             print(f"<!-- {kind}: {note} -->")
 
 

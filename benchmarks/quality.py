@@ -151,28 +151,30 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=25, help="images with each problem, of each set")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     results: dict[str, dict[str, object]] = {}
-    for number, name in enumerate(given.sets):
+    for number, name in enumerate(options.sets):
         file, rows = SETS[name]
-        path = given.data / f"{file}.parquet"
+        path = options.data / f"{file}.parquet"
         if not path.is_file():
             print(f"{name}: left out, for {path} is missing")
             continue
         with tempfile.TemporaryDirectory() as folder:
             dataset = Path(folder) / "heap"
             dataset.mkdir()
-            planted = make(path, rows, dataset, given.clean, given.each, seed=number)
+            planted = make(path, rows, dataset, options.clean, options.each, seed=number)
             ours = of_curate(dataset, Path(folder) / "scores.parquet")
-            theirs = of_cleanvision(dataset, given.cleanvision) if given.cleanvision else None
-            results[name] = {"planted": planted, "curate": ours, "cleanvision": theirs}
+            cleanvision = of_cleanvision(dataset, options.cleanvision) if options.cleanvision else None
+            results[name] = {"planted": planted, "curate": ours, "cleanvision": cleanvision}
         print(
-            f"{name}: curate {ours['seconds']:.1f} s", theirs and f"CleanVision {theirs['seconds']:.1f} s", flush=True
+            f"{name}: curate {ours['seconds']:.1f} s",
+            cleanvision and f"CleanVision {cleanvision['seconds']:.1f} s",
+            flush=True,
         )
-    if given.cleanvision is None:
+    if options.cleanvision is None:
         print("CleanVision: left out, for --cleanvision names no folder with it")
-    if given.json:
-        given.json.write_text(json.dumps(results))
+    if options.json:
+        options.json.write_text(json.dumps(results))
     report(results)
     return 0
 
@@ -206,11 +208,11 @@ def of_curate(dataset: Path, out: Path) -> dict[str, object]:
     result = curate.issues(out, out.with_name("clean.parquet"))
     seconds = time.monotonic() - started
     rows = pq.read_table(result.decisions, columns=["key", "kinds"]).to_pylist()
-    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    files: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for row in rows:
         for kind in (row["kinds"] or "").split(", ") if row["kinds"] else []:
-            found[kind].append(row["key"])
-    return {"seconds": seconds, "found": found, "begins": {k: v["begins"] for k, v in result.kinds.items()}}
+            files[kind].append(row["key"])
+    return {"seconds": seconds, "found": files, "begins": {k: v["begins"] for k, v in result.kinds.items()}}
 
 
 def of_cleanvision(dataset: Path, site: Path) -> dict[str, object]:
@@ -224,8 +226,8 @@ def of_cleanvision(dataset: Path, site: Path) -> dict[str, object]:
 def report(results: dict[str, dict[str, object]]) -> None:
     """Print a table of problems over all sets, and one of false finds by set."""
     print("\n| planted | curate | CleanVision |\n| --- | --- | --- |")
-    for name, (_, ours, theirs) in PROBLEMS.items():
-        cells = [shares(results, who, name, kinds) for who, kinds in (("curate", ours), ("cleanvision", theirs))]
+    for name, (_, ours, other_kinds) in PROBLEMS.items():
+        cells = [shares(results, who, name, kinds) for who, kinds in (("curate", ours), ("cleanvision", other_kinds))]
         print(f"| {name} | {' | '.join(cells)} |")
     print("\n| set | photographs | curate, kinds that drop | of kinds that stay | CleanVision |\n" + "| --- " * 5 + "|")
     harmful = {name for name, kind in KINDS.items() if kind.drops}
@@ -251,18 +253,18 @@ def flagged(result: dict[str, object], who: str, kinds: set[str]) -> set[str] | 
 def shares(results: dict[str, dict[str, object]], who: str, problem: str, kinds: set[str]) -> str:
     if not kinds:
         return "no such kind"
-    n = found = 0
+    n = hits = 0
     for result in results.values():
         marks = flagged(result, who, kinds)
         if marks is None:
             return ""
         files = {file for file, each in result["planted"].items() if each == problem}
-        n, found = n + len(files), found + len(files & marks)
-    return text(found, n)
+        n, hits = n + len(files), hits + len(files & marks)
+    return text(hits, n)
 
 
-def text(found: int, n: int) -> str:
-    share, low, high = (100 * each for each in wilson(found, n))
+def text(hits: int, n: int) -> str:
+    share, low, high = (100 * each for each in wilson(hits, n))
     return f"{share:.1f} % ({low:.1f} to {high:.1f})"
 
 

@@ -57,11 +57,11 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--folder", type=Path, default=None, help="where the tables go; default a temporary folder")
     parser.add_argument("--data", type=Path, default=None, help="photographs, for the thumbnails")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        measure_facts(Path(folder), given.rows, given.width)
-    if given.data is not None:
-        measure_thumbs(given.data / "photos_unlabelled.parquet")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        measure_facts(Path(folder), options.rows, options.width)
+    if options.data is not None:
+        measure_thumbs(options.data / "photos_unlabelled.parquet")
 
 
 def measure_facts(folder: Path, rows: int, width: int) -> None:
@@ -98,8 +98,8 @@ def measure_view(table: Path) -> None:
         ("searched by key", Query(search="image-00012")),
     ):
         began = time.perf_counter()
-        found = server.site.table.index.page(query)
-        print(f"{words}: {time.perf_counter() - began:.2f} s, {found['total']:,} rows")
+        page = server.site.table.index.page(query)
+        print(f"{words}: {time.perf_counter() - began:.2f} s, {page['total']:,} rows")
     server.server_close()
 
 
@@ -136,15 +136,15 @@ def measure_thumbs(photos: Path) -> None:
     images = pq.read_table(photos, columns=["image"]).column(0).to_pylist()[:500]
     small = []
     for data in images:
-        one = Image.fromarray(decode_rgb(data, short_side=128))
-        one.thumbnail((128, 128))
-        small.append(one)
+        thumbnail = Image.fromarray(decode_rgb(data, short_side=128))
+        thumbnail.thumbnail((128, 128))
+        small.append(thumbnail)
     print(f"{len(small)} photographs at 128 pixels")
     for kind, qualities in (("JPEG", (70, 75, 80, 85)), ("WEBP", (60, 70, 75, 80))):
         for quality in qualities:
             more = {"method": 3} if kind == "WEBP" else {"optimize": True}
             began = time.perf_counter()
-            made = [encoded(one, kind, quality, more) for one in small]
+            made = [encoded(thumbnail, kind, quality, more) for thumbnail in small]
             seconds = time.perf_counter() - began
             size = sum(map(len, made)) / len(made)
             looks = f"{psnr(small, made):.2f} dB, SSIM {mean_ssim(small, made):.4f}"

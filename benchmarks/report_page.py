@@ -40,9 +40,9 @@ def main() -> None:
         browser.process.terminate()
         browser.process.wait(20)
     for page, times in seen.items():
-        painted, whole = (sorted(column) for column in zip(*times, strict=True))
+        painted, complete = (sorted(column) for column in zip(*times, strict=True))
         print(f"{page.name}: {page.stat().st_size / 1e6:.1f} MB, {len(times)} times")
-        for name, values in (("painted", painted), ("whole", whole)):
+        for name, values in (("painted", painted), ("whole", complete)):
             print(f"  {name} after {values[0]:.0f} to {values[-1]:.0f} ms, median {values[len(values) // 2]:.0f}")
 
 

@@ -78,9 +78,9 @@ def least(certainty: Floats, label: NDArray[np.int64] | None) -> NDArray[np.bool
     return keep
 
 
-def wrong(dataset: Dataset, found: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def wrong(dataset: Dataset, may_answer: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return whether the nearest row that may be found is of another class, for every row."""
-    best = np.where(found[None], dataset.cosine, -9).argmax(1)
+    best = np.where(may_answer[None], dataset.cosine, -9).argmax(1)
     return dataset.label[best] != dataset.label
 
 
@@ -131,10 +131,10 @@ def coverage(datasets: list[Dataset]) -> None:
         ordered = np.sort(dataset.cosine, 1)
         for name, certainty in dataset.certainty.items():
             rank = share_below(np.sort(certainty), certainty)
-            found = np.array([_split(match, rank, ordered, seed) for seed in range(SPLITS)])  # (S, probabilities, 4)
+            splits = np.array([_split(match, rank, ordered, seed) for seed in range(SPLITS)])  # (S, probabilities, 4)
             for at, chance in enumerate(CHANCES):
-                inside, *sizes = found[:, at].mean(0)
-                spread = found[:, at, 0].std(ddof=1)
+                inside, *sizes = splits[:, at].mean(0)
+                spread = splits[:, at, 0].std(ddof=1)
                 cells = " | ".join(f"{size:.0f}" for size in sizes)
                 print(f"| {dataset.name} | {name} | {chance} | {inside:.3f} ±{1.96 * spread:.3f} | {cells} |")
 
@@ -144,13 +144,13 @@ def _split(match: Floats, rank: Floats, ordered: NDArray[np.float32], seed: int)
     order = np.random.default_rng(seed).permutation(len(match))
     known, asking = order[: len(order) // 2], order[len(order) // 2 :]
     model = calibrate(match[known], rank[known], np.arange(len(known)) % 2 == 0)
-    found = []
+    measures = []
     for chance in CHANCES:
         bound = model.bounds(rank[asking], chance)
         size = np.array([len(ordered) - np.searchsorted(ordered[row], b) for row, b in zip(asking, bound, strict=True)])
         ends = (size, size[rank[asking] > 0.9], size[rank[asking] < 0.1])
-        found.append(((match[asking] >= bound).mean(), *(float(np.median(each)) for each in ends)))
-    return found
+        measures.append(((match[asking] >= bound).mean(), *(float(np.median(each)) for each in ends)))
+    return measures
 
 
 def known(n: int = 20_000) -> None:
@@ -177,8 +177,8 @@ def known(n: int = 20_000) -> None:
 def speed(n: int, width: int, n_queries: int) -> None:
     """Print seconds and memory of queries among many rows."""
     with tempfile.TemporaryDirectory() as folder:
-        table, asked = Path(folder) / "table.parquet", Path(folder) / "queries.parquet"
-        for path, rows, seed in ((table, n, 0), (asked, n_queries, 1)):
+        table, queries = Path(folder) / "table.parquet", Path(folder) / "queries.parquet"
+        for path, rows, seed in ((table, n, 0), (queries, n_queries, 1)):
             _write(path, rows, width, seed)
         for named in (
             {"top": 10},
@@ -186,13 +186,13 @@ def speed(n: int, width: int, n_queries: int) -> None:
             {"credible": 0.9, "calibrate": "label"},
         ):
             wall, processor = time.perf_counter(), time.process_time()
-            found = curate.retrieve(table, str(asked), **named)  # type: ignore[arg-type]
+            answers = curate.retrieve(table, str(queries), **named)  # type: ignore[arg-type]
             wall, processor = time.perf_counter() - wall, time.process_time() - processor
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
             print(
                 f"{n:,} x {width}, {n_queries:,} queries, {named}: {processor:.1f} CPU s, {wall:.1f} s, {peak:.1f} GB, "
-                f"recall {found.recall.estimate:g}{' (exact)' if found.recall.exact else ''}, "
-                f"{len(found.links):,} answers"
+                f"recall {answers.recall.estimate:g}{' (exact)' if answers.recall.exact else ''}, "
+                f"{len(answers.links):,} answers"
             )
 
 

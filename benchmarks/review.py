@@ -79,7 +79,7 @@ class Simulated:
     decisions: int = 0
     seen: int = 0
     mistakes: int = 0
-    found: list[tuple[int, int]] = field(default_factory=list)
+    progress: list[tuple[int, int]] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
 
     def is_bad(self, item: dict[str, Any], question: str) -> bool:
@@ -109,21 +109,21 @@ class Simulated:
             if item["row"] not in exceptions:
                 self.dropped.add(item["key"])
                 self.mistakes += not self.is_bad(item, question)
-        self.found.append((self.decisions, len(self.dropped) - self.mistakes))
+        self.progress.append((self.decisions, len(self.dropped) - self.mistakes))
         return self.decisions < MOST
 
     def _all(self, id: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        items: list[dict[str, Any]] = []
         while True:
-            page = self.review.group(id, len(found))
-            found += page["items"]
-            if len(found) >= page["n"] or not page["items"]:
-                return found
+            page = self.review.group(id, len(items))
+            items += page["items"]
+            if len(items) >= page["n"] or not page["items"]:
+                return items
 
 
-def until(found: list[tuple[int, int]], wanted: int) -> int | None:
+def until(progress: list[tuple[int, int]], goal: int) -> int | None:
     """Return the decisions until so many bad images are dropped; None where they never are."""
-    return next((decisions for decisions, n in found if n >= wanted), None)
+    return next((decisions for decisions, n in progress if n >= goal), None)
 
 
 def gone(planted: list[str], kept: set[str], dropped: set[str]) -> int:
@@ -134,16 +134,16 @@ def gone(planted: list[str], kept: set[str], dropped: set[str]) -> int:
     return sum(key not in left or (not is_junk(key) and original(key) in alone) for key in planted)
 
 
-def one_by_one(folder: Path, kept: list[str], junk: dict[str, float], wanted: int) -> int:
+def looked_at_in_order(folder: Path, kept: list[str], junk: dict[str, float], goal: int) -> int:
     """Return how many images are looked at, in the order of the report, until so many bad ones are found."""
     listed = list(dict.fromkeys(line["key"] for line in read_findings(folder / "cleaned/review")))
     rest = sorted((key for key in kept if key not in set(listed)), key=lambda key: -junk[key])
-    found, seen_numbers = 0, set()
+    hits, seen_numbers = 0, set()
     for place, key in enumerate([*listed, *rest], 1):
-        found += is_junk(key) or original(key) in seen_numbers
+        hits += is_junk(key) or original(key) in seen_numbers
         if not is_junk(key):
             seen_numbers.add(original(key))
-        if found >= wanted:
+        if hits >= goal:
             return place
     return len(kept)
 
@@ -165,10 +165,10 @@ def measure(folder: Path) -> dict[str, Any]:
     numbers = [original(key) for key in kept if not is_junk(key)]
     bad = sum(map(is_junk, kept)) + len(numbers) - len(set(numbers))
     achieved = len(simulated.dropped) - simulated.mistakes
-    wanted = ceil(GOAL * achieved)
-    ours = until(simulated.found, wanted)
-    ordered = one_by_one(folder, kept, dict(zip(keys["key"], keys["p_junk"].fill_null(0), strict=True)), wanted)
-    by_chance = wanted * (len(kept) + 1) / (bad + 1) if bad else 0
+    goal = ceil(GOAL * achieved)
+    ours = until(simulated.progress, goal)
+    ordered = looked_at_in_order(folder, kept, dict(zip(keys["key"], keys["p_junk"].fill_null(0), strict=True)), goal)
+    by_chance = goal * (len(kept) + 1) / (bad + 1) if bad else 0
     return {
         "kept": len(kept),
         "bad": bad,
@@ -197,22 +197,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=600)
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     results = {}
-    for name in asked.sets or DEFAULT_SETS:
-        folder = asked.work / f"{name}-{asked.share:g}"
+    for name in options.sets or DEFAULT_SETS:
+        folder = options.work / f"{name}-{options.share:g}"
         if not (folder / "cleaned/subset.parquet").is_file():
             shutil.rmtree(folder, ignore_errors=True)
             if name == CRAWL:
-                write_crawl(asked.data, folder / "images")
+                write_crawl(options.data, folder / "images")
             else:
-                write_folder(asked.data, name, asked.rows, folder / "images", share=asked.share)
+                write_folder(options.data, name, options.rows, folder / "images", share=options.share)
             line = [sys.executable, "-m", "curate", "clean", "images", "-o", "cleaned", "--quiet"]
             subprocess.run(line, cwd=folder, check=True)
         results[name] = measure(folder)
         print(f"{name}: {json.dumps(results[name])}", flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -123,40 +123,40 @@ def random_model(name: str, folder: Path) -> Path:
     return folder / f"{name}.safetensors"
 
 
-def measure(model: str | Path, source: str, scratch: Path, asked: argparse.Namespace) -> dict[str, list[Rates]]:
+def measure(model: str | Path, source: str, scratch: Path, options: argparse.Namespace) -> dict[str, list[Rates]]:
     """Return the rates of decoding, the model and the whole command, in turn in each repeat."""
-    settings = ScoreSettings(device=asked.device, precision=asked.precision, backend=asked.backend)
-    device, network = select_device(asked.device), load_model(model)[0]
-    precision = select_precision(asked.precision, device, network.spec.cpu_precision)
+    settings = ScoreSettings(device=options.device, precision=options.precision, backend=options.backend)
+    device, network = select_device(options.device), load_model(model)[0]
+    precision = select_precision(options.precision, device, network.spec.cpu_precision)
     batch_size = BATCH_SIZE[device.type]
     most = arithmetic(network, device, precision)
-    runner = Runner(network, device, precision, backend=asked.backend)
+    runner = Runner(network, device, precision, backend=options.backend)
     manifest = open_manifest(source)
     n = manifest.n_rows
-    pixels = np.stack(decode_all(manifest, runner, asked.workers, batch_size))
+    pixels = np.stack(decode_all(manifest, runner, options.workers, batch_size))
     batches = [pixels[at : at + batch_size] for at in range(0, len(pixels) - batch_size + 1, batch_size)] or [pixels]
     of_batches = sum(map(len, batches))  # whole ones, so that each image costs the same
     resident_alone = resident(runner, batches)
     resident_alone()
     runner.submit(batches[0]).result()  # warm up
-    print(f"{model}: {n:,} images, {device} in {precision} by {asked.backend}, {asked.workers} decoding threads")
+    print(f"{model}: {n:,} images, {device} in {precision} by {options.backend}, {options.workers} decoding threads")
     print(f"  arithmetic would allow {most:,.0f} images a second by the clock")
-    found: dict[str, list[Rates]] = {"decoding": [], "model": [], "resident": [], "whole": []}
+    rates: dict[str, list[Rates]] = {"decoding": [], "model": [], "resident": [], "whole": []}
 
     def model_alone() -> None:
         for waiting in [runner.submit(batch) for batch in batches]:
             waiting.result()
 
-    for repeat in range(asked.repeats):  # in turn, so that a drifting machine drifts for all
-        found["decoding"].append(rate(n, lambda: decode_all(manifest, runner, asked.workers, batch_size)))
-        found["model"].append(rate(of_batches, model_alone))
-        found["resident"].append(rate(of_batches, resident_alone))
+    for repeat in range(options.repeats):  # in turn, so that a drifting machine drifts for all
+        rates["decoding"].append(rate(n, lambda: decode_all(manifest, runner, options.workers, batch_size)))
+        rates["model"].append(rate(of_batches, model_alone))
+        rates["resident"].append(rate(of_batches, resident_alone))
         out = scratch / f"{Path(model).stem}-{repeat}.parquet"
-        found["whole"].append(whole(model, source, out, settings, asked.workers))
-    return found
+        rates["whole"].append(whole_command(model, source, out, settings, options.workers))
+    return rates
 
 
-def whole(model: str | Path, source: str, out: Path, settings: ScoreSettings, workers: int) -> Rates:
+def whole_command(model: str | Path, source: str, out: Path, settings: ScoreSettings, workers: int) -> Rates:
     """Return the rates of the whole command, from when the model is open."""
     begun: list[tuple[float, float]] = []  # at each report; the first comes when the model is open
 
@@ -179,28 +179,28 @@ def main() -> None:
     parser.add_argument("--backend", default=TORCH, choices=list(BACKENDS))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--repeats", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        source = asked.source
+        source = options.source
         if source is None:
             source = str(scratch / "photos")
             Path(source).mkdir()
-            make_photos(Path(source), asked.images)
-        for name in asked.models:
+            make_photos(Path(source), options.images)
+        for name in options.models:
             is_random = name.startswith(RANDOM)
             model = random_model(name.removeprefix(RANDOM), scratch) if is_random else name
-            found = measure(model, source, scratch, asked)
+            rates = measure(model, source, scratch, options)
             for at, what in enumerate(("by the clock", "of processor time")):
-                print(f"images for each second {what}, medians of {asked.repeats}")
-                report({kind: [pair[at] for pair in pairs] for kind, pairs in found.items()})
+                print(f"images for each second {what}, medians of {options.repeats}")
+                report({kind: [pair[at] for pair in pairs] for kind, pairs in rates.items()})
 
 
-def report(found: dict[str, list[float]]) -> None:
+def report(rates: dict[str, list[float]]) -> None:
     """Print the median rates, and the whole as shares of what decoding and model would allow."""
-    for name, values in found.items():
+    for name, values in rates.items():
         print(f"  {name:<9} {statistics.median(values):8,.0f}  (from {min(values):,.0f} to {max(values):,.0f})")
-    rounds = list(zip(found["decoding"], found["model"], found["whole"], strict=True))
+    rounds = list(zip(rates["decoding"], rates["model"], rates["whole"], strict=True))
     slower = [w / min(d, m) for d, m, w in rounds]
     shared = [w * (1 / d + 1 / m) for d, m, w in rounds]
     limit = "decoding" if statistics.median(d / m for d, m, _ in rounds) < 1 else "the model"

@@ -37,40 +37,40 @@ def main() -> int:
     parser.add_argument("--hamming", action="store_true", help="64-bit codes at 3 and 8 bits, instead of cosines")
     parser.add_argument("--method", help=argparse.SUPPRESS)  # of a child, which gets the folder with the rows
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.method:
-        print(json.dumps(measured(given.method, given.folder, given.threshold)))
+    options = parser.parse_args()
+    if options.method:
+        print(json.dumps(measured(options.method, options.folder, options.threshold)))
         return 0
-    if given.hamming:
-        for n_rows in given.rows:
+    if options.hamming:
+        for n_rows in options.rows:
             hamming(n_rows)
         return 0
-    sizes = [None] if given.table else given.rows
+    sizes = [None] if options.table else options.rows
     print(f"{'method':12}{'rows':>10}{'build s':>9}{'search s':>10}{'links':>12}{'recall':>9}{'MB':>8}  notes")
     for n_rows in sizes:
         with tempfile.TemporaryDirectory() as folder:
-            rows = read_table(given.table) if n_rows is None else synthetic(n_rows, given.width)
+            rows = read_table(options.table) if n_rows is None else synthetic(n_rows, options.width)
             np.save(Path(folder) / "rows.npy", rows)
-            save_truth(rows, given.threshold, Path(folder))
-            compare(given, Path(folder), len(rows))
+            save_truth(rows, options.threshold, Path(folder))
+            compare(options, Path(folder), len(rows))
     return 0
 
 
-def compare(given: argparse.Namespace, folder: Path, n_rows: int) -> None:
-    for method in given.methods:
-        if method in ("exact", "faiss-flat", "faiss-hnsw") and n_rows > given.most_exact:
+def compare(options: argparse.Namespace, folder: Path, n_rows: int) -> None:
+    for method in options.methods:
+        if method in ("exact", "faiss-flat", "faiss-hnsw") and n_rows > options.most_exact:
             continue
         if method.startswith("faiss") and importlib.util.find_spec("faiss") is None:
             print(f"{method:12}{'faiss is not installed':>30}")
             continue
         script = [sys.executable, __file__, "--method", method, "--folder", str(folder)]
         done = subprocess.run(
-            [*script, "--threshold", str(given.threshold)], capture_output=True, text=True, check=True
+            [*script, "--threshold", str(options.threshold)], capture_output=True, text=True, check=True
         )
-        found = json.loads(done.stdout.splitlines()[-1])
+        numbers = json.loads(done.stdout.splitlines()[-1])
         print(
-            f"{method:12}{n_rows:>10,}{found['build']:>9.2f}{found['search']:>10.2f}{found['links']:>12,}"
-            f"{found['recall']:>9.4f}{found['mb']:>8,.0f}  {found['notes']}",
+            f"{method:12}{n_rows:>10,}{numbers['build']:>9.2f}{numbers['search']:>10.2f}{numbers['links']:>12,}"
+            f"{numbers['recall']:>9.4f}{numbers['mb']:>8,.0f}  {numbers['notes']}",
             flush=True,
         )
 
@@ -136,12 +136,12 @@ def measured(method: str, folder: Path, threshold: float) -> dict[str, object]:
     done = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     truth = np.load(folder / "truth.npz")
-    asked = np.isin(query, truth["sample"])
-    found = np.isin(truth["keys"], keys(np.stack([query[asked], row[asked]], 1), len(rows)))
-    recall = float(found.mean()) if len(found) else float("nan")
+    in_sample = np.isin(query, truth["sample"])
+    is_match = np.isin(truth["keys"], keys(np.stack([query[in_sample], row[in_sample]], 1), len(rows)))
+    recall = float(is_match.mean()) if len(is_match) else float("nan")
     return {
         "build": built - start, "search": done - built, "links": len(query) - len(rows), "recall": recall,
-        "mb": peak / 1024, "notes": f"{notes}; {len(found)} true pairs sampled",
+        "mb": peak / 1024, "notes": f"{notes}; {len(is_match)} true pairs sampled",
     }  # fmt: skip
 
 
@@ -150,8 +150,8 @@ def build(method: str, rows: np.ndarray, threshold: float):
         from scoring.search.cosine import CosineIndex
 
         index = CosineIndex(rows, threshold, exact_rows=len(rows) if method == "exact" else 0)
-        own = index.recall
-        notes = f"{index.probes} probes, says {own.estimate:.4f} ({own.low:.4f} to {own.high:.4f})"
+        recall_of = index.recall
+        notes = f"{index.probes} probes, says {recall_of.estimate:.4f} ({recall_of.low:.4f} to {recall_of.high:.4f})"
 
         def search(queries):
             links = index.search(queries)

@@ -37,7 +37,7 @@ found = SELECTORS[name]()(pool, budget)
 seconds, busy = time.perf_counter() - start, time.process_time() - busy
 print(json.dumps([seconds, busy, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, found.notes]))
 """
-THEIRS = """
+OTHER_PACKAGE = """
 import json, sys, time, resource
 import numpy as np
 folder, name, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -96,25 +96,25 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=float, default=None, help="seconds after which an entry is killed; default none"
     )
-    given = parser.parse_args()
-    rows = 1_000_000 if given.million else given.rows
-    wanted = given.only.split(",")
-    unknown = [name for name in wanted if name not in PICKS and name not in BESIDE]
-    if unknown or not 1 <= (1 if given.budget is None else given.budget) <= rows:
+    options = parser.parse_args()
+    rows = 1_000_000 if options.million else options.rows
+    names = options.only.split(",")
+    unknown = [name for name in names if name not in PICKS and name not in BESIDE]
+    if unknown or not 1 <= (1 if options.budget is None else options.budget) <= rows:
         parser.error(f"no entry {unknown[0]!r}" if unknown else f"--budget must be between 1 and the {rows:,} rows")
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         make(Path(folder), rows)
         print(f"{'':30}{'rows':>10}{'picks':>8}{'seconds':>10}{'busy':>8}{'ms a pick':>12}{'peak MB':>10}", flush=True)
         for name, usual in PICKS.items():
-            if name in wanted:
-                picks = min(given.budget or usual, rows)
+            if name in names:
+                picks = min(options.budget or usual, rows)
                 command = [sys.executable, "-c", OURS, folder, name, str(picks)]
-                report(name, rows, picks, measure(command, given.limit))
+                report(name, rows, picks, measure(command, options.limit))
         for name, (usual, most) in BESIDE.items():
-            if given.beside and name in wanted:
-                picks = min(given.budget or usual, rows, most)
-                command = [str(given.beside), "-c", THEIRS, folder, name, str(picks), str(most)]
-                report(name, min(rows, most), picks, measure(command, given.limit))
+            if options.beside and name in names:
+                picks = min(options.budget or usual, rows, most)
+                command = [str(options.beside), "-c", OTHER_PACKAGE, folder, name, str(picks), str(most)]
+                report(name, min(rows, most), picks, measure(command, options.limit))
     return 0
 
 
@@ -148,12 +148,12 @@ def measure(command: list[str], limit: float | None) -> Measured | str:
     return seconds, busy, peak, notes
 
 
-def report(name: str, rows: int, picks: int, found: Measured | str) -> None:
+def report(name: str, rows: int, picks: int, result: Measured | str) -> None:
     head = f"{name:30}{rows:>10,}{picks:>8,}"
-    if isinstance(found, str):
-        print(f"{head}{'-':>10}  {found}", flush=True)
+    if isinstance(result, str):
+        print(f"{head}{'-':>10}  {result}", flush=True)
         return
-    seconds, busy, peak, notes = found
+    seconds, busy, peak, notes = result
     print(f"{head}{seconds:>10.2f}{busy:>8.1f}{1000 * seconds / picks:>12.2f}{peak:>10,.0f}", flush=True)
     for note in notes:
         print(f"  {note}", flush=True)

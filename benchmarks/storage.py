@@ -61,7 +61,7 @@ def batches(rows: int, width: int) -> list[pa.RecordBatch]:
     """Return made-up rows in batches, with embeddings where they have a width."""
     generator = np.random.default_rng(0)
     field = embedding_field(width) if width else None
-    found = []
+    made = []
     for start in range(0, rows, BATCH):
         n = min(BATCH, rows - start)
         columns = scores_of(start, n, generator)
@@ -70,8 +70,8 @@ def batches(rows: int, width: int) -> list[pa.RecordBatch]:
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             flat = pa.array(vectors.astype(np.float16).ravel())
             columns["embedding"] = pa.FixedSizeListArray.from_arrays(flat, type=field.type)
-        found.append(pa.RecordBatch.from_pydict(columns))
-    return found
+        made.append(pa.RecordBatch.from_pydict(columns))
+    return made
 
 
 def write_ours(path: Path, rows: list[pa.RecordBatch]) -> None:
@@ -104,25 +104,28 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--scores", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, default=None)
-    given = parser.parse_args()
+    typed = parser.parse_args()
     pa.set_cpu_count(1)
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=typed.folder) as folder:
         path = Path(folder) / "table.parquet"
-        rows = batches(given.rows, given.width)
-        print(f"{given.rows:,} rows, embeddings of {given.width} float16")
+        rows = batches(typed.rows, typed.width)
+        print(f"{typed.rows:,} rows, embeddings of {typed.width} float16")
         print(f"{'layout':<36}{'MB':>7}{'rows/s written':>16}{'one score':>11}{'embeddings':>12}{'polars':>9}")
         layouts: dict[str, Callable[[], None]] = {"curate's: list, scores in zstd": lambda: write_ours(path, rows)}
         for name, options in OTHERS.items():
             layouts[name] = lambda options=options: write_other(path, rows, options)  # type: ignore[misc]
         for name, write in layouts.items():
-            rate = given.rows / seconds(write)
-            one = seconds(lambda: pq.read_table(path, columns=[SCORES[0]], use_threads=False))
+            rate = typed.rows / seconds(write)
+            column_seconds = seconds(lambda: pq.read_table(path, columns=[SCORES[0]], use_threads=False))
             all_ = seconds(lambda: pq.read_table(path, columns=["embedding"], use_threads=False))
             polars = seconds(lambda: pl.read_parquet(path, columns=["embedding"]))
             size = path.stat().st_size / 1e6
-            print(f"{name:<36}{size:7,.0f}{rate:16,.0f}{one * 1e3:8.0f} ms{all_:10.2f} s{polars:7.2f} s", flush=True)
-        if given.scores:
-            measure_scores(path, given.scores)
+            print(
+                f"{name:<36}{size:7,.0f}{rate:16,.0f}{column_seconds * 1e3:8.0f} ms{all_:10.2f} s{polars:7.2f} s",
+                flush=True,
+            )
+        if typed.scores:
+            measure_scores(path, typed.scores)
 
 
 def measure_scores(path: Path, n: int) -> None:

@@ -57,16 +57,19 @@ def null(arguments: argparse.Namespace) -> None:
         for name, train in models(part, bank).items():
             right = train_on_sides(few, train, seeds=BANK, repeated=False, report=lambda text: None)
             for trial in range(BANK):
-                one = compared(name, dealt(right, arguments.seeds, bank, trial), held_out(part, sides))
-                verdict = verdict_of(one)
+                comparison = compared(name, dealt(right, arguments.seeds, bank, trial), held_out(part, sides))
+                verdict = verdict_of(comparison)
                 for side_of, says in ((RANDOM, verdict.says), (ALL_ROWS, verdict.of_size)):
                     said.setdefault(f"{name} - {side_of}", Counter())[says] += 1
-                moved = any(each.adjusted_p[RANDOM] <= 0.05 for each in one.classes)
+                moved = any(each.adjusted_p[RANDOM] <= 0.05 for each in comparison.classes)
                 said.setdefault(f"{name}, some class", Counter())["moves" if moved else "none"] += 1
         print(json.dumps({name: dict(counts) for name, counts in said.items()}), flush=True)
     for name, counts in said.items():
         bounds = [(what, n, wilson(n, counts.total())) for what, n in counts.most_common()]
-        print(f"{name:<24} " + ", ".join(f"{what} {n} [{one.low:.1%}, {one.high:.1%}]" for what, n, one in bounds))
+        print(
+            f"{name:<24} "
+            + ", ".join(f"{what} {n} [{interval.low:.1%}, {interval.high:.1%}]" for what, n, interval in bounds)
+        )
 
 
 def dealt(right: dict[str, NDArray[np.bool_]], seeds: int, bank: int, trial: int) -> dict[str, NDArray[np.bool_]]:
@@ -94,14 +97,14 @@ def drawn(pool: SubsetPool, arguments: argparse.Namespace, trial: int) -> Subset
 
 def models(pool: SubsetPool, seed: int) -> dict[str, Train]:
     """Return what trains either model on rows of a pool."""
-    held, wanted, n_classes = pool.vectors[pool.tests], pool.label[pool.tests], len(pool.classes)
+    held, truth, n_classes = pool.vectors[pool.tests], pool.label[pool.tests], len(pool.classes)
 
     def linear(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
         train = pool.vectors[rows], pool.label[rows]
-        return right_by_linear(*train, held, wanted, n_classes, seed=seed + number)[0]
+        return right_by_linear(*train, held, truth, n_classes, seed=seed + number)[0]
 
     def neighbours(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
-        return right_by_neighbours(pool.vectors[rows], pool.label[rows], held, wanted)
+        return right_by_neighbours(pool.vectors[rows], pool.label[rows], held, truth)
 
     return {"linear": linear, "kNN": neighbours}
 
@@ -121,17 +124,17 @@ def cost(arguments: argparse.Namespace) -> None:
     rows += generator.normal(size=rows.shape)
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
     wrong = generator.random(arguments.rows) < 1 / 3
-    given = np.where(wrong, generator.integers(0, arguments.classes, arguments.rows), label)
+    labels = np.where(wrong, generator.integers(0, arguments.classes, arguments.rows), label)
     keys = [f"{number:07d}" for number in range(arguments.rows)]
     flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), arguments.width)
     with tempfile.TemporaryDirectory() as folder:
         table, subset = Path(folder) / "scores.parquet", Path(folder) / "kept.parquet"
-        pq.write_table(pa.table({"key": keys, "label": given, "embedding": flat}), table)
+        pq.write_table(pa.table({"key": keys, "label": labels, "embedding": flat}), table)
         kept = np.flatnonzero(generator.random(arguments.rows) < arguments.kept)
         pq.write_table(pa.table({"key": [keys[row] for row in kept]}), subset)
         begun = time.perf_counter()
         started = time.process_time()
-        found = curate.evaluate(
+        evaluation = curate.evaluate(
             table,
             subset=subset,
             label="label",
@@ -142,7 +145,7 @@ def cost(arguments: argparse.Namespace) -> None:
         seconds, busy = time.perf_counter() - begun, time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{seconds:7.1f} s, {busy:.1f} s of processor, peak {peak:.2f} GiB")
-    print(*found.verdict(), sep="\n")
+    print(*evaluation.verdict(), sep="\n")
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ def make_run(folder: Path, rows: int, width: int) -> Path:
     return folder / "kept.parquet"
 
 
-def found(kept: Path) -> bool:
+def is_detected(kept: Path) -> bool:
     """Whether a verification says that something is not as it was; a crash says nothing, and is printed."""
     try:
         proof = curate.verify(kept, chain=True, pixels="all")
@@ -98,23 +98,23 @@ def main(typed: Sequence[str] | None = None) -> int:
     parser.add_argument("--flips", type=int, help="drawn at random; by default every byte once")
     parser.add_argument("--every", type=int, default=1, help="of every byte, only each so-manieth")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args(typed)
+    options = parser.parse_args(typed)
     begun, tried, missed = time.perf_counter(), Counter[str](), list[str]()
     with TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        kept = make_run(folder, asked.rows, asked.width)
-        if found(kept):
+        kept = make_run(folder, options.rows, options.width)
+        if is_detected(kept):
             raise SystemExit("the run does not verify before anything was changed; expected it to")
         files = sorted(path for path in folder.rglob("*") if path.is_file())
-        for number, (path, at, bit) in enumerate(places(files, asked.flips, asked.seed)):
-            if number % asked.every:
+        for number, (path, at, bit) in enumerate(places(files, options.flips, options.seed)):
+            if number % options.every:
                 continue
             flipped(path, at, bit)
             tried["images" if path.suffix == ".png" else path.name] += 1
-            if not found(kept):
+            if not is_detected(kept):
                 missed.append(f"{path.name}: bit {bit} of byte {at}")
             flipped(path, at, bit)
-        if found(kept):
+        if is_detected(kept):
             raise SystemExit("the run does not verify after all was put back; expected it to")
     for what, n in sorted(tried.items()):
         print(f"{what}: {n:,} flips")

@@ -63,74 +63,74 @@ def truth(run: Run) -> Iterator[Table]:
     for dataset in run.datasets():
         random = run.random.dataset(dataset.name, *development(run.data, dataset.name))
         recalls[dataset.name] = transfer_truth.recalls(dataset, random)
-        scores, given = transfer_truth.without_labels(dataset, random), transfer_truth.with_labels(dataset)
-        for found, rows in ((raw, dataset.embedding), (middle, centred(dataset.embedding))):
+        scores, with_few = transfer_truth.without_labels(dataset, random), transfer_truth.with_labels(dataset)
+        for results, rows in ((raw, dataset.embedding), (middle, centred(dataset.embedding))):
             target = transfer_truth.mistaken(rows, dataset.label)
-            found[dataset.name] = transfer_truth.r_aurocs(dataset, target, scores, given)
+            results[dataset.name] = transfer_truth.r_aurocs(dataset, target, scores, with_few)
     yield Table("Recall@1", recalls)
     yield Table("R-AUROC", raw)
-    yield Table(f"R-AUROC of {FITTED}", {name: transfer_truth.ahead(found) for name, found in raw.items()})
+    yield Table(f"R-AUROC of {FITTED}", {name: transfer_truth.ahead(measures) for name, measures in raw.items()})
     yield Table("R-AUROC, neighbours after centring", middle)
 
 
 def in_domain(run: Run) -> Iterator[Table]:
     """Recall@1 and R-AUROC where the classes were seen in training."""
-    recalls, found = {}, {}
+    recalls, measures = {}, {}
     for name in transfer_people.IN_DOMAIN:
         dataset = transfer_people.in_domain(run.data, name, run.scored, run.limit)
         recalls[name] = transfer_truth.recalls(dataset, None)
         target = transfer_truth.mistaken(dataset.embedding, dataset.label)
-        found[name] = aurocs(transfer_truth.without_labels(dataset, None), target)
+        measures[name] = aurocs(transfer_truth.without_labels(dataset, None), target)
     yield Table("Recall@1, classes seen in training", recalls, of_sets=False)
-    yield Table("R-AUROC, classes seen in training", found, of_sets=False)
+    yield Table("R-AUROC, classes seen in training", measures, of_sets=False)
 
 
 def people(run: Run) -> Iterator[Table]:
     """Votes of annotators, and neighbours, on images of 32 pixels."""
     dataset = transfer_people.in_domain(run.data, "CIFAR-10 test", run.scored, run.limit)
     yield Table("CIFAR-10, 20 neighbours", {"accuracy": transfer_people.neighbour_accuracy(dataset)}, of_sets=False)
-    found = transfer_people.votes(run.data, transfer_truth.without_labels(dataset, None))
-    yield Table("CIFAR-10H, vote entropy", {"Spearman": found}, of_sets=False)
+    correlations = transfer_people.votes(run.data, transfer_truth.without_labels(dataset, None))
+    yield Table("CIFAR-10H, vote entropy", {"Spearman": correlations}, of_sets=False)
 
 
 def worse(run: Run) -> Iterator[Table]:
     """Share of corrupted copies that are less certain."""
-    found: dict[str, dict[str, Column]] = {}
+    measures: dict[str, dict[str, Column]] = {}
     for dataset in [*run.datasets(), transfer_pairs.scored_photos(run.data, run.scored)]:
         copies = transfer_worse.scored_copies(run.data, dataset.name, run.scored)
         scores = fitted_to(dataset, copies, run.scored) | transfer_worse.near_originals(dataset, copies)
         for kind, numbers in transfer_worse.seen(copies, scores).items():
-            found.setdefault(kind, {})[dataset.name] = numbers
-    for kind, sets in found.items():
+            measures.setdefault(kind, {})[dataset.name] = numbers
+    for kind, sets in measures.items():
         yield Table(f"less certain: {kind}", sets)
 
 
 def pairs(run: Run) -> Iterator[Table]:
     """Average precision on near-duplicates."""
     dataset, truths = transfer_pairs.scored_photos(run.data, run.scored), transfer_pairs.judged(run.data)
-    found: dict[str, Column] = {name: {} for name in truths}
+    precisions: dict[str, Column] = {name: {} for name in truths}
     for likeness, alike in transfer_pairs.likenesses(dataset):
         for name, truth_ in truths.items():
-            found[name][likeness] = transfer_pairs.average_precision(alike, truth_)
-    yield Table("average precision, near-duplicates", found, of_sets=False)
+            precisions[name][likeness] = transfer_pairs.average_precision(alike, truth_)
+    yield Table("average precision, near-duplicates", precisions, of_sets=False)
 
 
 def junk(run: Run) -> Iterator[Table]:
     """Junk against clean rows, by kind, and what keeping the most certain removes."""
     for part in transfer_junk.PLANTED:
-        told: dict[str, dict[str, Column]] = {}
+        measures: dict[str, dict[str, Column]] = {}
         removed = {}
         for name in DEVELOPMENT:
             dataset = transfer_junk.junk_dataset(run.data, name, part, run.scored)
             scores = transfer_truth.without_labels(dataset, None)
-            given = transfer_junk.some_clean(dataset)
-            scores[f"{FITTED}, {transfer_junk.LABELLED:.0%} labels"] = fitted_with(dataset, given)[FITTED]
-            for kind, numbers in transfer_junk.told(dataset, scores).items():
-                told.setdefault(kind, {})[name] = numbers
+            labelled = transfer_junk.some_clean(dataset)
+            scores[f"{FITTED}, {transfer_junk.LABELLED:.0%} labels"] = fitted_with(dataset, labelled)[FITTED]
+            for kind, numbers in transfer_junk.junk_aurocs(dataset, scores).items():
+                measures.setdefault(kind, {})[name] = numbers
             removed[name] = transfer_junk.removed(dataset, scores)
-        means = {kind: Table(kind, sets).whole()["mean"] for kind, sets in told.items()}
+        means = {kind: Table(kind, sets).with_mean()["mean"] for kind, sets in measures.items()}
         yield Table(f"AUROC, {part:.0%} junk, mean of sets", means, of_sets=False)
-        yield Table(f"AUROC, {part:.0%} junk", told["all"])
+        yield Table(f"AUROC, {part:.0%} junk", measures["all"])
         yield Table(f"junk removed, {part:.0%}", removed)
 
 
@@ -141,7 +141,7 @@ def keep(run: Run) -> Iterator[Table]:
         "30 % junk": lambda name: transfer_junk.junk_dataset(run.data, name, 0.30, run.scored),
     }
     for kind, dataset_of in datasets.items():
-        found: dict[str, dict[str, Column]] = {}
+        gains: dict[str, dict[str, Column]] = {}
         for name in DEVELOPMENT:
             dataset = dataset_of(name)
             near = "nearest, centred"
@@ -149,8 +149,8 @@ def keep(run: Run) -> Iterator[Table]:
             by = {FITTED: fits[FITTED], near: dataset_scores(dataset.embedding)[near]}
             alone = dataset.scores | {LOCAL: fits[LOCAL]}  # which is by neighbourhood already
             for way, numbers in transfer_keep.differences(dataset, alone, by).items():
-                found.setdefault(way, {})[name] = numbers
-        for way, sets in found.items():
+                gains.setdefault(way, {})[name] = numbers
+        for way, sets in gains.items():
             yield Table(f"{kind}, kept {way}", sets)
 
 
@@ -177,15 +177,15 @@ def main() -> None:
     arguments = parser.parse_args()
     scored = Scored.of(arguments.model, arguments.work)
     run = Run(arguments.data, scored, scored.random_weights(), arguments.limit)
-    found: dict[str, Any] = {"model": scored.folder.name}
+    record: dict[str, Any] = {"model": scored.folder.name}
     for name in arguments.only:
         started = time.monotonic()
         for table in SECTIONS[name](run):
-            found[table.title] = table.to_json()
+            record[table.title] = table.to_json()
             print(f"\n{table.markdown()}", flush=True)
         print(f"{name}: {time.monotonic() - started:,.0f} s", flush=True)
         if arguments.json:
-            arguments.json.write_text(json.dumps(found, indent=1))
+            arguments.json.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

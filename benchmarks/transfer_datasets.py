@@ -104,8 +104,8 @@ class Scored:
         trained, card = load_model(self.model)
         if not path.exists():
             torch.manual_seed(0)
-            own = ("digest", "format", "backbone", "heads", "preprocessing")
-            about = {name: value for name, value in card.items() if name not in own}
+            of_model = ("digest", "format", "backbone", "heads", "preprocessing")
+            about = {name: value for name, value in card.items() if name not in of_model}
             parts = tuple(replace(part, packaged=None) for part in trained.spec.parts)
             spec = replace(trained.spec, parts=parts, projection=0)  # an untrained one would be all zeros
             save_checkpoint(path, ScoringModel(spec).eval(), about)
@@ -149,7 +149,7 @@ def read_dataset(name: str, path: Path, source: Path) -> Dataset:
         embedding=torch.nn.functional.normalize(torch.from_numpy(embedding), dim=1),
         label=torch.from_numpy(np.unique(table["label"].to_numpy(), return_inverse=True)[1]),
         kind=np.array(table["kind"].to_pylist()),
-        scores=own_scores(table),
+        scores=scores_in(table),
         baselines={
             "fewer bytes per pixel": -table["n_bytes"].to_numpy() / pixels,
             "lower Laplacian": -table[SHARPNESS].to_numpy(),
@@ -157,13 +157,13 @@ def read_dataset(name: str, path: Path, source: Path) -> Dataset:
     )
 
 
-def own_scores(table: pa.Table) -> Scores:
+def scores_in(table: pa.Table) -> Scores:
     """Return every score column as an uncertainty, ``kappa_X`` as 1/kappa where there is no ``unc_X``."""
     names = table.schema.names
-    found = {name: table[name].to_numpy().astype(float) for name in names if name.startswith("unc_")}
+    scores = {name: table[name].to_numpy().astype(float) for name in names if name.startswith("unc_")}
     for name in (each for each in names if each.startswith("kappa_")):
-        found.setdefault(f"unc_{name.removeprefix('kappa_')}", 1 / table[name].to_numpy().astype(float))
-    return found
+        scores.setdefault(f"unc_{name.removeprefix('kappa_')}", 1 / table[name].to_numpy().astype(float))
+    return scores
 
 
 def stamp(path: Path) -> str:
@@ -214,5 +214,5 @@ def square(data: bytes) -> Tensor:
 
 def sharpness(images: list[bytes]) -> np.ndarray:
     """Return the variance of the Laplacian of images at their original size, shape (N,)."""
-    whole = (torch.from_numpy(decode_rgb(data)).permute(2, 0, 1)[None] for data in images)
-    return np.array([float(laplacian_variance(image)) for image in whole])
+    planes = (torch.from_numpy(decode_rgb(data)).permute(2, 0, 1)[None] for data in images)
+    return np.array([float(laplacian_variance(image)) for image in planes])

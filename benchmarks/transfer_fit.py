@@ -22,17 +22,17 @@ def fitted(dataset: Dataset) -> Scores:
         return new_columns(dataset.path, out)
 
 
-def fitted_with(dataset: Dataset, given: np.ndarray) -> Scores:
+def fitted_with(dataset: Dataset, labelled: np.ndarray) -> Scores:
     """Return the columns that a fit with the labels of some rows gives every row, shape (N,) each.
 
     Of fewer labels than `curate fit` takes, those that it gives without any: it says so itself.
     """
-    if len(given) < LEAST_LABELS:
+    if len(labelled) < LEAST_LABELS:
         return fitted(dataset)
     with tempfile.TemporaryDirectory() as folder:
         people, out = Path(folder) / "people.parquet", Path(folder) / "fitted.parquet"
-        keys = pq.read_table(dataset.path, columns=["key"])["key"].take(given)
-        pq.write_table(pa.table({"key": keys, "class": [str(dataset.label[row].item()) for row in given]}), people)
+        keys = pq.read_table(dataset.path, columns=["key"])["key"].take(labelled)
+        pq.write_table(pa.table({"key": keys, "class": [str(dataset.label[row].item()) for row in labelled]}), people)
         curate.fit(dataset.path, apply=out, labelled=people, label="class", source=images_of(dataset))
         return new_columns(dataset.path, out)
 

@@ -108,8 +108,10 @@ def junk_dataset(data: Path, name: str, part: float, scored: Scored) -> Dataset:
     """Return a development set with junk planted in it, scored as one dataset."""
     recipe, images = development(data, name)
     other_recipe, others = development(data, DOMAIN[name])
-    whole = f"{recipe} {other_recipe} junk {part} {SOURCES} as JPEG"
-    return scored.dataset(f"{name} {part:.0%} junk".replace("%", ""), whole, lambda: planted(images(), others(), part))
+    description = f"{recipe} {other_recipe} junk {part} {SOURCES} as JPEG"
+    return scored.dataset(
+        f"{name} {part:.0%} junk".replace("%", ""), description, lambda: planted(images(), others(), part)
+    )
 
 
 def some_clean(dataset: Dataset) -> np.ndarray:
@@ -118,21 +120,21 @@ def some_clean(dataset: Dataset) -> np.ndarray:
     return np.sort(np.random.default_rng(0).permutation(clean)[: round(LABELLED * len(dataset.kind))])
 
 
-def told(dataset: Dataset, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
+def junk_aurocs(dataset: Dataset, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
     """Return kind -> score -> AUROC of that kind of junk against the clean rows; ``all`` of every kind."""
     clean = dataset.kind == CLEAN
-    found = {"all": aurocs(scores, ~clean)}
+    measures = {"all": aurocs(scores, ~clean)}
     for kind in KINDS:
-        found[kind] = aurocs(scores, dataset.kind == kind, clean | (dataset.kind == kind))
-    return found
+        measures[kind] = aurocs(scores, dataset.kind == kind, clean | (dataset.kind == kind))
+    return measures
 
 
 def removed(dataset: Dataset, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
     """Return the share of the junk that goes when as many rows are dropped as are junk, the least certain first."""
     junk = dataset.kind != CLEAN
-    found = {}
+    shares = {}
     for name, score in scores.items():
         gone = np.zeros(len(junk), bool)
         gone[np.argsort(-score, kind="stable")[: int(junk.sum())]] = True
-        found[name] = share(gone[junk])
-    return found
+        shares[name] = share(gone[junk])
+    return shares

@@ -57,7 +57,7 @@ def differences(dataset: Dataset, scores: Scores, in_groups: Scores) -> dict[str
     """
     rows, label, groups = shortened(centred(dataset.embedding)), dataset.label, groups_of(dataset)
     clean = np.flatnonzero(dataset.kind == CLEAN) if CLEAN in dataset.kind else np.arange(len(label))
-    found: dict[tuple[str, str], list[float]] = {}
+    gains: dict[tuple[str, str], list[float]] = {}
     for split in range(SPLITS):
         draw = np.random.default_rng(split)
         test = draw.permutation(clean)[: round(TEST * len(clean))]
@@ -65,13 +65,13 @@ def differences(dataset: Dataset, scores: Scores, in_groups: Scores) -> dict[str
         for part in KEEP:
             n = round(part * len(pool))
             chance = accuracy(rows, label, draw.permutation(pool)[:n], test)
-            found.setdefault((f"{part:.0%}, random", "accuracy"), []).append(chance)
+            gains.setdefault((f"{part:.0%}, random", "accuracy"), []).append(chance)
             for way, group in groups.items():
                 for name, score in (scores | in_groups if way == OVERALL else in_groups).items():
                     reached = accuracy(rows, label, keep(score, group, pool, n), test)
-                    found.setdefault((f"{part:.0%}, {way}", name), []).append(reached - chance)
+                    gains.setdefault((f"{part:.0%}, {way}", name), []).append(reached - chance)
     out: dict[str, dict[str, Measured]] = {}
-    for (column, name), values in found.items():
+    for (column, name), values in gains.items():
         out.setdefault(column, {})[name] = paired(np.array(values))
     return out
 

@@ -70,15 +70,15 @@ def aurocs(scores: Mapping[str, np.ndarray], target: np.ndarray, rows: np.ndarra
     inside = target[counted]
     n_true, n_false = int(inside.sum()), int((~inside).sum())
     shuffled = np.stack([np.random.default_rng(seed).permutation(inside) for seed in range(SHUFFLES)]).astype(float)
-    found = {}
+    measures = {}
     for name, score in scores.items():
         order = RankOrder(score)
         lines = order.sort(target[:, None])
         value = float(order.auroc(order.ones() * counted, lines)[0])
         draws = resample(lambda n, o=order, t=lines: o.auroc(n * counted, t), len(target), repeats=REPEATS)[:, 0]
         chance_level = (shuffled @ ranks(score[counted]) - n_true * (n_true + 1) / 2) / max(n_true * n_false, 1)
-        found[name] = Measured(value, draws, chance_level)
-    return found
+        measures[name] = Measured(value, draws, chance_level)
+    return measures
 
 
 def spearmans(scores: Mapping[str, np.ndarray], target: np.ndarray) -> dict[str, Measured]:
@@ -87,13 +87,13 @@ def spearmans(scores: Mapping[str, np.ndarray], target: np.ndarray) -> dict[str,
     drawn = generator.integers(0, len(target), (REPEATS, len(target)))
     middle = ranks(target) - ranks(target).mean()
     shuffled = np.stack([np.random.default_rng(seed).permutation(middle) for seed in range(SHUFFLES)])
-    found = {}
+    measures = {}
     for name, score in scores.items():
         centred = ranks(score) - ranks(score).mean()
         chance_level = shuffled @ centred / max(float(np.sqrt((centred @ centred) * (middle @ middle))), 1e-12)
         resampled = np.array([spearman(score[at], target[at]) for at in drawn])
-        found[name] = Measured(spearman(score, target), resampled, chance_level)
-    return found
+        measures[name] = Measured(spearman(score, target), resampled, chance_level)
+    return measures
 
 
 def share(flags: np.ndarray) -> Measured:

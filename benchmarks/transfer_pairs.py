@@ -78,9 +78,9 @@ def _chances(dataset: Dataset) -> np.ndarray:
     """Return the probability of all pairs by near-duplicate, (N, N); those never verified below all others."""
     rows = read_rows(open_table(dataset.path), Needs(representations=frozenset({"embedding", "signature"})))
     finder = Verified(rows, 0.0, views(mirrored=True))
-    found = finder.measure(*finder.candidates())
+    links = finder.measure(*finder.candidates())
     chance = np.full((len(rows), len(rows)), -1, np.float32)
-    chance[found.query, found.row] = chance[found.row, found.query] = found.similarity
+    chance[links.query, links.row] = chance[links.row, links.query] = links.similarity
     return chance
 
 

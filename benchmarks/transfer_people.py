@@ -23,11 +23,11 @@ def in_domain(data: Path, name: str, scored: Scored, limit: int | None) -> Datas
 
 def neighbour_accuracy(dataset: Dataset) -> dict[str, Measured]:
     """Return the share of rows that their 20 nearest other rows vote right."""
-    found = {"raw": dataset.embedding, "centred": centred(dataset.embedding)}
+    embeddings = {"raw": dataset.embedding, "centred": centred(dataset.embedding)}
     k = min(20, len(dataset.label) - 1)
     return {
         name: share((knn_predict(rows, rows, dataset.label, k=k, same=True) == dataset.label).numpy())
-        for name, rows in found.items()
+        for name, rows in embeddings.items()
     }
 
 
@@ -35,6 +35,6 @@ def votes(data: Path, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
     """Return the rank correlation of uncertainties with the entropy of annotators' votes on CIFAR-10 test."""
     counts = pq.read_table(data / f"{VOTES}.parquet")
     rows = counts["id"].to_numpy()
-    there = rows < len(next(iter(scores.values())))
-    target = entropy(np.array(counts["counts"].to_pylist(), float))[there]
-    return spearmans({name: score[rows[there]] for name, score in scores.items()}, target)
+    is_voted = rows < len(next(iter(scores.values())))
+    target = entropy(np.array(counts["counts"].to_pylist(), float))[is_voted]
+    return spearmans({name: score[rows[is_voted]] for name, score in scores.items()}, target)

@@ -27,8 +27,8 @@ def dataset_scores(embedding: Tensor) -> Scores:
     """Return what a row's place in the dataset says: distance to the nearest row, and neighbours in other clusters."""
     middle = centred(embedding)
     near = {"nearest, raw": embedding, "nearest, centred": middle}
-    found = {name: 1 - nearest(rows, rows, 1, same=True)[0][:, 0].double().numpy() for name, rows in near.items()}
-    return found | {"other clusters": other_clusters(middle)}
+    scores = {name: 1 - nearest(rows, rows, 1, same=True)[0][:, 0].double().numpy() for name, rows in near.items()}
+    return scores | {"other clusters": other_clusters(middle)}
 
 
 def other_clusters(embedding: Tensor) -> np.ndarray:
@@ -43,10 +43,10 @@ def other_clusters(embedding: Tensor) -> np.ndarray:
     return np.mean(shares, 0)
 
 
-def probe_entropy(embedding: Tensor, label: Tensor, given: np.ndarray) -> np.ndarray:
+def probe_entropy(embedding: Tensor, label: Tensor, labelled: np.ndarray) -> np.ndarray:
     """Return the entropy of a logistic regression that was fitted on the rows given, of every row; (N,), nats."""
     rows = centred(embedding)
-    probe = fit_linear(rows[given], label[given], int(label.max()) + 1, c=STRENGTH)
+    probe = fit_linear(rows[labelled], label[labelled], int(label.max()) + 1, c=STRENGTH)
     return entropy(probe.logits(rows).double().softmax(1).numpy())
 
 

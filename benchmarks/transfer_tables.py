@@ -16,7 +16,7 @@ class Table:
     columns: dict[str, Column]
     of_sets: bool = True
 
-    def whole(self) -> dict[str, Column]:
+    def with_mean(self) -> dict[str, Column]:
         """Return the columns, and that of their mean."""
         if not self.of_sets or len(self.columns) < 2:
             return self.columns
@@ -25,14 +25,14 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Return column -> row -> [value, low, high, p]."""
-        return {name: {row: m.to_json() for row, m in column.items()} for name, column in self.whole().items()}
+        return {name: {row: m.to_json() for row, m in column.items()} for name, column in self.with_mean().items()}
 
     def markdown(self) -> str:
         """Return the table as text."""
-        found = self.to_json()
-        rows = list(dict.fromkeys(row for column in found.values() for row in column))
-        lines = [f"| {self.title} | {' | '.join(found)} |", f"| --- |{' --- |' * len(found)}"]
-        lines += [f"| {row} | {' | '.join(shown(found[name].get(row)) for name in found)} |" for row in rows]
+        columns = self.to_json()
+        rows = list(dict.fromkeys(row for column in columns.values() for row in column))
+        lines = [f"| {self.title} | {' | '.join(columns)} |", f"| --- |{' --- |' * len(columns)}"]
+        lines += [f"| {row} | {' | '.join(shown(columns[name].get(row)) for name in columns)} |" for row in rows]
         return "\n".join(lines) + "\n"
 
 

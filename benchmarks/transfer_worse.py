@@ -18,12 +18,12 @@ LARGE = "caltech_subset"  # photographs at the size in which they were published
 def copies(images: Images) -> Images:
     """Return the central squares of images as they are, then changed in each way; all without loss."""
     squares = [square(data) for data in images.data]
-    found, kinds = [png(each.permute(1, 2, 0).numpy()) for each in squares], [CLEAN] * len(squares)
+    files, kinds = [png(each.permute(1, 2, 0).numpy()) for each in squares], [CLEAN] * len(squares)
     for kind, change in WORSE.items():
         generator = torch.Generator().manual_seed(0)
-        found += [png(change(each[None], generator)[0].permute(1, 2, 0).numpy()) for each in squares]
+        files += [png(change(each[None], generator)[0].permute(1, 2, 0).numpy()) for each in squares]
         kinds += [kind] * len(squares)
-    return Images(found, np.tile(images.label, 1 + len(WORSE)), kinds)
+    return Images(files, np.tile(images.label, 1 + len(WORSE)), kinds)
 
 
 def scored_copies(data: Path, name: str, scored: Scored) -> Dataset:
@@ -46,8 +46,8 @@ def chosen(n: int) -> np.ndarray:
 def near_originals(dataset: Dataset, worse: Dataset) -> dict[str, np.ndarray]:
     """Return the distance of each copy to the nearest row of the dataset other than its own original, (M,) each."""
     rows = chosen(len(dataset.label))
-    own = torch.from_numpy(np.tile(rows, len(worse.label) // len(rows)))
-    found = {}
+    originals = torch.from_numpy(np.tile(rows, len(worse.label) // len(rows)))
+    distances = {}
     mean = dataset.embedding.mean(0)
     pairs = {
         "nearest, raw": (worse.embedding, dataset.embedding),
@@ -55,9 +55,9 @@ def near_originals(dataset: Dataset, worse: Dataset) -> dict[str, np.ndarray]:
     }
     for name, (copy, original) in pairs.items():
         cosine = copy @ original.T
-        cosine[torch.arange(len(own)), own] = -torch.inf
-        found[name] = 1 - cosine.amax(1).double().numpy()
-    return found
+        cosine[torch.arange(len(originals)), originals] = -torch.inf
+        distances[name] = 1 - cosine.amax(1).double().numpy()
+    return distances
 
 
 def seen(worse: Dataset, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:

@@ -118,14 +118,14 @@ def draw_pool(pictures: Pictures, size: int, seed: int) -> tuple[Scored, NDArray
     at = np.sort(generator.choice(len(bad), n_bad, replace=False))
     rows = np.concatenate([bad[at], generator.choice(good, size - n_bad, replace=False)])
     order = generator.permutation(size)
-    found = pictures.pool.take(rows)
+    pool = pictures.pool.take(rows)
     is_junk = np.arange(size) < n_bad
     if pictures.junk is None:
-        return found.take(order), np.zeros(size, bool)
+        return pool.take(order), np.zeros(size, bool)
     spoilt = pictures.junk.take(at)
-    vectors, columns = found.vectors.copy(), {name: values.copy() for name, values in found.columns.items()}
+    vectors, columns = pool.vectors.copy(), {name: values.copy() for name, values in pool.columns.items()}
     vectors[is_junk] = spoilt.vectors
-    for name in found.certainty_columns:
+    for name in pool.certainty_columns:
         columns[name][is_junk] = spoilt.columns[name]
     return Scored(vectors, columns).take(order), is_junk[order]
 
@@ -134,12 +134,12 @@ def annotator(pool: Scored, noisy: str | None, seed: int) -> NDArray[np.int64] |
     """Return the labels that are given when a row is requested; None for the true ones."""
     if noisy is None:
         return None
-    given = np.stack([pool.columns[name] for name in NOISY[noisy]])  # (A, N)
-    one = np.random.default_rng([seed, 3]).integers(0, len(given), given.shape[1])
-    return given[one, np.arange(given.shape[1])].astype(np.int64)
+    labels = np.stack([pool.columns[name] for name in NOISY[noisy]])  # (A, N)
+    annotator_of = np.random.default_rng([seed, 3]).integers(0, len(labels), labels.shape[1])
+    return labels[annotator_of, np.arange(labels.shape[1])].astype(np.int64)
 
 
-def run_one(pictures: Pictures, name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def run_strategy(pictures: Pictures, name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Replay a strategy with one seed.
 
     Args:
@@ -227,21 +227,21 @@ def main(typed: Sequence[str] | None = None) -> None:
     seeds = range(arguments.seeds)
     for seed in seeds if not arguments.print else ():
         for name in names:
-            found = ledger.of(name, seed, lambda name=name, seed=seed: run_one(pictures, name, seed, arguments))
-            print(f"seed {seed} {name}: {100 * found['accuracy'][-1]:.1f} ({found['seconds']:.0f} s)", flush=True)
+            result = ledger.of(name, seed, lambda name=name, seed=seed: run_strategy(pictures, name, seed, arguments))
+            print(f"seed {seed} {name}: {100 * result['accuracy'][-1]:.1f} ({result['seconds']:.0f} s)", flush=True)
     report(arguments, pictures, ledger.known(names, seeds))
 
 
 def ledger_of(arguments: argparse.Namespace, **other: Any) -> Ledger:
     """Return where the results of a study are; ``other`` replaces what was typed."""
-    asked = {**vars(arguments), **other}
-    settings = {name: asked[name] for name in ("noisy", "junk", "pool", "features", "budgets", "limit")}
+    options = {**vars(arguments), **other}
+    settings = {name: options[name] for name in ("noisy", "junk", "pool", "features", "budgets", "limit")}
     return Ledger(arguments.work / "results", settings)
 
 
-def report(arguments: argparse.Namespace, pictures: Pictures, found: Mapping[str, list[dict[str, Any]]]) -> None:
+def report(arguments: argparse.Namespace, pictures: Pictures, results_of: Mapping[str, list[dict[str, Any]]]) -> None:
     """Print what a study found, and draw its curves."""
-    curves = {name: curves_of(results) for name, results in found.items()}
+    curves = {name: curves_of(results) for name, results in results_of.items()}
     if "random" not in curves:
         raise SystemExit("nothing to compare with: `random` has not run with every seed")
     print(f"\nAccuracy in percent, {arguments.seeds} seeds, ± half of the 95 % interval over seeds\n")
@@ -249,8 +249,8 @@ def report(arguments: argparse.Namespace, pictures: Pictures, found: Mapping[str
     print("\nThe same less random, on the same pools: mean over budgets to 100, over those beyond, area (by labels)\n")
     print("\n".join(against_table(curves)))
     if pictures.junk is not None:
-        clean = ledger_of(arguments, junk=False).known(list(found), range(arguments.seeds))
-        print("\n".join(junk_report(pictures.pool, pictures.junk, found, clean)))
+        clean = ledger_of(arguments, junk=False).known(list(results_of), range(arguments.seeds))
+        print("\n".join(junk_report(pictures.pool, pictures.junk, results_of, clean)))
     else:
         print("\nWhat follows\n")
         print("\n".join(advice(curves)))
@@ -265,10 +265,10 @@ def draw(curves: Mapping[str, Curves], folder: Path, kind: str) -> None:
     for regime, last in (("low", True), ("high", False)):
         lines = []
         for name in [name for name in DRAWN if name in curves] or list(curves)[:8]:
-            one = curves[name]
-            some = one.budgets <= 2 * LOW_REGIME if last else one.budgets >= LOW_REGIME
-            mean, half = one.mean[some], np.nan_to_num(half_width(one.accuracy)[some])
-            lines.append(Curve(name, one.budgets[some].tolist(), mean.tolist(), list(mean - half), list(mean + half)))
+            curve = curves[name]
+            some = curve.budgets <= 2 * LOW_REGIME if last else curve.budgets >= LOW_REGIME
+            mean, half = curve.mean[some], np.nan_to_num(half_width(curve.accuracy)[some])
+            lines.append(Curve(name, curve.budgets[some].tolist(), mean.tolist(), list(mean - half), list(mean + half)))
         if any(line.x for line in lines):
             title = f"CIFAR-10, {kind} pool: probe on frozen embeddings"
             panel = Panel(lines, "labels (bands: 95 % intervals)", "accuracy", percent=True)

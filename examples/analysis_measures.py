@@ -136,7 +136,7 @@ def by_view(eye: Eye, pictures: Pictures, right: NDArray[np.bool_], *, seed: int
     Source: tables 3 and 4 of Nakamura et al. 2023, which draw each augmentation five times.
     """
     generator = torch.Generator().manual_seed(seed)
-    found = {}
+    columns = {}
     for name, change in VIEWS.items():
         draws = 1 if name in ("plain", "blur", "greyscale") else DRAWS  # these three draw nothing
         values = np.stack(
@@ -145,8 +145,8 @@ def by_view(eye: Eye, pictures: Pictures, right: NDArray[np.bool_], *, seed: int
                 for _ in range(draws)
             ]
         )
-        found[name] = {"all": values, "right": values[:, right], "wrong": values[:, ~right]}
-    return found
+        columns[name] = {"all": values, "right": values[:, right], "wrong": values[:, ~right]}
+    return columns
 
 
 class Drawn:
@@ -167,7 +167,7 @@ class Crops:
     """Accuracy and the mean of the column: of images as they are, of one random crop, and of the most certain crop."""
 
     plain: tuple[float, float]
-    one: tuple[float, float]
+    random: tuple[float, float]
     best: tuple[float, float]
 
 
@@ -191,15 +191,15 @@ def best_crop(
     recipe = Augmentation(jitter=0, gray=0, blur=0)
     rows, values = eye.look(pictures.pixels)
     plain = float(is_right(probe, rows, pictures.label).mean()), float(values.mean())
-    surest, kept, one = np.full(len(pictures), -np.inf), torch.zeros_like(rows), plain
+    surest, kept, random = np.full(len(pictures), -np.inf), torch.zeros_like(rows), plain
     for number in range(n):
         rows, values = eye.look(pictures.pixels, Drawn(side, (least, 1.0), recipe, seed * n + number))
         if not number:
-            one = float(is_right(probe, rows, pictures.label).mean()), float(values.mean())
+            random = float(is_right(probe, rows, pictures.label).mean()), float(values.mean())
         better = sign * values > surest
         surest[better] = sign * values[better]
         kept[torch.from_numpy(better)] = rows[torch.from_numpy(better)]
-    return Crops(plain, one, (float(is_right(probe, kept, pictures.label).mean()), float((sign * surest).mean())))
+    return Crops(plain, random, (float(is_right(probe, kept, pictures.label).mean()), float((sign * surest).mean())))
 
 
 def cosines(eye: Eye, pictures: Pictures, *, n: int = 4, seed: int = 0) -> Floats:
@@ -211,8 +211,8 @@ def cosines(eye: Eye, pictures: Pictures, *, n: int = 4, seed: int = 0) -> Float
     """
     side, recipe = eye.model.spec.preprocessing.size, Augmentation()
     drawn = [Drawn(side, recipe.scale, recipe, seed * n + number) for number in range(n)]
-    found = [eye.look(pictures.pixels, each)[0] for each in drawn]
-    together = F.normalize(torch.stack(found), dim=2).sum(0)
+    embeddings = [eye.look(pictures.pixels, each)[0] for each in drawn]
+    together = F.normalize(torch.stack(embeddings), dim=2).sum(0)
     return ((together.square().sum(1) - n) / (n * (n - 1))).double().numpy()
 
 
@@ -235,11 +235,11 @@ def few_labels(
         draws: how many times.
         test: share of the rows that is requested.
     """
-    found: dict[str, dict[float, list[float]]] = {name: {share: [] for share in shares} for name in rows}
+    accuracies: dict[str, dict[float, list[float]]] = {name: {share: [] for share in shares} for name in rows}
     n_classes = int(label.max()) + 1
     for draw in range(draws):
         order = np.random.default_rng(draw).permutation(len(label))
-        asked, pool = order[: round(test * len(order))], order[round(test * len(order)) :]
+        tested, pool = order[: round(test * len(order))], order[round(test * len(order)) :]
         for share in shares:
             known = np.concatenate(
                 [
@@ -250,6 +250,6 @@ def few_labels(
             )
             for name, vectors in rows.items():
                 probe = fit_linear_probe(vectors[known], label[known], n_classes, calibrate=False)
-                right = probe.predict(vectors[asked]).argmax(1) == label[asked]
-                found[name][share].append(float(right.mean()))
-    return {name: {share: np.array(values) for share, values in by.items()} for name, by in found.items()}
+                right = probe.predict(vectors[tested]).argmax(1) == label[tested]
+                accuracies[name][share].append(float(right.mean()))
+    return {name: {share: np.array(values) for share, values in by.items()} for name, by in accuracies.items()}

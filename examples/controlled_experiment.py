@@ -107,10 +107,10 @@ BANK = 32
 KAPPA_POS = 20.0
 
 
-Found = dict[str, list[Result]]
+ByName = dict[str, list[Result]]
 SAMPLES = (1, 4, 16, 64, 256, 512)
 # what a loss needs otherwise: HIB and ELK learn mu and kappa together (table 7)
-OWN: dict[str, dict[str, Any]] = {"mcinfonce": {}, "hib": {"share": 0.0}, "elk": {"share": 0.0, "start": START_ELK}}
+CHANGES: dict[str, dict[str, Any]] = {"mcinfonce": {}, "hib": {"share": 0.0}, "elk": {"share": 0.0, "start": START_ELK}}
 
 
 def loss_of(setting: Setting, phase: str, encoder: Encoder, pairs: Pairs) -> Tensor:
@@ -257,31 +257,31 @@ def run(setting: Setting, seeds: list[int], arguments: argparse.Namespace) -> li
     return results
 
 
-def table(number: int, base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], Found]:
+def table(number: int, base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], ByName]:
     """Run table 1 or 3; return its lines and the results by name."""
     if number == 1:
-        wanted = {name: replace(base, ambiguity=name) for name in RANGES}
+        settings = {name: replace(base, ambiguity=name) for name in RANGES}
     else:
-        wanted = {name: replace(base, loss=name, **OWN[name]) for name in ("hib", "elk", "mcinfonce")}
-    lines, found = [f"Table {number}, {len(seeds)} seeds ({', '.join(map(str, seeds))})", *HEADER], {}
-    for name, setting in wanted.items():
-        found[name] = run(setting, seeds, arguments)
-        lines += rows_of(name, setting.loss, setting.ambiguity, found[name])
-    return [*lines, f"An encoder's kappa is held below {LARGEST:.0e}."], found
+        settings = {name: replace(base, loss=name, **CHANGES[name]) for name in ("hib", "elk", "mcinfonce")}
+    lines, by_name = [f"Table {number}, {len(seeds)} seeds ({', '.join(map(str, seeds))})", *HEADER], {}
+    for name, setting in settings.items():
+        by_name[name] = run(setting, seeds, arguments)
+        lines += rows_of(name, setting.loss, setting.ambiguity, by_name[name])
+    return [*lines, f"An encoder's kappa is held below {LARGEST:.0e}."], by_name
 
 
-def figure(base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], Found]:
+def figure(base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], ByName]:
     """Run figure 3, the number of samples; return its numbers as lines and the results by number."""
     lines = [f"Figure 3, {len(seeds)} seeds ({', '.join(map(str, seeds))})"]
     lines += ["| samples | kappa RMSE | kappa rank | mean kappa |", "| --- | --- | --- | --- |"]
-    found = {}
+    by_number = {}
     for samples in [count for count in SAMPLES if count <= base.samples]:
         # in step, as in equation 7: the bias of few samples is what the figure shows
         results = run(replace(base, samples=samples, cross=False), seeds, arguments)
-        found[str(samples)] = results
+        by_number[str(samples)] = results
         columns = [[getattr(r, name) for r in results] for name in ("kappa_rmse", "kappa_rank", "kappa_mean")]
         lines.append(f"| {samples} | " + " | ".join(map(cell, columns)) + " |")
-    return [*lines, "paper: RMSE 4.55 with 16 samples, rank 0.77 with 4"], found
+    return [*lines, "paper: RMSE 4.55 with 16 samples, rank 0.77 with 4"], by_number
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
@@ -321,16 +321,16 @@ def main(words: list[str] | None = None) -> None:
     torch.set_num_threads(arguments.threads)
     changes = {name: getattr(arguments, name) for name in ("steps", "batch", "samples", "accept")}
     base = replace(FULL if arguments.full else REDUCED, **{k: v for k, v in changes.items() if v is not None})
-    lines, found = [], {}
+    lines, record_of = [], {}
     for number in arguments.table:
-        more, found[f"table {number}"] = table(number, base, arguments.seeds, arguments)
+        more, record_of[f"table {number}"] = table(number, base, arguments.seeds, arguments)
         lines += more
     if arguments.figure:
-        more, found["figure 3"] = figure(base, arguments.seeds, arguments)
+        more, record_of["figure 3"] = figure(base, arguments.seeds, arguments)
         lines += more
     print("\n".join(lines))
     if arguments.out:
-        record = {"setting": asdict(base), "seeds": arguments.seeds, "results": found}
+        record = {"setting": asdict(base), "seeds": arguments.seeds, "results": record_of}
         arguments.out.write_text(json.dumps(record, default=asdict, indent=1) + "\n")
 
 

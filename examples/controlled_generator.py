@@ -63,13 +63,13 @@ class Pairs:
         x: shape (N, D).
         x_pos: shape (N, D).
         odds: probability of each positive (column) to be a negative of each x (row), shape (N, N); None where it is 1.
-        given_up: of the pairs, how many found no positive and took the likeliest candidate; always 0 with patience.
+        unaccepted: of the pairs, how many found no positive and took the likeliest candidate; always 0 with patience.
     """
 
     x: Tensor
     x_pos: Tensor
     odds: Tensor | None
-    given_up: Tensor
+    unaccepted: Tensor
 
 
 class Generator(nn.Module):
@@ -154,12 +154,12 @@ class Generator(nn.Module):
         device = self.log_c.device
         x = torch.rand(n, self.dim, device=device)
         z = vmf.sample(*self.posterior(x), 1)[0]
-        x_pos, z_pos, found = self._candidates(z, pool)
-        while patience and not found.all():
-            rows = (~found).nonzero().squeeze(1)
-            x_pos[rows], z_pos[rows], found[rows] = self._candidates(z[rows], pool)
+        x_pos, z_pos, is_accepted = self._candidates(z, pool)
+        while patience and not is_accepted.all():
+            rows = (~is_accepted).nonzero().squeeze(1)
+            x_pos[rows], z_pos[rows], is_accepted[rows] = self._candidates(z[rows], pool)
         odds = torch.sigmoid(self.log_ratio - self.kappa_pos * (z @ z_pos.T)) if self.accept == "eq53" else None
-        return Pairs(x, x_pos, odds, (~found).sum())
+        return Pairs(x, x_pos, odds, (~is_accepted).sum())
 
     def _candidates(self, z: Tensor, pool: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return for each latent an x, a latent or mu of it, and whether it was accepted or is only the likeliest."""
@@ -171,9 +171,9 @@ class Generator(nn.Module):
         else:
             chance = self.log_chance(z, mu, kappa).exp_()
         accepted = torch.rand_like(chance) < chance
-        first, found = accepted.int().argmax(1), accepted.any(1)
-        chosen = torch.where(found, first, chance.argmax(1))
-        return x[chosen], mu[chosen], found
+        first, is_accepted = accepted.int().argmax(1), accepted.any(1)
+        chosen = torch.where(is_accepted, first, chance.argmax(1))
+        return x[chosen], mu[chosen], is_accepted
 
 
 def _spread_out(dim: int, low: float, high: float, smoothing: int) -> tuple[nn.Sequential, Concentration]:

@@ -115,12 +115,12 @@ def distance_lines(models: Mapping[str, ScoringModel], pixels: Tensor, n: int, s
     network, _ = load_model(NETWORK)
     real, other = held[:n].float() / 255, held[n : 2 * n]
     reference = embedded(real, network)
-    found = distances(baselines(real, other.float() / 255, seed), reference, network)
+    distance = distances(baselines(real, other.float() / 255, seed), reference, network)
     for name, model in models.items():
         sets = {f"{name}: {what}": made for what, made in drawn(model, known, other, seed).items()}
-        found |= distances(sets, reference, network)
+        distance |= distances(sets, reference, network)
     head = [f"| {n} images | distance in the embedding of {NETWORK} |", "| --- | --- |"]
-    return [*head, *(f"| {name} | {value:.3f} |" for name, value in found.items())]
+    return [*head, *(f"| {name} | {value:.3f} |" for name, value in distance.items())]
 
 
 def tiled(rows: Sequence[Tensor]) -> NDArray[np.uint8]:
@@ -143,22 +143,22 @@ def main(typed: Sequence[str] | None = None) -> None:
     parser.add_argument("--column", default="image")
     parser.add_argument("--distance", type=int, default=0, metavar="N", help="measure it on N images")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(typed)
+    options = parser.parse_args(typed)
     try:
-        check_picture(given.out, overwrite=True)
-        models = {path.stem: load_model(path)[0].eval() for path in given.model}
+        check_picture(options.out, overwrite=True)
+        models = {path.stem: load_model(path)[0].eval() for path in options.model}
         reading = {(head_of(model), model.spec.preprocessing)[1] for model in models.values()}
-        if len(models) < len(given.model) or len(reading) > 1:
+        if len(models) < len(options.model) or len(reading) > 1:
             raise InputError("expected models of different names that read images alike; give others, or one by one")
-        table = pq.read_table(given.data, columns=[given.column])
-        stored = table.column(given.column).slice(0, FITTED + 2 * given.distance).to_pylist()
+        table = pq.read_table(options.data, columns=[options.column])
+        stored = table.column(options.column).slice(0, FITTED + 2 * options.distance).to_pylist()
         readers = [lambda image=image: image for image in stored]
         pixels = load_training_set(readers, None, n=len(readers), preprocessing=reading.pop(), workers=1).pixels
         for name, model in models.items():
-            out = given.out if len(models) == 1 else given.out.with_stem(f"{given.out.stem}-{name}")
-            Image.fromarray(sheet(model, pixels[:FITTED], given.seed)).save(out)
-        if given.distance:
-            print("\n".join(distance_lines(models, pixels, given.distance, given.seed)))
+            out = options.out if len(models) == 1 else options.out.with_stem(f"{options.out.stem}-{name}")
+            Image.fromarray(sheet(model, pixels[:FITTED], options.seed)).save(out)
+        if options.distance:
+            print("\n".join(distance_lines(models, pixels, options.distance, options.seed)))
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
 

@@ -49,8 +49,8 @@ def embedded(pictures: Tensor, network: ScoringModel) -> NDArray[np.float64]:
 
     They are read as files are: as PNG, brought to the network's size by its own preprocessing.
     """
-    stored = [_png(one) for one in pictures]
-    readers = [lambda one=one: one for one in stored]
+    stored = [_png(image) for image in pictures]
+    readers = [lambda image=image: image for image in stored]
     read = load_training_set(readers, None, n=len(readers), preprocessing=network.spec.preprocessing, workers=1)
     said = [network.eval()(block).embedding for block in read.pixels.split(BLOCK)]
     return torch.cat(said).double().numpy()

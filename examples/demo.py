@@ -128,9 +128,9 @@ def main() -> None:
     n = make_dataset(ROOT / dataset)
     print(f"{n} files in {dataset}: photographs, corrupted versions of them, copies, and two broken files")
     scores, clean, subset, batch = (str(DEMO / f"{name}.parquet") for name in ("scores", "clean", "subset", "batch"))
-    found, sheet, groups, report = (str(DEMO / f) for f in ("issues.png", "sheet.png", "groups.png", "report.html"))
+    findings, sheet, groups, report = (str(DEMO / f) for f in ("issues.png", "sheet.png", "groups.png", "report.html"))
     curate("score", str(dataset), "-o", scores, *model)
-    curate("issues", scores, "--sheet", found)
+    curate("issues", scores, "--sheet", findings)
     curate("issues", scores, "--drop", "junk,unusable", "-o", clean, "--quiet")
     curate("dedup", clean, "--mirrored", "-o", subset, "--sheet", groups)
     curate("verify", str(DEMO / "subset.receipt.json"))
@@ -139,7 +139,7 @@ def main() -> None:
     curate("report", scores, subset, "-o", report)
     print("\n" + "\n".join(summary(certainties(ROOT / scores))))
     print(f"\nThe subset is {subset}; why each row went is in {DEMO / 'subset.decisions.parquet'};")
-    print(f"{found} shows the findings, {sheet} the most and the least certain, {groups} what was found twice.")
+    print(f"{findings} shows the findings, {sheet} the most and the least certain, {groups} what was found twice.")
     print(f"{batch} holds six images to label first. Open {report} in a browser to see all of it.")
 
 

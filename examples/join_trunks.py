@@ -47,8 +47,8 @@ def pixels(folder: Path, size: int) -> Iterator[torch.Tensor]:
         with ThreadPoolExecutor() as pool:
             for start in range(0, len(images), BATCH):
                 decoded = pool.map(lambda data: decode(data, read).pixels, images[start : start + BATCH])
-                found = np.stack([one for one in decoded if one is not None])
-                yield torch.from_numpy(found).permute(0, 3, 1, 2)
+                stacked = np.stack([image for image in decoded if image is not None])
+                yield torch.from_numpy(stacked).permute(0, 3, 1, 2)
         print(f"{name}: {len(images):,} images", flush=True)
 
 

@@ -98,10 +98,10 @@ def spread(values: Floats) -> str:
 def tell_histogram(a: argparse.Namespace) -> None:
     """Print bins, means and the regression, and draw them."""
     rows, label, column = rows_of(a, a.tables[0])
-    found = embeddings(rows)
-    if isinstance(found, str):
-        raise InputError(found)
-    right = judge(found[0], torch.from_numpy(label), folds=5, seed=a.seed).right[LINEAR]
+    embedded = embeddings(rows)
+    if isinstance(embedded, str):
+        raise InputError(embedded)
+    right = judge(embedded[0], torch.from_numpy(label), folds=5, seed=a.seed).right[LINEAR]
     values = rows.raw[column]
     said = histogram(sign_of(column) * values, right)
     print(f"| {column} | right | wrong | share right |\n| --- | --- | --- | --- |")
@@ -126,15 +126,15 @@ def tell_histogram(a: argparse.Namespace) -> None:
 def tell_views(a: argparse.Namespace) -> None:
     """Print the column under each augmentation."""
     eye, pictures = shown(a)
-    learned, asked = halves(pictures, a.seed)
+    learned, tested = halves(pictures, a.seed)
     probe = probe_of(eye, learned)
-    rows, _ = eye.look(asked.pixels)
-    right = probe.predict(rows.numpy()).argmax(1) == asked.label
-    found = by_view(eye, asked, right, seed=a.seed)
-    plain, sign = found["plain"]["all"][0], sign_of(eye.column)
-    print(f"{eye.column}, {len(asked)} images, {right.mean():.1%} classified right; up to {DRAWS} draws of each view")
+    rows, _ = eye.look(tested.pixels)
+    right = probe.predict(rows.numpy()).argmax(1) == tested.label
+    columns = by_view(eye, tested, right, seed=a.seed)
+    plain, sign = columns["plain"]["all"][0], sign_of(eye.column)
+    print(f"{eye.column}, {len(tested)} images, {right.mean():.1%} classified right; up to {DRAWS} draws of each view")
     print("| view | all | right | wrong | images less certain |\n| --- | --- | --- | --- | --- |")
-    for name, by in found.items():
+    for name, by in columns.items():
         less = "" if name == "plain" else f"{(sign * by['all'] < sign * plain).mean():.1%}"
         print(f"| {name} | " + " | ".join(spread(by[which]) for which in ("all", "right", "wrong")) + f" | {less} |")
 
@@ -142,13 +142,16 @@ def tell_views(a: argparse.Namespace) -> None:
 def tell_crops(a: argparse.Namespace) -> None:
     """Print how good the most certain crop is."""
     eye, pictures = shown(a)
-    learned, asked = halves(pictures, a.seed)
+    learned, tested = halves(pictures, a.seed)
     probe = probe_of(eye, learned)
-    found = [best_crop(eye, probe, asked, sign=sign_of(eye.column), n=a.crops, seed=seed) for seed in range(a.seeds)]
-    print(f"{len(asked)} images, {a.crops} crops of each, {a.seeds} draws\n")
+    crops = [best_crop(eye, probe, tested, sign=sign_of(eye.column), n=a.crops, seed=seed) for seed in range(a.seeds)]
+    print(f"{len(tested)} images, {a.crops} crops of each, {a.seeds} draws\n")
     print(f"| | accuracy | mean {eye.column} |\n| --- | --- | --- |")
-    print(f"| as they are | {found[0].plain[0]:.4f} | {found[0].plain[1]:.5g} |")
-    for name, each in (("one random crop", [c.one for c in found]), ("the most certain crop", [c.best for c in found])):
+    print(f"| as they are | {crops[0].plain[0]:.4f} | {crops[0].plain[1]:.5g} |")
+    for name, each in (
+        ("one random crop", [c.random for c in crops]),
+        ("the most certain crop", [c.best for c in crops]),
+    ):
         shares, means = np.array(each).T
         print(f"| {name} | {shares.mean():.4f} +- {shares.std():.4f} | {spread(means)} |")
 
@@ -170,19 +173,19 @@ def tell_cosines(a: argparse.Namespace) -> None:
 
 def tell_probes(a: argparse.Namespace) -> None:
     """Print what linear probes of each table reach."""
-    given: dict[str, np.ndarray] = {}
+    tables: dict[str, np.ndarray] = {}
     label = None
     for path in a.tables:
         rows, codes, _ = rows_of(a, path)
-        found = embeddings(rows)
-        if isinstance(found, str):
-            raise InputError(found)
+        embedded = embeddings(rows)
+        if isinstance(embedded, str):
+            raise InputError(embedded)
         if label is not None and not np.array_equal(label, codes):
             raise InputError(f"expected the rows of {a.tables[0]} in {path}, got others; score the same source")
-        label, given[str(path)] = codes, found[0].numpy()
+        label, tables[str(path)] = codes, embedded[0].numpy()
     if label is None:
         raise InputError("expected a table, got none")
-    reached = few_labels(given, label, SHARES, draws=a.seeds)
+    reached = few_labels(tables, label, SHARES, draws=a.seeds)
     print(
         "| | " + " | ".join(f"{share:.0%} of the labels" for share in SHARES) + " |\n|" + " --- |" * (len(SHARES) + 1)
     )

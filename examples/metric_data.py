@@ -49,14 +49,14 @@ DATASETS = {  # to add one, add a line
 class SomeRows(CachedFeatures):
     """Some rows of a cache, which training takes for its own cache."""
 
-    whole: CachedFeatures | None = None
+    complete: CachedFeatures | None = None
     rows: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
 
     def epoch(self, number: int) -> Tensor:
         """Read the rows of one epoch."""
-        if self.whole is None:
+        if self.complete is None:
             raise ValueError("rows are those of a cache")
-        return self.whole.epoch(number)[self.rows]
+        return self.complete.epoch(number)[self.rows]
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ class Dataset:
         known = classes[: len(classes) // 2].sort().values
         is_known = torch.isin(self.labels, known)
         rows = is_known.nonzero().flatten()
-        whole = self.cache
-        given = {name: getattr(whole, name) for name in whole.__dataclass_fields__}
-        given |= {"n": len(rows), "labels": torch.searchsorted(known, self.labels[rows])}
-        given |= {"classes": [whole.classes[at] for at in known.tolist()]}
-        return SomeRows(**given, whole=whole, rows=rows), (~is_known).nonzero().flatten()
+        cache = self.cache
+        values_of = {name: getattr(cache, name) for name in cache.__dataclass_fields__}
+        values_of |= {"n": len(rows), "labels": torch.searchsorted(known, self.labels[rows])}
+        values_of |= {"classes": [cache.classes[at] for at in known.tolist()]}
+        return SomeRows(**values_of, complete=cache, rows=rows), (~is_known).nonzero().flatten()
 
 
 def load_dataset(folder: Path, name: str, work: Path, model: ScoringModel, *, worse: int) -> Dataset:
@@ -130,12 +130,12 @@ def load_dataset(folder: Path, name: str, work: Path, model: ScoringModel, *, wo
     kept = work / f"{name}-worse.npz"
     if not kept.exists():
         np.savez(kept, **made_worse(table, model, worse))  # type: ignore[arg-type]
-    with np.load(kept) as found:
+    with np.load(kept) as arrays:
         copies = Worse(
-            torch.from_numpy(found["rows"]),
-            {kind: torch.from_numpy(found[f"{kind} features"]).float() for kind in ("blur", "crop")},
-            {kind: found[f"{kind} strength"] for kind in ("blur", "crop")},
-            {measure: found[f"quality {measure}"] for measure in MEASURES},
+            torch.from_numpy(arrays["rows"]),
+            {kind: torch.from_numpy(arrays[f"{kind} features"]).float() for kind in ("blur", "crop")},
+            {kind: arrays[f"{kind} strength"] for kind in ("blur", "crop")},
+            {measure: arrays[f"quality {measure}"] for measure in MEASURES},
         )
     return Dataset(opened, opened.labels, opened.epoch(PLAIN).float(), copies)
 
@@ -164,16 +164,16 @@ def made_worse(table: pa.Table, model: ScoringModel, count: int) -> dict[str, ND
     rows = np.sort(draw.permutation(table.num_rows)[:count])
     side = model.spec.preprocessing.size
     decoded = [decode(table.column("image")[row].as_py(), model.spec.preprocessing, with_quality=True) for row in rows]
-    pixels = torch.from_numpy(np.stack([one.pixels for one in decoded])).permute(0, 3, 1, 2).float()
+    pixels = torch.from_numpy(np.stack([image.pixels for image in decoded])).permute(0, 3, 1, 2).float()
     blurs, crops = draw.uniform(0.002, MOST_BLUR, len(rows)), draw.uniform(LEAST_CROP, 1, len(rows))
     changed = {
         "blur": gaussian_blur(pixels, torch.from_numpy(blurs * side).float()),
         "crop": center_crops(pixels, torch.from_numpy(crops)),
     }
-    found: dict[str, NDArray] = {"rows": rows, "blur strength": blurs, "crop strength": 1 - crops}
+    arrays: dict[str, NDArray] = {"rows": rows, "blur strength": blurs, "crop strength": 1 - crops}
     for kind, images in changed.items():
-        found[f"{kind} features"] = torch.cat([model.features(block) for block in images.split(BLOCK)]).numpy()
+        arrays[f"{kind} features"] = torch.cat([model.features(block) for block in images.split(BLOCK)]).numpy()
     for measure in MEASURES:
-        values = [getattr(one.quality, measure) for one in decoded]
-        found[f"quality {measure}"] = np.array([np.nan if value is None else value for value in values], np.float64)
-    return found
+        values = [getattr(image.quality, measure) for image in decoded]
+        arrays[f"quality {measure}"] = np.array([np.nan if value is None else value for value in values], np.float64)
+    return arrays

@@ -67,14 +67,14 @@ def config_of(
     Raises:
         InputError: for a method, a setting or a value that does not exist.
     """
-    method, *told = variant.split()
+    method, *changes = variant.split()
     shared = {"backbone": model.spec.backbone, "size": model.spec.preprocessing.size, "freeze": "trunk"}
     shared |= {"batch_size": study.batch_size, "seed": seed} | schedule(study, dataset_name)
-    own = parse_settings(told, flag=f"a variant of {method}", example="samples=5")
-    return recipe(method, shared, {"latent_dim": study.latent_dim} | own)
+    settings = parse_settings(changes, flag=f"a variant of {method}", example="samples=5")
+    return recipe(method, shared, {"latent_dim": study.latent_dim} | settings)
 
 
-def run_one(
+def run_variant(
     name: str,
     dataset_name: str,
     dataset: Dataset,
@@ -102,11 +102,11 @@ def run_one(
         worse = {kind: project(features).norm(dim=1) for kind, features in dataset.worse.features.items()}
         worse[""] = project(dataset.plain[dataset.worse.rows]).norm(dim=1)
     labels = dataset.labels[held]
-    found = retrieval(vectors, labels, seed=seed)
+    measures = retrieval(vectors, labels, seed=seed)
     if name != FROZEN:  # which has unit length
-        found |= certainty(vectors, labels, worse, dataset.worse, torch.isin(dataset.worse.rows, held))
+        measures |= certainty(vectors, labels, worse, dataset.worse, torch.isin(dataset.worse.rows, held))
     state.unlink(missing_ok=True)
-    return {"measures": found, "losses": losses, "cpu_seconds": time.process_time() - begun}
+    return {"measures": measures, "losses": losses, "cpu_seconds": time.process_time() - begun}
 
 
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
@@ -132,7 +132,9 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     if unknown:
         parser.error(f"--only takes {', '.join(VARIANTS)}; got {unknown[0]!r}")
     kept = [FROZEN, FEATURES, *(study.only if study.only is not None else VARIANTS)]
-    study.variants = {name: VARIANTS[name] for name in dict.fromkeys(kept)} | {told: told for told in study.add}
+    study.variants = {name: VARIANTS[name] for name in dict.fromkeys(kept)} | {
+        variant: variant for variant in study.add
+    }
     return study
 
 
@@ -155,10 +157,14 @@ def main(typed: Sequence[str] | None = None) -> None:
         if not study.print:
             run_all(study, dataset_name, model, ledger, seeds, names)
         known = ledger.known(list(names.values()), seeds)
-        found = {name: [one["measures"] for one in known[told]] for name, told in names.items() if told in known}
+        measures = {
+            name: [result["measures"] for result in known[variant]]
+            for name, variant in names.items()
+            if variant in known
+        }
         print(f"\n## {dataset_name}: {study.seeds} seeds, ± half of the 95 % interval\n")
-        print("\n\n".join("\n".join(lines) for lines in tables(found) if lines))
-        spent = sum(one["cpu_seconds"] for results in known.values() for one in results)
+        print("\n\n".join("\n".join(lines) for lines in tables(measures) if lines))
+        spent = sum(result["cpu_seconds"] for results in known.values() for result in results)
         print(f"\n{spent:.0f} CPU seconds of training and measuring")
 
 
@@ -173,13 +179,14 @@ def run_all(
     """Run what is missing yet, seed by seed."""
     dataset = load_dataset(study.data, dataset_name, study.work, model, worse=study.worse)
     for seed in seeds:
-        for name, told in names.items():
-            state = ledger.path(told, seed).with_suffix(".state")
-            one = ledger.of(
-                told, seed, lambda n=name, s=seed, f=state: run_one(n, dataset_name, dataset, model, study, s, f)
+        for name, variant in names.items():
+            state = ledger.path(variant, seed).with_suffix(".state")
+            result = ledger.of(
+                variant, seed, lambda n=name, s=seed, f=state: run_variant(n, dataset_name, dataset, model, study, s, f)
             )
             print(
-                f"{dataset_name} {seed} {name}: R@1 {percent(one['measures']['R@1'])}, {one['cpu_seconds']:.1f} s",
+                f"{dataset_name} {seed} {name}: R@1 {percent(result['measures']['R@1'])}, "
+                f"{result['cpu_seconds']:.1f} s",
                 flush=True,
             )
 

@@ -65,19 +65,19 @@ def certainty(
         lengths of the images.
     """
     kept = rows.numpy()
-    found = {"R-AUROC": r_auroc(vectors.norm(dim=1).double().numpy(), F.normalize(vectors, dim=1), labels)}
-    own = lengths[""][rows].double().numpy()
+    measures = {"R-AUROC": r_auroc(vectors.norm(dim=1).double().numpy(), F.normalize(vectors, dim=1), labels)}
+    plain = lengths[""][rows].double().numpy()
     for kind, strength in worse.strength.items():
-        theirs = lengths[kind][rows].double().numpy()
-        found[f"{kind}, Spearman"] = spearman(theirs, strength[kept])
-        found[f"{kind}, shorter"] = float((theirs < own).mean())
+        corrupted = lengths[kind][rows].double().numpy()
+        measures[f"{kind}, Spearman"] = spearman(corrupted, strength[kept])
+        measures[f"{kind}, shorter"] = float((corrupted < plain).mean())
     for measure, values in worse.quality.items():
-        found[f"quality {measure}"] = _correlation(own, values[kept])
-    return found
+        measures[f"quality {measure}"] = _correlation(plain, values[kept])
+    return measures
 
 
 def _correlation(lengths: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    there = ~np.isnan(values)
-    if there.sum() < FEWEST or len(np.unique(values[there])) < 2:
+    is_known = ~np.isnan(values)
+    if is_known.sum() < FEWEST or len(np.unique(values[is_known])) < 2:
         return float("nan")
-    return spearman(lengths[there], values[there])
+    return spearman(lengths[is_known], values[is_known])

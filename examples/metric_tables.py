@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from study_results import half_width, percent
 
-Found = Mapping[str, Sequence[Mapping[str, float]]]
+Results = Mapping[str, Sequence[Mapping[str, float]]]
 
 RETRIEVAL = ("R@1", "R@2", "R@4", "mAP@R", "NMI", "R@1, L2")
 CERTAINTY = ("R-AUROC", "blur, Spearman", "blur, shorter", "crop, Spearman", "crop, shorter")
@@ -24,36 +24,36 @@ PAIRS = (  # what is compared with what, seed by seed
 )
 
 
-def tables(found: Found) -> list[list[str]]:
+def tables(measured: Results) -> list[list[str]]:
     """Return retrieval, differences, certainty and quality, each as lines of Markdown, or nothing."""
-    certain = {name: results for name, results in found.items() if "R-AUROC" in results[0]}
+    certain = {name: results for name, results in measured.items() if "R-AUROC" in results[0]}
     return [
-        table(found, RETRIEVAL),
-        differences(found),
+        table(measured, RETRIEVAL),
+        differences(measured),
         table(certain, CERTAINTY),
         table(certain, tuple(f"quality {measure}" for measure in QUALITY)),
     ]
 
 
-def table(found: Found, measures: Sequence[str]) -> list[str]:
+def table(measured: Results, measures: Sequence[str]) -> list[str]:
     """Return the means of measures over seeds, in percent, ± half of the 95 % interval."""
     lines = ["| variant | " + " | ".join(measures) + " |", "| --- |" + " --- |" * len(measures)]
-    for name, results in found.items():
-        cells = [_cell([one[measure] for one in results]) for measure in measures]
+    for name, results in measured.items():
+        cells = [_cell([result[measure] for result in results]) for measure in measures]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines if found else []
+    return lines if measured else []
 
 
-def differences(found: Found) -> list[str]:
+def differences(measured: Results) -> list[str]:
     """Return one variant less another, seed by seed, for every measure of retrieval by cosine."""
     measures = RETRIEVAL[:-1]
     lines = ["| difference | " + " | ".join(measures) + " |", "| --- |" + " --- |" * len(measures)]
     for first, second in PAIRS:
-        if first not in found or second not in found:
+        if first not in measured or second not in measured:
             continue
         cells = []
         for measure in measures:
-            gaps = [a[measure] - b[measure] for a, b in zip(found[first], found[second], strict=True)]
+            gaps = [a[measure] - b[measure] for a, b in zip(measured[first], measured[second], strict=True)]
             cells.append(_cell(gaps, signed=True))
         lines.append(f"| {first} less {second} | " + " | ".join(cells) + " |")
     return lines if len(lines) > 2 else []

@@ -104,11 +104,11 @@ def _table(folder: Path, files: tuple[str, ...], source: Source) -> pa.Table:
 def _by_the_same_classes(*parts: TrainingSet) -> tuple[TrainingSet, ...]:
     """Return sets whose labels count by the classes of all of them: one of few images may lack some."""
     classes = sorted({name for part in parts for name in part.classes})
-    found = []
+    sets_of = []
     for part in parts:
         number = torch.tensor([classes.index(name) for name in part.classes])
-        found.append(replace(part, classes=classes, labels=None if part.labels is None else number[part.labels]))
-    return tuple(found)
+        sets_of.append(replace(part, classes=classes, labels=None if part.labels is None else number[part.labels]))
+    return tuple(sets_of)
 
 
 def _read(table: pa.Table, reading: Preprocessing) -> TrainingSet:

@@ -36,11 +36,11 @@ def read(model: ScoringModel, images: TrainingSet, device: torch.device) -> tupl
     model = model.to(device).eval()
     representations, columns, features = [], [], []
     for block in images.pixels.split(BLOCK):
-        found = model.features(block.to(device))
+        batch = model.features(block.to(device))
         head: Any = model.heads[model.spec.embedding] if model.spec.embedding else None
-        representations.append((found if head is None else head.project(found)).float().cpu())
-        features.append(found.float().cpu())
-        said = model.read(found, block.to(device)).columns
+        representations.append((batch if head is None else head.project(batch)).float().cpu())
+        features.append(batch.float().cpu())
+        said = model.read(batch, block.to(device)).columns
         columns.append({name: values.cpu() for name, values in said.items()})
     together = {name: torch.cat([part[name] for part in columns]) for name in columns[0]}
     return torch.cat(representations), together, torch.cat(features)
@@ -85,11 +85,11 @@ def measure(
         style = linear_answers(learned, styles[0], features, int(styles[0].max()) + 1)
         measures["style"] = float((style == styles[1]).float().mean())
     for name in main_columns(list(columns)):
-        measures |= worth(name, columns[name].double().numpy(), features, answer, right)
+        measures |= certainty_measures(name, columns[name].double().numpy(), features, answer, right)
     return {"measures": measures, "columns": {name: values.tolist() for name, values in columns.items()}}
 
 
-def worth(
+def certainty_measures(
     name: str, values: NDArray[np.float64], features: Tensor, labels: Tensor, right: Mapping[str, NDArray[np.bool_]]
 ) -> dict[str, float]:
     """Return how well a column reports which images are right: of their nearest neighbour, the linear probe, the vote.
@@ -112,8 +112,8 @@ def certainty(name: str, values: ArrayLike) -> NDArray[np.float64]:
     >>> certainty("unc_dino", [1.0, 2.0]).tolist()
     [-1.0, -2.0]
     """
-    found = np.asarray(values, np.float64)
-    return -found if is_less_certain(name) else found
+    certainties = np.asarray(values, np.float64)
+    return -certainties if is_less_certain(name) else certainties
 
 
 def main_columns(names: list[str]) -> list[str]:
@@ -146,9 +146,9 @@ def gmm_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: in
     reduced = PCA(min(MOST_DIMENSIONS, *learned.shape), random_state=seed).fit(learned.numpy())
     mixture = GaussianMixture(n_classes, n_init=STARTS, random_state=seed, reg_covar=1e-4)
     scale = np.sqrt(reduced.explained_variance_.sum())  # the floor of variances is then one of shares
-    found = mixture.fit_predict(reduced.transform(learned.numpy()) / scale)
+    component = mixture.fit_predict(reduced.transform(learned.numpy()) / scale)
     together = np.zeros((n_classes, n_classes), np.int64)
-    np.add.at(together, (found, labels.numpy()), 1)
+    np.add.at(together, (component, labels.numpy()), 1)
     class_of = linear_sum_assignment(together, maximize=True)[1]
     return torch.from_numpy(class_of[mixture.predict(reduced.transform(features.numpy()) / scale)])
 
@@ -156,7 +156,7 @@ def gmm_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: in
 def mlp_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: int, *, seed: int) -> Tensor:
     """Return the class that a network with one hidden layer says of the features, shape (N,)."""
     mean, scale = learned.mean(0), learned.std(0).mean().clamp(min=1e-9)
-    rows, asked = (learned - mean) / scale, (features - mean) / scale
+    rows, queries = (learned - mean) / scale, (features - mean) / scale
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         probe = nn.Sequential(nn.Linear(rows.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, n_classes))
@@ -168,4 +168,4 @@ def mlp_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: in
             F.cross_entropy(probe(rows[at]), labels[at]).backward()
             optimizer.step()
     with torch.inference_mode():
-        return probe(asked).argmax(1)
+        return probe(queries).argmax(1)

@@ -21,7 +21,7 @@ def early(variant: str, epoch: int) -> str:
     return f"{variant} after {epoch}"
 
 
-def table(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+def table(results_of: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """Return one line a variant and column: accuracies and AUROCs in percent, mean ± half the 95 % interval."""
     probes = {
         "linear": "linear",
@@ -33,22 +33,24 @@ def table(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
         "style": "style",
     }
     measured = [
-        probe for probe in probes if any(probe in one["measures"] for results in found.values() for one in results)
+        probe
+        for probe in probes
+        if any(probe in result["measures"] for results in results_of.values() for result in results)
     ]
     head = [*(probes[probe] for probe in measured), "column", "R-AUROC", "AUROC linear", "AUROC kNN", "s"]
     lines = ["| method | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
-    for name, results in found.items():
+    for name, results in results_of.items():
         accuracies = [cell(results, measure) for measure in measured]
         columns = main_columns(list(results[0]["columns"])) or [""]
-        seconds = f"{np.mean([one['seconds'] for one in results]):.0f}"
+        seconds = f"{np.mean([result['seconds'] for result in results]):.0f}"
         for at, column in enumerate(columns):
-            worth = [cell(results, f"{column} {what}") for what in ("R-AUROC", "AUROC linear", "AUROC knn")]
+            accuracy = [cell(results, f"{column} {what}") for what in ("R-AUROC", "AUROC linear", "AUROC knn")]
             before = [name, *accuracies] if at == 0 else [""] * (1 + len(measured))
-            lines.append("| " + " | ".join([*before, column, *worth, seconds if at == 0 else ""]) + " |")
+            lines.append("| " + " | ".join([*before, column, *accuracy, seconds if at == 0 else ""]) + " |")
     return lines
 
 
-def elsewhere(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
+def elsewhere(measured: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
     """Return one line a variant: accuracies on other sets and with few labels; and how each differs from the first.
 
     The first is the first that was trained; a difference is one seed by seed, with half its interval.
@@ -56,15 +58,15 @@ def elsewhere(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespa
     names = [f"{name} {what}" for name in study.transfer for what in ("linear", "knn")]
     names += [f"{percentage(share)} {what}" for share in study.labels for what in ("linear", "tuned")]
     lines = ["| method | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
-    for method, results in found.items():
+    for method, results in measured.items():
         lines.append(f"| {method} | " + " | ".join(cell(results, name) for name in names) + " |")
-    trained = [name for name in found if name.split()[0] != RANDOM]
+    trained = [name for name in measured if name.split()[0] != RANDOM]
     for method in trained[1:]:
         cells = []
         for name in names:
             gap = [
-                one["measures"][name] - other["measures"][name]
-                for one, other in zip(found[method], found[trained[0]], strict=True)
+                result["measures"][name] - other["measures"][name]
+                for result, other in zip(measured[method], measured[trained[0]], strict=True)
             ]
             cells.append(percent(float(np.mean(gap)), float(half_width(np.array(gap))), signed=True))
         lines.append(f"| {method} less {trained[0]} | " + " | ".join(cells) + " |")
@@ -75,42 +77,42 @@ def cell(results: Sequence[Mapping[str, Any]], name: str) -> str:
     """Return the mean of a measure over seeds with half its interval; empty where it was not measured."""
     if name not in results[0]["measures"]:
         return ""
-    values = np.array([one["measures"][name] for one in results])
+    values = np.array([result["measures"][name] for result in results])
     return percent(float(values.mean()), float(half_width(values)))
 
 
-def curves(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
+def curves(measured: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
     """Return the accuracy of a linear probe after some epochs of one run, for each variant."""
     lines = ["| linear after epoch | " + " | ".join(map(str, [*study.at, study.epochs])) + " |"]
     lines += ["| --- |" + " --- |" * (len(study.at) + 1)]
     for name in study.methods:
-        kept = [found.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
+        kept = [measured.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
         if name.split()[0] != RANDOM and kept[-1]:
             cells = [cell(results, "linear") if results else "" for results in kept]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
-def correlations(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+def correlations(results_of: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """Return how every two columns go together, as certainties; means over seeds, each with its own two models.
 
     Of ranks, and of values as they are (Pearson's), which an infinite one leaves without a number.
     """
     named = [
-        (f"{name}: {column}", [certainty(column, one["columns"][column]) for one in results])
-        for name, results in found.items()
+        (f"{name}: {column}", [certainty(column, result["columns"][column]) for result in results])
+        for name, results in results_of.items()
         for column in main_columns(list(results[0]["columns"]))
     ]
     if len(named) < 2:
         return []
     lines = ["| certainty by | and by | rank correlation | correlation |", "| --- | --- | --- | --- |"]
-    for (one, left), (other, right) in combinations(named, 2):
+    for (first, left), (other, right) in combinations(named, 2):
         cells = []
         for measured in (spearman, pearson):
             values = np.array([measured(a, b) for a, b in zip(left, right, strict=True)])
             half = float(half_width(values))
             cells.append(f"{values.mean():.3f}" + ("" if np.isnan(half) else f" ±{half:.3f}"))
-        lines.append(f"| {one} | {other} | {cells[0]} | {cells[1]} |")
+        lines.append(f"| {first} | {other} | {cells[0]} | {cells[1]} |")
     return lines
 
 

@@ -32,16 +32,16 @@ def transfer(model: ScoringModel, others: Mapping[str, Pictures], device: torch.
 
     Source: Nakamura et al. 2023, arXiv:2203.11437, appendix G, who report the linear probe.
     """
-    found = {}
+    accuracies = {}
     for name, pictures in others.items():
         learned, known = read(model, pictures.train, device)[0], labels_of(pictures.train)
-        asked, answer = read(model, pictures.test, device)[0], labels_of(pictures.test)
+        queries, answer = read(model, pictures.test, device)[0], labels_of(pictures.test)
         said = {
-            "linear": linear_answers(learned, known, asked, len(pictures.train.classes)),
-            "knn": knn_answers(learned, known, asked),
+            "linear": linear_answers(learned, known, queries, len(pictures.train.classes)),
+            "knn": knn_answers(learned, known, queries),
         }
-        found |= {f"{name} {what}": accuracy(answers, answer) for what, answers in said.items()}
-    return found
+        accuracies |= {f"{name} {what}": accuracy(answers, answer) for what, answers in said.items()}
+    return accuracies
 
 
 def few_labels(
@@ -54,18 +54,18 @@ def few_labels(
     Source: Nakamura et al. 2023, arXiv:2203.11437, appendix H, who tune for 200 epochs in batches of 128.
     """
     learned, known = read(model, pictures.train, device)[0], labels_of(pictures.train)
-    asked, answer = read(model, pictures.test, device)[0], labels_of(pictures.test)
-    found = {}
+    queries, answer = read(model, pictures.test, device)[0], labels_of(pictures.test)
+    accuracies = {}
     for share in shares:
         rows = labelled(known.numpy(), share, seed)
-        probed = linear_answers(learned[rows], known[rows], asked, len(pictures.train.classes))
+        probed = linear_answers(learned[rows], known[rows], queries, len(pictures.train.classes))
         some = replace(pictures.train, pixels=pictures.train.pixels[rows], labels=known[rows])
         tuned = tuned_answers(model, some, pictures.test.pixels, seed=seed, device=device)
-        found |= {
+        accuracies |= {
             f"{percentage(share)} linear": accuracy(probed, answer),
             f"{percentage(share)} tuned": accuracy(tuned, answer),
         }
-    return found
+    return accuracies
 
 
 def percentage(share: float) -> str:
@@ -96,11 +96,13 @@ def labelled(labels: NDArray[np.int64], share: float, seed: int) -> NDArray[np.i
     (4, 3)
     """
     drawn = np.random.default_rng([seed, 11]).permutation(len(labels))
-    each = [drawn[labels[drawn] == one] for one in np.unique(labels)]
+    each = [drawn[labels[drawn] == each_class] for each_class in np.unique(labels)]
     return np.sort(np.concatenate([rows[: max(1, round(share * len(rows)))] for rows in each]))
 
 
-def tuned_answers(model: ScoringModel, some: TrainingSet, asked: Tensor, *, seed: int, device: torch.device) -> Tensor:
+def tuned_answers(
+    model: ScoringModel, some: TrainingSet, queries: Tensor, *, seed: int, device: torch.device
+) -> Tensor:
     """Return the class of each image requested, shape (N,), by a copy of a backbone that was trained on with labels."""
     batch = min(TUNED_BATCH, some.n)
     shared: dict[str, Any] = {
@@ -116,5 +118,5 @@ def tuned_answers(model: ScoringModel, some: TrainingSet, asked: Tensor, *, seed
     with TemporaryDirectory() as folder:
         tuned, _ = train(config, some, state=Path(folder) / "state", device=device, start=start)
     with torch.inference_mode():
-        said = [tuned.logits(tuned.features(block)) for block in asked.split(500)]
+        said = [tuned.logits(tuned.features(block)) for block in queries.split(500)]
     return torch.cat(said).argmax(1)

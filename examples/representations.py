@@ -76,18 +76,18 @@ def config_of(variant: str, common: Sequence[str], study: argparse.Namespace, se
     Raises:
         InputError: for a method, a setting or a value that does not exist.
     """
-    method, *told = variant.split()
+    method, *changes = variant.split()
     kind: type[Method[Any]] = lookup(METHODS, method, kind="method")
-    own = kind.Settings.about()
+    of_method = kind.Settings.about()
     shared = [name for name in (*SHARED, *AUGMENTATION) if name not in FIXED]
     typed = {
         name: value
         for name, value in parse_settings(common, example="latent_dim=64").items()
-        if name in own or name in shared
+        if name in of_method or name in shared
     }
-    typed |= parse_settings(told, flag=f"a variant of {method}", example="lr=0.1")
+    typed |= parse_settings(changes, flag=f"a variant of {method}", example="lr=0.1")
     settings: dict[str, object] = {name: value for name, value in typed.items() if name not in shared}
-    for name in own:
+    for name in of_method:
         if name in AT_MOST and name not in settings:
             settings[name] = min(getattr(kind.Settings(), name), AT_MOST[name])
     options: dict[str, Any] = {name: _option(name, value) for name, value in typed.items() if name in shared}
@@ -114,7 +114,7 @@ def _option(name: str, text: str) -> Any:
         raise InputError(f"expected {kind.__name__} for {name}, got {text!r}; give one") from None
 
 
-def run_one(
+def run_variant(
     variant: str,
     pictures: Pictures,
     others: Mapping[str, Pictures],
@@ -133,10 +133,10 @@ def run_one(
         return measure(model, drawn.train, drawn.test, device=device, seed=seed, styles=drawn.styles)
 
     def finished() -> dict[str, Any]:
-        found = measured()
-        found["measures"] |= transfer(model, others, device)
-        found["measures"] |= few_labels(model, drawn, study.labels, seed=seed, device=device)
-        return found
+        result = measured()
+        result["measures"] |= transfer(model, others, device)
+        result["measures"] |= few_labels(model, drawn, study.labels, seed=seed, device=device)
+        return result
 
     if is_random:
         return {**finished(), "columns": {}, "seconds": 0.0}
@@ -156,9 +156,9 @@ def run_one(
     state = ledger.path(variant, seed).with_suffix(".state")
     _, losses = train(config, drawn.train, state=state, device=device, start=(model, method))
     seconds = time.perf_counter() - start - measuring
-    found = finished()
+    result = finished()
     state.unlink(missing_ok=True)
-    return {**found, "recipe": config.to_json(), "losses": losses, "seconds": seconds}
+    return {**result, "recipe": config.to_json(), "losses": losses, "seconds": seconds}
 
 
 def trained(variant: str) -> str:
@@ -217,13 +217,13 @@ def main(typed: Sequence[str] | None = None) -> None:
     known = ledger.known([*study.methods, *stages], seeds)
     if study.out:
         study.out.write_text(json.dumps(known, indent=1))
-    found = {name: results for name, results in known.items() if name in study.methods}
+    measured = {name: results for name, results in known.items() if name in study.methods}
     print(
         f"\n{study.images} images of {study.dataset}, {study.size} pixels, {study.epochs} epochs, {study.backbone}; "
         f"{study.test} test images; {study.seeds} seeds, ± half of the 95 % interval, in percent\n"
     )
-    asked = (study.at, curves(known, study)), (extra, elsewhere(found, study))
-    for lines in (table(found), *(lines for given, lines in asked if given), correlations(found)):
+    optional = (study.at, curves(known, study)), (extra, elsewhere(measured, study))
+    for lines in (table(measured), *(lines for requested, lines in optional if requested), correlations(measured)):
         if lines:
             print("\n".join(lines) + "\n")
 
@@ -237,9 +237,11 @@ def run_all(study: argparse.Namespace, ledger: Ledger, seeds: Sequence[int]) -> 
     }
     for seed in seeds:
         for variant in study.methods:
-            one = ledger.of(variant, seed, lambda v=variant, s=seed: run_one(v, pictures, others, study, s, ledger))
+            result = ledger.of(
+                variant, seed, lambda v=variant, s=seed: run_variant(v, pictures, others, study, s, ledger)
+            )
             print(
-                f"seed {seed} {variant}: linear {percent(one['measures']['linear'])}, {one['seconds']:.0f} s",
+                f"seed {seed} {variant}: linear {percent(result['measures']['linear'])}, {result['seconds']:.0f} s",
                 flush=True,
             )
 

@@ -13,10 +13,10 @@ from curate.probes.network import SIDE, predicted, thumbnail, train_network
 
 def pixels(pictures: list[bytes]) -> Tensor:
     """Return encoded images at 32 x 32, shape (N, 3, 32, 32), uint8."""
-    found = torch.empty((len(pictures), 3, SIDE, SIDE), dtype=torch.uint8)
+    images = torch.empty((len(pictures), 3, SIDE, SIDE), dtype=torch.uint8)
     for at, picture in enumerate(pictures):
-        found[at] = torch.from_numpy(thumbnail(np.array(Image.open(io.BytesIO(picture)).convert("RGB"))))
-    return found
+        images[at] = torch.from_numpy(thumbnail(np.array(Image.open(io.BytesIO(picture)).convert("RGB"))))
+    return images
 
 
 def accuracy_of_network(

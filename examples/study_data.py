@@ -157,12 +157,12 @@ def spoilt(picture: bytes, kind: str, generator: np.random.Generator) -> bytes:
         image = image.filter(ImageFilter.GaussianBlur(width / 4))
     elif kind == "crop":
         part = (max(1, width // 8), max(1, height // 8))
-        left, top = (int(generator.integers(0, full - one + 1)) for full, one in zip(image.size, part, strict=True))
+        left, top = (int(generator.integers(0, full - side + 1)) for full, side in zip(image.size, part, strict=True))
         box = (left, top, left + part[0], top + part[1])
         image = image.crop(box).resize((width, height), Image.Resampling.BICUBIC)
     elif kind == "box":
         size = tuple(round(full * generator.uniform(0.85, 1)) for full in image.size)
-        left, top = (int(generator.integers(0, full - one + 1)) for full, one in zip(image.size, size, strict=True))
+        left, top = (int(generator.integers(0, full - side + 1)) for full, side in zip(image.size, size, strict=True))
         image.paste((127, 127, 127), (left, top, left + size[0], top + size[1]))
     else:
         raise ValueError(f"kind must be one of {', '.join(JUNK)}, got {kind!r}")

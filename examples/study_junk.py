@@ -14,25 +14,25 @@ LEAST_LOSS = 0.005  # a plain loss below half a point is no whole to take a shar
 Results = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def junk_report(pool: Scored, junk: Scored, found: Results, clean: Results) -> list[str]:
+def junk_report(pool: Scored, junk: Scored, measured: Results, clean: Results) -> list[str]:
     """Return what is to be said about junk, as lines of Markdown.
 
     Args:
         pool: rows without junk.
         junk: the junk.
-        found: results by strategy on pools with junk.
+        measured: results by strategy on pools with junk.
         clean: those on the same pools without.
     """
     lines = ["", "How often junk is called less certain than an image that is invalid (AUROC)", ""]
-    lines += told_apart(pool, junk)
-    lines += ["", "Share of the labels that went to junk, in percent", "", *share_table(found)]
-    plain = [name for name in found if " + " not in name and name in clean]
+    lines += separation(pool, junk)
+    lines += ["", "Share of the labels that went to junk, in percent", "", *share_table(measured)]
+    plain = [name for name in measured if " + " not in name and name in clean]
     lines += ["", "Points lost to junk: the same strategy on the pool without junk, less what is reached with it", ""]
-    lines += loss_table(found, clean, plain)
-    return [*lines, "", "What follows", "", *junk_advice(found, clean, plain)]
+    lines += loss_table(measured, clean, plain)
+    return [*lines, "", "What follows", "", *junk_advice(measured, clean, plain)]
 
 
-def told_apart(pool: Scored, junk: Scored) -> list[str]:
+def separation(pool: Scored, junk: Scored) -> list[str]:
     """Return, for each certainty column, the AUROC of every kind of junk against the pool's own images."""
     good = np.setdiff1d(np.arange(len(pool)), junk_rows(len(pool)))
     kind = junk.columns["kind"]
@@ -50,18 +50,18 @@ def _auroc(good: NDArray, bad: NDArray) -> str:
     return f"{auroc(np.concatenate([good, bad]), target):.3f}"
 
 
-def share_table(found: Results) -> list[str]:
+def share_table(measured: Results) -> list[str]:
     """Return the share of junk among the labels by budget."""
-    budgets = next(iter(found.values()))[0]["budgets"]
+    budgets = next(iter(measured.values()))[0]["budgets"]
     lines = ["| labels | " + " | ".join(map(str, budgets)) + " |", "| --- |" + " --- |" * len(budgets)]
-    for name, results in found.items():
+    for name, results in measured.items():
         share = np.asarray([result["junk"] for result in results])
         cells = [percent(mean, half) for mean, half in zip(share.mean(0), half_width(share), strict=True)]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
-def loss_table(found: Results, clean: Results, plain: Sequence[str]) -> list[str]:
+def loss_table(measured: Results, clean: Results, plain: Sequence[str]) -> list[str]:
     """Return what each strategy loses to junk at every budget, and as a share of what its plain form loses.
 
     The loss of a guarded strategy counts from the plain one's accuracy without junk, so a guard that costs on a clean
@@ -70,21 +70,21 @@ def loss_table(found: Results, clean: Results, plain: Sequence[str]) -> list[str
     undo four fifths of the harm.
 
     Args:
-        found: with junk.
+        measured: with junk.
         clean: without.
         plain: strategies without a guard whose results are in both.
     """
     if not plain:
         return ["nothing to hold it against: run the same strategies and seeds without junk first"]
-    budgets = next(iter(found.values()))[0]["budgets"]
+    budgets = next(iter(measured.values()))[0]["budgets"]
     head = ["mean", "of the plain loss", "less a fifth", "guard on a clean pool", *map(str, budgets)]
     lines = ["| | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
     for base in plain:
         reached = curves_of(clean[base]).accuracy
-        by_seed = losses(found, clean, base, base)[:, 1:].mean(1)
+        by_seed = losses(measured, clean, base, base)[:, 1:].mean(1)
         plain_loss = by_seed.mean()
-        for name in (base, *guarded_of(found, base)):
-            loss = losses(found, clean, base, name)
+        for name in (base, *guarded_of(measured, base)):
+            loss = losses(measured, clean, base, name)
             mean = loss[:, 1:].mean(1)
             share = f"{100 * mean.mean() / plain_loss:.0f} %" if name != base and plain_loss >= LEAST_LOSS else ""
             cost = over = ""
@@ -94,26 +94,28 @@ def loss_table(found: Results, clean: Results, plain: Sequence[str]) -> list[str
                 gap = (curves_of(clean[name]).accuracy - reached)[:, 1:].mean(1)
                 cost = percent(float(gap.mean()), float(half_width(gap)), signed=True)
             cells = [percent(float(mean.mean()), float(half_width(mean)), signed=True), share, over, cost]
-            cells += [percent(one, half, signed=True) for one, half in zip(loss.mean(0), half_width(loss), strict=True)]
+            cells += [
+                percent(value, half, signed=True) for value, half in zip(loss.mean(0), half_width(loss), strict=True)
+            ]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
-def guarded_of(found: Results, base: str) -> list[str]:
+def guarded_of(measured: Results, base: str) -> list[str]:
     """Return the guarded forms of a strategy that were run."""
-    return [name for name in found if name.startswith(f"{base} + ")]
+    return [name for name in measured if name.startswith(f"{base} + ")]
 
 
-def losses(found: Results, clean: Results, base: str, name: str) -> NDArray[np.float64]:
+def losses(measured: Results, clean: Results, base: str, name: str) -> NDArray[np.float64]:
     """Return the accuracy of ``base`` without junk less that of ``name`` with junk, shape (S, B)."""
-    return curves_of(clean[base]).accuracy - curves_of(found[name]).accuracy
+    return curves_of(clean[base]).accuracy - curves_of(measured[name]).accuracy
 
 
-def junk_advice(found: Results, clean: Results, plain: Sequence[str]) -> list[str]:
+def junk_advice(measured: Results, clean: Results, plain: Sequence[str]) -> list[str]:
     """Return, for each plain strategy, which guard undoes most of the harm and which guards do more harm."""
     lines = []
     for base in plain:
-        mean = {name: losses(found, clean, base, name)[:, 1:].mean() for name in (base, *guarded_of(found, base))}
+        mean = {name: losses(measured, clean, base, name)[:, 1:].mean() for name in (base, *guarded_of(measured, base))}
         if len(mean) == 1:
             continue
         best = min(mean, key=lambda name: float(mean[name]))

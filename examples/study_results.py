@@ -35,9 +35,9 @@ class Ledger:
 
     def path(self, name: str, seed: int) -> Path:
         """Return where the result of a strategy and seed is, or goes."""
-        told = json.dumps({**self.settings, "name": name, "seed": seed}, sort_keys=True)
+        identity = json.dumps({**self.settings, "name": name, "seed": seed}, sort_keys=True)
         plain = "".join(letter if letter.isalnum() else "-" for letter in name)
-        return self.folder / f"{plain}-{seed}-{hashlib.sha256(told.encode()).hexdigest()[:8]}.json"
+        return self.folder / f"{plain}-{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}.json"
 
     def of(self, name: str, seed: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return a result; made, and kept, if it is missing."""
@@ -47,17 +47,17 @@ class Ledger:
             part = path.with_suffix(f".{id(self)}.part")
             part.write_text(text)
             part.replace(path)
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
+        result: dict[str, Any] = json.loads(path.read_text())
+        return result
 
     def known(self, names: Sequence[str], seeds: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
         """Return the results that are there, of each name those of all seeds; a name that lacks a seed is left out."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        results: dict[str, list[dict[str, Any]]] = {}
         for name in names:
             paths = [self.path(name, seed) for seed in seeds]
             if all(path.exists() for path in paths):
-                found[name] = [json.loads(path.read_text()) for path in paths]
-        return found
+                results[name] = [json.loads(path.read_text()) for path in paths]
+        return results
 
 
 def curves_of(results: Sequence[Mapping[str, Any]]) -> Curves:
@@ -79,11 +79,11 @@ def percent(value: float, half: float | None = None, *, signed: bool = False) ->
     return text if half is None or math.isnan(half) else f"{text} ±{100 * half:.1f}"
 
 
-def accuracy_table(found: Mapping[str, Curves]) -> list[str]:
+def accuracy_table(measured: Mapping[str, Curves]) -> list[str]:
     """Return accuracy by budget, mean ± half the 95 % interval over seeds, as lines of Markdown."""
-    budgets = next(iter(found.values())).budgets
+    budgets = next(iter(measured.values())).budgets
     lines = ["| labels | " + " | ".join(map(str, budgets)) + " |", "| --- |" + " --- |" * len(budgets)]
-    for name, curves in found.items():
+    for name, curves in measured.items():
         half = half_width(curves.accuracy)
         cells = [percent(mean, wide) for mean, wide in zip(curves.mean, half, strict=True)]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -137,34 +137,40 @@ def against(curves: Curves, baseline: Curves) -> Against:
     )
 
 
-def against_table(found: Mapping[str, Curves], baseline: str = "random") -> list[str]:
+def against_table(measured: Mapping[str, Curves], baseline: str = "random") -> list[str]:
     """Return every strategy's difference to a baseline, paired by seed, as lines of Markdown."""
-    budgets = found[baseline].budgets
+    budgets = measured[baseline].budgets
     head = ["to 100", "beyond", "area", "p", *map(str, budgets)]
     lines = [f"| less {baseline} | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
-    for name, curves in found.items():
+    for name, curves in measured.items():
         if name == baseline:
             continue
-        one = against(curves, found[baseline])
-        cells = [percent(*one.low, signed=True), percent(*one.high, signed=True), percent(*one.area, signed=True)]
-        cells += [f"{one.p:.2f}"]
-        cells += [percent(mean, half, signed=True) for mean, half in zip(one.difference, one.half, strict=True)]
+        comparison = against(curves, measured[baseline])
+        cells = [
+            percent(*comparison.low, signed=True),
+            percent(*comparison.high, signed=True),
+            percent(*comparison.area, signed=True),
+        ]
+        cells += [f"{comparison.p:.2f}"]
+        cells += [
+            percent(mean, half, signed=True) for mean, half in zip(comparison.difference, comparison.half, strict=True)
+        ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
-def advice(found: Mapping[str, Curves], baseline: str = "random", default: str = "auto") -> list[str]:
+def advice(measured: Mapping[str, Curves], baseline: str = "random", default: str = "auto") -> list[str]:
     """Return what to use when, derived from the numbers alone, a sentence a line.
 
     A strategy is safe where it is at no budget past the first worse than random by more than the interval. In each
     regime the best is named, with those whose paired interval to it includes 0.
     """
-    budgets = found[baseline].budgets
+    budgets = measured[baseline].budgets
     lines = []
     for what, columns in ((f"To {LOW_REGIME} labels", budgets <= LOW_REGIME), ("Beyond", budgets > LOW_REGIME)):
         if not columns.any():
             continue
-        heights = {name: curves.accuracy[:, columns].mean(1) for name, curves in found.items()}
+        heights = {name: curves.accuracy[:, columns].mean(1) for name, curves in measured.items()}
         best = max(heights, key=lambda name: float(heights[name].mean()))
         alike = []
         for name, height in heights.items():
@@ -177,30 +183,34 @@ def advice(found: Mapping[str, Curves], baseline: str = "random", default: str =
         )
         gained = percent(float(over.mean()), float(half_width(over)), signed=True)
         lines.append(f"- {what} `{best}` is best, {gained} points over {baseline}{beside}.")
-    lines.append(_harm(found, baseline))
-    if default in found:
-        lines.append(_default(found, baseline, default))
+    lines.append(_harm(measured, baseline))
+    if default in measured:
+        lines.append(_default(measured, baseline, default))
     return lines
 
 
-def _harm(found: Mapping[str, Curves], baseline: str) -> str:
+def _harm(measured: Mapping[str, Curves], baseline: str) -> str:
     worse = []
-    for name, curves in found.items():
+    for name, curves in measured.items():
         if name == baseline:
             continue
-        one = against(curves, found[baseline])
-        bad = np.flatnonzero(one.difference + one.half < 0)
+        comparison = against(curves, measured[baseline])
+        bad = np.flatnonzero(comparison.difference + comparison.half < 0)
         if len(bad):
-            at = bad[int(one.difference[bad].argmin())]
-            lost = percent(one.difference[at], one.half[at], signed=True)
+            at = bad[int(comparison.difference[bad].argmin())]
+            lost = percent(comparison.difference[at], comparison.half[at], signed=True)
             worse.append(f"`{name}` ({lost} at {curves.budgets[at]})")
     return f"- Below {baseline} by more than the interval somewhere: {', '.join(worse) or 'none'}."
 
 
-def _default(found: Mapping[str, Curves], baseline: str, default: str) -> str:
-    one, budgets = against(found[default], found[baseline]), found[default].budgets
-    clear = [str(budget) for budget, low in zip(budgets, one.difference - one.half, strict=True) if low > 0]
-    lost = [str(budget) for budget, high in zip(budgets, one.difference + one.half, strict=True) if high < 0]
+def _default(measured: Mapping[str, Curves], baseline: str, default: str) -> str:
+    comparison, budgets = against(measured[default], measured[baseline]), measured[default].budgets
+    clear = [
+        str(budget) for budget, low in zip(budgets, comparison.difference - comparison.half, strict=True) if low > 0
+    ]
+    lost = [
+        str(budget) for budget, high in zip(budgets, comparison.difference + comparison.half, strict=True) if high < 0
+    ]
     return (
         f"- `{default}` beats {baseline} by more than the interval at {', '.join(clear) or 'no budget'},"
         f" and loses by more than it at {', '.join(lost) or 'none'}."

@@ -68,7 +68,7 @@ class Set:
     """
 
     rows: Scored
-    given: NDArray[np.int64]
+    labels: NDArray[np.int64]
     test: Scored
     test_labels: NDArray[np.int64]
     sources: tuple[Path, Path]
@@ -86,8 +86,8 @@ def load(arguments: argparse.Namespace) -> Set:
         rows, name, label = labelled(data, files, work, "tiny_train", limit), "tiny_train", "label"
         test = labelled(data, ["tinyimagenet_val.parquet"], work, "tiny_val", limit)
         sources = work / f"{name}_source.parquet", work / "tiny_val_source.parquet"
-    given, known = rows.columns[label].astype(np.int64), test.columns["label"].astype(np.int64)
-    return Set(rows, given, test, known, sources)
+    labels, known = rows.columns[label].astype(np.int64), test.columns["label"].astype(np.int64)
+    return Set(rows, labels, test, known, sources)
 
 
 @dataclass(frozen=True)
@@ -111,31 +111,31 @@ class Drawn:
     classes: int
 
 
-def draw(found: Set, size: int, features: int, seed: int) -> Drawn:
+def draw(data: Set, size: int, features: int, seed: int) -> Drawn:
     """Return the pool of a seed, with the probabilities and losses that selectors may need."""
-    order = np.random.default_rng([seed, 5]).permutation(len(found.rows))
+    order = np.random.default_rng([seed, 5]).permutation(len(data.rows))
     size = min(size, int(len(order) / (1 + HOLDOUT)))
     rows, other = order[:size], order[size : size + max(20, round(HOLDOUT * size))]
-    scored, given = found.rows.take(rows), found.given[rows]
+    scored, labels = data.rows.take(rows), data.labels[rows]
     turn = principal(scored.vectors, features)
-    project = [(vectors @ turn).astype(np.float32) for vectors in (scored.vectors, found.test.vectors)]
-    classes = int(max(found.given.max(), found.test_labels.max())) + 1
-    holdout = fit_linear_probe(found.rows.vectors[other] @ turn, found.given[other], classes, calibrate=False)
+    project = [(vectors @ turn).astype(np.float32) for vectors in (scored.vectors, data.test.vectors)]
+    classes = int(max(data.labels.max(), data.test_labels.max())) + 1
+    holdout = fit_linear_probe(data.rows.vectors[other] @ turn, data.labels[other], classes, calibrate=False)
     chances = holdout.predict(project[0])
     pool = Pool(
         np.arange(size),
         vectors=scored.vectors,
         probabilities=chances,
-        labels=given,
-        holdout_loss=loss_of(chances, given),
+        labels=labels,
+        holdout_loss=loss_of(chances, labels),
     )
     return Drawn(rows, pool, scored, project[0], project[1], classes)
 
 
 def loss_of(chances: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cross-entropy of each row's label, shape (N,), at most that of a probability of one in a million."""
-    own = np.maximum(chances[np.arange(len(labels)), labels], 1e-6)
-    return -np.log(own).astype(np.float32)
+    of_label = np.maximum(chances[np.arange(len(labels)), labels], 1e-6)
+    return -np.log(of_label).astype(np.float32)
 
 
 def chosen(drawn: Drawn, name: str, budgets: Sequence[int], seed: int) -> list[NDArray[np.int64]]:
@@ -179,12 +179,12 @@ def learnable_first(drawn: Drawn, budget: int, seed: int) -> NDArray[np.int64]:
     return picked[:budget]
 
 
-def kept_first(drawn: Drawn, told: str) -> NDArray[np.int64]:
+def kept_first(drawn: Drawn, strategy: str) -> NDArray[np.int64]:
     """Return rows, the most certain first; "by class": the most certain of each class in turn.
 
     Equal shares by class are `curate filter --keep-top` on each class.
     """
-    column, _, by_class = told.partition(" by ")
+    column, _, by_class = strategy.partition(" by ")
     sign = 1.0 if is_less_certain(column) else -1.0
     order = np.argsort(sign * drawn.scored.columns[column], kind="stable")
     if not by_class or drawn.pool.labels is None:
@@ -211,41 +211,43 @@ def prepared(drawn: Drawn, name: str) -> tuple[Pool, Selector]:
     return pool, selector
 
 
-def accuracy_of_probe(drawn: Drawn, found: Set, rows: NDArray[np.int64]) -> float:
+def accuracy_of_probe(drawn: Drawn, data: Set, rows: NDArray[np.int64]) -> float:
     """Return the share of the test rows that a linear probe on some rows of the pool gets right."""
-    given = torch.from_numpy(found.given[drawn.rows[rows]])
+    labels = torch.from_numpy(data.labels[drawn.rows[rows]])
     features = torch.from_numpy(drawn.features[rows])
     length = float((features - features.mean(0)).square().sum(1).mean().sqrt()) or 1.0
-    fitted = fit_linear(features / length, given, drawn.classes, c=16.0)
+    fitted = fit_linear(features / length, labels, drawn.classes, c=16.0)
     said = fitted.logits(torch.from_numpy(drawn.test_features) / length).argmax(1).numpy()
-    return float((said == found.test_labels).mean())
+    return float((said == data.test_labels).mean())
 
 
-def run_one(found: Set, name: str, seed: int, arguments: argparse.Namespace, images: tuple[Any, Any]) -> dict[str, Any]:
+def train_on_subsets(
+    data: Set, name: str, seed: int, arguments: argparse.Namespace, images: tuple[Any, Any]
+) -> dict[str, Any]:
     """Choose subsets and train on them, with one seed."""
     start = time.perf_counter()
-    drawn = draw(found, arguments.pool, arguments.features, seed)
+    drawn = draw(data, arguments.pool, arguments.features, seed)
     budgets = [max(2, round(share * len(drawn.rows))) for share in arguments.shares]
     subsets = [np.arange(len(drawn.rows))] if name == "all" else chosen(drawn, name, budgets, seed)
     wrong, reached = [], []
-    clean = found.rows.columns["label"]
+    clean = data.rows.columns["label"]
     for rows in subsets:
-        whole = drawn.rows[rows]
-        wrong.append(float((found.given[whole] != clean[whole]).mean()))
+        set_rows = drawn.rows[rows]
+        wrong.append(float((data.labels[set_rows] != clean[set_rows]).mean()))
         if arguments.network:
-            given, settings = (found.given[whole], found.test_labels), (arguments.steps, arguments.device)
-            reached.append(accuracy_of_network((images[0][whole], images[1]), given, seed, *settings))
+            labels, settings = (data.labels[set_rows], data.test_labels), (arguments.steps, arguments.device)
+            reached.append(accuracy_of_network((images[0][set_rows], images[1]), labels, seed, *settings))
         else:
-            reached.append(accuracy_of_probe(drawn, found, rows))
+            reached.append(accuracy_of_probe(drawn, data, rows))
     if name == "all":
         budgets, wrong, reached = [len(drawn.rows)], wrong, reached
     return {"budgets": budgets, "accuracy": reached, "wrong": wrong, "seconds": time.perf_counter() - start}
 
 
-def default_strategies(found: Set) -> list[str]:
+def default_strategies(data: Set) -> list[str]:
     """Return the names to run where none are given."""
     names = [name for name in SELECTORS if name not in LEFT_OUT]
-    for column in found.rows.certainty_columns:
+    for column in data.rows.certainty_columns:
         names += [f"keep-top {column}", f"keep-top {column} by class", f"auto + guard {column}"]
     return [*names, "all"]
 
@@ -274,16 +276,18 @@ def main(typed: Sequence[str] | None = None) -> None:
     arguments = parse_arguments(typed)
     arguments.pool = arguments.pool or POOL[arguments.set]
     arguments.work.mkdir(parents=True, exist_ok=True)
-    found = load(arguments)
-    names = arguments.strategies or default_strategies(found)
+    data = load(arguments)
+    names = arguments.strategies or default_strategies(data)
     settings = {name: getattr(arguments, name) for name in ("set", "shares", "pool", "features", "network", "limit")}
     ledger = Ledger(arguments.work / "subsets", settings | ({"steps": arguments.steps} if arguments.network else {}))
     seeds = range(arguments.seeds)
-    images = tuple(map(stored_pixels, found.sources)) if arguments.network and not arguments.print else (None, None)
+    images = tuple(map(stored_pixels, data.sources)) if arguments.network and not arguments.print else (None, None)
     for seed in seeds if not arguments.print else ():
         for name in names:
-            one = ledger.of(name, seed, lambda name=name, seed=seed: run_one(found, name, seed, arguments, images))
-            print(f"seed {seed} {name}: {100 * one['accuracy'][-1]:.1f} ({one['seconds']:.0f} s)", flush=True)
+            result = ledger.of(
+                name, seed, lambda name=name, seed=seed: train_on_subsets(data, name, seed, arguments, images)
+            )
+            print(f"seed {seed} {name}: {100 * result['accuracy'][-1]:.1f} ({result['seconds']:.0f} s)", flush=True)
     report(ledger.known(names, seeds), arguments)
 
 
@@ -292,26 +296,26 @@ def stored_pixels(source: Path) -> torch.Tensor:
     return pixels(pq.read_table(source, columns=["image"]).column("image").to_pylist())
 
 
-def report(found: Mapping[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> None:
+def report(measured: Mapping[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> None:
     """Print what a study found."""
-    whole = found.get("all")
-    curves = {name: curves_of(results) for name, results in found.items() if name != "all"}
+    on_all = measured.get("all")
+    curves = {name: curves_of(results) for name, results in measured.items() if name != "all"}
     if "random" not in curves:
         raise SystemExit("nothing to compare with: `random` has not run with every seed")
     print(
         f"\nAccuracy in percent by rows trained on, {arguments.seeds} seeds, ± half of the 95 % interval over seeds\n"
     )
     print("\n".join(accuracy_table(curves)))
-    if whole:
-        print(f"\nAll {whole[0]['budgets'][0]} rows: {100 * curves_of(whole).mean[0]:.1f}")
+    if on_all:
+        print(f"\nAll {on_all[0]['budgets'][0]} rows: {100 * curves_of(on_all).mean[0]:.1f}")
     print("\nThe same less random, on the same pools\n")
     print("\n".join(against_table(curves)))
-    if any(any(one["wrong"]) for results in found.values() for one in results):
+    if any(any(result["wrong"]) for results in measured.values() for result in results):
         budgets = next(iter(curves.values())).budgets
         print("\nShare of the rows whose label is wrong, in percent\n")
         print("| labels | " + " | ".join(map(str, budgets)) + " |\n| --- |" + " --- |" * len(budgets))
-        for name, results in found.items():
-            shares = np.asarray([one["wrong"] for one in results]).mean(0)
+        for name, results in measured.items():
+            shares = np.asarray([result["wrong"] for result in results]).mean(0)
             print(f"| {name} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |")
 
 

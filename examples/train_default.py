@@ -90,7 +90,7 @@ def drawing(data: bytes, generator: np.random.Generator) -> bytes:
         page = np.minimum(page, flat.clip(0, 255).astype(np.uint8))
     share = generator.uniform(0.5, 1)
     paper = Image.new("RGB", (round(photo.width / share), round(photo.height / share)), "white")
-    at = [int(generator.integers(whole - part + 1)) for whole, part in zip(paper.size, photo.size, strict=True)]
+    at = [int(generator.integers(full - part + 1)) for full, part in zip(paper.size, photo.size, strict=True)]
     paper.paste(Image.fromarray(page), (at[0], at[1]))
     file = io.BytesIO()
     paper.save(file, "PNG")
@@ -101,9 +101,9 @@ def ridges(steep: np.ndarray, least: float) -> np.ndarray:
     """Return where a slope is steeper than its neighbours left and right, or above and below, and than most such."""
     padded = np.pad(steep, 1)
     centre = padded[1:-1, 1:-1]
-    found = (centre >= padded[1:-1, :-2]) & (centre > padded[1:-1, 2:])
-    found |= (centre >= padded[:-2, 1:-1]) & (centre > padded[2:, 1:-1])
-    return found & (steep > np.percentile(steep[found], least)) if found.any() else found
+    is_ridge = (centre >= padded[1:-1, :-2]) & (centre > padded[1:-1, 2:])
+    is_ridge |= (centre >= padded[:-2, 1:-1]) & (centre > padded[2:, 1:-1])
+    return is_ridge & (steep > np.percentile(steep[is_ridge], least)) if is_ridge.any() else is_ridge
 
 
 def drawings(folder: Path) -> Iterator[Row]:
@@ -145,7 +145,7 @@ def curate(*arguments: object) -> None:
     subprocess.run([sys.executable, "-m", "curate", *words], check=True)
 
 
-def own(**settings: object) -> list[str]:
+def typed(**settings: object) -> list[str]:
     """Return the settings of a method as they are typed."""
     return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
@@ -165,13 +165,13 @@ def caches(folder: Path, out: Path, trunks: Path) -> tuple[Path, Path]:
 def heads(out: Path, trunks: Path, views: Path, damaged: Path) -> Path:
     """Add the heads one after another; return the checkpoint that has all."""
     steps: list[tuple[str, Path, list[object]]] = [
-        ("mcinfonce", views, [*own(positives="labels", latent_dim=16, kappa_pos=16, samples=8, kappa="norm"),
+        ("mcinfonce", views, [*typed(positives="labels", latent_dim=16, kappa_pos=16, samples=8, kappa="norm"),
                               "--epochs", 8, "--batch-size", 256, "--lr", 1e-3]),
-        ("visimsiam", views, [*own(latent_dim=512, predictor_every=1), "--epochs", 12, "--batch-size", 256, "--lr", 0.1,
-                              "--set", "schedule=cosine", "--set", "warmup=0.05"]),
-        ("junk", damaged, [*own(n_damaged=4, noise=0.7, within=0.7), "--epochs", 12, "--batch-size", 256,
+        ("visimsiam", views, [*typed(latent_dim=512, predictor_every=1), "--epochs", 12, "--batch-size", 256,
+                              "--lr", 0.1, "--set", "schedule=cosine", "--set", "warmup=0.05"]),
+        ("junk", damaged, [*typed(n_damaged=4, noise=0.7, within=0.7), "--epochs", 12, "--batch-size", 256,
                            "--lr", 1e-3]),
-        ("losspred", views, [*own(within=0.3), "--epochs", 14, "--batch-size", 512, "--lr", 1e-3]),
+        ("losspred", views, [*typed(within=0.3), "--epochs", 14, "--batch-size", 512, "--lr", 1e-3]),
     ]  # fmt: skip
     before = trunks
     for number, (method, cache, options) in enumerate(steps, 1):

@@ -1,6 +1,6 @@
 """How the model `trio` was made, from the images to the checkpoint, in the commands that made it.
 
-    python examples/train_trio.py FOLDER OUT [--epochs-trunk 12] [--epochs 6] [--start CHECKPOINT]
+    python examples/train_trio.py FOLDER OUT [--epochs-backbone 12] [--epochs 6] [--start CHECKPOINT]
 
 FOLDER holds tiny-imagenet and CIFAR-10 as Parquet with the columns `image` (encoded bytes) and `label`:
 tinyimagenet_train_a.parquet, tinyimagenet_train_b.parquet, cifar10_train.parquet.
@@ -56,34 +56,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--epochs-trunk", type=int, default=12)
+    parser.add_argument("--epochs-backbone", type=int, default=12)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--start", help="a checkpoint that holds the backbone and the VI-SimSiam head")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    one = arguments.start or first_head(arguments.folder, arguments.out, arguments.epochs_trunk, arguments.epochs)
-    other_heads(arguments.folder, arguments.out, one)
+    first = arguments.start or first_head(arguments.folder, arguments.out, arguments.epochs_backbone, arguments.epochs)
+    other_heads(arguments.folder, arguments.out, first)
 
 
-def own(**settings: object) -> list[str]:
+def typed(**settings: object) -> list[str]:
     """Return the settings of a method as they are typed."""
     return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
 
-def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
+def first_head(folder: Path, out: Path, epochs_backbone: int, epochs: int) -> str:
     """Return the checkpoint of the backbone with the VI-SimSiam head."""
-    joined, trunk, model = out / "joined.parquet", out / "trunk.safetensors", out / "one.safetensors"
+    joined, backbone, model = out / "joined.parquet", out / "trunk.safetensors", out / "one.safetensors"
     rates = ["--set", "schedule=cosine", "--set", "warmup=0.05"]
     common = ["--size", "64", "--batch-size", "256", "--precision", "bf16", *rates]
     if not joined.exists():
         join(folder, joined, CIFAR_ROWS)
-    if not trunk.exists():
+    if not backbone.exists():
         curate(
-            *("train", "supervised", str(joined), "-o", str(trunk), "--backbone", "resnet10t"),
+            *("train", "supervised", str(joined), "-o", str(backbone), "--backbone", "resnet10t"),
             *(
                 *common,
                 "--epochs",
-                str(epochs_trunk),
+                str(epochs_backbone),
                 "--lr",
                 "0.2",
                 "--set",
@@ -94,15 +94,15 @@ def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
     if not model.exists():
         data = [str(folder / f"tinyimagenet_train_{part}.parquet") for part in "ab"]
         curate(
-            *("train", "visimsiam", *data, "-o", str(model), "--backbone", str(trunk), "--freeze", *common),
+            *("train", "visimsiam", *data, "-o", str(model), "--backbone", str(backbone), "--freeze", *common),
             *("--epochs", str(epochs), "--lr", "0.1", "--half"),
             *("--set", "blur_sigma=8", "--set", "corrupt=0.3"),
-            *own(small_size=32, n_small=4, latent_dim=512, predictor_every=1),
+            *typed(small_size=32, n_small=4, latent_dim=512, predictor_every=1),
         )
     return str(model)
 
 
-def other_heads(folder: Path, out: Path, one: str) -> None:
+def other_heads(folder: Path, out: Path, first: str) -> None:
     """Add MCInfoNCE and loss prediction, from one cache of features."""
     joined, cache = out / "heads.parquet", out / "features"
     two, three = out / "two.safetensors", out / "trio.safetensors"
@@ -110,20 +110,20 @@ def other_heads(folder: Path, out: Path, one: str) -> None:
         join(folder, joined, None)
     if not three.exists():
         curate(
-            *("cache", str(joined), "--model", one, "--epochs", "6", "-o", str(cache), "--precision", "bf16"),
+            *("cache", str(joined), "--model", first, "--epochs", "6", "-o", str(cache), "--precision", "bf16"),
             *("--set", "scale=0.1", "--set", "jitter=0.5", "--set", "gray=0.1", "--set", "blur=0.4"),
             *("--set", "blur_sigma=8", "--set", "corrupt=0.3"),
         )
     common = ["--cached", str(cache), "--freeze", "--half", "--lr", "1e-3"]
     if not two.exists():
         curate(
-            *("train", "mcinfonce", "-o", str(two), "--backbone", one, *common),
-            *own(positives="labels", latent_dim=16, kappa_pos=16, samples=8),
+            *("train", "mcinfonce", "-o", str(two), "--backbone", first, *common),
+            *typed(positives="labels", latent_dim=16, kappa_pos=16, samples=8),
             *("--epochs", "4", "--batch-size", "256"),
         )
     if not three.exists():
         curate(
-            *("train", "losspred", "-o", str(three), "--backbone", str(two), *common, *own(within=0.4)),
+            *("train", "losspred", "-o", str(three), "--backbone", str(two), *common, *typed(within=0.4)),
             *("--epochs", "25", "--batch-size", "512"),
         )
 

@@ -39,7 +39,7 @@ OTHERS = 1000  # of the other candidates of a dataset; each represents as many m
 RIDGE = 1e-3
 COLUMNS = ("content", "picture", "denser", "sparser", "part")
 SIGNS = np.array([1, 1, -1, -1, 1])  # which way each may count
-WANTED = (0.5, 0.9, 0.95, 0.98)  # probabilities at which precision and recall are reported
+PROBABILITIES = (0.5, 0.9, 0.95, 0.98)  # probabilities at which precision and recall are reported
 
 
 @dataclass(frozen=True)
@@ -176,14 +176,14 @@ def fitted(pairs: list[Judged], *, parts: bool, first: Weights | None = None) ->
         some = chance(odds) >= verifier.LEAST_TO_FIT
         columns, same, weight = columns[some], same[some], weight[some]
     while True:
-        found = _logistic(columns[:, use], same, weight)
-        wrong = found[:-1] * SIGNS[use] < 0
+        weights = _logistic(columns[:, use], same, weight)
+        wrong = weights[:-1] * SIGNS[use] < 0
         if not wrong.any():
             break
         use[np.flatnonzero(use)[wrong]] = False
     every = np.zeros(5)
-    every[use] = found[:-1]
-    return Weights(**dict(zip(COLUMNS, every.round(3).tolist(), strict=True)), intercept=round(float(found[-1]), 3))
+    every[use] = weights[:-1]
+    return Weights(**dict(zip(COLUMNS, every.round(3).tolist(), strict=True)), intercept=round(float(weights[-1]), 3))
 
 
 def _logistic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -202,8 +202,8 @@ def _logistic(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def chances(first: Weights, last: Weights, pairs: Judged) -> np.ndarray:
     """Return the probability of pairs as the finder gives it."""
     odds = first.log_odds(pairs.evidence)
-    worth = chance(odds) >= verifier.LEAST_TO_FIT
-    return chance(np.where(worth, np.maximum(odds, last.log_odds(pairs.evidence, pairs.part)), odds))
+    enough = chance(odds) >= verifier.LEAST_TO_FIT
+    return chance(np.where(enough, np.maximum(odds, last.log_odds(pairs.evidence, pairs.part)), odds))
 
 
 def average_precision(score: np.ndarray, pairs: Judged) -> float:
@@ -226,12 +226,12 @@ def tell(name: str, pairs: Judged, first: Weights, last: Weights) -> None:
         ("verifier", score),
     ):
         print(f"{name:<26}{what:<32}{average_precision(value, pairs):.3f}")
-    for wanted in WANTED:
-        held = score >= wanted
+    for least in PROBABILITIES:
+        held = score >= least
         right, every = (pairs.weight[held] * pairs.same[held]).sum(), pairs.weight[held].sum()
         recall = right / (pairs.same.sum() + pairs.missed)
         print(
-            f"{name:<26}probability >= {wanted:g}: precision {right / max(every, 1):.3f}, recall {recall:.3f}",
+            f"{name:<26}probability >= {least:g}: precision {right / max(every, 1):.3f}, recall {recall:.3f}",
             flush=True,
         )
 

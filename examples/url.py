@@ -40,7 +40,7 @@ from url_data import CHOOSING, DOWNSTREAM, SEEN, Amounts, votes, write_all
 from url_estimators import ESTIMATORS, Estimator, Fitted, fit, fit_few, uncertainty
 from url_measures import Floats, Measured, crops_of, few_of, questions, unit
 from url_tables import Judge, few_sets, tables
-from url_trunks import OWN, Trunk, keys_of, some_of, trunk_of
+from url_trunks import UPSTREAM, Backbone, backbone_of, keys_of, some_of
 
 from scoring.errors import InputError
 from scoring.metrics.neighbours import knn_predict
@@ -57,7 +57,7 @@ class Bench:
     """One backbone: its caches, what is measured, and where results are kept."""
 
     study: argparse.Namespace
-    trunk: Trunk
+    backbone: Backbone
     train: CachedFeatures
     shots: CachedFeatures
     measured: Measured
@@ -65,7 +65,7 @@ class Bench:
 
     def chosen(self, name: str) -> dict[str, Any]:
         """Return the candidate of an estimator with the highest R-AUROC on the classes held out for choosing."""
-        candidates = [dict(one) for one in ESTIMATORS[name].candidates]
+        candidates = [dict(candidate) for candidate in ESTIMATORS[name].candidates]
         if len(candidates) == 1:
             return candidates[0]
         rows = self.measured.sets[CHOOSING]
@@ -75,18 +75,18 @@ class Bench:
             fitted = self.fit(name, candidate, TRIAL)
             return auroc(self.said(name, candidate, fitted, self.measured.features[rows]), mistaken)
 
-        worth = []
+        accuracies = []
         for candidate in candidates:
-            key = f"{self.trunk.name} {name} {json.dumps(candidate)}"
-            found = self.ledger.of(key, TRIAL, lambda one=candidate: {"R-AUROC": tried(one)})  # type: ignore[misc]
-            worth.append(found["R-AUROC"])
-            print(f"{key}: {worth[-1]:.3f} on held-out upstream classes", flush=True)
-        return candidates[int(np.argmax(worth))]
+            key = f"{self.backbone.name} {name} {json.dumps(candidate)}"
+            result = self.ledger.of(key, TRIAL, lambda trial=candidate: {"R-AUROC": tried(trial)})  # type: ignore[misc]
+            accuracies.append(result["R-AUROC"])
+            print(f"{key}: {accuracies[-1]:.3f} on held-out upstream classes", flush=True)
+        return candidates[int(np.argmax(accuracies))]
 
     def fit(self, name: str, chosen: Mapping[str, Any], seed: int) -> Fitted:
         """Return an estimator, trained on the upstream classes to train on."""
-        state = self.ledger.path(f"{self.trunk.name} {name} {json.dumps(dict(chosen))}", seed).with_suffix(".state")
-        model, epochs = self.trunk.bare, self.study.epochs
+        state = self.ledger.path(f"{self.backbone.name} {name} {json.dumps(dict(chosen))}", seed).with_suffix(".state")
+        model, epochs = self.backbone.bare, self.study.epochs
         return fit(ESTIMATORS[name], chosen, model, self.train, seed=seed, epochs=epochs, state=state)
 
     def said(self, name: str, chosen: Mapping[str, Any], fitted: Fitted, features: torch.Tensor) -> Floats:
@@ -98,9 +98,9 @@ class Bench:
         chosen, begun = self.chosen(name), time.perf_counter()
         fitted = self.fit(name, chosen, seed)
         seconds = time.perf_counter() - begun
-        whole = self.said(name, chosen, fitted, self.measured.features)
+        answers_of = self.said(name, chosen, fitted, self.measured.features)
         crops = self.said(name, chosen, fitted, self.measured.crops)
-        answers = {dataset: whole[rows] for dataset, rows in self.measured.datasets.items()}
+        answers = {dataset: answers_of[rows] for dataset, rows in self.measured.datasets.items()}
         for dataset in self.measured.sets:
             answers[crops_of(dataset)] = crops[self.measured.crops_in(dataset)]
         for dataset in few_sets():
@@ -112,61 +112,61 @@ class Bench:
         seed, dataset = which
         estimator: Estimator = ESTIMATORS[name]
         rows = np.flatnonzero([key.startswith(f"{seed}/{dataset}/") for key in keys_of(self.shots)])
-        state = self.ledger.path(f"{self.trunk.name} {name} {dataset}", seed).with_suffix(".state")
-        model, data = self.trunk.bare, some_of(self.shots, rows)
-        after = fit_few(estimator, chosen, fitted, data, trunk=model, seed=seed, state=state)
+        state = self.ledger.path(f"{self.backbone.name} {name} {dataset}", seed).with_suffix(".state")
+        model, data = self.backbone.bare, some_of(self.shots, rows)
+        after = fit_few(estimator, chosen, fitted, data, backbone=model, seed=seed, state=state)
         return self.said(name, chosen, after, self.measured.features[self.measured.rest(seed, dataset)])
 
     def kept(self, answers: Mapping[str, Floats], seed: int) -> dict[str, Any]:
         """Return answers as plain JSON values, with the measures that they give."""
         once = np.ones((1, len(self.measured.keys)), np.int32)
         measures: dict[str, dict[str, float]] = {}
-        for one in questions(self.measured, seed):
-            if one.dataset in answers and (one.target is not None or crops_of(one.dataset) in answers):
-                measures.setdefault(one.measure, {})[one.of] = float(one.values(answers, once)[0])
+        for question in questions(self.measured, seed):
+            if question.dataset in answers and (question.target is not None or crops_of(question.dataset) in answers):
+                measures.setdefault(question.measure, {})[question.of] = float(question.values(answers, once)[0])
         return {"answers": {dataset: said.tolist() for dataset, said in answers.items()}, "measures": measures}
 
 
 def bench_of(study: argparse.Namespace, name: str, ledger: Ledger) -> Bench:
     """Return a backbone with everything that is measured on it; features that are missing yet are made."""
     how = {"backbone": study.backbone, "size": study.size, "epochs": study.trunk_epochs}
-    trunk = trunk_of(name, study.data, study.work, **how)
+    backbone = backbone_of(name, study.data, study.work, **how)
     pictures, views = study.work / "pictures", study.views + 1
     epochs = {"train": views, "measured": 1, "cropped": 1, "shots": views}
-    caches = {kind: trunk.cache(pictures / f"{kind}.parquet", epochs=n) for kind, n in epochs.items()}
-    whole, crops = caches["measured"], caches["cropped"]
-    keys = keys_of(whole)
+    caches = {kind: backbone.cache(pictures / f"{kind}.parquet", epochs=n) for kind, n in epochs.items()}
+    cache, crops = caches["measured"], caches["cropped"]
+    keys = keys_of(cache)
     at = {key: row for row, key in enumerate(keys)}
     drawn: dict[tuple[int, str], list[int]] = {}
     for key in keys_of(caches["shots"]):
         seed, known = key.split("/", 1)
         drawn.setdefault((int(seed), known.split("/")[0]), []).append(at[known])
-    if whole.labels is None:
-        raise SystemExit(f"{whole.folder} has no labels; expected those of url_data.py")
-    features = whole.epoch(PLAIN).float()
+    if cache.labels is None:
+        raise SystemExit(f"{cache.folder} has no labels; expected those of url_data.py")
+    features = cache.epoch(PLAIN).float()
     measured = Measured(
         keys,
         features,
-        embedded(trunk.whole, features),
-        whole.labels,
+        embedded(backbone.loaded, features),
+        cache.labels,
         crops.epoch(PLAIN).float(),
         np.array([at[key] for key in keys_of(crops)]),
         votes(study.data, study.limit),
         {which: np.array(rows) for which, rows in drawn.items()},
-        whole.classes,
+        cache.classes,
     )
-    return Bench(study, trunk, caches["train"], caches["shots"], measured, ledger)
+    return Bench(study, backbone, caches["train"], caches["shots"], measured, ledger)
 
 
 def named(bench: Bench) -> float:
     """Return the share of held-out images of the classes to train on that 20 neighbours among those name rightly."""
     rows = bench.measured.sets[SEEN]
-    asked, known = (unit(features.float()) for features in (bench.measured.features[rows], bench.train.epoch(PLAIN)))
+    queries, known = (unit(features.float()) for features in (bench.measured.features[rows], bench.train.epoch(PLAIN)))
     if bench.train.labels is None:
         raise SystemExit(f"{bench.train.folder} has no labels; expected those of url_data.py")
-    said = knn_predict(asked, known, bench.train.labels, k=min(20, len(known)))
-    right = [bench.measured.classes[one] for one in bench.measured.labels[rows]]
-    return float(np.mean([bench.train.classes[one] == name for one, name in zip(said, right, strict=True)]))
+    said = knn_predict(queries, known, bench.train.labels, k=min(20, len(known)))
+    right = [bench.measured.classes[label] for label in bench.measured.labels[rows]]
+    return float(np.mean([bench.train.classes[answer] == name for answer, name in zip(said, right, strict=True)]))
 
 
 def run_all(study: argparse.Namespace, bench: Bench) -> Iterator[str]:
@@ -174,19 +174,19 @@ def run_all(study: argparse.Namespace, bench: Bench) -> Iterator[str]:
     plain = None
     for name in BASELINES:
         for seed in range(study.seeds) if name in RANDOM else (0,):
-            key = f"{bench.trunk.name} {name}"
+            key = f"{bench.backbone.name} {name}"
             if not bench.ledger.path(key, seed).exists():
                 pictures = study.work / "pictures"
                 plain = plain or Plain.of(pictures / "measured.parquet", pictures / "cropped.parquet")
-                known = Known(bench.trunk.whole, bench.measured, plain)
+                known = Known(bench.backbone.loaded, bench.measured, plain)
                 answers = baseline_answers(name, known, seed)
                 bench.ledger.of(key, seed, lambda a=answers, s=seed: bench.kept(a, s))  # type: ignore[misc]
     for seed in range(study.seeds):
         for name in study.estimators:
-            key = f"{bench.trunk.name} {name}"
-            one = bench.ledger.of(key, seed, lambda n=name, s=seed: bench.run(n, s))  # type: ignore[misc]
-            worth = np.mean([one["measures"]["R-AUROC"][of] for of in DOWNSTREAM])
-            yield f"{key}, seed {seed}: R-AUROC downstream {worth:.3f}, {one['seconds']:.0f} s, {one['chosen']}"
+            key = f"{bench.backbone.name} {name}"
+            result = bench.ledger.of(key, seed, lambda n=name, s=seed: bench.run(n, s))  # type: ignore[misc]
+            auroc = np.mean([result["measures"]["R-AUROC"][of] for of in DOWNSTREAM])
+            yield f"{key}, seed {seed}: R-AUROC downstream {auroc:.3f}, {result['seconds']:.0f} s, {result['chosen']}"
 
 
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
@@ -194,7 +194,9 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the files")
     parser.add_argument("--work", type=Path, default=Path("build/url"), help="where features and results are kept")
-    parser.add_argument("--trunks", nargs="+", default=[DEFAULT, OWN], help=f"shipped models, checkpoints, or {OWN}")
+    parser.add_argument(
+        "--trunks", nargs="+", default=[DEFAULT, UPSTREAM], help=f"shipped models, checkpoints, or {UPSTREAM}"
+    )
     parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=list(ESTIMATORS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5, help="of an estimator over the upstream images")
@@ -202,7 +204,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--per-class", type=int, default=125, help="upstream images of a class to learn from")
     parser.add_argument("--limit", type=int, default=3000, help="the most images of a set downstream")
     parser.add_argument("--shots", type=int, default=5, help="images of a class of few-shot learning")
-    parser.add_argument("--backbone", default="resnet10t", help=f"timm's name, of the backbone {OWN}")
+    parser.add_argument("--backbone", default="resnet10t", help=f"timm's name, of the backbone {UPSTREAM}")
     parser.add_argument("--size", type=int, default=48, help="side in pixels, of the same")
     parser.add_argument("--trunk-epochs", type=int, default=6, help="of the same")
     parser.add_argument("--out", type=Path, help="write all results as JSON lines, one a backbone, estimator and seed")
@@ -229,21 +231,25 @@ def main(typed: Sequence[str] | None = None) -> None:
     settings = {**asdict(amounts), "epochs": study.epochs, "views": study.views}
     lines = []
     for name in study.trunks:
-        own = {"backbone": study.backbone, "size": study.size, "trunk": study.trunk_epochs} if name == OWN else {}
-        ledger = Ledger(study.work / "results", {**settings, **own})
+        of_upstream = (
+            {"backbone": study.backbone, "size": study.size, "trunk": study.trunk_epochs} if name == UPSTREAM else {}
+        )
+        ledger = Ledger(study.work / "results", {**settings, **of_upstream})
         try:
             bench = bench_of(study, name, ledger)
-            for told in () if study.print else run_all(study, bench):
-                print(told, flush=True)
+            for text in () if study.print else run_all(study, bench):
+                print(text, flush=True)
         except InputError as error:
             raise SystemExit(f"error: {error}") from None
         known = results_of(study, bench)
-        print(f"\n## {bench.trunk.name}\n\n{SAID}; 20 neighbours name {named(bench):.1%} of the seen classes' images\n")
-        lines += [{"trunk": bench.trunk.name, **one} for results in known.values() for one in results]
+        print(
+            f"\n## {bench.backbone.name}\n\n{SAID}; 20 neighbours name {named(bench):.1%} of the seen classes' images\n"
+        )
+        lines += [{"trunk": bench.backbone.name, **result} for results in known.values() for result in results]
         print("\n".join(tables(Judge(bench.measured, range(study.seeds)), known)))
     if study.out:
-        told = ({name: value for name, value in one.items() if name != "answers"} for one in lines)
-        study.out.write_text("".join(json.dumps(one) + "\n" for one in told))
+        text = ({name: value for name, value in row.items() if name != "answers"} for row in lines)
+        study.out.write_text("".join(json.dumps(row) + "\n" for row in text))
 
 
 SAID = "Means of the seeds and sets, ± half the 95 % interval"
@@ -251,14 +257,14 @@ SAID = "Means of the seeds and sets, ± half the 95 % interval"
 
 def results_of(study: argparse.Namespace, bench: Bench) -> dict[str, list[dict[str, Any]]]:
     """Return the results that are there, by the name in the tables; one that lacks a seed is left out."""
-    found = {}
+    results = {}
     for name in (*study.estimators, *BASELINES):
         seeds = range(1) if name in BASELINES and name not in RANDOM else range(study.seeds)
-        key = f"{bench.trunk.name} {name}"
+        key = f"{bench.backbone.name} {name}"
         known = bench.ledger.known([key], seeds)
         if key in known:
-            found[name] = known[key]
-    return found
+            results[name] = known[key]
+    return results
 
 
 if __name__ == "__main__":

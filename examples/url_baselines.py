@@ -38,9 +38,9 @@ class Plain:
     sharpness_of_crops: Floats
 
     @classmethod
-    def of(cls, whole: Path, crops: Path) -> "Plain":
+    def of(cls, full: Path, crops: Path) -> "Plain":
         """Read two tables of images."""
-        images = [pq.read_table(path, columns=["image"])["image"].to_pylist() for path in (whole, crops)]
+        images = [pq.read_table(path, columns=["image"])["image"].to_pylist() for path in (full, crops)]
         sizes = np.array([len(image) / np.prod(decode_rgb(image).shape[:2]) for image in images[0]])
         return cls(sizes, *(np.array([sharpness(image) for image in some]) for some in images))
 
@@ -95,8 +95,8 @@ def less_sharp(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
 
 def shorter(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
     """Return one over the length of the backbone's features."""
-    whole, parts = known.measured.features[rows], known.measured.crops[crops]
-    return (1 / whole.double().norm(dim=1)).numpy(), (1 / parts.double().norm(dim=1)).numpy()
+    full, parts = known.measured.features[rows], known.measured.crops[crops]
+    return (1 / full.double().norm(dim=1)).numpy(), (1 / parts.double().norm(dim=1)).numpy()
 
 
 def alone(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
@@ -104,23 +104,23 @@ def alone(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
     embedding = known.measured.embedding[rows]
     mean = embedding.mean(0)
     middle = F.normalize(embedding - mean, dim=1)
-    whole = 1 - nearest(middle, middle, 1, same=True)[0][:, 0].double().numpy()
+    full = 1 - nearest(middle, middle, 1, same=True)[0][:, 0].double().numpy()
     if not len(crops):
-        return whole, None
+        return full, None
     cosine, index = nearest(F.normalize(known.embedding_of_crops[crops] - mean, dim=1), middle, 2)
-    own = torch.from_numpy(np.searchsorted(rows, known.measured.crop_rows[crops]))
-    other = torch.where(index[:, 0] == own, cosine[:, 1], cosine[:, 0])
-    return whole, 1 - other.double().numpy()
+    originals = torch.from_numpy(np.searchsorted(rows, known.measured.crop_rows[crops]))
+    other = torch.where(index[:, 0] == originals, cosine[:, 1], cosine[:, 0])
+    return full, 1 - other.double().numpy()
 
 
 def fitted(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
     """Return what `curate fit` without labels says of the dataset that it is fitted to, and of crops as new rows."""
     fit, said = fit_dataset(known.measured.embedding[rows].numpy())
-    whole = said.columns[FITTED].astype(np.float64)
+    full = said.columns[FITTED].astype(np.float64)
     if not len(crops):
-        return whole, None
+        return full, None
     new = fit.score(known.embedding_of_crops[crops].numpy())
-    return whole, new.columns[FITTED].astype(np.float64)
+    return full, new.columns[FITTED].astype(np.float64)
 
 
 BASELINES: dict[str, Baseline] = {  # to add one, add a line
@@ -136,11 +136,11 @@ OF_PICTURES = ("fewer bytes a pixel", "less sharp")
 
 def baseline_answers(name: str, known: Known, seed: int) -> dict[str, Floats]:
     """Return what a baseline says of every dataset, each requested on its own."""
-    measured, found = known.measured, {}
+    measured, answers = known.measured, {}
     for dataset, rows in measured.datasets.items():
         crops = measured.crops_in(dataset) if dataset in measured.sets else np.zeros(0, np.int64)
-        whole, parts = BASELINES[name](known, rows, crops, seed)
-        found[dataset] = whole
+        full, parts = BASELINES[name](known, rows, crops, seed)
+        answers[dataset] = full
         if parts is not None and len(parts):
-            found[crops_of(dataset)] = parts
-    return found
+            answers[crops_of(dataset)] = parts
+    return answers

@@ -114,18 +114,18 @@ def pictures_of(data: Path, file: str, name: str, *, domain: str = "") -> Pictur
 def upstream(data: Path, *, per_class: int | None) -> Pictures:
     """Return images of the classes to train on, none with the bytes of a held-out one: the first of each, or all."""
     held = pq.read_table(data / f"{HELD_OUT}.parquet", columns=["label", "image"])
-    known = {f"{SEEN}/{one:04d}" for one in class_parts(held["label"].to_numpy().astype(np.int64))[0]}
+    known = {f"{SEEN}/{label:04d}" for label in class_parts(held["label"].to_numpy().astype(np.int64))[0]}
     bytes_held, left = set(held["image"].to_pylist()), dict.fromkeys(known, per_class or 10**9)
-    found = Pictures([], [], [])
+    pictures = Pictures([], [], [])
     for file in UPSTREAM:
         some = pictures_of(data, file, SEEN)
         for key, label, image in zip(some.keys, some.labels, some.images, strict=True):
             if left.get(label, 0) and image not in bytes_held:
                 left[label] -= 1
-                found.keys.append(key)
-                found.labels.append(label)
-                found.images.append(image)
-    return found
+                pictures.keys.append(key)
+                pictures.labels.append(label)
+                pictures.images.append(image)
+    return pictures
 
 
 def measured(data: Path, limit: int) -> Pictures:
@@ -133,14 +133,14 @@ def measured(data: Path, limit: int) -> Pictures:
     held = pictures_of(data, HELD_OUT, "")
     classes = np.array([int(label.strip("/")) for label in held.labels])
     parts = zip((SEEN, CHOOSING, UNSEEN), class_parts(classes), (SEEN_PER_CLASS, None, None), strict=True)
-    found = [_named(held.take(_first(classes, part, most)), name) for name, part, most in parts]
+    parts_made = [_named(held.take(_first(classes, part, most)), name) for name, part, most in parts]
     for name, where in DOWNSTREAM.items():
         some = pictures_of(data, where.file, name, domain=where.domain)
-        found.append(some.take(np.sort(np.random.default_rng(0).permutation(len(some.keys))[:limit])))
+        parts_made.append(some.take(np.sort(np.random.default_rng(0).permutation(len(some.keys))[:limit])))
     voted = pq.read_table(data / f"{VOTES}.parquet", columns=["id"])["id"].to_numpy()
-    found.append(pictures_of(data, PEOPLE, VOTED).take(voted[:limit]))
-    columns = zip(*(_columns(part) for part in found), strict=True)
-    return Pictures(*([one for part in parts for one in part] for parts in columns))
+    parts_made.append(pictures_of(data, PEOPLE, VOTED).take(voted[:limit]))
+    columns = zip(*(_columns(part) for part in parts_made), strict=True)
+    return Pictures(*([value for part in parts for value in part] for parts in columns))
 
 
 def votes(data: Path, limit: int) -> NDArray[np.float64]:
@@ -149,9 +149,9 @@ def votes(data: Path, limit: int) -> NDArray[np.float64]:
     return np.array(counts[:limit], np.float64)
 
 
-def cropped(whole: Pictures) -> Pictures:
+def cropped(pictures: Pictures) -> Pictures:
     """Return the middles of images of ``CROPPED``: squares of 10 to 75 % of the short side, at random, as PNG."""
-    some = whole.take(row for row, key in enumerate(whole.keys) if key.split("/")[0] in CROPPED)
+    some = pictures.take(row for row, key in enumerate(pictures.keys) if key.split("/")[0] in CROPPED)
     generator = np.random.default_rng(0)
     return Pictures(some.keys, some.labels, [middle(image, generator.uniform(*CROPS)) for image in some.images])
 
@@ -167,9 +167,9 @@ def middle(image: bytes, share: float) -> bytes:
     return stored.getvalue()
 
 
-def shots(whole: Pictures, amounts: Amounts) -> Pictures:
+def shots(pictures: Pictures, amounts: Amounts) -> Pictures:
     """Return a few images of each class of the sets to learn a little from, for each seed; keys are SEED/KEY."""
-    labels = np.array(whole.labels)
+    labels = np.array(pictures.labels)
     few = [name for name, where in DOWNSTREAM.items() if where.is_few]
     classes = [label for label in np.unique(labels) if label.split("/")[0] in few]
     keys, rows = [], []
@@ -177,19 +177,19 @@ def shots(whole: Pictures, amounts: Amounts) -> Pictures:
         for at, label in enumerate(classes):
             drawn = np.random.default_rng([seed, at]).permutation(np.flatnonzero(labels == label))
             rows += drawn[: amounts.shots].tolist()
-            keys += [f"{seed}/{whole.keys[row]}" for row in drawn[: amounts.shots]]
-    return Pictures(keys, *_columns(whole.take(rows))[1:])
+            keys += [f"{seed}/{pictures.keys[row]}" for row in drawn[: amounts.shots]]
+    return Pictures(keys, *_columns(pictures.take(rows))[1:])
 
 
 def write_all(data: Path, folder: Path, amounts: Amounts) -> None:
     """Write the tables that are missing yet: ``train``, ``measured``, ``cropped`` and ``shots``."""
     folder.mkdir(parents=True, exist_ok=True)
-    whole: list[Pictures] = []
+    made: list[Pictures] = []
 
     def all_measured() -> Pictures:
-        if not whole:
-            whole.append(measured(data, amounts.limit))
-        return whole[0]
+        if not made:
+            made.append(measured(data, amounts.limit))
+        return made[0]
 
     tables: dict[str, Callable[[], Pictures]] = {
         "train": lambda: upstream(data, per_class=amounts.per_class),
@@ -208,9 +208,9 @@ def _columns(pictures: Pictures) -> tuple[list[str], list[str], list[bytes]]:
 
 def _named(pictures: Pictures, name: str) -> Pictures:
     """Return images whose keys and classes begin with "/" under the name of a set."""
-    return Pictures([name + key for key in pictures.keys], [name + one for one in pictures.labels], pictures.images)
+    return Pictures([name + key for key in pictures.keys], [name + label for label in pictures.labels], pictures.images)
 
 
-def _first(classes: NDArray[np.int64], wanted: NDArray[np.int64], most: int | None) -> list[int]:
+def _first(classes: NDArray[np.int64], chosen: NDArray[np.int64], most: int | None) -> list[int]:
     """Return the first rows of every class wanted, or all of them."""
-    return [row for one in wanted for row in np.flatnonzero(classes == one)[:most].tolist()]
+    return [row for label in chosen for row in np.flatnonzero(classes == label)[:most].tolist()]

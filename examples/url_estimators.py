@@ -158,7 +158,7 @@ ESTIMATORS: dict[str, Estimator] = {  # to add one, add a line
 def fit(
     estimator: Estimator,
     chosen: Mapping[str, Any],
-    trunk: ScoringModel,
+    backbone: ScoringModel,
     data: CachedFeatures,
     *,
     seed: int,
@@ -171,7 +171,7 @@ def fit(
     Args:
         estimator: what to train.
         chosen: one of its candidates.
-        trunk: without heads; its backbone is not copied.
+        backbone: without heads; its backbone is not copied.
         data: features.
         seed: of weights, batches and draws.
         epochs: over the data.
@@ -181,9 +181,9 @@ def fit(
     both = {name: value for name, value in {**estimator.settings, **chosen}.items() if name != "column"}
     shared = {name: both.pop(name) for name in SHARED if name in both}
     shared |= {"epochs": epochs, "batch_size": min(BATCH if before is None else FEW_BATCH, data.n), "seed": seed}
-    shared |= {"backbone": trunk.spec.backbone, "size": trunk.spec.preprocessing.size, "freeze": "trunk"}
+    shared |= {"backbone": backbone.spec.backbone, "size": backbone.spec.preprocessing.size, "freeze": "trunk"}
     config = recipe(estimator.method, shared, both)
-    model, method = build(config, len(data.classes), init=trunk, n=data.n)
+    model, method = build(config, len(data.classes), init=backbone, n=data.n)
     if before is not None:
         take_over(before.model.heads, model.heads)
         take_over(before.method, method)
@@ -202,9 +202,9 @@ def fit_few(
 
 def take_over(old: nn.Module, new: nn.Module) -> None:
     """Copy weights whose names and shapes are the same."""
-    theirs, ours = deepcopy(old.state_dict()), new.state_dict()
-    new.load_state_dict({name: theirs.get(name, value) for name, value in ours.items()
-                         if name not in theirs or theirs[name].shape == value.shape}, strict=False)  # fmt: skip
+    weights, ours = deepcopy(old.state_dict()), new.state_dict()
+    new.load_state_dict({name: weights.get(name, value) for name, value in ours.items()
+                         if name not in weights or weights[name].shape == value.shape}, strict=False)  # fmt: skip
 
 
 @torch.inference_mode()

@@ -121,42 +121,42 @@ class Question:
 
     def values(self, answers: Answers, counts: NDArray[np.int64]) -> Floats:
         """Return the measure of samples, shape (R,), of the counts of each image in each, shape (R, N)."""
-        here = counts[:, self.rows]
+        counted = counts[:, self.rows]
         said = answers[self.dataset] if self.within is None else answers[self.dataset][self.within]
         if np.isnan(said).any():
             raise SystemExit(f"an uncertainty of {self.dataset} is not a number; expected none")
         if self.target is None:
             less = (answers[crops_of(self.dataset)] > said).astype(np.float64)
-            return (here @ less) / here.sum(1)
+            return (counted @ less) / counted.sum(1)
         order = RankOrder(said)
         if self.measure == PEOPLE:
             people = RankOrder(self.target)
-            return np.array([weighted_spearman(order, people, one) for one in here])
+            return np.array([weighted_spearman(order, people, weights) for weights in counted])
         target = order.sort(self.target[:, None])
-        return np.array([order.auroc(one, target)[0] for one in here])
+        return np.array([order.auroc(weights, target)[0] for weights in counted])
 
 
 def questions(measured: Measured, seed: int) -> list[Question]:
     """Return everything that is requested of the answers of one seed."""
-    sets, found = measured.sets, []
+    sets, listed = measured.sets, []
     for name in (SEEN, UNSEEN, *DOWNSTREAM):
         rows = sets[name]
-        found.append(Question(R_AUROC, name, name, rows, measured.mistaken(rows)))
+        listed.append(Question(R_AUROC, name, name, rows, measured.mistaken(rows)))
     for name in (UNSEEN, *DOWNSTREAM):
-        found.append(Question(CROP, name, name, sets[name], None))
-    found.append(Question(PEOPLE, VOTED, VOTED, sets[VOTED], entropy(measured.votes)))
+        listed.append(Question(CROP, name, name, sets[name], None))
+    listed.append(Question(PEOPLE, VOTED, VOTED, sets[VOTED], entropy(measured.votes)))
     for name in DOWNSTREAM:
         dataset = mix_of(name)
         rows = measured.datasets[dataset]
-        found.append(Question(OOD, name, dataset, rows, np.isin(rows, sets[name])))
-        found.append(Question(MIXED, name, dataset, rows, measured.mistaken(rows)))
+        listed.append(Question(OOD, name, dataset, rows, np.isin(rows, sets[name])))
+        listed.append(Question(MIXED, name, dataset, rows, measured.mistaken(rows)))
     for at, name in measured.few:
         if at == seed:
             rest = measured.rest(seed, name)
             target = measured.mistaken(rest)
-            found.append(Question(FEW, name, few_of(name), rest, target))
-            found.append(Question(FEW_BEFORE, name, name, rest, target, np.searchsorted(sets[name], rest)))
-    return found
+            listed.append(Question(FEW, name, few_of(name), rest, target))
+            listed.append(Question(FEW_BEFORE, name, name, rest, target, np.searchsorted(sets[name], rest)))
+    return listed
 
 
 def resampled(measured: Measured) -> NDArray[np.int32]:

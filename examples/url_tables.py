@@ -55,11 +55,11 @@ def cell(samples: Floats | None) -> str:
 def bounds(samples: Floats, *, signed: bool = False) -> str:
     """Return the value with the ends of its interval."""
     low, high = (float(bound[0]) for bound in percentiles(samples[1:, None]))
-    return f"{number(samples[0], signed=signed)} [{', '.join(number(one, signed=signed) for one in (low, high))}]"
+    return f"{number(samples[0], signed=signed)} [{', '.join(number(end, signed=signed) for end in (low, high))}]"
 
 
 @dataclass(frozen=True)
-class Found:
+class Samples:
     """What one estimator reached: (measure, set) -> samples of each seed, shape (S, 1 + R)."""
 
     values: dict[tuple[str, str], Floats]
@@ -68,9 +68,9 @@ class Found:
     def of(self, measure: str, sets: Iterable[str]) -> Floats | None:
         """Return samples of the mean over sets and seeds, shape (1 + R,); None where a set was not measured."""
         each = [self.values.get((measure, name)) for name in sets]
-        if not each or any(one is None for one in each):
+        if not each or any(sample is None for sample in each):
             return None
-        mean = np.mean([one for one in each if one is not None], axis=0)  # (S, 1 + R)
+        mean = np.mean([sample for sample in each if sample is not None], axis=0)  # (S, 1 + R)
         seeds = self.drawn % len(mean)
         return np.concatenate([[mean[:, 0].mean()], mean[seeds, 1 + np.arange(len(seeds))[:, None]].mean(1)])
 
@@ -87,7 +87,7 @@ class Judge:
         self.asked: dict[int, list[Question]] = {seed: questions(measured, seed) for seed in seeds}
         self.drawn = np.random.default_rng(4).integers(0, len(seeds), (len(self.counts) - 1, len(seeds)))
 
-    def found(self, results: Sequence[Mapping[str, Any]]) -> Found:
+    def samples_of(self, results: Sequence[Mapping[str, Any]]) -> Samples:
         """Return what the results of all seeds of an estimator reached."""
         values: dict[tuple[str, str], list[Floats]] = {}
         for result in results:
@@ -97,16 +97,16 @@ class Judge:
                 if all(dataset in answers for dataset in needed):
                     name = (question.measure, question.of)
                     values.setdefault(name, []).append(question.values(answers, self.counts))
-        return Found({name: np.stack(each) for name, each in values.items()}, self.drawn)
+        return Samples({name: np.stack(each) for name, each in values.items()}, self.drawn)
 
     def recalls(self) -> dict[str, Floats]:
         """Return samples of Recall@1 by set, shape (1 + R,), and of its mean downstream."""
-        found = {}
+        recalls_of = {}
         for question in self.asked[min(self.asked)]:
             if question.measure == R_AUROC and question.target is not None:
-                here = self.counts[:, question.rows]
-                found[question.of] = (here @ ~question.target.astype(bool)) / here.sum(1)
-        return found | {"downstream": np.mean([found[name] for name in DOWNSTREAM], axis=0)}
+                counted = self.counts[:, question.rows]
+                recalls_of[question.of] = (counted @ ~question.target.astype(bool)) / counted.sum(1)
+        return recalls_of | {"downstream": np.mean([recalls_of[name] for name in DOWNSTREAM], axis=0)}
 
 
 def few_sets() -> list[str]:
@@ -124,7 +124,7 @@ def head(names: Sequence[str]) -> list[str]:
     return [line(names), line(["---"] * len(names))]
 
 
-def main_table(found: Mapping[str, Found]) -> list[str]:
+def main_table(samples: Mapping[str, Samples]) -> list[str]:
     """Return one line an estimator, and then one a baseline: all measures, and the paper's R-AUROC and crops."""
     columns = {
         "R-AUROC downstream": (R_AUROC, tuple(DOWNSTREAM)),
@@ -138,11 +138,11 @@ def main_table(found: Mapping[str, Found]) -> list[str]:
         "few-shot": (FEW, tuple(few_sets())),
     }
     lines = head(["estimator", *columns, "paper: R-AUROC", "paper: crop"])
-    for name, one in found.items():
+    for name, sampled in samples.items():
         published = ESTIMATORS[name].published if name in ESTIMATORS else None
-        theirs = ["", ""] if published is None else [pair(published.r_auroc), pair(published.crop)]
-        cells = [cell(one.of(measure, sets)) for measure, sets in columns.values()]
-        lines.append(line([name, *cells, *theirs]))
+        published_cells = ["", ""] if published is None else [pair(published.r_auroc), pair(published.crop)]
+        cells = [cell(sampled.of(measure, sets)) for measure, sets in columns.values()]
+        lines.append(line([name, *cells, *published_cells]))
     return lines
 
 
@@ -151,51 +151,51 @@ def pair(values: tuple[float, float]) -> str:
     return " / ".join(number(value) for value in values)
 
 
-def sets_table(found: Mapping[str, Found], recalls: Mapping[str, Floats]) -> list[str]:
+def sets_table(samples: Mapping[str, Samples], recalls: Mapping[str, Floats]) -> list[str]:
     """Return R-AUROC by set, with Recall@1 first, and the least and most of the seeds' means."""
     names = [SEEN, UNSEEN, *DOWNSTREAM]
     lines = head(["R-AUROC", *names, "seeds, downstream"])
     lines.append(line(["Recall@1", *(cell(recalls[name]) for name in names), ""]))
-    for name, one in found.items():
-        seeds = one.by_seed(R_AUROC, list(DOWNSTREAM))
+    for name, sampled in samples.items():
+        seeds = sampled.by_seed(R_AUROC, list(DOWNSTREAM))
         spread = f"{number(seeds.min())} to {number(seeds.max())}" if len(seeds) > 1 else ""
-        lines.append(line([name, *(cell(one.of(R_AUROC, [of])) for of in names), spread]))
+        lines.append(line([name, *(cell(sampled.of(R_AUROC, [of])) for of in names), spread]))
     return lines
 
 
-def best_of_pictures(found: Mapping[str, Found]) -> tuple[str, Floats]:
+def best_of_pictures(samples: Mapping[str, Samples]) -> tuple[str, Floats]:
     """Return the best baseline that reads the image alone, downstream, the other way round where that is better."""
     ways: dict[str, Floats] = {}
     for name in OF_PICTURES:
-        own = found[name].of(R_AUROC, list(DOWNSTREAM)) if name in found else None
-        if own is not None:
-            ways |= {name: own, f"{name}, turned round": 1 - own}
+        ahead = samples[name].of(R_AUROC, list(DOWNSTREAM)) if name in samples else None
+        if ahead is not None:
+            ways |= {name: ahead, f"{name}, turned round": 1 - ahead}
     best = max(ways, key=lambda name: float(ways[name][0]))
     return best, ways[best]
 
 
-def ahead_table(found: Mapping[str, Found]) -> list[str]:
+def ahead_table(samples: Mapping[str, Samples]) -> list[str]:
     """Return how far each estimator is above chance level, of the best of the image alone, and of the fitted score."""
     sets = list(DOWNSTREAM)
-    best, picture = best_of_pictures(found)
+    best, picture = best_of_pictures(samples)
     lines = head(["R-AUROC downstream less that of", "chance level (.5)", f"{best} ({number(picture[0])})", FITTED])
-    dataset = found[FITTED].of(R_AUROC, sets)
-    for name in (name for name in found if name in ESTIMATORS):
-        own = found[name].of(R_AUROC, sets)
-        if own is not None and dataset is not None:
-            lines.append(line([name, *(bounds(own - other, signed=True) for other in (0.5, picture, dataset))]))
+    dataset = samples[FITTED].of(R_AUROC, sets)
+    for name in (name for name in samples if name in ESTIMATORS):
+        estimator = samples[name].of(R_AUROC, sets)
+        if estimator is not None and dataset is not None:
+            lines.append(line([name, *(bounds(estimator - other, signed=True) for other in (0.5, picture, dataset))]))
     return lines
 
 
-def order_table(found: Mapping[str, Found]) -> list[str]:
+def order_table(of_each: Mapping[str, Samples]) -> list[str]:
     """Return the place of each estimator, downstream, and in the paper; and how the orders agree."""
-    ours = {name: found[name].of(R_AUROC, list(DOWNSTREAM)) for name in found if name in ESTIMATORS}
-    theirs = {name: ESTIMATORS[name].published for name in ours}
-    names = [name for name in ours if theirs[name] is not None and ours[name] is not None]
+    ours = {name: of_each[name].of(R_AUROC, list(DOWNSTREAM)) for name in of_each if name in ESTIMATORS}
+    published = {name: ESTIMATORS[name].published for name in ours}
+    names = [name for name in ours if published[name] is not None and ours[name] is not None]
     if len(names) < 3:
         return []
     samples = np.stack([ours[name] for name in names])  # (E, 1 + R)
-    papers = [np.array([theirs[name].r_auroc[at] for name in names]) for at in range(2)]
+    papers = [np.array([published[name].r_auroc[at] for name in names]) for at in range(2)]
     papers.append(np.mean(papers, axis=0))
     heads = [*BOTH, "mean of both"]
     lines = head(["estimator", "place here", *(f"place in the paper, {which}" for which in heads)])
@@ -203,12 +203,12 @@ def order_table(found: Mapping[str, Found]) -> list[str]:
     for at in np.argsort(-samples[:, 0]):
         places = [str(1 + int((values > values[at]).sum())) for values in columns]
         lines.append(line([names[at], *places]))
-    agree = [bounds(np.array([spearman(one, paper) for one in samples.T])) for paper in papers]
+    agree = [bounds(np.array([spearman(sample, paper) for sample in samples.T])) for paper in papers]
     return [*lines, line(["rank correlation with here", "", *agree])]
 
 
 def tables(judge: Judge, results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """Return all tables of a backbone."""
-    found = {name: judge.found(each) for name, each in results.items()}
-    parts = [main_table(found), sets_table(found, judge.recalls()), ahead_table(found), order_table(found)]
+    samples = {name: judge.samples_of(each) for name, each in results.items()}
+    parts = [main_table(samples), sets_table(samples, judge.recalls()), ahead_table(samples), order_table(samples)]
     return [row for part in parts if part for row in [*part, ""]]

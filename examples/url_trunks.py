@@ -18,8 +18,8 @@ from scoring.model import ScoringModel
 from trainers.cache import PLAIN, CachedFeatures, epoch_name, open_cache
 from trainers.start import find_start
 
-OWN = "upstream"  # the name of the backbone that has seen nothing but the upstream classes to train on
-TRUNK_BATCH = 256
+UPSTREAM = "upstream"  # the name of the backbone that has seen nothing but the upstream classes to train on
+BACKBONE_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ def some_of(cache: CachedFeatures, rows: NDArray[np.int64]) -> HeldFeatures:
     at = torch.from_numpy(rows)
     used, labels = cache.labels[at].unique(return_inverse=True)
     values = {name: getattr(cache, name) for name in CachedFeatures.__dataclass_fields__}
-    values |= {"n": len(rows), "labels": labels, "classes": [cache.classes[one] for one in used], "losses": None}
-    return HeldFeatures(**values, held={one: cache.epoch(one)[at] for one in [PLAIN, *cache.augmented]})
+    values |= {"n": len(rows), "labels": labels, "classes": [cache.classes[label] for label in used], "losses": None}
+    return HeldFeatures(**values, held={epoch: cache.epoch(epoch)[at] for epoch in [PLAIN, *cache.augmented]})
 
 
 def keys_of(cache: CachedFeatures) -> list[str]:
@@ -59,7 +59,7 @@ def curate(*words: str) -> None:
 
 
 @dataclass(frozen=True)
-class Trunk:
+class Backbone:
     """A frozen network.
 
     Attributes:
@@ -73,7 +73,7 @@ class Trunk:
     folder: Path
 
     @cached_property
-    def whole(self) -> ScoringModel:
+    def loaded(self) -> ScoringModel:
         """The model with the heads that it came with."""
         model = find_start(self.model).model
         if model is None:
@@ -83,7 +83,7 @@ class Trunk:
     @property
     def bare(self) -> ScoringModel:
         """The model without heads, for others to be trained on."""
-        return ScoringModel(replace(self.whole.spec, heads={}), backbone=self.whole.backbone)
+        return ScoringModel(replace(self.loaded.spec, heads={}), backbone=self.loaded.backbone)
 
     def cache(self, pictures: Path, *, epochs: int) -> CachedFeatures:
         """Return the features of a table of images: as they are, and of ``epochs`` - 1 random views."""
@@ -97,7 +97,7 @@ class Trunk:
         return cache
 
 
-def trunk_of(name: str, data: Path, work: Path, *, backbone: str, size: int, epochs: int) -> Trunk:
+def backbone_of(name: str, data: Path, work: Path, *, backbone: str, size: int, epochs: int) -> Backbone:
     """Return a backbone; the upstream alone's is trained first, by `curate train supervised`.
 
     Args:
@@ -108,16 +108,16 @@ def trunk_of(name: str, data: Path, work: Path, *, backbone: str, size: int, epo
         size: side in pixels, of the same.
         epochs: of its training.
     """
-    if name != OWN:
-        return Trunk(Path(name).stem, name, work / f"features-{Path(name).stem}")
-    out, pictures = work / f"{OWN}.safetensors", work / "trunk.parquet"
+    if name != UPSTREAM:
+        return Backbone(Path(name).stem, name, work / f"features-{Path(name).stem}")
+    out, pictures = work / f"{UPSTREAM}.safetensors", work / "trunk.parquet"
     if not pictures.exists():
         upstream(data, per_class=None).write(pictures)
     if not out.exists():
-        batch = min(TRUNK_BATCH, pq.read_metadata(pictures).num_rows)
+        batch = min(BACKBONE_BATCH, pq.read_metadata(pictures).num_rows)
         curate(
             *("train", "supervised", str(pictures), "-o", str(out), "--backbone", backbone, "--size", str(size)),
             *("--epochs", str(epochs), "--batch-size", str(batch), "--lr", "0.2", "--set", "schedule=cosine"),
             *("--set", "warmup=0.05", "--precision", "bf16", "--quiet"),
         )
-    return Trunk(OWN, str(out), work / f"features-{OWN}")
+    return Backbone(UPSTREAM, str(out), work / f"features-{UPSTREAM}")

@@ -42,36 +42,38 @@ def write_images(folder: Path, names: list[str], images: list[bytes]) -> None:
         path.write_bytes(data)
 
 
-def crawl(data: Path, here: Path) -> None:
+def crawl(data: Path, folder: Path) -> None:
     """Make a folder of 22 classes of Caltech-101 at their original size, and Pillow's odd, hostile and broken files."""
     photos = pq.read_table(data / "caltech_subset.parquet")
-    write_images(here / "crawl", photos["file"].to_pylist(), photos["image"].to_pylist())
-    odd = pq.read_table(data / "malformed.parquet")
+    write_images(folder / "crawl", photos["file"].to_pylist(), photos["image"].to_pylist())
+    malformed = pq.read_table(data / "malformed.parquet")
     write_images(
-        here / "crawl" / "odd", [Path(name).name for name in odd["name"].to_pylist()], odd["bytes"].to_pylist()
+        folder / "crawl" / "odd",
+        [Path(name).name for name in malformed["name"].to_pylist()],
+        malformed["bytes"].to_pylist(),
     )
 
 
-def scenes(data: Path, here: Path) -> None:
+def scenes(data: Path, folder: Path) -> None:
     """Make a folder of 1,050 aerial scenes, and their labels as a reviewer would give them, `answers.csv`."""
     table = pq.read_table(data / "rsscn7_160.parquet")
     labels = classes(table, table["label"].to_pylist())
     names = [f"{number:04d}.jpg" for number in range(table.num_rows)]
-    write_images(here / "scenes", names, table["image"].to_pylist())
-    write_csv(here / "answers.csv", ("key", "label"), list(zip(names, labels, strict=True)))
+    write_images(folder / "scenes", names, table["image"].to_pylist())
+    write_csv(folder / "answers.csv", ("key", "label"), list(zip(names, labels, strict=True)))
 
 
-def splits(data: Path, here: Path) -> None:
+def splits(data: Path, folder: Path) -> None:
     """Make `photos`, 22 classes of Caltech-101, and `train` and `test`: four fifths of them and the rest, at random."""
     table = pq.read_table(data / "caltech_subset.parquet")
     names, images = table["file"].to_pylist(), table["image"].to_pylist()
     in_test = np.random.default_rng(0).random(len(names)) < 0.2
     sides = [f"{'test' if side else 'train'}/{name}" for name, side in zip(names, in_test, strict=True)]
-    write_images(here, sides, images)
-    write_images(here / "photos", names, images)
+    write_images(folder, sides, images)
+    write_images(folder / "photos", names, images)
 
 
-def votes(data: Path, here: Path) -> None:
+def votes(data: Path, folder: Path) -> None:
     """Make `images.parquet`: 10,000 CIFAR-10 images with the worst of three annotators' labels, and the true one."""
     images = pq.read_table(data / "cifar10_train.parquet").slice(0, 10_000)
     people = pq.read_table(data / "cifar10n_train.parquet").slice(0, 10_000)
@@ -83,18 +85,18 @@ def votes(data: Path, here: Path) -> None:
         "label": classes(images, people["worse_label"].to_pylist()),
         "truth": classes(images, images["label"].to_pylist()),
     }
-    pq.write_table(pa.table(columns), here / "images.parquet")
+    pq.write_table(pa.table(columns), folder / "images.parquet")
 
 
-def monkeys(data: Path, here: Path) -> None:
+def monkeys(data: Path, folder: Path) -> None:
     """Make a folder of 1,000 monkeys, the labels of every tenth, `few.csv`, and of the others, `rest.csv`."""
     table = pq.read_table(data / "monkeys10_160.parquet")
     labels = classes(table, table["label"].to_pylist())
     names = [f"{number:04d}.jpg" for number in range(table.num_rows)]
-    write_images(here / "monkeys", names, table["image"].to_pylist())
+    write_images(folder / "monkeys", names, table["image"].to_pylist())
     rows = list(zip(names, labels, strict=True))
-    write_csv(here / "few.csv", ("key", "label"), rows[::10])
-    write_csv(here / "rest.csv", ("key", "label"), [row for number, row in enumerate(rows) if number % 10])
+    write_csv(folder / "few.csv", ("key", "label"), rows[::10])
+    write_csv(folder / "rest.csv", ("key", "label"), [row for number, row in enumerate(rows) if number % 10])
 
 
 def write_csv(path: Path, header: tuple[str, ...], rows: list[tuple[str, str]]) -> None:
@@ -113,13 +115,13 @@ BEGINNINGS: dict[str, Callable[[Path, Path], None]] = {  # page -> what makes th
 }
 
 
-def run(line: str, here: Path) -> str:
+def run(line: str, folder: Path) -> str:
     """Run a line as typed, and return what it prints; notes and results together, as a terminal shows them."""
     environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
     print(f"$ {line}", flush=True)
     shell = ["bash", "-o", "pipefail", "-c", f'curate() {{ "$PYTHON" -m curate "$@"; }}\n{line}']
     done = subprocess.run(
-        shell, cwd=here, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        shell, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     return done.stdout + (f"(exit code {done.returncode})\n" if done.returncode else "")
 
@@ -132,8 +134,8 @@ def renew(text: str, run_line: Callable[[str], str]) -> str:
         run_line: a line -> what it prints.
     """
 
-    def block(found: re.Match[str]) -> str:
-        lines = [line for line in found[1].splitlines() if line.startswith("$ ")]
+    def block(match: re.Match[str]) -> str:
+        lines = [line for line in match[1].splitlines() if line.startswith("$ ")]
         return "```console\n" + "".join(f"{line}\n{run_line(line[2:])}" for line in lines) + "```"
 
     return BLOCK.sub(block, text)
@@ -144,13 +146,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*BEGINNINGS, []], help="pages; all where none is named")
     parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
-    given = parser.parse_args()
-    for name in given.names or BEGINNINGS:
+    options = parser.parse_args()
+    for name in options.names or BEGINNINGS:
         with tempfile.TemporaryDirectory() as folder:
-            here = Path(folder)
-            BEGINNINGS[name](given.data.resolve(), here)
+            path = Path(folder)
+            BEGINNINGS[name](options.data.resolve(), path)
             page = PAGES / f"{name}.md"
-            page.write_text(renew(page.read_text(), lambda line, here=here: run(line, here)))  # type: ignore[misc]
+            page.write_text(renew(page.read_text(), lambda line, path=path: run(line, path)))  # type: ignore[misc]
         print(f"renewed: {page.relative_to(ROOT)}", flush=True)
 
 

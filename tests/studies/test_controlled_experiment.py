@@ -82,7 +82,7 @@ def test_positives_are_nearer_than_chance_and_none_is_given_up(accept):
     mu, mu_pos = generator.posterior(pairs.x)[0], generator.posterior(pairs.x_pos)[0]
     paired, chance = (mu * mu_pos).sum(1).mean(), (mu @ mu_pos.T).mean()
     assert paired > chance + 0.3
-    assert int(pairs.given_up) == 0
+    assert int(pairs.unaccepted) == 0
     assert (pairs.odds is None) == (accept == "exact")
     if pairs.odds is not None:
         assert pairs.odds.min() >= 0
@@ -93,7 +93,7 @@ def test_without_patience_there_is_one_pool_and_what_found_nothing_is_counted():
     torch.manual_seed(7)
     generator = Generator(16.0, 32.0, smoothing=200)
     pairs = generator.pairs(64, pool=8, patience=False)
-    assert 0 < int(pairs.given_up) <= 64
+    assert 0 < int(pairs.unaccepted) <= 64
     assert pairs.x_pos.isfinite().all()
 
 
@@ -110,7 +110,7 @@ def test_a_short_run_lowers_the_error_in_location(loss):
     tiny = replace(
         experiment.REDUCED, dim=4, batch=64, samples=4, steps=250, width=32, pool=512, smoothing=1000,
         evaluate=300, compare=100, loss=loss,
-        **{"share": 0.8, **experiment.OWN[loss]},
+        **{"share": 0.8, **experiment.CHANGES[loss]},
     )  # fmt: skip
     trained = experiment.train(tiny, 0, device=CPU)
     untrained = experiment.train(replace(tiny, steps=0), 0, device=CPU)
@@ -170,7 +170,7 @@ def test_losses_and_their_gradients_are_finite_at_the_largest_kappa(loss):
 def test_hib_raises_kappa_without_end_and_yet_stays_finite():
     tiny = replace(
         experiment.REDUCED, dim=4, batch=32, samples=4, steps=60, width=16, pool=512, smoothing=100,
-        evaluate=300, compare=100, lr=0.05, loss="hib", **experiment.OWN["hib"],
+        evaluate=300, compare=100, lr=0.05, loss="hib", **experiment.CHANGES["hib"],
     )  # fmt: skip
     result = experiment.evaluate(tiny, *experiment.train(tiny, 0, device=CPU))
     assert 1e4 < result.kappa_median <= LARGEST * (1 + 1e-5)
@@ -277,7 +277,7 @@ def test_the_reduced_size_recovers_location_and_kappa_of_ambiguous_observations(
 @pytest.mark.slow
 def test_the_reduced_size_of_elk_recovers_location_and_the_order_of_kappa():
     torch.set_num_threads(1)  # two that wait for one another on a busy machine took ten times as long
-    setting = replace(experiment.REDUCED, loss="elk", steps=1000, **experiment.OWN["elk"])
+    setting = replace(experiment.REDUCED, loss="elk", steps=1000, **experiment.CHANGES["elk"])
     result = experiment.evaluate(setting, *experiment.train(setting, 4, device=CPU))
     # measured: 0.984, 0.047, 0.66 and a mean kappa of 1.87; the paper, at its size: 1.00, 0.02, 0.92
     assert result.location_rank > 0.97

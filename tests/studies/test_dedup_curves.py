@@ -11,7 +11,7 @@ import curate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import dedup_quality
-from dedup_curves import WANTED, Pairs, Truth, gain, measure
+from dedup_curves import PRECISIONS, Pairs, Truth, gain, measure
 
 pytestmark = pytest.mark.study
 
@@ -43,7 +43,7 @@ def judged(seed, n=14):
 def test_recall_at_a_precision_matches_trying_every_threshold(seed):
     pairs, truth = judged(seed)
     found = measure(pairs, truth).numbers
-    for wanted in WANTED:
+    for wanted in PRECISIONS:
         value, low, high = found[f"recall at {wanted:g}"]
         assert value == pytest.approx(counted(pairs, truth, wanted))
         assert 0 <= low <= high <= 1

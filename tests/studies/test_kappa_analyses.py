@@ -79,7 +79,7 @@ def test_the_surest_crop_is_no_less_sure_than_any_single_one(eye, pictures, sign
     found = best_crop(eye, probe, pictures, sign=sign, n=4)
     crops = np.stack([values for _, values in seen[1:]])
     assert found.best[1] == pytest.approx((sign * (sign * crops).max(0)).mean())
-    assert found.one[1] == pytest.approx(crops[0].mean())
+    assert found.random[1] == pytest.approx(crops[0].mean())
     assert found.plain[1] == pytest.approx(seen[0][1].mean())
     taken = torch.stack([rows for rows, _ in seen[1:]])[torch.from_numpy((sign * crops).argmax(0)), torch.arange(12)]
     said = probe.predict(taken.numpy()).argmax(1) == pictures.label

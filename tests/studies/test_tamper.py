@@ -29,6 +29,6 @@ def test_places_are_every_byte_once(tmp_path):
 
 def test_a_change_that_is_not_found_is_told(monkeypatch, capsys):
     calls = iter([False] + [False, True] * 3 + [False])
-    monkeypatch.setattr(tamper, "found", lambda kept: next(calls))
+    monkeypatch.setattr(tamper, "is_detected", lambda kept: next(calls))
     assert tamper.main(["--flips", "6", "--rows", "4"]) == 1
     assert "3 of 6 found" in capsys.readouterr().out

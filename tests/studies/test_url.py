@@ -255,7 +255,7 @@ def test_what_is_chosen_is_best_on_the_classes_for_choosing_alone(tmp_path, monk
     measured = toy()
     rows = measured.sets[url_data.CHOOSING]
     good = measured.mistaken(rows).astype(float)
-    bench = url.Bench(None, url_trunks.Trunk("t", "t", tmp_path), None, None, measured, url.Ledger(tmp_path, {}))
+    bench = url.Bench(None, url_trunks.Backbone("t", "t", tmp_path), None, None, measured, url.Ledger(tmp_path, {}))
     said = {0: -good, 1: good, 2: np.zeros(len(good))}
     monkeypatch.setattr(url.Bench, "fit", lambda self, name, candidate, seed: (candidate, seed))
     asked = []
@@ -276,11 +276,11 @@ def test_what_is_chosen_is_best_on_the_classes_for_choosing_alone(tmp_path, monk
 def test_a_mean_is_over_seeds_and_sets_and_its_interval_draws_seeds_too():
     values = {("R-AUROC", name): np.full((3, 5), at) + np.arange(3)[:, None] for at, name in enumerate("ab")}
     drawn = np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2], [0, 1, 2]])
-    found = url_tables.Found(values, drawn)
+    found = url_tables.Samples(values, drawn)
     assert found.of("R-AUROC", "ab").tolist() == [1.5, 0.5, 1.5, 2.5, 1.5]
     assert found.of("R-AUROC", "abc") is None
     assert found.by_seed("R-AUROC", "ab").tolist() == [0.5, 1.5, 2.5]
-    alone = url_tables.Found({("R-AUROC", "a"): np.arange(5.0)[None]}, drawn)  # a baseline without seeds
+    alone = url_tables.Samples({("R-AUROC", "a"): np.arange(5.0)[None]}, drawn)  # a baseline without seeds
     assert alone.of("R-AUROC", "a").tolist() == [0, 1, 2, 3, 4]
 
 
@@ -298,7 +298,7 @@ def test_the_picture_alone_counts_the_way_round_that_is_better():
     sets, drawn = list(url_data.DOWNSTREAM), np.zeros((4, 1), np.int64)
 
     def reached(value):
-        return url_tables.Found({("R-AUROC", name): np.full((1, 5), value) for name in sets}, drawn)
+        return url_tables.Samples({("R-AUROC", name): np.full((1, 5), value) for name in sets}, drawn)
 
     found = {"CE": reached(0.55), "fewer bytes a pixel": reached(0.42), "less sharp": reached(0.54)}
     name, samples = url_tables.best_of_pictures(found)
