@@ -92,12 +92,12 @@ def write_no_core() -> None:
 
 def free_memory() -> int | None:
     """Return the bytes that can be taken without swapping, or None where the system does not say."""
-    found = []
+    amounts = []
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         lines = (line.split() for line in meminfo.read_text().splitlines())
-        found += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+        amounts += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.exists() and used.exists() and limit.read_text().strip() != "max":
-        found.append(int(limit.read_text()) - int(used.read_text()))
-    return min(found, default=None)
+        amounts.append(int(limit.read_text()) - int(used.read_text()))
+    return min(amounts, default=None)

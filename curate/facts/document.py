@@ -15,7 +15,6 @@ from curate.facts.columns import SCORE, Shown, default_score, shown_columns
 from curate.facts.cuts import cuts_of
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
-from curate.facts.found import of_issues, of_labels
 from curate.facts.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score, without_copies
 from curate.facts.histograms import histogram
 from curate.facts.measured import read_measured
@@ -23,6 +22,7 @@ from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
 from curate.facts.places import Places, place_rows
 from curate.facts.ranks import rank_correlations
 from curate.facts.results import Applied, Results, find_results
+from curate.facts.suspected import of_issues, of_labels
 from curate.facts.texts import shortened
 from curate.facts.thumbs import Thumbs, thumbnails
 from curate.facts.values import row_values

@@ -13,9 +13,9 @@ from curate.columns import SIGNATURE
 from curate.counted import counted
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
-from curate.facts.found import LABELS, issues_in
 from curate.facts.galleries import EACH, Gallery, Group
 from curate.facts.results import Applied
+from curate.facts.suspected import LABELS, issues_in
 from curate.manifest.text import read_text, unguarded
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.finders.table import FINDERS

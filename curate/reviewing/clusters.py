@@ -27,16 +27,16 @@ def unit_vectors(table: Table, rows: Sequence[int] | NDArray[np.int64], about: N
     """
     if EMBEDDING not in table.schema.names or not len(rows):
         return None
-    wanted = np.unique(np.concatenate([np.asarray(rows, np.int64), about]))
-    read, start = Embeddings(len(wanted), table.path), 0
+    needed = np.unique(np.concatenate([np.asarray(rows, np.int64), about]))
+    read, start = Embeddings(len(needed), table.path), 0
     for batch in table.batches([EMBEDDING]):
-        first, last = np.searchsorted(wanted, [start, start + batch.num_rows]).tolist()
+        first, last = np.searchsorted(needed, [start, start + batch.num_rows]).tolist()
         if last > first:
-            read.add(batch.column(0).take(wanted[first:last] - start), slice(first, last))
+            read.add(batch.column(0).take(needed[first:last] - start), slice(first, last))
         start += batch.num_rows
     matrix, problem = read.done()
-    mean = matrix[np.searchsorted(wanted, about)].astype(np.float32).mean(0)
-    at = np.searchsorted(wanted, rows)
+    mean = matrix[np.searchsorted(needed, about)].astype(np.float32).mean(0)
+    at = np.searchsorted(needed, rows)
     vectors = np.asarray(matrix[at], np.float32) - mean
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     vectors[problem[at] != 0] = 0

@@ -113,7 +113,7 @@ def groups_of(
         matrix: unit vectors; None where the table has no embeddings.
     """
     junk = _junk(dataset)
-    found: list[Group] = []
+    groups: list[Group] = []
     rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in findings)]))
     keys = dict(zip(rows.tolist(), named(dataset.table, rows), strict=True))
     open_ = np.flatnonzero(decided.outcome == UNDECIDED)
@@ -124,15 +124,17 @@ def groups_of(
     for finding in findings:
         pairs = finding.kind in (NEAR, COPIED) and not finding.parts
         for words, part in _pairs(finding, dataset.table) if pairs else _parts(finding):
-            own = None
+            units = None
             if matrix is not None and part.kind != COPIED:
-                own = matrix[[vectors[row] for row in part.rows.tolist()]]
-            whole = (
-                own is None or bool(part.labels) or part.kind in (NEAR, COPIED)
+                units = matrix[[vectors[row] for row in part.rows.tolist()]]
+            undivided = (
+                units is None or bool(part.labels) or part.kind in (NEAR, COPIED)
             )  # one question whatever the image shows
-            for places in [np.arange(len(part.rows))] if whole or own is None else divided(own):
-                found.append(_group(part.at(places.tolist()), words, keys, junk, None if own is None else own[places]))
-    return sorted(found, key=lambda group: (-group.expected, -len(group.rows), group.id))
+            for places in [np.arange(len(part.rows))] if undivided or units is None else divided(units):
+                groups.append(
+                    _group(part.at(places.tolist()), words, keys, junk, None if units is None else units[places])
+                )
+    return sorted(groups, key=lambda group: (-group.expected, -len(group.rows), group.id))
 
 
 def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
@@ -142,23 +144,23 @@ def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
         dataset: the table.
         decided: what became of its rows.
     """
-    found = []
-    for one in decided.policies:
-        table = one.applied.decisions
-        if one.applied.name != DEDUP or table is None or not set(OF_DEDUP) <= set(table.schema.names):
+    copies = []
+    for policy in decided.policies:
+        table = policy.applied.decisions
+        if policy.applied.name != DEDUP or table is None or not set(OF_DEDUP) <= set(table.schema.names):
             continue
-        at = np.flatnonzero(one.outcome == DROP)
+        at = np.flatnonzero(policy.outcome == DROP)
         lines = table.take(at, list(OF_DEDUP)).to_pydict()
         kept = [(key or "").encode("utf-8", "surrogateescape") for key in lines["kept_key"]]
         beside = dataset.find(tie_breaks(kept)) if kept else np.zeros(0, np.int64)
-        there = (beside >= 0) & (decided.outcome[beside] == KEEP)
+        is_kept = (beside >= 0) & (decided.outcome[beside] == KEEP)
         equal = np.array([rule == EQUAL for rule in lines["rule"]], bool)
         value = np.array(lines["score"], np.float64)
-        every = Finding(COPIED, "", one.row[at], value, lines["reason"], beside=beside)
-        found.append(every.of(there & ~equal))
-        same = every.of(there & equal)
-        found.append(replace(same, parts=["equal files"] * len(same.rows)))
-    return [each for each in found if len(each.rows)]
+        every = Finding(COPIED, "", policy.row[at], value, lines["reason"], beside=beside)
+        copies.append(every.of(is_kept & ~equal))
+        same = every.of(is_kept & equal)
+        copies.append(replace(same, parts=["equal files"] * len(same.rows)))
+    return [each for each in copies if len(each.rows)]
 
 
 def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
@@ -178,9 +180,9 @@ def _pairs(finding: Finding, table: Table) -> Iterator[tuple[str, Finding]]:
     if not set(SIZES) <= set(table.schema.names):
         yield NEAR_WORDS, copies
         return
-    own, other = (_sizes(table, rows) for rows in (copies.rows, copies.beside))
-    same = (own == other).all(1)
-    shape = np.abs(own[:, 0] * other[:, 1] / (own[:, 1] * other[:, 0]) - 1) < ROUNDED / np.minimum(own, other).min(1)
+    mine, other = (_sizes(table, rows) for rows in (copies.rows, copies.beside))
+    same = (mine == other).all(1)
+    shape = np.abs(mine[:, 0] * other[:, 1] / (mine[:, 1] * other[:, 0]) - 1) < ROUNDED / np.minimum(mine, other).min(1)
     for words, inside in (
         (f"of one size: {NEAR_WORDS}", same),
         ("smaller or larger copies of another image", shape & ~same),

@@ -52,8 +52,8 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
         InputError: for a file that is no sample, or of another table.
     """
     drawn, question, words = _read(path)
-    rows = _rows(path, dataset, [one.key for one in drawn])
-    beside = _rows(path, dataset, [one.beside for one in drawn]) if question == COPY else np.zeros(0, np.int64)
+    rows = _rows(path, dataset, [row.key for row in drawn])
+    beside = _rows(path, dataset, [row.beside for row in drawn]) if question == COPY else np.zeros(0, np.int64)
     groups = []
     for chunk in _chunks(rows.tolist()):
         for label in dict.fromkeys(drawn[at].label for at in chunk):
@@ -68,13 +68,18 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
 def _read(path: Path) -> tuple[list[Drawn], str, str]:
     """What was drawn, what is asked, and in words."""
     if is_review(path):
-        named = [Drawn(one.key, label=(one.label, one.suggested)) for one in read_rows(path)]
+        named = [Drawn(row.key, label=(row.label, row.suggested)) for row in read_rows(path)]
         return named, LABELS, "labelled {}, or is it {}?"
     if is_audit(path):
         plan = read_plan(path)
         words = "is the label right?" if plan.labelled else "good or bad?"
         return [Drawn(row.key) for row in plan.rows], IMAGE, words
-    pairs = [(one.key_a, one.key_b) if one.stratum.side == NEAR else (one.key_b, one.key_a) for one in read_pairs(path)]
+    pairs = [
+        (drawn_pair.key_a, drawn_pair.key_b)
+        if drawn_pair.stratum.side == NEAR
+        else (drawn_pair.key_b, drawn_pair.key_a)
+        for drawn_pair in read_pairs(path)
+    ]
     return [Drawn(*pair) for pair in pairs], COPY, "the same image, or two?"
 
 

@@ -116,7 +116,7 @@ def review(
 
     about = _reviewed(table, results, verdicts, source, label)
     opened, state = about.table, state_of(about.table)
-    asked = FactsRequest(about.results, column, about.label, SAMPLE, points)
+    request = FactsRequest(about.results, column, about.label, SAMPLE, points)
     server, token = Server(port), new_token()
     try:
         pictures = Pictures(opened, source=about.source)
@@ -127,8 +127,8 @@ def review(
         server.server_close()
         raise
 
-    def whole_table() -> TableSite:
-        facts = gather(opened, asked)
+    def table_site() -> TableSite:
+        facts = gather(opened, request)
         page = served_page(facts.served(), token).encode("utf-8", "backslashreplace")
         return TableSite(Index(facts), pictures, page, state, [*facts.counted["overview"]["notes"]])
 
@@ -140,7 +140,7 @@ def review(
         "classes": under_review.dataset.classes.names[:MOST_CLASSES],
     }
     page = review_page(facts, token).encode("utf-8", "backslashreplace")
-    server.site = site = ReviewSite(under_review, pictures, page, token, notes, BROWSE if browse else "", whole_table)
+    server.site = site = ReviewSite(under_review, pictures, page, token, notes, BROWSE if browse else "", table_site)
     if browse:
         notes += site.table.notes
     return server
@@ -155,9 +155,9 @@ def _reviewed(
         if results:
             raise InputError(f"{path} names its results itself; leave them out, or name {path / SCORES} instead")
         step = read_steps(path).get("report", {})
-        given = step.get("source")
-        if source is None and isinstance(given, str):
-            source = given if "://" in given else str(path / given)
+        noted = step.get("source")
+        if source is None and isinstance(noted, str):
+            source = noted if "://" in noted else str(path / noted)
         if label is None and isinstance(step.get("label"), str):
             label = step["label"]
         results = [path / name for name in (SUBSET, LEAKS, LABELS) if (path / name).is_file()]
@@ -217,7 +217,7 @@ def _under_review(about: Reviewed, reviewer: str) -> Review:
     near = None if about.listed is None else _listed_copies(about.listed, dataset)
     if near is None and dataset.n > MOST_PAIRED:
         near = []
-    return Review(dataset, kept, found_groups(dataset, decided, applied, near), file, label)
+    return Review(dataset, kept, suspected_groups(dataset, decided, applied, near), file, label)
 
 
 def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding] | None:
@@ -230,7 +230,7 @@ def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding] | None:
     return [paired(dataset, [line["key"] for line in pairs], [line[LIKE] for line in pairs], value)] if pairs else []
 
 
-def found_groups(
+def suspected_groups(
     dataset: Dataset, decided: Decided, applied: list[Applied], near: list[Finding] | None = None
 ) -> list[Group]:
     """Return the groups of a review, the largest consequence first.

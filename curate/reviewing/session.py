@@ -172,8 +172,8 @@ class Review:
 
     def notes(self) -> list[str]:
         """Return what a reviewer has to know of the file."""
-        gone = sum(one for _, one, _ in self._rows.values())
-        notes, changed = [], sum(one for _, _, one in self._rows.values())
+        gone = sum(dropped for _, dropped, _ in self._rows.values())
+        notes, changed = [], sum(restored for _, _, restored in self._rows.values())
         if self.file.verdicts.torn:
             notes.append(f"{self.file.path}: its last line was cut off and is left out; decide that group again")
         if gone:
@@ -230,8 +230,8 @@ class Review:
 
     def _last(self) -> Line | None:
         """The last line of this reviewer that can be taken back."""
-        own = (line for line in reversed(self.file.verdicts.live()) if line.reviewer == self.file.reviewer)
-        return next((line for line in own if line.verdict in (*DECISIONS, SPLIT, AUDIT)), None)
+        mine = (line for line in reversed(self.file.verdicts.live()) if line.reviewer == self.file.reviewer)
+        return next((line for line in mine if line.verdict in (*DECISIONS, SPLIT, AUDIT)), None)
 
     # What stands
 
@@ -253,26 +253,26 @@ class Review:
         audited, bad = np.zeros(n, bool), np.zeros(n, bool)
         for line in lines:
             rows = self._rows_of(line)
-            there = rows[rows >= 0]
+            known = rows[rows >= 0]
             if line.verdict == AUDIT:
-                audited[there] = True
+                audited[known] = True
                 wrong = rows[list(line.bad)]
                 bad[wrong[wrong >= 0]] = True
                 continue
             if line.beside:
                 pairs |= set(zip(rows.tolist(), self.dataset.find(_hashes(line.beside)).tolist(), strict=True))
-            answered.setdefault(line.question, np.zeros(n, bool))[there] = True
+            answered.setdefault(line.question, np.zeros(n, bool))[known] = True
             for key, row in zip(line.keys, rows.tolist(), strict=True):
-                one = said.get(key)
-                if row >= 0 and one is not None:
-                    dropped[row], kept[row] = one.drop, one.keep
-                    restored[row] = one.answers.get(COPY) == KEEP
-                    for label in one.labels.values():
+                decision = said.get(key)
+                if row >= 0 and decision is not None:
+                    dropped[row], kept[row] = decision.drop, decision.keep
+                    restored[row] = decision.answers.get(COPY) == KEEP
+                    for label in decision.labels.values():
                         labels[row] = label
         dropped |= bad
         if any(group.kind == SAMPLE for group in self._groups.values()):
             disagree = {}  # each reviewer's verdict counts
-        groups = self._disagreeing({key: (one.question, one.words) for key, one in disagree.items()})
+        groups = self._disagreeing({key: (each.question, each.words) for key, each in disagree.items()})
         for group in self._groups.values():
             groups |= self._divided(group, {line.group for line in lines if line.verdict == SPLIT})
         return Standing(answered, dropped, kept, restored, labels, pairs, audited, bad, groups)
@@ -282,24 +282,26 @@ class Review:
         if group.id not in split:
             return {group.id: group}
         keys, _ = self._keys(group.rows)
-        found: dict[str, Group] = {}
+        groups: dict[str, Group] = {}
         for part in group.split(dict(zip(group.rows.tolist(), keys, strict=True))):
-            found |= self._divided(part, split - {group.id})
-        return found
+            groups |= self._divided(part, split - {group.id})
+        return groups
 
     def _disagreeing(self, disagree: Mapping[str, tuple[str, str]]) -> dict[str, Group]:
         """Groups of images about which reviewers disagree, by question."""
-        found = {}
+        groups = {}
         for question in dict.fromkeys(question for question, _ in disagree.values()):
-            keys = [key for key, (asked, _) in disagree.items() if asked == question]
+            keys = [key for key, (of_question, _) in disagree.items() if of_question == question]
             rows = self.dataset.find(_hashes(keys))
-            there = [at for at, row in enumerate(rows.tolist()) if row >= 0]
-            if there:
+            known = [at for at, row in enumerate(rows.tolist()) if row >= 0]
+            if known:
                 made = id_of(DISAGREE, keys)
-                texts = [disagree[keys[at]][1] for at in there]
+                texts = [disagree[keys[at]][1] for at in known]
                 words, nothing = "reviewers disagree; this decision settles it", np.zeros(0, np.int64)
-                found[made] = Group(made, DISAGREE, words, question, rows[there], texts, nothing, "", float(len(there)))
-        return found
+                groups[made] = Group(
+                    made, DISAGREE, words, question, rows[known], texts, nothing, "", float(len(known))
+                )
+        return groups
 
     def _open(self, group: Group) -> NDArray[np.int64]:
         """The rows of a group that are still to be decided."""
@@ -316,11 +318,11 @@ class Review:
         """The row of each image of a line, shape (M,); -1 where it is gone or another image now."""
         if line.id not in self._rows:
             rows = self.dataset.find(_hashes(line.keys))
-            there = np.flatnonzero(rows >= 0)
-            gone = len(rows) - len(there)
-            _, images = self._keys(rows[there])
-            same = [not a or not b or a == b for a, b in zip(images, (line.images[at] for at in there), strict=True)]
-            rows[there[~np.array(same, bool)]] = -1
+            known = np.flatnonzero(rows >= 0)
+            gone = len(rows) - len(known)
+            _, images = self._keys(rows[known])
+            same = [not a or not b or a == b for a, b in zip(images, (line.images[at] for at in known), strict=True)]
+            rows[known[~np.array(same, bool)]] = -1
             self._rows[line.id] = rows, gone, len(same) - sum(same)
         return self._rows[line.id][0]
 
@@ -353,8 +355,8 @@ class Review:
     def _labels(self, rows: NDArray[np.int64]) -> list[str | None]:
         if self.column is None:
             return [None] * len(rows)
-        given = self.table.take(rows, [self.column]).column(0).to_pylist()
-        return [None if label is None else str(label) for label in given]
+        labels = self.table.take(rows, [self.column]).column(0).to_pylist()
+        return [None if label is None else str(label) for label in labels]
 
     def _keys(self, rows: NDArray[np.int64]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Keys of rows, and the first digits of the SHA-256 of their images; empty where the table has none."""
@@ -383,10 +385,10 @@ class Review:
         population = self._population()
         size, n = int(population.sum()), int((population & self._standing.audited).sum())
         bad = int((population & self._standing.bad).sum())
-        found: dict[str, Any] = {"n": n, "bad": bad, "of": size, "level": LEVEL, "at_most": None}
+        audit: dict[str, Any] = {"n": n, "bad": bad, "of": size, "level": LEVEL, "at_most": None}
         if n:
-            found["at_most"] = 1 - lower_bound([Stratum(size, n, bad).turned()], LEVEL)
-        return found
+            audit["at_most"] = 1 - lower_bound([Stratum(size, n, bad).turned()], LEVEL)
+        return audit
 
 
 def _hashes(keys: Sequence[str]) -> NDArray[np.uint64]:

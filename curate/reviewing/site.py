@@ -65,10 +65,10 @@ class ReviewSite:
         if path == "state":
             return _json(self.review.state())
         if path == "group":
-            asked = parse_qs(query)
-            offset = asked.get("offset", [""])[0]
+            query_values = parse_qs(query)
+            offset = query_values.get("offset", [""])[0]
             number = int(offset) if offset.isascii() and offset.isdigit() and len(offset) < 10 else None
-            return _json(self._seen(self.review.group(asked.get("id", [""])[0], number)))
+            return _json(self._seen(self.review.group(query_values.get("id", [""])[0], number)))
         if path == "sample":
             return _json(self._seen(self.review.sample()))
         picture = PICTURE.fullmatch(path)

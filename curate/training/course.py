@@ -60,11 +60,11 @@ class Probe:
             ``recall_at_1``: share of images whose nearest other image has their label; ``r_auroc``: AUROC of the score
             for that, None without a score or without both cases.
         """
-        device, found = model.mean.device, []
+        device, outputs = model.mean.device, []
         for batch in self.pixels.split(256):
             with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-                found.append(model(batch.to(device).contiguous(memory_format=torch.channels_last)))
-        embedding = torch.cat([one.embedding.float().cpu() for one in found])
+                outputs.append(model(batch.to(device).contiguous(memory_format=torch.channels_last)))
+        embedding = torch.cat([each.embedding.float().cpu() for each in outputs])
         cosine, index = nearest(embedding, embedding, min(VOTERS, len(embedding) - 1), same=True)
         near = self.labels[index]
         voted = knn_vote(cosine, near, temperature=TEMPERATURE)
@@ -72,7 +72,7 @@ class Probe:
         measured: Row = {"knn": float((voted == self.labels).float().mean()), "recall_at_1": float(is_right.mean())}
         score = next((main_column(*head) for head in model.spec.heads.items() if head[1].columns), None)
         if score is not None and is_right.any() and not is_right.all():
-            values = torch.cat([one.columns[score].float().cpu() for one in found]).double().numpy()
+            values = torch.cat([batch.columns[score].float().cpu() for batch in outputs]).double().numpy()
             certainty = values if score.startswith("kappa_") else -values
             measured["r_auroc"] = auroc(certainty, is_right)
         return measured
@@ -146,8 +146,12 @@ class RunCourse:
                 if value is not None and name not in ("epoch", "step"):
                     self._board.add_scalar(name, value, epoch.step)
             self._board.flush()
-        found = None if self._best is None else row.get(self._best.measure)
-        if self._best is not None and found is not None and all(one is None or one < found for one in earlier):
+        measured = None if self._best is None else row.get(self._best.measure)
+        if (
+            self._best is not None
+            and measured is not None
+            and all(other is None or other < measured for other in earlier)
+        ):
             self._best.save(epoch.model, row)
         self._since = time.monotonic(), epoch.step
 

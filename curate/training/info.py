@@ -23,8 +23,8 @@ def info(file: str | Path | StorePath) -> Description:
             return _cache(place)
         from curate.rounds.verify import rounds_at  # which imports torch
 
-        if (found := rounds_at(place)) is not None:
-            return _rounds(place, *found)
+        if (rounds := rounds_at(place)) is not None:
+            return _rounds(place, *rounds)
     return describe_file(place)
 
 

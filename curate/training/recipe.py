@@ -104,13 +104,13 @@ def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
         )
     from trainers.named_recipes import named_recipe
 
-    found = named_recipe(typed["method"], typed["recipe"])
-    rest = {name: value for name, value in found.options.items() if typed[name] is None}
-    own = parse_settings(typed["set_"], example="folds=3")
-    rest["set_"] = typed_settings({**found.settings, **own})
+    recipe = named_recipe(typed["method"], typed["recipe"])
+    rest = {name: value for name, value in recipe.options.items() if typed[name] is None}
+    settings = parse_settings(typed["set_"], example="folds=3")
+    rest["set_"] = typed_settings({**recipe.settings, **settings})
     if typed["backbone"] is None:
         of_network = parse_settings(typed["backbone_set"], flag="--backbone-set", example="drop_path_rate=0.1")
-        rest["backbone_set"] = typed_settings({**found.backbone_set, **of_network})
+        rest["backbone_set"] = typed_settings({**recipe.backbone_set, **of_network})
     return {**typed, **rest}
 
 
@@ -121,8 +121,8 @@ def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any
         InputError: for a value of another type.
     """
     shared = {name: value for name, value in (settings or {}).items() if name in OF_EVERY_METHOD}
-    own = {name: value for name, value in (settings or {}).items() if name not in shared}
-    return vars(with_settings(SharedSettings, shared, name="training", what="shared part of")), own
+    of_method = {name: value for name, value in (settings or {}).items() if name not in shared}
+    return vars(with_settings(SharedSettings, shared, name="training", what="shared part of")), of_method
 
 
 def typed_settings(settings: Mapping[str, object] | None) -> list[str]:

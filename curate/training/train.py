@@ -139,9 +139,9 @@ def train(
     from scoring.atomic import refuse_existing
     from trainers.work import TrainingFolder, sweep_finished
 
-    shared, own = split_settings(set)
+    shared, of_method = split_settings(set)
     typed |= {**shared, "out": Path(out), "cached": None if cached is None else Path(cached)}
-    typed["set_"] = typed_settings(own)
+    typed["set_"] = typed_settings(of_method)
     typed["backbone_set"] = typed_settings(backbone_set)
     typed = with_named_recipe(typed)
     typed["data"] = (
@@ -231,7 +231,7 @@ def _course(
     sources = typed["measure_on"]
     probe = None
     if sources is not None:
-        listed = [str(sources)] if isinstance(sources, str | Path) else [str(one) for one in sources]
+        listed = [str(sources)] if isinstance(sources, str | Path) else [str(source) for source in sources]
         probe = load_probe(listed, typed, model, precision=config.precision, line=line)
     path = work.out.with_name(f"{work.out.stem}.best.safetensors")
     if measure is not None and not work.state.exists():

@@ -210,7 +210,7 @@ def _mean_log1p(kappa: Tensor, cosine: Tensor, dim: int) -> Tensor:
     direction of M - 1 dimensions.
     """
     kappa, cosine = torch.broadcast_tensors(kappa.double(), cosine.double().clamp(-1, 1))
-    points, weights = (torch.from_numpy(one).to(kappa.device) for one in np.polynomial.legendre.leggauss(NODES))
+    points, weights = (torch.from_numpy(array).to(kappa.device) for array in np.polynomial.legendre.leggauss(NODES))
     a, b = (dim - 1) / 2 + kappa, (dim - 1) / 2
     # x = theta / 2 has the density cos^(2a-1) x sin^(2b-1) x, with its mode at the angle below
     mode = torch.atan2(torch.tensor(max(2 * b - 1, 0.0)).sqrt().double().to(kappa), (2 * a - 1).clamp(min=1e-12).sqrt())

@@ -42,21 +42,21 @@ def credible_cosine(share: Tensor | float, kappa: Tensor, dim: int) -> Tensor:
     >>> round(credible_cosine(0.5, torch.tensor(0.0), 512).item(), 12)  # half of a sphere is a hemisphere
     0.0
     """
-    wanted = torch.as_tensor(share, dtype=torch.float64, device=kappa.device)
+    shares = torch.as_tensor(share, dtype=torch.float64, device=kappa.device)
     if dim < 2:
         raise ValueError(f"the sphere needs dim >= 2, got {dim}")
-    if not ((wanted >= 0) & (wanted <= 1)).all():
-        raise ValueError(f"share must be in [0, 1], got {wanted.flatten().tolist()[:5]}")
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError(f"share must be in [0, 1], got {shares.flatten().tolist()[:5]}")
     if (kappa < 0).any():
         raise ValueError(f"kappa must be >= 0, got {kappa.min().item():g} among {kappa.numel()} values")
     try:
-        wanted, kappa = torch.broadcast_tensors(wanted, kappa.detach().double())
+        shares, kappa = torch.broadcast_tensors(shares, kappa.detach().double())
     except RuntimeError:
-        got = f"{tuple(wanted.shape)} and {tuple(kappa.shape)}"
+        got = f"{tuple(shares.shape)} and {tuple(kappa.shape)}"
         raise ValueError(f"share and kappa must have shapes that broadcast, got {got}") from None
-    blocks = zip(wanted.reshape(-1).split(BLOCK), kappa.reshape(-1).split(BLOCK), strict=True)
-    found = [_block(s, k, dim) for s, k in blocks]
-    return torch.cat(found).reshape(wanted.shape)
+    blocks = zip(shares.reshape(-1).split(BLOCK), kappa.reshape(-1).split(BLOCK), strict=True)
+    cosines = [_block(s, k, dim) for s, k in blocks]
+    return torch.cat(cosines).reshape(shares.shape)
 
 
 def cap_share(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:

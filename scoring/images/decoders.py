@@ -147,8 +147,8 @@ def _serve(parent: socket.socket) -> None:
 
 def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     data = receive_bytes(parent, request["n_bytes"])
-    wanted = request["preprocessing"]
-    preprocessing = Preprocessing(**{**wanted, "mean": tuple(wanted["mean"]), "std": tuple(wanted["std"])})
+    settings = request["preprocessing"]
+    preprocessing = Preprocessing(**{**settings, "mean": tuple(settings["mean"]), "std": tuple(settings["std"])})
     try:
         image = decode(data, preprocessing, **request["options"])
     except MemoryError:
