@@ -152,11 +152,11 @@ def measure(model: str | Path, source: str, scratch: Path, options: argparse.Nam
         rates["model"].append(rate(of_batches, model_alone))
         rates["resident"].append(rate(of_batches, resident_alone))
         out = scratch / f"{Path(model).stem}-{repeat}.parquet"
-        rates["whole"].append(whole_command(model, source, out, settings, options.workers))
+        rates["whole"].append(command_rates(model, source, out, settings, options.workers))
     return rates
 
 
-def whole_command(model: str | Path, source: str, out: Path, settings: ScoreSettings, workers: int) -> Rates:
+def command_rates(model: str | Path, source: str, out: Path, settings: ScoreSettings, workers: int) -> Rates:
     """Return the rates of the whole command, from when the model is open."""
     begun: list[tuple[float, float]] = []  # at each report; the first comes when the model is open
 

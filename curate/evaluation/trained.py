@@ -94,8 +94,8 @@ def _shared(train: Table, test: MeasuredRows) -> NDArray[np.bool_]:
     if "sha256" not in train.schema.names or "sha256" not in test.table.schema.names:
         return np.zeros(train.n_rows, bool)
     measured = test.table.take(test.index, ["sha256"]).column(0).combine_chunks()
-    found = pc.is_in(train.read(["sha256"]).column(0), value_set=measured.drop_null())
-    return np.asarray(found.to_numpy(), bool)
+    is_shared = pc.is_in(train.read(["sha256"]).column(0), value_set=measured.drop_null())
+    return np.asarray(is_shared.to_numpy(), bool)
 
 
 def judge_by(training: TrainingRows, embedding: Tensor, classes: Sequence[str], *, seed: int) -> Correctness:

@@ -127,13 +127,13 @@ def groups_of(
             units = None
             if matrix is not None and part.kind != COPIED:
                 units = matrix[[vectors[row] for row in part.rows.tolist()]]
-            undivided = (
-                units is None or bool(part.labels) or part.kind in (NEAR, COPIED)
-            )  # one question whatever the image shows
-            for places in [np.arange(len(part.rows))] if undivided or units is None else divided(units):
-                groups.append(
-                    _group(part.at(places.tolist()), words, keys, junk, None if units is None else units[places])
-                )
+            if bool(part.labels) or part.kind in (NEAR, COPIED):  # one question whatever the image shows
+                divisions = [np.arange(len(part.rows))]
+            else:
+                divisions = [np.arange(len(part.rows))] if units is None else divided(units)
+            for places in divisions:
+                some = None if units is None else units[places]
+                groups.append(_group(part.at(places.tolist()), words, keys, junk, some))
     return sorted(groups, key=lambda group: (-group.expected, -len(group.rows), group.id))
 
 

@@ -75,10 +75,7 @@ def _read(path: Path) -> tuple[list[Drawn], str, str]:
         words = "is the label right?" if plan.labelled else "good or bad?"
         return [Drawn(row.key) for row in plan.rows], IMAGE, words
     pairs = [
-        (drawn_pair.key_a, drawn_pair.key_b)
-        if drawn_pair.stratum.side == NEAR
-        else (drawn_pair.key_b, drawn_pair.key_a)
-        for drawn_pair in read_pairs(path)
+        (each.key_a, each.key_b) if each.stratum.side == NEAR else (each.key_b, each.key_a) for each in read_pairs(path)
     ]
     return [Drawn(*pair) for pair in pairs], COPY, "the same image, or two?"
 

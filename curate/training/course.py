@@ -146,12 +146,8 @@ class RunCourse:
                 if value is not None and name not in ("epoch", "step"):
                     self._board.add_scalar(name, value, epoch.step)
             self._board.flush()
-        measured = None if self._best is None else row.get(self._best.measure)
-        if (
-            self._best is not None
-            and measured is not None
-            and all(other is None or other < measured for other in earlier)
-        ):
+        new = None if self._best is None else row.get(self._best.measure)
+        if self._best is not None and new is not None and all(old is None or old < new for old in earlier):
             self._best.save(epoch.model, row)
         self._since = time.monotonic(), epoch.step
 

@@ -213,7 +213,7 @@ def verdict(findings: SubsetFindings) -> list[str]:
     lines = [
         f"{memory}{SAYS[judged.says]}: by the {_name(model)}, {of_subset} against {of_random} of random rows of the "
         f"same size, {_points(gap)} points" + (_unknown(gap) if judged.says == UNKNOWN else ""),
-        _of_whole(model, judged.of_size),
+        _of_all(model, judged.of_size),
     ]
     if {HELPS, HURTS} & {judged.says, judged.of_rows}:
         lines += _of_classes_or_rows(model, judged.says, judged.of_rows)
@@ -258,7 +258,7 @@ def _fair(fairness: Fairness, more: str) -> list[str]:
     ]
 
 
-def _of_whole(model: SideAccuracies, says: str) -> str:
+def _of_all(model: SideAccuracies, says: str) -> str:
     gap, rate = _points(model.gaps[ALL_ROWS]), f"{model.accuracy[ALL_ROWS]:.1%}"
     words = {
         BETTER: "it is better than training on everything",

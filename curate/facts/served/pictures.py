@@ -129,9 +129,9 @@ class _Source:
 
     def data(self, key: bytes) -> bytes:
         """Return the encoded image of a key; ReadError if absent."""
-        wanted_hash = tie_breaks([key])[0]
-        at = int(np.searchsorted(self._hashes, wanted_hash))
-        if at == len(self._hashes) or self._hashes[at] != wanted_hash:
+        digest = tie_breaks([key])[0]
+        at = int(np.searchsorted(self._hashes, digest))
+        if at == len(self._hashes) or self._hashes[at] != digest:
             raise ReadError("missing", "the source has no image of that key")
         place = int(self._order[at])
         return next(self._manifest.readers(place, place + 1))()

@@ -166,10 +166,10 @@ def estimate_recall(
         digest=digest,
         report=report,
     )
-    return count_found(planted, list(search(planted.copies)), kinds, groups=groups, seed=settings.seed)
+    return count_recalled(planted, list(search(planted.copies)), kinds, groups=groups, seed=settings.seed)
 
 
-def count_found(
+def count_recalled(
     planted: Planted,
     hits: Sequence[Hits],
     kinds: Sequence[str],
@@ -199,8 +199,8 @@ def count_found(
             right |= (groups[row] == groups[original[copy]]) & (groups[row] >= 0)
         mine = by_finder.setdefault(finder, np.zeros(len(original), bool))
         mine[copy[right]] = True
-    is_found = np.any(list(by_finder.values()), axis=0) if by_finder else np.zeros(len(original), bool)
-    grid = is_found.reshape(shape)
+    is_linked = np.any(list(by_finder.values()), axis=0) if by_finder else np.zeros(len(original), bool)
+    grid = is_linked.reshape(shape)
     finders = {name: mine.reshape(shape) for name, mine in by_finder.items()}
     each = [
         _kind(name, EDITS[name].strength, grid[:, [at]], {f: mine[:, [at]] for f, mine in finders.items()})
@@ -211,7 +211,7 @@ def count_found(
         kinds=each,
         overall=_kind("all", "every edit alike", grid, finders),
         images=shape[0],
-        elsewhere=int((linked & ~is_found).sum()),
+        elsewhere=int((linked & ~is_linked).sum()),
         failed=sum(n for status, n in statuses.items() if status != "ok"),
         unread=planted.unread,
         shrunk=planted.shrunk,

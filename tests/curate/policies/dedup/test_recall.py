@@ -9,7 +9,7 @@ import pytest
 
 from curate.commands.dedup_words import recall_header, recall_lines, recall_table
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Planted, plant
-from curate.policies.dedup.quality.recall import Hits, RecallSettings, count_found, effective_size, estimate_recall
+from curate.policies.dedup.quality.recall import Hits, RecallSettings, count_recalled, effective_size, estimate_recall
 from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows
 from curate.tables.table import embedding_matrix, open_table
@@ -38,7 +38,7 @@ def hits(finder, *pairs):
 
 
 def test_a_copy_is_found_if_it_is_linked_with_its_original():
-    report = count_found(planted([4, 7]), [hits("hash", (0, 4), (1, 4), (5, 7), (3, 4))], KINDS)
+    report = count_recalled(planted([4, 7]), [hits("hash", (0, 4), (1, 4), (5, 7), (3, 4))], KINDS)
     assert [(one.name, one.n_found, one.n) for one in report.kinds] == [
         ("crop-90", 1, 2),
         ("png", 1, 2),
@@ -49,34 +49,34 @@ def test_a_copy_is_found_if_it_is_linked_with_its_original():
 
 def test_a_copy_is_found_if_it_is_linked_with_a_row_of_its_originals_group_but_not_of_no_group():
     groups = np.array([0, 0, -1, -1])
-    with_group = count_found(planted([1]), [hits("hash", (0, 0))], KINDS, groups=groups)
+    with_group = count_recalled(planted([1]), [hits("hash", (0, 0))], KINDS, groups=groups)
     assert with_group.overall.n_found == 1
-    without = count_found(planted([2]), [hits("hash", (0, 3))], KINDS, groups=groups)
+    without = count_recalled(planted([2]), [hits("hash", (0, 3))], KINDS, groups=groups)
     assert (without.overall.n_found, without.elsewhere) == (0, 1)
 
 
 def test_finders_are_counted_apart_and_together_each_copy_once():
     found = [hits("hash", (0, 4), (0, 4)), hits("embedding", (0, 4), (1, 4)), hits("bytes")]
-    overall = count_found(planted([4, 7]), found, KINDS).overall
+    overall = count_recalled(planted([4, 7]), found, KINDS).overall
     assert overall.by_finder == {"hash": 1, "embedding": 2, "bytes": 0}
     assert overall.n_found == 2
 
 
 def test_the_interval_of_a_kind_is_wilsons():
-    report = count_found(planted(range(40)), [hits("hash", *((3 * i, i) for i in range(31)))], KINDS)
+    report = count_recalled(planted(range(40)), [hits("hash", *((3 * i, i) for i in range(31)))], KINDS)
     expected = wilson(31, 40)
     assert (report.kinds[0].low, report.kinds[0].high) == pytest.approx((expected.low, expected.high))
 
 
 def test_no_hit_at_all_is_a_recall_of_zero_with_an_upper_bound():
-    report = count_found(planted(range(40)), [], KINDS)
+    report = count_recalled(planted(range(40)), [], KINDS)
     assert report.overall.n_found == 0
     assert (report.overall.low, report.overall.high) == pytest.approx(wilson(0, 40)[1:])
 
 
 def test_copies_out_of_order_are_a_bug_of_the_caller():
     with pytest.raises(ValueError, match="in the order of the edits"):
-        count_found(planted([1, 2]), [], KINDS[::-1])
+        count_recalled(planted([1, 2]), [], KINDS[::-1])
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_copy_that_cannot_be_scored_counts_as_missed():
     made = planted([4])
     at = made.copies.column_names.index("status")
     made.copies = made.copies.set_column(at, "status", pa.array(["ok", "corrupt", "ok"]))
-    report = count_found(made, [hits("hash", (0, 4), (2, 4))], KINDS)
+    report = count_recalled(made, [hits("hash", (0, 4), (2, 4))], KINDS)
     assert (report.failed, report.overall.n_found, report.overall.n) == (1, 2, 3)
     assert any("1 copy could not be scored: counted as missed" in line for line in recall_lines(report))
 
