@@ -15,7 +15,7 @@ from curate.columns import KEY
 from curate.counted import counted
 from curate.fitting.applied import check_applied
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
-from curate.manifest.store_path import AnyPath, local_path, path_or_store
+from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
 from curate.policies.audit.request import ANY
 from curate.policies.receipts import receipt_beside
 from curate.tables.provenance import model_of
@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
 
 def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -> tuple[Path | None, AnyPath | None]:
     """Return where calibration and table go, checked before any work is done."""
-    places = None if out is None else local_path(out, "-o"), None if apply is None else path_or_store(apply)
+    places = None if out is None else path_on_disk(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None and (places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json")):
         raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
     refuse_two_places(*places, command=f"curate calibrate {table.path}")

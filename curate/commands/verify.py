@@ -61,7 +61,7 @@ def run(
     """
     arguments = dict(locals())
     from curate.calibration.verify import of_calibration
-    from curate.manifest.store_path import local_path
+    from curate.manifest.store_path import path_on_disk
     from curate.pipeline.receipt import is_pipeline_receipt
     from curate.rounds.verify import rounds_at
 
@@ -75,10 +75,10 @@ def run(
         identical = _pipeline(receipt, json_)
     elif receipt.suffix == ".safetensors":
         _refuse(arguments, "a fitted model", ("root", "chain", "pixels", "source"))
-        identical = _fit(local_path(receipt, "a fitted model"), table, json_, line)
+        identical = _fit(path_on_disk(receipt, "a fitted model"), table, json_, line)
     elif rounds is not None:
         _refuse(arguments, "rounds", ("root", "chain", "pixels", "source"))
-        moved = None if table is None else local_path(table, "--table of rounds")
+        moved = None if table is None else path_on_disk(table, "--table of rounds")
         identical = _rounds(*rounds, moved, json_, line)
     else:
         identical = _subset(arguments, json_, line)

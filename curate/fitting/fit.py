@@ -21,7 +21,7 @@ from curate.fitting.labels import LabelSource, classes_in, labels_in, labels_to_
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
-from curate.manifest.store_path import AnyPath, local_path, path_or_store
+from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
 from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
 from curate.tables.rows import Codes
@@ -168,7 +168,7 @@ def _places(
         raise InputError("expected a model to write (-o NAME.safetensors), or a table (--apply NAME.parquet), got none")
     if out is not None and fitted is not None:
         raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out -o {out}")
-    places = None if out is None else local_path(out, "-o"), None if apply is None else path_or_store(apply)
+    places = None if out is None else path_on_disk(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None and places[0].suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")
     refuse_two_places(*places, command=f"curate fit {table.path}")

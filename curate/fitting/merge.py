@@ -17,7 +17,7 @@ from curate.engines.settings import difference
 from curate.fitting.fit import fit
 from curate.manifest import SourceOptions, open_manifest
 from curate.manifest.classes import CLASSES
-from curate.manifest.store_path import local_path
+from curate.manifest.store_path import path_on_disk
 from curate.tables.dataset import read_dataset
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256
@@ -95,7 +95,7 @@ def merge(
         InputError: for tables of different models or settings, keys that two tables have, a column of two types, or an
             image that is not below ``root``; nothing is written then.
     """
-    place = local_path(out, "-o")
+    place = path_on_disk(out, "-o")
     opened = [open_table(path, require=[KEY]) for path in tables]
     _refuse_places(opened, place, root)
     notes = _refuse_different(opened)

@@ -7,7 +7,7 @@ from typing import Any, Self
 from curate.fitting.fit import fit_with_groups
 from curate.fitting.junk import junk_of
 from curate.fitting.labels import labels_to_learn
-from curate.manifest.store_path import AnyPath, local_path, path_to_read, sha256_of
+from curate.manifest.store_path import AnyPath, path_on_disk, path_to_read, sha256_of
 from curate.tables.dataset import read_dataset
 from curate.tables.table import open_table
 from scoring.checkpoint import find_checkpoint, load_model
@@ -102,7 +102,7 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
     opened = open_table(table if table is not None else _where_now(origin.table, path))
     names = (origin.label,) if origin.label and origin.labelled is None else ()
     dataset = read_dataset(opened, names=names)
-    labelled = local_path(_where_now(origin.labelled, path), "labels") if origin.labelled is not None else None
+    labelled = path_on_disk(_where_now(origin.labelled, path), "labels") if origin.labelled is not None else None
     source = labels_to_learn(dataset, opened, origin.label, labelled)
     dataset, junk, _ = junk_of(dataset, opened, path)
     fit, _, _ = fit_with_groups(dataset, opened, source, origin.seed, junk)

@@ -324,7 +324,7 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
     return place
 
 
-def local_path(text: "str | Path | StorePath", what: str) -> Path:
+def path_on_disk(text: "str | Path | StorePath", what: str) -> Path:
     """Return a path of this machine; ``what`` says of what, in messages.
 
     Raises:

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any, Protocol
 
 from curate.manifest.schemes import scheme_of
-from curate.manifest.store_path import local_path
+from curate.manifest.store_path import path_on_disk
 from curate.pipeline.arguments import TABLE, Arguments, arguments_of
 from curate.pipeline.file import FOLDER, Pipeline, Step
 from curate.pipeline.steps import FORMAT, Kind, kind_of
@@ -143,7 +143,7 @@ def _out(pipeline: Pipeline, step: Step, kind: Kind) -> str:
     if not isinstance(chosen, str) or not chosen:
         raise InputError(f"{pipeline.place(step.name, kind.out)}: {kind.out}: expected a path, got {chosen!r}")
     try:
-        local_path(chosen, "what a step writes")
+        path_on_disk(chosen, "what a step writes")
     except InputError as error:
         raise InputError(f"{pipeline.place(step.name, kind.out)}: {kind.out}: {error}") from None
     return chosen

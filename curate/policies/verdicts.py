@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from curate.manifest.store_path import local_path
+from curate.manifest.store_path import path_on_disk
 from curate.tables.typed_json import from_json
 from curate.version import __version__
 from scoring.atomic import place_errors, sync_folder
@@ -232,7 +232,7 @@ def read_verdicts(path: str | Path, *, lines: int | None = None) -> Verdicts:
     Raises:
         InputError: for a file that is missing, or holds fewer lines or something else.
     """
-    path = local_path(path, "--verdicts")
+    path = path_on_disk(path, "--verdicts")
     if not path.is_file():
         raise InputError(f"{path} does not exist; give the NAME{SUFFIX} of curate review")
     if path.stat().st_size > MOST_BYTES:

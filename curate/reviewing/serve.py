@@ -21,7 +21,7 @@ from curate.facts.review import LIKE, read_findings
 from curate.facts.served.index import Index
 from curate.facts.served.pictures import Pictures
 from curate.facts.served.server import Server, TableSite, new_token
-from curate.manifest.store_path import local_path
+from curate.manifest.store_path import path_on_disk
 from curate.policies.outcomes import KEEP, UNDECIDED
 from curate.policies.receipts import state_of
 from curate.policies.sampled import verdicts_beside
@@ -175,7 +175,7 @@ def _reviewed(
     opened = open_table(table, require=[KEY])
     if verdicts is None and not isinstance(beside, Path):
         raise InputError(f"{beside} is in a store; name a file of this machine for decisions with --verdicts")
-    file = local_path(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
+    file = path_on_disk(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
     return Reviewed(opened, results, str(subset), file, source, label, listed)
 
 
@@ -189,8 +189,8 @@ def _sampled(
     """What was drawn of a table to judge."""
     if len(named) > 1:
         raise InputError(f"expected one sample to judge, got {len(named):,} files; name {named[0]} alone")
-    sample = local_path(named[0], "a sample")
-    file = local_path(verdicts or verdicts_beside(sample), "--verdicts")
+    sample = path_on_disk(named[0], "a sample")
+    file = path_on_disk(verdicts or verdicts_beside(sample), "--verdicts")
     return Reviewed(table, None, str(table.path), file, source, label, sample=sample)
 
 

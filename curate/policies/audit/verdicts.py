@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from curate.exchange.labels import ExpectedRows
-from curate.manifest.store_path import local_path
+from curate.manifest.store_path import path_on_disk
 from curate.manifest.text import read_text, unguarded
 from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
 from curate.policies.sampled import verdicts_on
@@ -129,7 +129,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
             files of different tables or columns, or no verdict at all.
     """
     lookup(JUDGES, judges, kind="way of joining judges")
-    paths = [local_path(file, "--audit") for file in files]
+    paths = [path_on_disk(file, "--audit") for file in files]
     if not 1 <= len(paths) <= MOST_FILES:
         raise InputError(f"--audit takes 1 to {MOST_FILES} files, got {len(paths)}")
     plans = [read_plan(path) for path in paths if path.suffix != LABEL_STUDIO]

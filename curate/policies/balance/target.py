@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.manifest.store_path import local_path
+from curate.manifest.store_path import path_on_disk
 from curate.manifest.text import decoded, read_bytes
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
 from scoring.errors import InputError
@@ -46,7 +46,7 @@ def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:
     if len(texts) == 1 and texts[0] in NAMED:
         return NAMED[texts[0]], {}
     if len(texts) == 1 and Path(texts[0]).suffix.lower() in FILES and "=" not in Path(texts[0]).name:
-        return 0.0, _checked_sum(_read(local_path(texts[0], "--to")))
+        return 0.0, _checked_sum(_read(path_on_disk(texts[0], "--to")))
     return 0.0, _checked_sum(_typed(texts))
 
 
