@@ -38,7 +38,6 @@ class CleanResult(Printed):
         steps: what became of each.
         dropped_in_review: images that a reviewer dropped; None without decisions, or as ``kept``.
         dry_run: whether nothing was written.
-        notes: what the user should know.
     """
 
     images: int
@@ -60,7 +59,6 @@ class CleanResult(Printed):
     steps: list[Ran] = field(default_factory=list)
     dropped_in_review: int | None = None
     dry_run: bool = False
-    notes: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
@@ -81,7 +79,7 @@ class CleanResult(Printed):
 
     def lines(self) -> list[str | Grid]:
         """Return what the command prints."""
-        return [Grid(self.account(), right=1), *self.notes]
+        return [Grid(self.account(), right=1)]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""

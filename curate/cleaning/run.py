@@ -1,6 +1,5 @@
 """Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and what became of every image."""
 
-import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, Account, CleanResult, total
-from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
+from curate.cleaning.steps import REPORT, REVIEW, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import LABEL, URI
 from curate.exchange.table import ALIASES, FORMATS
 from curate.facts.findings import NEAR, QUESTIONS
@@ -29,7 +28,6 @@ from scoring.model_names import is_published
 
 LOOKED_AT = 1000  # rows of a source that show whether it names files
 SCORING = ("score", "against")
-JUDGE = "subset.audit.csv"
 
 
 @dataclass(frozen=True)
@@ -208,9 +206,6 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
     review_by: dict[str, int] = {}
     for line in findings:
         review_by[line["kind"]] = review_by.get(line["kind"], 0) + 1
-    judge = shlex.join(["curate", "review", str(request.out / SCORES), str(request.out / JUDGE)])
-    is_drawn = (request.out / JUDGE).is_file()
-    notes = [f"many near copies lie just above the threshold; judge pairs of them: {judge}"] if is_drawn else []
     return CleanResult(
         images=images,
         unreadable=total(account.unreadable_by),
@@ -231,7 +226,6 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
         receipt=ran.receipt,
         steps=ran.steps,
         dry_run=dry_run,
-        notes=notes,
     )
 
 

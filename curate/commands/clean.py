@@ -87,8 +87,6 @@ def run(
 
 def _report(result: "CleanResult") -> None:
     show_table(result.account(), right=1)
-    for note in result.notes:
-        show(note)
     if result.dry_run:
         for step in result.steps:
             if step.state == "to do":

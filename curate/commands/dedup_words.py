@@ -84,10 +84,14 @@ def _elsewhere(note: "EqualElsewhere") -> str:
 
 def _loose(note: "LooseGroups") -> str:
     groups = counted(note.groups, "large group lies", "large groups lie")
+    largest = f"{note.rows:,} rows, {note.largest:,} in the largest; median {note.finder} {note.similarity:.3g}"
+    like = "as do images of one template with other content, such as displays, plates or forms"
+    if note.to_review < note.rows:
+        dropped = f"{note.rows - note.to_review:,} are dropped: look at them with --sheet, or raise the --threshold"
+        return f"{groups} just above the threshold ({largest}), {like}; {dropped}"
     return (
-        f"{groups} just above the threshold ({note.rows:,} rows dropped, {note.largest:,} in the largest; median "
-        f"{note.finder} {note.similarity:.3g}): images of one template with other content, such as displays, plates or "
-        f"forms, do so. Look at them with --sheet, judge pairs with --audit, or raise the --threshold of {note.finder}"
+        f"{groups} just above the threshold ({largest}), {like}: all are kept until reviewed, by curate review TABLE "
+        "SUBSET and then --verdicts; --finder with a --threshold that you choose drops them"
     )
 
 

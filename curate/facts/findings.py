@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import SIGNATURE
+from curate.columns import KEY, SIGNATURE
 from curate.counted import counted
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
@@ -22,6 +22,7 @@ from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.leaks import LEAKS
 from curate.policies.dedup.request import DedupRequest, resolved
+from curate.policies.dedup.words import REVIEW
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import COPY
@@ -103,6 +104,7 @@ def findings_of(
         *_conflicts(dataset, results),
         *_labels(decided),
         *(_near_copies(dataset, results) if near is None else near),
+        *_waiting(dataset, decided),
         *_issues(dataset, results),
     ]
     findings = [each.of(kept[each.rows]) for each in findings]
@@ -185,6 +187,19 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
         gone = gone[np.argsort(-stars.similarity[gone], kind="stable")]
         keys, owners = named(subset, gone), named(subset, stars.owner[gone])
         yield paired(dataset, keys, owners, stars.similarity[gone])
+
+
+def _waiting(dataset: Dataset, decided: Decided) -> Iterator[Finding]:
+    """What a deduplication kept until it is reviewed, next to the image that each is like."""
+    for one in decided.policies:
+        table = one.applied.decisions
+        if one.applied.name != DEDUP or table is None or REVIEW not in one.rules:
+            continue
+        at = np.flatnonzero(one.rule == one.rules.index(REVIEW))
+        lines = table.take(at, [KEY, "score", "kept_key"])
+        here = lines.take(np.flatnonzero(_rows_of(dataset, lines.column("kept_key").to_pylist()) >= 0))  # of this table
+        keys, owners, value = (here.column(name).to_pylist() for name in (KEY, "kept_key", "score"))
+        yield paired(dataset, keys, owners, np.array(value, np.float64))
 
 
 def paired(dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: NDArray[np.float64]) -> Finding:

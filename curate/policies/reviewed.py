@@ -1,6 +1,6 @@
 """What the verdicts of ``curate review`` say of the rows of a table: drop, keep, or a new label."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -39,6 +39,7 @@ class Reviewed:
         answers: question -> verdict -> rows.
         gone: keys that no row has.
         changed: keys whose image is another one now.
+        apart: rows that an image was compared with that is no copy of them, and that no reviewer dropped, shape (N,).
     """
 
     drop: NDArray[np.bool_]
@@ -48,6 +49,7 @@ class Reviewed:
     answers: Mapping[str, Mapping[str, list[int]]]
     gone: list[str]
     changed: list[str]
+    apart: NDArray[np.bool_]
 
     def answered(self, question: str, verdict: str) -> NDArray[np.bool_]:
         """Return whose answer to a question is a verdict, shape (N,)."""
@@ -147,7 +149,7 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
     """
     said = read.said()
     keys = list(said)
-    at = _places(tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]), table_rows.hashes)
+    at = _places(_hashes(keys), table_rows.hashes)
     is_known = at >= 0
     same = is_known.copy()
     if SHA256 in table_rows.texts and is_known.any():
@@ -175,7 +177,14 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
             labels.setdefault(column, {})[row] = label
     gone = [keys[place] for place in np.flatnonzero(~is_known).tolist()]
     changed = [keys[place] for place in np.flatnonzero(is_known & ~same).tolist()]
-    return Reviewed(drop, keep, labels, by, answers, gone, changed)
+    apart = np.zeros(n, bool)
+    beside = [key for place in np.flatnonzero(same).tolist() for key in said[keys[place]].apart]
+    apart[[place for place in _places(_hashes(beside), table_rows.hashes).tolist() if place >= 0]] = True
+    return Reviewed(drop, keep, labels, by, answers, gone, changed, apart & ~drop)
+
+
+def _hashes(keys: Sequence[str]) -> NDArray[np.uint64]:
+    return tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys])
 
 
 def _places(sought: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -103,12 +103,14 @@ class Said:
         answers: question -> verdict.
         labels: column -> new label.
         by: the last group in words, and who decided.
+        apart: keys of images that it was compared with, and is no copy of.
     """
 
     image: str
     answers: Mapping[str, str]
     labels: Mapping[str, str]
     by: str
+    apart: tuple[str, ...] = ()
 
     @property
     def drop(self) -> bool:
@@ -182,11 +184,14 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
     """
     answers: dict[str, dict[str, dict[str, Line]]] = {}  # key -> question -> reviewer -> line
     images: dict[str, str] = {}
+    apart: dict[str, tuple[str, ...]] = {}
     for line in lines:
         for at, (key, image) in enumerate(zip(line.keys, line.images, strict=True)):
             if line.verdict == AUDIT and at not in line.bad:
                 continue
             images[key] = image
+            if line.question == COPY and line.verdict == KEEP and line.beside and line.beside[at]:
+                apart[key] = (*apart.get(key, ()), line.beside[at])
             of_question = answers.setdefault(key, {}).setdefault(line.question or IMAGE, {})
             if line.settles:
                 of_question.clear()
@@ -200,11 +205,13 @@ def combined(lines: Sequence[Line]) -> tuple[dict[str, Said], dict[str, Disagree
             continue
         last = [line for each in questions.values() for line in each.values()]
         dropping = [line for line in last if _answer(line)[0] == DROP]
+        answered = {name: next(iter(_answers(each)), (UNSURE, ""))[0] for name, each in questions.items()}
         said[key] = Said(
             images[key],
-            {name: next(iter(_answers(each)), (UNSURE, ""))[0] for name, each in questions.items()},
+            answered,
             {line.column: line.label for line in last if line.verdict == RELABEL},
             _by((dropping or last)[-1]),
+            apart.get(key, ()) if answered.get(COPY) == KEEP else (),
         )
     return said, disagree
 

@@ -16,6 +16,7 @@ from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import Criterion, keep_order, preferred_rows
+from curate.policies.dedup.grouping.loose import Bounds, Crowds
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
 from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
@@ -29,6 +30,8 @@ from curate.tables.provenance import same_model, same_signature
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of
+
+Marked = NDArray[np.bool_]
 
 
 @dataclass
@@ -50,14 +53,16 @@ class Duplicates:
         notes: facts for the user; sentences of the graph.
         other_look: what rows of the other table look like, as far as it shows; or None.
         reviewed: what reviewers decided; or None.
+        loose: rows just above the threshold in large groups, shape (N,) bool.
+        to_review: those of them, and leaks of the kind, that are kept until they are reviewed, shape (N,) bool.
     """
 
     rows: Rows
     order: NDArray[np.int64]
     searches: dict[str, Search]
     stars: Stars
-    outside: NDArray[np.bool_]
-    leaks: NDArray[np.bool_]
+    outside: Marked
+    leaks: Marked
     foreign: Stars
     outcome: NDArray[np.uint8]
     other_digest: str = ""
@@ -65,6 +70,13 @@ class Duplicates:
     notes: list[object] = field(default_factory=list)
     other_look: Appearance | None = None
     reviewed: Reviewed | None = None
+    loose: Marked = field(default_factory=lambda: np.zeros(0, bool))
+    to_review: Marked = field(default_factory=lambda: np.zeros(0, bool))
+
+    @property
+    def gone(self) -> Marked:
+        """Rows that go for another, of this table or the other one; those to review stay, shape (N,) bool."""
+        return (self.stars.finder >= 0) & ~self.to_review
 
     @cached_property
     def look(self) -> Appearance:
@@ -112,29 +124,29 @@ def decide_duplicates(
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
     order = keep_order(rows, criteria, protected, preferred_rows(table, request.prefer))
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
-    searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
+    options = Options(request.views(), request.kappa, stored)
+    searches = build(rows, request.thresholds, options)
     read = {"path": stored.path, "digest": stored.digest} if stored else {}
     of_graph = stored.notes if stored else ()
-    del stored  # the finder holds what it needs of it
+    del stored  # the finders hold what they need of it
     open_rows = rows.ok.copy()
     bound, at_home = protected, protected
     if reviewed is not None:
         open_rows &= ~reviewed.drop | reviewed.answered(IMAGE, DROPPED)
         bound = _both(protected, reviewed.answered(LEAKS, KEPT))
-        at_home = _both(protected, reviewed.answered(COPY, KEPT))
+        at_home = _both(protected, reviewed.answered(COPY, KEPT) | reviewed.apart)
+        order = order[np.argsort(~reviewed.apart[order], kind="stable")]  # the others are their copies, as they were
+    work = _Work(rows, request, order, searches, options, compared)
     foreign = Stars.empty(len(rows), tuple(searches))
     if other_rows is not None:
         may_go = open_rows if bound is None or request.report_only else open_rows & ~bound
         foreign = find_outside(other_rows, searches, may_go)
     leaks = foreign.finder >= 0
-    if not request.report_only:
-        open_rows &= ~leaks
-    if request.only_against:
-        inside = Stars.empty(len(rows), tuple(searches))
-    elif request.groups == CHAIN:
-        inside = find_chains(order, searches, request.thresholds, open_rows, at_home)
-    else:
-        inside = find_stars(order, searches, open_rows.copy(), at_home, compared=compared)
+    held = np.zeros(len(rows), bool)  # leaks that stay until they are reviewed
+    if other_rows is not None and not request.report_only:
+        held = work.crowds.loose_leaks(foreign, other_rows) & work.held_back(foreign)
+        open_rows &= ~leaks | held
+    inside, loose, waiting = work.inside(open_rows, at_home)
     outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
     taken = ~outside & rows.ok
     stars = Stars(
@@ -146,7 +158,8 @@ def decide_duplicates(
     )
     if reviewed is not None:
         _release(stars, outside, reviewed.drop)
-    outcome = np.where(rows.ok, np.where(stars.finder >= 0, DROP, KEEP), FAILED).astype(np.uint8)
+    to_review = (waiting | (held & outside)) & (stars.finder >= 0)
+    outcome = np.where(rows.ok, np.where((stars.finder >= 0) & ~to_review, DROP, KEEP), FAILED).astype(np.uint8)
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
     notes = [*read_again, *of_graph, *_notes(rows, searches)]
@@ -156,15 +169,83 @@ def decide_duplicates(
     digest = other_rows.digest if other_rows is not None else ""
     look = None if other_rows is None else Appearance.of(replace(other_rows, embedding=None, signature=None))
     return Duplicates(
-        rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look, reviewed
+        *(rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look, reviewed),
+        loose=loose & (stars.finder >= 0),
+        to_review=to_review,
     )
 
 
-def _both(protected: NDArray[np.bool_] | None, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+@dataclass(frozen=True)
+class _Work:
+    """What finding groups in a table needs."""
+
+    rows: Rows
+    request: DedupRequest
+    order: NDArray[np.int64]
+    searches: dict[str, Search]
+    options: Options
+    compared: Callable[[int, int], None]
+
+    @cached_property
+    def crowds(self) -> Crowds:
+        """What looks for large groups just above the thresholds."""
+        bounds = {name: Bounds.of(name, value) for name, value in self.request.thresholds.items()}
+        return Crowds({name: one for name, one in bounds.items() if one is not None}, self._search, self.rows.ok)
+
+    def _search(self, name: str, threshold: float) -> Search:
+        if threshold == self.request.thresholds[name]:
+            return self.searches[name]
+        return build(self.rows, {name: threshold}, self.options)[name]
+
+    def held_back(self, stars: Stars) -> Marked:
+        """Whether the finder that links each row holds rows of large groups back, shape (N,)."""
+        return np.isin(stars.finder, [at for at, name in enumerate(stars.names) if name in self.request.held_back])
+
+    def inside(self, open_rows: Marked, protected: Marked | None) -> tuple[Stars, Marked, Marked]:
+        """Return the groups in the table, the rows just above the threshold, and those of them that are kept."""
+        none = np.zeros(len(self.rows), bool)
+        if self.request.only_against:
+            return Stars.empty(len(self.rows), tuple(self.searches)), none, none
+        stars = self._found(self.order, self.searches, self.request.thresholds, open_rows.copy(), protected)
+        loose = self.crowds.loose(stars)
+        waiting = loose & self.held_back(stars)
+        if waiting.any():
+            gone = self._drop_sure(stars, waiting)
+            loose, waiting = loose & ~gone, waiting & ~gone
+        return stars, loose, waiting
+
+    def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
+        """Give rows that wait to the kept or waiting rows that they are surely copies of; return which, shape (N,)."""
+        strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
+        found = {**self.searches, **build(self.rows, strict, self.options)}
+        kept, partners = stars.owner == np.arange(len(waiting)), np.zeros(len(waiting), bool)
+        for search in found.values():
+            partners[search.first(np.flatnonzero(waiting), kept).row] = True
+        order = self.order[np.argsort(~partners[self.order], kind="stable")]
+        again = self._found(order, found, self.request.thresholds | strict, waiting | partners, partners)
+        gone = waiting & (again.finder >= 0)
+        for name in ("owner", "finder", "similarity", "view"):
+            getattr(stars, name)[gone] = getattr(again, name)[gone]
+        return gone
+
+    def _found(
+        self,
+        order: NDArray[np.int64],
+        searches: Mapping[str, Search],
+        thresholds: Mapping[str, float],
+        open_rows: Marked,
+        protected: Marked | None,
+    ) -> Stars:
+        if self.request.groups == CHAIN:
+            return find_chains(order, searches, thresholds, open_rows, protected)
+        return find_stars(order, searches, open_rows, protected, compared=self.compared)
+
+
+def _both(protected: Marked | None, kept: Marked) -> Marked:
     return kept if protected is None else protected | kept
 
 
-def _release(stars: Stars, outside: NDArray[np.bool_], dropped: NDArray[np.bool_]) -> None:
+def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
     """Take rows that reviewers dropped, shape (N,), away from their owners, in place; their copies stay theirs."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
     stars.owner[gone], stars.finder[gone], stars.similarity[gone] = NOBODY, -1, np.nan

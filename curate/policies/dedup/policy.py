@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
@@ -15,23 +16,15 @@ from curate.engines.search import searching
 from curate.policies.apply import apply
 from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
-from curate.policies.dedup.finders.facts import FewFinders
+from curate.policies.dedup.finders.facts import FewFinders, LooseGroups
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
-from curate.policies.dedup.grouping.loose import Loose, loose_groups
 from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
 from curate.policies.dedup.leaks import LEAKS, leaks_csv
 from curate.policies.dedup.quality.audit import audit_text
-from curate.policies.dedup.quality.examine import (
-    AUDIT,
-    AUDIT_FILES,
-    audit_pairs,
-    can_audit,
-    loose_pairs,
-    planted_recall,
-)
+from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, audit_pairs, planted_recall
 from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
@@ -51,7 +44,6 @@ N_LEAKS = 20
 LEAK = "leak"
 FILES = ("against", "graph")  # what a receipt names next to the request
 MOST_PAIRS = 1000  # to judge
-LOOSE_PAIRS = 60  # drawn of large groups just above the threshold
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,6 @@ class Dedup:
         graph: file of the graph of nearest neighbours; or None.
         plant: which copies to plant, to say how many are found again; or None.
         audit: pairs for a reviewer to judge; or None.
-        audit_loose: whether pairs of large groups just above the threshold are written for a reviewer to judge.
         model: that scored the table, for ``plant``, if it does not ship.
         seed: of the pairs that are drawn.
         few_finders: where the table has not the columns of the usual ones; or None.
@@ -81,7 +72,6 @@ class Dedup:
     graph: str | None = None
     plant: RecallSettings | None = None
     audit: int | None = None
-    audit_loose: bool = False
     model: str | None = None
     seed: int = 0
     few_finders: FewFinders | None = None
@@ -119,7 +109,7 @@ class Dedup:
             more=("groups",),
             texts={
                 **({} if self.against is None else {LEAKS: "leaks.csv"}),
-                **(AUDIT_FILES if self.audit is not None or self.audit_loose else {}),
+                **(AUDIT_FILES if self.audit is not None else {}),
             },
         )
 
@@ -145,7 +135,8 @@ class Dedup:
         )
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
         words = self._words(table, duplicates, members)
-        labels = duplicates.rows.texts.get(request.label or "")
+        texts = duplicates.rows.texts.get(request.label or "")
+        labels = None if texts is None else pc.if_else(pa.array(duplicates.to_review), None, texts)
         tells = {WIDTH, HEIGHT} <= set(request.facts)
         groups = members.table(
             table,
@@ -155,9 +146,8 @@ class Dedup:
             duplicates.outside,
             words.kept_key,
             labels,
-            ranks(duplicates.rows) if tells else None,
+            np.where(duplicates.to_review, -1, ranks(duplicates.rows)) if tells else None,
         )
-        loose = loose_groups(members, duplicates.stars, duplicates.outside, request.thresholds)
         return Decided(
             table=table,
             policy=[self._rule(duplicates)],
@@ -167,11 +157,11 @@ class Dedup:
             words=words.rows,
             schema=SCHEMA,
             meanings=MEANINGS,
-            result=self._result(table, duplicates, members, groups, loose),
+            result=self._result(table, duplicates, members, groups),
             examples=self._examples(duplicates),
             more={"groups": groups},
             more_meanings={"groups": GROUP_MEANINGS},
-            texts=partial(self._texts, table, duplicates, loose.rows),
+            texts=partial(self._texts, table, duplicates),
             **label_changes(duplicates.reviewed, table, duplicates.outcome, duplicates.rows.hashes),
         )
 
@@ -200,9 +190,7 @@ class Dedup:
         other = str(self.against.path) if self.against else ""
         return DecisionWords(duplicates, self.request, members.group, pa.array(kept_key, pa.string()), other)
 
-    def _texts(
-        self, table: Table, duplicates: Duplicates, loose: NDArray[np.int64], paths: Mapping[str, Path]
-    ) -> dict[str, bytes]:
+    def _texts(self, table: Table, duplicates: Duplicates, paths: Mapping[str, Path]) -> dict[str, bytes]:
         """The leaks, and the pairs to judge."""
         texts = {}
         if self.against is not None:
@@ -210,14 +198,9 @@ class Dedup:
         if self.audit is not None:
             pairs = audit_pairs(table, self.request, duplicates=duplicates, n=self.audit, seed=self.seed)
             texts[AUDIT] = audit_text(pairs)
-        elif self.audit_loose and len(loose):
-            pairs = loose_pairs(table, self.request, duplicates.stars, loose, n=LOOSE_PAIRS, seed=self.seed)
-            texts[AUDIT] = audit_text(pairs)
         return texts
 
-    def _result(
-        self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table, loose: Loose
-    ) -> DedupResult:
+    def _result(self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table) -> DedupResult:
         dropped = duplicates.stars.finder[duplicates.outcome == DROP]
         typed = [rule_text(name, self.request.thresholds[name]) for name in duplicates.searches]
         counts = {rule: int((dropped == number).sum()) for number, rule in enumerate(typed)}
@@ -242,16 +225,28 @@ class Dedup:
             n_leaks=int(duplicates.leaks.sum()),
             n_conflicts=conflicts.num_rows,
             n_lower=count_lower(groups),
+            to_review=int(duplicates.to_review.sum()),
             conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
             recall=recall_lines(duplicates.searches),
             notes=[
                 *([self.few_finders] if self.few_finders else []),
                 *duplicates.notes,
-                *([loose.fact] if loose.fact else []),
+                *_loose(duplicates, members),
                 *([] if self.request.prefer else equal_elsewhere(table, duplicates.stars, duplicates.outside)),
             ],
             planted=planted,
         )
+
+
+def _loose(duplicates: Duplicates, members: Members) -> list[LooseGroups]:
+    """What to say of large groups just above the threshold; nothing where there are none."""
+    stars, rows = duplicates.stars, np.flatnonzero(duplicates.loose | duplicates.to_review)
+    if not len(rows):
+        return []
+    groups, commonest = np.unique(members.group[rows]), int(np.bincount(stars.finder[rows]).argmax())
+    similarity = float(np.median(stars.similarity[rows[stars.finder[rows] == commonest]]))
+    largest, waiting = int(members.size[groups].max()), int(duplicates.to_review.sum())
+    return [LooseGroups(len(groups), len(rows), largest, stars.names[commonest], similarity, waiting)]
 
 
 def dedup(
@@ -365,7 +360,6 @@ def dedup(
         str(graph) if graph is not None else None,
         plant=RecallSettings(estimate_recall, seed=seed) if estimate_recall is not None else None,
         audit=audit,
-        audit_loose=not dry_run and audit is None and can_audit(request, out, overwrite=overwrite),
         model=model,
         seed=seed,
         few_finders=few_finders,

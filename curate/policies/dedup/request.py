@@ -56,6 +56,8 @@ class DedupRequest:
         against_source: the same for the other table.
         without_flat: images of one flat colour are not compared by embedding.
         facts: columns of the table that say what a copy has lost, and what was done to it.
+        held_back: finders whose threshold is their own or a stricter one: what they link in large groups just above
+            it is kept until it is reviewed.
     """
 
     thresholds: dict[str, float]
@@ -75,10 +77,11 @@ class DedupRequest:
     against_source: str | None = None
     without_flat: bool = False
     facts: tuple[str, ...] = ()
+    held_back: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prefer", tuple(self.prefer))
-        object.__setattr__(self, "facts", tuple(self.facts))
+        for name in ("prefer", "facts", "held_back"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         if not all(glob.strip() for glob in self.prefer):
             raise InputError("--prefer needs a pattern of keys, got an empty text; write it like: --prefer 'sorted/*'")
         lookup(GROUPS, self.groups, kind="kind of groups")
@@ -88,8 +91,9 @@ class DedupRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one rule of a policy."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts)}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "held_back"}
+        own = {"held_back": list(self.held_back)} if self.held_back else {}
+        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts), **own}
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
@@ -194,8 +198,15 @@ def resolved(
         )
     flat = EMBEDDING in thresholds and SIGNATURE in table.schema.names
     facts = facts_in(table, COMPARED)
-    kappa = _kappa(request, table)
-    return replace(request, thresholds=thresholds, label=label, kappa=kappa, without_flat=flat, facts=facts), few
+    held_back = tuple(name for name in thresholds if _is_held_back(name, finders[name]))
+    request = replace(request, thresholds=thresholds, label=label, kappa=_kappa(request, table), held_back=held_back)
+    return replace(request, without_flat=flat, facts=facts), few
+
+
+def _is_held_back(name: str, chosen: float | None) -> bool:
+    """Whether a finder has its own threshold, or a stricter one was chosen: that must not drop more."""
+    own = FINDERS[name].threshold
+    return own is not None and (chosen is None or (chosen > own if FINDERS[name].higher else chosen < own))
 
 
 def refuse_graph(request: DedupRequest) -> None:

@@ -1,6 +1,6 @@
 """What came of a deduplication."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ class DedupResult(Result):
         n_leaks: rows that the other table has too.
         n_conflicts: groups whose rows carry different labels.
         n_lower: groups that keep a row of lower quality than one that goes; None where the table does not show.
+        to_review: of the kept rows, those of large groups just above the threshold, to be reviewed.
         conflicts: some of them: kept key, and the labels.
         recall: what each finder finds of all pairs, in words.
         planted: how many planted copies were found, if that was requested.
@@ -35,6 +36,7 @@ class DedupResult(Result):
     n_leaks: int = 0
     n_conflicts: int = 0
     n_lower: int | None = None
+    to_review: int = 0
     conflicts: list[dict[str, Any]] = field(default_factory=list)
     recall: list[str] = field(default_factory=list)
     planted: RecallReport | None = None
@@ -44,9 +46,14 @@ class DedupResult(Result):
 
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit")
 
+    def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
+        """Return what became of all rows, and how many of the kept ones are to be reviewed."""
+        read, kept, *others = super().account(undecided)
+        return [read, kept, *([("to review", self.to_review, "of the kept ones")] if self.to_review else []), *others]
+
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says next to the counts, as plain JSON."""
-        names = ("dropped_by", "failed_by", "n_groups", "n_lower", "recall")
+        names = ("dropped_by", "failed_by", "n_groups", "n_lower", "to_review", "recall")
         planted = {"planted": self.planted.to_json()} if self.planted is not None else {}
         return {**{name: getattr(self, name) for name in names}, **planted}
 

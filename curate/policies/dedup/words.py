@@ -21,13 +21,14 @@ from curate.policies.verdicts import KEEP as KEPT
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop (the same as kept_key) or failed (not scored)",
     "reason": "the decision in words",
-    "rule": "the finder that decided, and its threshold; verdicts where reviewers decided",
+    "rule": "the finder that decided, and its threshold; verdicts where reviewers decided; review where they have to",
     "score": "similarity to kept_key, in the unit of the finder",
     "threshold": "what the similarity had to reach",
     "margin": "by how much it reached it: positive; negative at the far end of a chain",
     "group": "rows that are the same have one number; null where a row is like no other",
     "kept_key": "the kept row instead, or that it leaks from",
 }
+REVIEW = "review"  # the rule of rows that are kept until they are reviewed
 EQUAL = ("bytes", "pixels")  # finders of copies to which nothing was done that can be seen
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])
 
@@ -65,12 +66,13 @@ class DecisionWords:
         kept_key = self.kept_key.slice(start, len(keys))
         group = self.group[part]
         rule = np.where((outcome == DROP) & ~linked, len(typed), finder).astype(np.int64)
+        rule[self.duplicates.to_review[part]] = len(typed) + 1
         return pa.RecordBatch.from_arrays(
             [
                 keys,
                 pa.array(OUTCOMES).take(pa.array(outcome)),
                 pa.array(self._reasons(part, kept_key, margin, status, error), pa.string()),
-                pa.array([*typed, RULE], pa.string()).take(pa.array(rule, mask=rule < 0)),
+                pa.array([*typed, RULE, REVIEW], pa.string()).take(pa.array(rule, mask=rule < 0)),
                 *(pa.array(values, from_pandas=True) for values in (similarity, threshold, margin)),
                 pa.array(group, mask=group < 0),
                 kept_key,
@@ -109,6 +111,8 @@ class DecisionWords:
             how = how_matched(self.duplicates, self.duplicates.stars, start + at, views)
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"
+            if self.duplicates.to_review[start + at]:
+                kept = "; one of many just above the threshold, kept until reviewed"
             owner = int(self.duplicates.stars.owner[start + at])
             if reviewed is not None and not place and reviewed.drop[owner]:
                 kept += f", which was dropped by {reviewed.by[owner]}"

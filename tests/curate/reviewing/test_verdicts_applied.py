@@ -76,6 +76,21 @@ def test_a_copy_that_is_dropped_gives_its_place_to_another_and_new_labels_are_ta
     assert curate.verify(table.with_name("unique.receipt.json")).identical
 
 
+@pytest.mark.parametrize("groups", ["star", "chain"])
+def test_two_images_that_are_no_copies_stay_whichever_of_them_comes_first(table, groups):
+    keys = pl.read_parquet(table)["key"].to_list()
+    (shown,) = deduplicated(table, groups=groups)[0] & set(range(GREY))
+    apart, third = [row for row in range(GREY) if row != shown][:2]
+    path = decide(table, ("keep", "copy", [apart], {"beside": [keys[shown]]}))
+    for first in (apart, third):  # of which the other two would go
+        kept, _, _ = deduplicated(table, groups=groups, verdicts=path, prefer=keys[first])
+        assert kept & set(range(GREY)) == {shown, apart}
+        assert curate.verify(table.with_name("unique.receipt.json")).identical
+    decide(table, ("drop", "image", [shown], {}))
+    kept, _, _ = deduplicated(table, groups=groups, verdicts=path, prefer=keys[apart])
+    assert kept & set(range(GREY)) == {apart}
+
+
 def test_a_label_that_a_reviewer_kept_or_gave_is_settled(table):
     out, rows = table.with_name("checked.parquet"), [0, 1, GREY, GREY + 1]
     labels = [("dog", "cat")[(row < GREY) ^ (row in rows)] for row in range(N)]

@@ -52,10 +52,11 @@ class LooseGroups:
 
     Attributes:
         groups: how many.
-        rows: that go in them.
+        rows: in them that lie just above the threshold.
         largest: rows of the largest.
-        finder: by which most of these rows are dropped.
+        finder: that links most of these rows.
         similarity: their median, in its unit.
+        to_review: of these rows, those that are kept until they are reviewed; the others were dropped.
     """
 
     groups: int
@@ -63,6 +64,7 @@ class LooseGroups:
     largest: int
     finder: str
     similarity: float
+    to_review: int
 
 
 @dataclass(frozen=True)

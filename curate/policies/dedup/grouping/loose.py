@@ -1,67 +1,174 @@
 """Large groups just above a threshold: copies of one image lie far above it, images of one template do not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.facts import LooseGroups
+from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
-from curate.policies.dedup.grouping.members import Members
 from curate.policies.dedup.grouping.stars import Stars
+from curate.tables.rows import Rows as Others
 
+FEWEST, MOST = 64, 4096  # queried rows at a time
+MANY = 1_000_000  # pairs, from which fewer rows are queried at a time
 LARGE = 5  # rows of a group
-NEAR = 0.5  # of the way from the threshold to equal: less is just above it
+NEAR, SURE = 0.5, 0.9  # of the way from the threshold to equal: less is just above it, more is surely the same
 NEAR_SIGNATURE = 0.99  # cosine: of 14 photographs and 17 edits of each the median copy had 0.996 or more
+SURE_SIGNATURE = 0.999  # displays that differ in one digit have 0.975 to 0.998, other encodings and sizes more
+Rows = NDArray[np.int64]
+Marked = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Loose:
-    """Dropped rows of such groups, and the message on them.
+class Bounds:
+    """Where pairs of a finder lie.
 
     Attributes:
-        rows: numbers, ascending.
-        fact: for the user; None if absent.
+        name: of the finder.
+        least: threshold of the groups that are looked at: the finder's own, or a looser one that was chosen.
+        near: similarity below which a pair is just above it.
+        sure: similarity from which a pair is surely the same.
     """
 
-    rows: NDArray[np.int64]
-    fact: LooseGroups | None
+    name: str
+    least: float
+    near: float
+    sure: float
 
+    @classmethod
+    def of(cls, name: str, threshold: float) -> "Bounds | None":
+        """Return the bounds of a finder; None for one without a threshold.
 
-def loose_groups(members: Members, stars: Stars, outside: NDArray[np.bool_], thresholds: Mapping[str, float]) -> Loose:
-    """Return the groups of 5 rows or more of which more than half of those that go are just above their threshold.
-
-    Args:
-        members: rows by group.
-        stars: who belongs to whom.
-        outside: rows whose owner is a row of another table, which do not count, shape (N,) bool.
-        thresholds: by finder.
-    """
-    n = len(members.size)
-    gone = np.flatnonzero((stars.finder >= 0) & ~outside & (members.group >= 0))
-    near = np.zeros(len(gone), bool)
-    for number, name in enumerate(stars.names):
-        by_it = stars.finder[gone] == number
-        near[by_it] = FINDERS[name].room(stars.similarity[gone[by_it]], thresholds[name]) < _bound(
-            name, thresholds[name]
+        >>> Bounds.of("signature", 0.99)
+        Bounds(name='signature', least=0.95, near=0.99, sure=0.999)
+        """
+        finder = FINDERS[name]
+        if finder.threshold is None:
+            return None
+        least, best = looser(name, threshold, finder.threshold), finder.highest if finder.higher else finder.lowest
+        if name == "signature":
+            return cls(name, least, max(NEAR_SIGNATURE, least), max(SURE_SIGNATURE, threshold))
+        sure = least + SURE * (best - least)
+        return cls(
+            name, least, least + NEAR * (best - least), threshold if looser(name, sure, threshold) == sure else sure
         )
-    group = members.group[gone]
-    in_all, in_near = np.bincount(group, minlength=n), np.bincount(group[near], minlength=n)
-    is_loose = (members.size >= LARGE) & (2 * in_near > in_all)
-    rows = gone[is_loose[group]]
-    if not len(rows):
-        return Loose(rows, None)
-    commonest = int(np.bincount(stars.finder[rows]).argmax())
-    similarity = float(np.median(stars.similarity[rows[stars.finder[rows] == commonest]]))
-    largest = int(members.size[is_loose].max())
-    return Loose(rows, LooseGroups(int(is_loose.sum()), len(rows), largest, stars.names[commonest], similarity))
+
+    def is_near(self, similarity: NDArray) -> Marked:
+        """Return which similarities are just above the threshold."""
+        return ~FINDERS[self.name].holds(similarity, self.near)
+
+    def is_sure(self, similarity: NDArray) -> Marked:
+        """Return which similarities are of images that are surely the same."""
+        return FINDERS[self.name].holds(similarity, self.sure)
 
 
-def _bound(name: str, threshold: float) -> float:
-    """Return the share of the way from a finder's threshold to equal below which a pair is just above it."""
-    if FINDERS[name].threshold is None:
-        return 0.0
-    if name == "signature":
-        return float(FINDERS[name].room(np.array([max(NEAR_SIGNATURE, threshold)]), threshold)[0])
-    return NEAR
+def looser(name: str, one: float, other: float) -> float:
+    """Return the looser of two thresholds of a finder."""
+    return min(one, other) if FINDERS[name].higher else max(one, other)
+
+
+@dataclass(frozen=True)
+class Crowds:
+    """Looks for large groups of which most pairs are just above the threshold.
+
+    Attributes:
+        bounds: by finder, of those with a threshold.
+        search: builds a finder for a threshold.
+        ok: rows that can be compared, shape (N,).
+    """
+
+    bounds: Mapping[str, Bounds]
+    search: Callable[[str, float], Search]
+    ok: Marked
+
+    def loose(self, stars: Stars) -> Marked:
+        """Return the rows of such groups that are not surely the same as the kept row, shape (N,) bool.
+
+        A kept row has such a group where it is linked with four rows or more, whoever these belong to, and most of
+        these links are just above the threshold. A row at the edge, whose kept row has fewer links, has it by its own.
+        """
+        loose = np.zeros(len(stars.owner), bool)
+        for bounds, rows in self._unsure(stars):
+            search = self.search(bounds.name, bounds.least)
+            owners, at = np.unique(stars.owner[rows], return_inverse=True)
+            counts = self._linked(bounds, search, owners)
+            loose[rows[(counts.large & counts.near)[at]]] = True
+            edge = rows[(counts.near & ~counts.large)[at]]
+            counts = self._linked(bounds, search, edge)
+            loose[edge[counts.large & counts.near]] = True
+        return loose
+
+    def loose_leaks(self, foreign: Stars, other: Others) -> Marked:
+        """Return the same for rows that another table has too; a row's links in both tables count together."""
+        loose = np.zeros(len(foreign.owner), bool)
+        for bounds, rows in self._unsure(foreign):
+            search = self.search(bounds.name, bounds.least)
+            counts = self._linked(bounds, search, rows)
+            among = np.zeros(len(self.ok), bool)
+            among[rows] = True
+            for some in _chunks(np.flatnonzero(other.ok)):
+                found = search.foreign(other, among, some.rows)
+                counts.add(found.row, bounds.is_near(found.similarity))
+                some.found = len(found)
+            loose[rows[counts.large & counts.near]] = True
+        return loose
+
+    def _unsure(self, stars: Stars) -> Iterator[tuple[Bounds, Rows]]:
+        for number, name in enumerate(stars.names):
+            rows = np.flatnonzero(stars.finder == number)
+            if name in self.bounds:
+                rows = rows[~self.bounds[name].is_sure(stars.similarity[rows])]
+                if len(rows):
+                    yield self.bounds[name], rows
+
+    def _linked(self, bounds: Bounds, search: Search, rows: Rows) -> "_Counts":
+        counts = _Counts(rows)
+        for some in _chunks(rows):
+            found = search.links(some.rows, self.ok)
+            counts.add(found.query, bounds.is_near(found.similarity))
+            some.found = len(found)
+        return counts
+
+
+class _Counts:
+    """How many links some rows have, ascending, and how many of these are just above the threshold."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.n, self.n_near = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+
+    def add(self, rows: Rows, near: Marked) -> None:
+        """Count the links of rows, which may be there several times."""
+        place = np.searchsorted(self.rows, rows)
+        self.n += np.bincount(place, minlength=len(self.rows))
+        self.n_near += np.bincount(place[near], minlength=len(self.rows))
+
+    @property
+    def large(self) -> Marked:
+        """Whether a row and those that are linked with it are a large group."""
+        return self.n >= LARGE - 1
+
+    @property
+    def near(self) -> Marked:
+        """Whether most links are just above the threshold."""
+        return 2 * self.n_near > self.n
+
+
+@dataclass
+class _Chunk:
+    """Rows to query together, and how many pairs that gave."""
+
+    rows: Rows
+    found: int = 0
+
+
+def _chunks(rows: Rows) -> Iterator[_Chunk]:
+    """Yield rows a few at a time, fewer where these have many pairs."""
+    at, size = 0, FEWEST
+    while at < len(rows):
+        some = _Chunk(rows[at : at + size])
+        yield some
+        at += size
+        size = max(size // 4, 1) if some.found > MANY else min(2 * size, MOST)

@@ -7,7 +7,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
-from curate.manifest.store_path import AnyPath
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
@@ -15,8 +14,6 @@ from curate.policies.dedup.quality.audit import Drawn, Limit, draw_pairs, pair_o
 from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
 from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
 from curate.policies.dedup.request import CHAIN, DedupRequest
-from curate.policies.outputs import Files, Outputs
-from curate.policies.sampled import verdicts_beside
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
@@ -54,7 +51,7 @@ def planted_recall(
         report: called with images done, of all.
     """
     needs = request.needs_of_other()
-    rows, searches, gone = duplicates.rows, duplicates.searches, duplicates.stars.finder >= 0
+    rows, searches, gone = duplicates.rows, duplicates.searches, duplicates.gone
 
     def search(copies: pa.Table) -> Iterator[Hits]:
         names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
@@ -83,7 +80,7 @@ def planted_recall(
 
 
 def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, n: int, seed: int = 0) -> list[Drawn]:
-    """Draw pairs for a reviewer to judge: of what was dropped, and of what nearly was.
+    """Draw pairs for a reviewer to judge: of what was dropped or waits for a review, and of what nearly was.
 
     What nearly was: rows that are kept and would go for another at a looser threshold; beyond 20,000 that stay, those
     among 20,000 that the hash of their keys draws, and each represents as many more.
@@ -108,7 +105,7 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
             "equal bytes and pixels are the same"
         )
     rows, stars, outside = duplicates.rows, duplicates.stars, duplicates.outside
-    stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & request.report_only)))
+    stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & (duplicates.to_review | request.report_only))))
     queried = stay[np.argsort(rows.hashes[stay], kind="stable")[:MOST_QUERIED]]
     parts = [_dropped(stars, outside, judged), *_nearly(rows, duplicates.order, stay, queried, request, judged)]
     finder = np.concatenate([part[0] for part in parts])
@@ -126,38 +123,6 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
     )
     limits = {name: Limit(value, FINDERS[name].higher) for name, value in judged.items()}
     return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(queried) / len(stay) if len(stay) else 1.0)
-
-
-def loose_pairs(
-    table: Table, request: DedupRequest, stars: Stars, rows: NDArray[np.int64], *, n: int, seed: int
-) -> list[Drawn]:
-    """Draw pairs of some rows and those that stay instead, for a reviewer to judge; see ``draw_pairs``.
-
-    Args:
-        table: that was deduplicated.
-        request: what counts as the same.
-        stars: who belongs to whom.
-        rows: that go for their own row table, by finders some of which have a threshold.
-        n: pairs to draw.
-        seed: another seed draws others.
-    """
-    limits = {
-        name: Limit(value, FINDERS[name].higher)
-        for name, value in request.thresholds.items()
-        if FINDERS[name].threshold is not None
-    }
-    names = np.array(stars.names, object)[stars.finder[rows]]
-    judged = np.isin(names, list(limits))
-    rows, names = rows[judged], names[judged]
-    pairs = pa.table(
-        {
-            "key_a": pa.array(keys_at(table, stars.owner[rows]), pa.string()),
-            "key_b": pa.array(keys_at(table, rows), pa.string()),
-            "similarity": pa.array(stars.similarity[rows].astype(np.float32)),
-            "finder": pa.array(names, pa.string()),
-        }
-    )
-    return draw_pairs(pairs, limits, n, seed=seed)
 
 
 Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
@@ -193,18 +158,3 @@ def _nearly(
             links = links.take(~finder.holds(links.similarity, threshold))
             links = links.take(pair_of_each_row(links.query, links.row, links.similarity, place, higher=finder.higher))
             yield np.full(len(links), name, object), links.query, links.row, links.similarity
-
-
-def can_audit(request: DedupRequest, out: str | AnyPath | None, *, overwrite: bool) -> bool:
-    """Return whether pairs to judge can be written though nobody requested, and nothing is lost.
-
-    Args:
-        request: what counts as the same.
-        out: subset to write.
-        overwrite: whether files that exist are replaced.
-    """
-    judged = any(FINDERS[name].threshold is not None for name in request.thresholds)
-    if out is None or request.only_against or request.groups == CHAIN or not judged:
-        return False
-    path = Outputs(out, Files(texts=AUDIT_FILES)).texts[AUDIT]
-    return not path.exists() or (overwrite and not verdicts_beside(path).exists())

@@ -1,5 +1,6 @@
 """Which copy a deduplication keeps, of real files: the one that lost least, or the preferred folder's."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.engines.score import score
+from curate.policies.dedup.finders.facts import LooseGroups
 from curate.policies.dedup.policy import dedup
 from curate.policies.dedup.request import DedupRequest
 from curate.policies.verify import verify
+from curate.reviewing.serve import review
 
 NAMES = ("astronaut", "chelsea", "coffee")
 PHOTOS = Path(__file__).parents[4] / "examples" / "photos"
@@ -107,10 +110,10 @@ def test_a_rule_of_an_earlier_receipt_reads_and_decides_as_before():
     assert DedupRequest.from_json(request.to_json()) == request
 
 
-def meters(folder, n, *, first=0):
+def meters(folder, n, *, first=0, seed=1):
     """Displays that differ in their digits alone."""
     folder.mkdir(exist_ok=True)
-    random = np.random.default_rng(1)
+    random = np.random.default_rng(seed)
     for number in range(first, first + n):
         picture = Image.new("RGB", (150, 100), (200, 200, 205))
         draw = ImageDraw.Draw(picture)
@@ -123,39 +126,89 @@ def meters(folder, n, *, first=0):
 
 @pytest.fixture(scope="module")
 def displays(tiny_checkpoint, tmp_path_factory):
+    """Twenty displays, and the fifth and sixth again: the same file, and the same image as a JPEG."""
     folder = tmp_path_factory.mktemp("displays")
-    return scored(meters(folder / "p", 20), tiny_checkpoint, folder / "s.parquet")
+    made = meters(folder / "p", 20)
+    shutil.copy(made / "meter_05.png", made / "again_05.png")
+    Image.open(made / "meter_06.png").save(made / "again_06.jpg", quality=95)
+    return scored(made, tiny_checkpoint, folder / "s.parquet")
 
 
-def test_a_large_group_just_above_the_threshold_is_said_and_its_pairs_are_written_to_judge(displays, tmp_path):
+def unit_signatures(table):
+    """The signatures as unit vectors, by key."""
+    read = pq.read_table(table, columns=["key", "signature"]).to_pydict()
+    unit = np.stack([np.frombuffer(each, np.int8) for each in read["signature"]]).astype(float)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    return dict(zip(read["key"], unit, strict=True))
+
+
+def test_displays_of_one_template_are_kept_until_reviewed_and_their_copies_go(displays, tmp_path):
     said = CliRunner().invoke(app, ["dedup", str(displays), "-o", str(tmp_path / "u.parquet")])
     assert "template" in said.output
-    assert "audit: " in said.output
-    judged = (tmp_path / "u.audit.csv").read_text().splitlines()
-    decisions = rows(tmp_path / "u.decisions.parquet")
-    kept = {decisions[line.split(",")[1]]["decision"] for line in judged[1:]} | {
-        decisions[line.split(",")[2]]["decision"] for line in judged[1:]
-    }
-    assert len(judged) > 4
-    assert kept == {"keep", "drop"}
+    decisions, unit = rows(tmp_path / "u.decisions.parquet"), unit_signatures(displays)
+    kept = {key for key, row in decisions.items() if row["decision"] == "keep"}
+    assert len(kept) == len(rows(tmp_path / "u.parquet")) == 20
+    assert {"meter_05.png", "again_05.png"} - kept
+    assert {"meter_06.png", "again_06.jpg"} - kept
+    waiting = {key: row for key, row in decisions.items() if row["rule"] == "review"}
+    assert len(waiting) >= 15
+    assert all(0.95 <= unit[key] @ unit[row["kept_key"]] < 0.99 for key, row in waiting.items())
+    assert all(row["group"] is not None and "until reviewed" in row["reason"] for row in waiting.values())
+    receipt = json.loads((tmp_path / "u.receipt.json").read_text())
+    assert (receipt["to_review"], receipt["counts"]["dropped"]) == (len(waiting), 2)
     assert verify(tmp_path / "u.receipt.json").identical
-    judged = CliRunner().invoke(app, ["review", "verdicts", str(tmp_path / "u.audit.csv")])
-    assert (judged.exit_code, "none" in judged.output) == (1, True)
+    groups = pq.read_table(tmp_path / "u.groups.parquet").to_pylist()
+    assert not any(group["conflict"] or group["lower_quality"] for group in groups)
 
 
-def test_copies_of_photographs_are_no_such_group(copies, tmp_path):
+def test_verdicts_settle_what_waits_and_what_nobody_judged_waits_on(displays, tmp_path):
+    waiting = [key for key, row in decided(displays, tmp_path).items() if row["rule"] == "review"]
+    server = review(displays, [tmp_path / "u.parquet"], verdicts=tmp_path / "v.verdicts.jsonl", reviewer="ann")
+    under_review = server.site.review
+    try:
+        group = next(each for each in under_review.state()["queue"] if each["kind"] == "near-copy")
+        items = {item["key"]: item["row"] for item in under_review.group(group["id"])["items"]}
+        assert (set(items), group["question"]) == (set(waiting), "copy")
+        seq = under_review.state()["seq"]
+        under_review.act(seq, "keep", group["id"], rows=[items[key] for key in [*waiting[:3], *waiting[-2:]]])
+        rest = next(each for each in under_review.state()["queue"] if each["kind"] == "near-copy")
+        seq = under_review.state()["seq"]
+        under_review.act(seq, "drop", rest["id"], rows=[items[key] for key in waiting[:3]])
+    finally:
+        server.server_close()
+    after = decided(displays, tmp_path, verdicts=tmp_path / "v.verdicts.jsonl")
+    assert [after[key]["rule"] for key in waiting[:3]] == ["review"] * 3
+    assert {after[key]["decision"] for key in waiting[:-2]} == {"keep"}
+    assert {after[key]["decision"] for key in waiting[-2:]} == {"drop"}
+    assert verify(tmp_path / "u.receipt.json").identical
+
+
+def decided(table, folder, **options):
+    return rows(dedup(table, folder / "u.parquet", overwrite=True, **options).decisions)
+
+
+def test_a_threshold_that_was_chosen_drops_displays_and_they_are_named(displays, tmp_path):
+    result = dedup(displays, tmp_path / "u.parquet", finder={"bytes": None, "signature": 0.95})
+    assert (result.kept, result.to_review) == (22 - result.dropped, 0)
+    assert result.dropped >= 15
+    (loose,) = [note for note in result.notes if isinstance(note, LooseGroups)]
+    assert loose.to_review == 0
+    assert verify(result.receipt).identical
+
+
+def test_displays_that_another_table_has_others_of_are_kept_until_reviewed(displays, tiny_checkpoint, tmp_path):
+    folder = meters(tmp_path / "p", 8, first=30, seed=2)
+    shutil.copy(displays.parent / "p" / "meter_05.png", folder / "old.png")
+    new = scored(folder, tiny_checkpoint, tmp_path / "new.parquet")
+    result = dedup(new, tmp_path / "u.parquet", against=displays)
+    gone = {key for key, row in rows(result.decisions).items() if row["decision"] == "drop"}
+    assert (gone, result.n_leaks > 4) == ({"old.png"}, True)
+    assert verify(result.receipt).identical
+
+
+def test_copies_of_photographs_do_not_wait(copies, tmp_path):
     result = dedup(copies, tmp_path / "u.parquet")
-    assert result.audit is None
-    assert not (tmp_path / "u.audit.csv").exists()
-
-
-def test_pairs_that_nobody_asked_for_never_replace_what_is_there(displays, tmp_path):
-    (tmp_path / "u.audit.csv").write_text("mine")
-    assert dedup(displays, tmp_path / "u.parquet").audit is None
-    assert (tmp_path / "u.audit.csv").read_text() == "mine"
-    assert dedup(displays, tmp_path / "u.parquet", overwrite=True).audit is not None
-    (tmp_path / "u.audit.verdicts.jsonl").write_text("judged")
-    assert dedup(displays, tmp_path / "u.parquet", overwrite=True).audit is None
+    assert (result.to_review, result.audit) == (0, None)
 
 
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
