@@ -217,12 +217,12 @@ class _Work:
     def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
         """Give rows that wait to the kept or waiting rows that they are surely copies of; return which, shape (N,)."""
         strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
-        found = {**self.searches, **build(self.rows, strict, self.options)}
+        strict_searches = {**self.searches, **build(self.rows, strict, self.options)}
         kept, partners = stars.owner == np.arange(len(waiting)), np.zeros(len(waiting), bool)
-        for search in found.values():
+        for search in strict_searches.values():
             partners[search.first(np.flatnonzero(waiting), kept).row] = True
         order = self.order[np.argsort(~partners[self.order], kind="stable")]
-        again = self._found(order, found, self.request.thresholds | strict, waiting | partners, partners)
+        again = self._found(order, strict_searches, self.request.thresholds | strict, waiting | partners, partners)
         gone = waiting & (again.finder >= 0)
         for name in ("owner", "finder", "similarity", "view"):
             getattr(stars, name)[gone] = getattr(again, name)[gone]

@@ -109,9 +109,9 @@ class Crowds:
             among = np.zeros(len(self.ok), bool)
             among[rows] = True
             for some in _chunks(np.flatnonzero(other.ok)):
-                found = search.foreign(other, among, some.rows)
-                counts.add(found.row, bounds.is_near(found.similarity))
-                some.found = len(found)
+                links = search.foreign(other, among, some.rows)
+                counts.add(links.row, bounds.is_near(links.similarity))
+                some.n_pairs = len(links)
             loose[rows[counts.large & counts.near]] = True
         return loose
 
@@ -126,9 +126,9 @@ class Crowds:
     def _linked(self, bounds: Bounds, search: Search, rows: Rows) -> "_Counts":
         counts = _Counts(rows)
         for some in _chunks(rows):
-            found = search.links(some.rows, self.ok)
-            counts.add(found.query, bounds.is_near(found.similarity))
-            some.found = len(found)
+            links = search.links(some.rows, self.ok)
+            counts.add(links.query, bounds.is_near(links.similarity))
+            some.n_pairs = len(links)
         return counts
 
 
@@ -161,7 +161,7 @@ class _Chunk:
     """Rows to query together, and how many pairs that gave."""
 
     rows: Rows
-    found: int = 0
+    n_pairs: int = 0
 
 
 def _chunks(rows: Rows) -> Iterator[_Chunk]:
@@ -171,4 +171,4 @@ def _chunks(rows: Rows) -> Iterator[_Chunk]:
         some = _Chunk(rows[at : at + size])
         yield some
         at += size
-        size = max(size // 4, 1) if some.found > MANY else min(2 * size, MOST)
+        size = max(size // 4, 1) if some.n_pairs > MANY else min(2 * size, MOST)
