@@ -27,8 +27,9 @@ from curate.manifest.names import (
 )
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach, reach_of
+from curate.manifest.remote import get_range
 from curate.manifest.schemes import scheme_of, shown
-from curate.manifest.store import list_files, open_listing
+from curate.manifest.store import images_of, list_files, open_listing
 from curate.manifest.text_tables import MAX_TABLE_BYTES, open_text_table, read_csv, read_jsonl
 from scoring.errors import InputError
 from scoring.images.sniff import HEAD
@@ -165,7 +166,7 @@ def _open_files(paths: list[str], options: SourceOptions, reach: Reach, folder: 
         reach: how far they may lead.
         folder: the folder in which they were found; their names are relative to it.
     """
-    kinds = {kind_of(path) for path in paths}
+    kinds = {kind_of(path, reach) for path in paths}
     if len(kinds) > 1:
         raise InputError(
             f"expected files of one kind, got {' and '.join(sorted(kinds))} ({shown(paths[0])!r}, ...); score "
@@ -212,8 +213,8 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: 
     return open_text_table(table, options, root=root, name=first.name, identity=identity, reach=reach)
 
 
-def kind_of(path: str) -> str:
-    """Return "list", "csv", "jsonl", "parquet", "tar" or "image", by the name, else by the first bytes of a local file.
+def kind_of(path: str, reach: Reach = Reach()) -> str:  # noqa: B008 (it is frozen)
+    """Return "list", "csv", "jsonl", "parquet", "tar" or "image", by the name, else by the first bytes.
 
     Raises:
         InputError: for anything else; lists what would have worked.
@@ -234,6 +235,8 @@ def kind_of(path: str) -> str:
             return "parquet"
         if begins_like_an_image(head):
             return "image"
+    elif not suffix and scheme_of(path) not in ("http", "https") and _begins_like_an_image(path, reach):
+        return "image"
     raise InputError(
         f"expected a folder, an image, or a file that ends in {', '.join('.' + known for known in KINDS)}; got "
         f"{shown(path)!r}; rename it or give its folder"
@@ -250,6 +253,16 @@ def _head(place: Place) -> bytes:
         return place.read(0, min(HEAD, place.size), HEAD)
     except ReadError as error:
         raise InputError(f"cannot read {place.name}: {error}; check its permissions") from None
+
+
+def _begins_like_an_image(url: str, reach: Reach) -> bool:
+    """Look into an object of a store whose name does not say what it is; InputError where the store refuses."""
+    try:
+        return begins_like_an_image(get_range(url, 0, HEAD, reach))
+    except ReadError as error:
+        if error.status == "missing":
+            return False
+        raise InputError(f"cannot read {shown(url)!r}: {error}; check the URL and the credentials") from None
 
 
 def _names(paths: list[str], folder: str | None) -> list[str | None]:
@@ -293,8 +306,11 @@ def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
             "HTTP lists no folders; give a list of URLs (.txt)"
         )
     files = list_files(url, hidden=options.hidden)
-    if any(is_image_name(file.name) for file in files):
-        return open_listing(url, [file for file in files if is_image_name(file.name)], options, reach)
+    images, unread = images_of(url, files, options, reach)
+    if images:
+        return open_listing(url, images, options, reach, unread=unread)
+    if not files and _begins_like_an_image(url, reach):
+        return _open_files([url], options, reach)
     base = url.rstrip("/")
     for suffix in SHARD_SUFFIXES:
         shards = [file for file in files if suffix_of(file.name) == suffix]

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +12,14 @@ from curate.manifest.contract import MAX_PATH_BYTES, ReadError, SourceOptions
 from curate.manifest.folder import folder_columns, without_empty_sides
 from curate.manifest.hub import is_hub, tree_of
 from curate.manifest.memory import MemoryManifest
-from curate.manifest.names import some
+from curate.manifest.names import begins_like_an_image, is_image_name, some, suffix_of
 from curate.manifest.reach import Reach
-from curate.manifest.remote import ask, size_of, version_in
+from curate.manifest.remote import ask, get_range, size_of, version_in
 from curate.manifest.schemes import CHAIN, GOOGLE, file_system, scheme_of, shown
 from scoring.errors import InputError
+from scoring.images.sniff import HEAD
+
+LOOKED_AT = 10_000  # files at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,50 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
     return files
 
 
-def open_listing(url: str, images: Sequence[StoredFile], options: SourceOptions, reach: Reach) -> MemoryManifest:
-    """Return the rows of the images of a folder of a store; a name is nothing but a name, whatever it looks like."""
+def images_of(
+    url: str, files: Sequence[StoredFile], options: SourceOptions, reach: Reach
+) -> tuple[list[StoredFile], int]:
+    """Return the images among the files of a folder, in their order, and how many files could not be looked into.
+
+    A file whose name has no suffix is one if its first bytes are an image's: one small request each, as many at a time
+    as ``connections``. With a limit no more are looked into than it takes.
+
+    Raises:
+        CredentialsError: as `remote.ask`.
+    """
+    base, images, unread = url.rstrip("/"), list[StoredFile](), 0
+
+    def look(file: StoredFile) -> bool | None:
+        try:
+            return begins_like_an_image(get_range(f"{base}/{file.name}", 0, HEAD, reach))
+        except ReadError:
+            return None
+
+    with ThreadPoolExecutor(options.connections) as pool:
+        step = LOOKED_AT if options.limit is None else min(LOOKED_AT, max(options.limit, options.connections))
+        for start in range(0, len(files), step):
+            some_files = files[start : start + step]
+            unnamed = [file for file in some_files if file.size and not suffix_of(file.name.rpartition("/")[2])]
+            answers = dict(zip(unnamed, pool.map(look, unnamed), strict=True))
+            images += [file for file in some_files if answers.get(file, is_image_name(file.name))]
+            unread += [*answers.values()].count(None)
+            if options.limit is not None and len(images) >= options.limit:
+                break
+    return images, unread
+
+
+def open_listing(
+    url: str, images: Sequence[StoredFile], options: SourceOptions, reach: Reach, *, unread: int = 0
+) -> MemoryManifest:
+    """Return the rows of the images of a folder of a store; a name is nothing but a name, whatever it looks like.
+
+    Args:
+        url: of the folder.
+        images: its images.
+        options: of the source.
+        reach: how far URLs may lead.
+        unread: files that could not be looked into.
+    """
     images = images[: options.limit]
     base = url.rstrip("/")
     for image in images:
@@ -76,6 +122,7 @@ def open_listing(url: str, images: Sequence[StoredFile], options: SourceOptions,
     }
     if options.label_from_folder:
         columns |= folder_columns([name.encode() for name in names])
+    skipped = f"; skipped {some(unread, 'file')} without a suffix that cannot be read" if unread else ""
     sizes = np.array([image.size for image in images], np.int64)
     versions = np.array([_number(image.version) for image in images], np.int64)
 
@@ -83,7 +130,7 @@ def open_listing(url: str, images: Sequence[StoredFile], options: SourceOptions,
         return zip(sizes[start:stop].tolist(), versions[start:stop].tolist(), strict=True)
 
     return MemoryManifest(
-        f"folder {shown(url)}: {some(len(images), 'file')}",
+        f"folder {shown(url)}: {some(len(images), 'file')}{skipped}",
         without_empty_sides(pa.table(columns)) if options.label_from_folder else pa.table(columns),
         max_bytes=options.max_bytes,
         connections=options.connections,

@@ -31,6 +31,32 @@ def test_a_prefix_is_a_folder_with_labels_a_limit_and_one_request_an_image(s3):
     assert f"folder {s3}/heap: 5 files" == manifest.description
 
 
+def test_objects_without_a_suffix_are_images_by_their_first_bytes_which_alone_are_read(s3):
+    png = b"\x89PNG\r\n\x1a\n" + bytes(1000)
+    names = [f"{number:04x}" for number in range(40)]
+    for name in names:
+        s3.put(f"heap/{name}", png if int(name, 16) % 2 else b"no image at all")
+    for name, data in {"b.jpg": b"", "LICENSE": b"text", "empty": b"", "notes.txt": png}.items():
+        s3.put(f"heap/{name}", data)
+    s3.faults.requests.clear()
+    s3.faults.most = 0
+    manifest = open_manifest(f"{s3}/heap", SourceOptions(connections=8))
+    assert keys(manifest) == [*names[1::2], "b.jpg"]
+    assert s3.faults.count("heap/0") == 40
+    assert s3.faults.count("heap/notes.txt") == s3.faults.count("heap/empty") == 0
+    assert s3.faults.most <= 8
+    assert outcomes(manifest)[:2] == [png, png]
+    assert keys(open_manifest(f"{s3}/heap", SourceOptions(limit=2))) == names[1:4:2]
+    s3.faults.add("heap/0003", 403)
+    denied = open_manifest(f"{s3}/heap")
+    assert "0003" not in keys(denied)
+    assert "1 file without a suffix" in denied.description
+    s3.faults.clear()
+    assert outcomes(open_manifest(f"{s3}/heap/0001")) == [png]
+    with pytest.raises(InputError, match="expected images"):
+        open_manifest(f"{s3}/heap/LICENSE")
+
+
 def test_the_digest_of_a_prefix_changes_with_an_object(s3):
     s3.put("heap/a.png", b"a")
     before = open_manifest(f"{s3}/heap").digest
