@@ -24,7 +24,12 @@ def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmenta
 
     Source: Chen & He 2021 (SimSiam), appendix A; Nakamura et al. 2023, appendix B.
     """
-    out = random_resized_crop(images.float(), size, scale, draw)
+    return changed(random_resized_crop(images.float(), size, scale, draw), recipe, draw)
+
+
+def changed(crops: Tensor, recipe: Augmentation, draw: Draw) -> Tensor:
+    """Return views of crops, float32, shape (N, 3, size, size), as ``view`` makes them after it has cropped."""
+    out, size = crops, crops.shape[-1]
 
     def sometimes(p: float, change: Tensor, keep: Tensor) -> Tensor:
         return torch.where(draw.chance(p).view(-1, 1, 1, 1), change, keep)

@@ -79,6 +79,7 @@ class TrainConfig:
     trunk_lr: float = 1.0  # the backbone's rate as a share of lr
     seed: int = 0
     precision: str = "fp32"
+    stream: bool = False  # whether views are cut from whole images, which are read again in each epoch
     backbone_options: dict[str, Any] = field(default_factory=dict)  # what was requested of the network beyond its name
     augmentation: Augmentation = field(default_factory=Augmentation)
     settings: Any = None  # of the class that the method names, from here on

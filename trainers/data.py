@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -17,7 +18,9 @@ from scoring.images.decoders import closing_decoders, decoder_for
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
 from scoring.system import free_memory
+from trainers.shuffle import windows
 
+HELD_SHARE = 0.8  # of the memory that is free may hold images
 MARKED = 1024  # images that a mark of what is being decoded is for
 
 
@@ -75,12 +78,9 @@ def load_training_set(
             be used lacks a label or a loss.
     """
     size = preprocessing.size
-    need, free = n * 3 * size * size, free_memory()
-    if free is not None and need > 0.8 * free:
-        raise InputError(
-            f"{n:,} images of {size} x {size} need {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free; "
-            "use --limit or a smaller --size"
-        )
+    lack = lack_of_memory(n, size)
+    if lack is not None:
+        raise InputError(f"{lack}; use --limit or a smaller --size, or train with --stream")
     pixels = np.empty((n, size, size, 3), np.uint8)
     kept: list[int] = []
     failures: dict[str, int] = {}
@@ -102,21 +102,47 @@ def load_training_set(
     return TrainingSet(held, numbers, classes, failures, values)
 
 
-def number_labels(labels: Sequence[object]) -> tuple[Tensor, list[str]]:
+def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
+    """Return why n images of a size cannot be held in memory, None where they can.
+
+    Args:
+        n: how many images there are.
+        size: of a side in pixels.
+        room: bytes of memory of the device that holds them, next to those that are free on this machine.
+    """
+    need, free = n * 3 * size * size, free_memory()
+    least = min((bytes_ for bytes_ in (free, room) if bytes_ is not None), default=None)
+    if least is None or need <= HELD_SHARE * least:
+        return None
+    there = "are free" if least == free else "has the GPU"
+    return f"{n:,} images of {size} x {size} need {need / 1e9:.1f} GB of memory, {least / 1e9:.1f} GB {there}"
+
+
+def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str]]:
     """Return the number of each label, shape (N,), int64, and the label that each number represents.
+
+    Args:
+        labels: of any kind, or a column of text or whole numbers, for which no object is made for each row.
 
     Raises:
         InputError: if a label is missing.
     """
-    missing = sum(is_missing(label) for label in labels)
+    if isinstance(labels, pa.Array):
+        encoded = labels.dictionary_encode(null_encoding="encode")
+        values, at = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    else:
+        number = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+        values, at = list(number), np.array([number[label] for label in labels], np.int64)
+    missing = int(np.isin(at, [place for place, label in enumerate(values) if is_missing(label)]).sum())
     if missing:
         raise InputError(
             f"{missing} of {len(labels)} images have no label; drop them first (curate filter ... --where 'label is "
             "not null')"
         )
-    classes = sorted(set(labels), key=lambda label: (str(type(label)), label))
-    number = {label: at for at, label in enumerate(classes)}
-    return torch.tensor([number[label] for label in labels]), [str(label) for label in classes]
+    order = sorted(range(len(values)), key=lambda place: (str(type(values[place])), values[place]))
+    rank = np.empty(len(values), np.int64)
+    rank[order] = np.arange(len(values))
+    return torch.from_numpy(rank[at]), [str(values[place]) for place in order]
 
 
 def is_missing(label: object) -> bool:
@@ -205,12 +231,15 @@ def decode_all(
             marks.end(done // MARKED)
 
 
-def batches(n: int, batch_size: int, *, epoch: int, seed: int) -> list[Tensor]:
+def batches(n: int, batch_size: int, *, epoch: int, seed: int, stream: bool = False) -> list[Tensor]:
     """Return the rows of every batch of an epoch, shuffled; rows that do not fill the last batch sit this one out.
 
-    A function of its arguments alone, so a resumed run sees what an undisturbed one would.
+    A function of its arguments alone, so a resumed run sees what an undisturbed one would. With ``stream`` rows are
+    mixed within windows, as ``windows`` does.
     """
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    order = torch.randperm(n, generator=generator)
+    if stream:
+        order = torch.cat(list(windows(n, epoch=epoch, seed=seed)))
+    else:
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
     size = min(batch_size, n)
     return [order[start : start + size] for start in range(0, n - size + 1, size)]

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,10 @@ from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
 from trainers.state import RunState, load_state, note_divergence, save_state
-from trainers.views import CachedViews, ImageViews, Views
+from trainers.stream import ImageStream
+from trainers.views import Backbone, CachedViews, ImageViews, StreamedViews, Views
 
+Data = TrainingSet | ImageStream | CachedFeatures
 GRADIENT = "gradient_norm"
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 
@@ -85,7 +88,7 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
 
 def train(
     config: TrainConfig,
-    data: TrainingSet | CachedFeatures,
+    data: Data,
     *,
     state: Path,
     device: torch.device,
@@ -100,7 +103,8 @@ def train(
 
     Args:
         config: the recipe.
-        data: images, moved to ``device`` whole, or a cache of features, for a backbone that is frozen.
+        data: images, moved to ``device`` whole; images that are read while the run goes on, with ``config.stream``; or
+            a cache of features, for a backbone that is frozen.
         state: file for the training state; removed by the caller once the model is safe.
         device: where to train.
         start: from ``build``; by default built from the recipe alone.
@@ -125,6 +129,8 @@ def train(
         )
     if isinstance(data, CachedFeatures) and config.freeze != "trunk":
         raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
+    if config.stream != isinstance(data, ImageStream):
+        raise ValueError("a recipe with stream is for images that are read while the run goes on, and only for them")
     model, method = start or build(config, len(data.classes), n=data.n)
     if config.accumulate > 1 and method.keeps_batch:
         raise InputError(f"{config.method} keeps what each step saw, of one batch; leave --set accumulate out")
@@ -143,22 +149,39 @@ def train(
     set_mode(config, model, method)
     # each size of view is compiled for itself: one graph for all sizes is slower, and takes longer to make
     backbone = torch.compile(model.backbone, dynamic=False) if compiled else model.backbone
+    views: Views | None = None
     try:
-        views: Views
-        if isinstance(data, CachedFeatures):
-            views = CachedViews(config, data, method, device=device)
-        else:
-            views = ImageViews(config, data, model, method, backbone=backbone, device=device)
+        views = _views(config, data, model, method, backbone=backbone, device=device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             measures = _all_steps(config, data, views, model, method, keeper, course, report)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         raise ran_out(config, data, device) from None
+    finally:
+        if isinstance(views, StreamedViews):
+            views.close()
     return model.cpu().eval(), measures
 
 
-def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> None:
+def _views(
+    config: TrainConfig,
+    data: Data,
+    model: ScoringModel,
+    method: Method[Any],
+    *,
+    backbone: Backbone,
+    device: torch.device,
+) -> Views:
+    if isinstance(data, CachedFeatures):
+        return CachedViews(config, data, method, device=device)
+    if isinstance(data, TrainingSet):
+        return ImageViews(config, data, model, method, backbone=backbone, device=device)
+    per_epoch = sum(map(len, _turns(config, data.n, 0)))
+    return StreamedViews(config, data, per_epoch, model, method, backbone=backbone, device=device)
+
+
+def require_enough(config: TrainConfig, data: Data) -> None:
     """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
     require_batch(data.n, config.batch_size)
     kind = METHODS[config.method]
@@ -181,7 +204,7 @@ def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> N
 
 def _all_steps(
     config: TrainConfig,
-    data: TrainingSet | CachedFeatures,
+    data: Data,
     views: Views,
     model: ScoringModel,
     method: Method[Any],
@@ -194,6 +217,7 @@ def _all_steps(
     per_epoch = len(_turns(config, data.n, 0))
     steps = config.epochs * per_epoch
     of_epoch, of_window = Sums(done.sums, done.n), Sums()
+    batch.failures.update(done.failures)
     reported = time.monotonic()
     for epoch in range(done.step // per_epoch, config.epochs):
         for at, turn in enumerate(_turns(config, data.n, epoch)):
@@ -202,6 +226,7 @@ def _all_steps(
                 continue
             if at == 0:
                 of_epoch = Sums()
+                batch.failures.clear()
             rate = learning_rate(config, step, steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
@@ -223,27 +248,30 @@ def _all_steps(
                 course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
                 set_mode(config, model, method)
             if last or keeper.is_due(now):
-                keeper.keep(RunState(step + 1, of_epoch.totals(), of_epoch.n), now, config.lr)
+                keeper.keep(RunState(step + 1, of_epoch.totals(), of_epoch.n, dict(batch.failures)), now, config.lr)
             if now - reported > 1 or last:
                 means = of_window.means()
                 speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
                 report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
+    if isinstance(data, ImageStream):
+        data.failures.update(batch.failures)
     return {name: value for name, value in of_epoch.means().items() if name != GRADIENT}
 
 
 class _Batches:
-    """Computes the gradients of one batch after another."""
+    """Computes the gradients of one batch after another, and counts the images that could not be used."""
 
     def __init__(
         self,
         config: TrainConfig,
-        data: TrainingSet | CachedFeatures,
+        data: Data,
         views: Views,
         model: ScoringModel,
         method: Method[Any],
     ) -> None:
         self.config, self.views, self.method = config, views, method
+        self.failures = Counter[str]()
         self.device = next(model.parameters()).device
         self.head = dict(model.heads.items()).get(config.method)
         self.labels, self.losses = (
@@ -256,6 +284,8 @@ class _Batches:
         torch.manual_seed(config.seed * 1_000_003 + draw)  # for what a backbone draws, such as dropped paths
         rows = rows.to(self.device)
         seen = self.views(rows, epoch=epoch, step=draw)
+        self.failures.update(seen.failures)
+        rows = rows if seen.rows is None else seen.rows
         own = None if self.losses is None else self.losses[rows]
         self.method.before_step(Batch(rows, own, step / steps, seen.pixels, epoch + 1 == config.epochs))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
@@ -283,7 +313,8 @@ def _require_epochs(config: TrainConfig, n: int, keeper: "Keeper") -> None:
 
 def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
     """Return the rows of every batch of each step of an epoch; batches that do not fill the last step sit it out."""
-    found, each = batches(n, config.batch_size, epoch=epoch, seed=config.seed), config.accumulate
+    found = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
+    each = config.accumulate
     return [found[start : start + each] for start in range(0, len(found) - each + 1, each)]
 
 

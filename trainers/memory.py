@@ -8,9 +8,10 @@ from scoring.runner import is_out_of_memory
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
+from trainers.stream import ImageStream
 
 MOST_HELD = 0.5  # of a device's memory; where the images take more, a smaller batch helps little
-FEWER = "hold fewer images with --limit, smaller ones with --size, or use --device cpu"
+FEWER = "read them while the run goes on with --stream, or hold fewer with --limit, smaller ones with --size"
 
 
 def device_memory(device: torch.device) -> int | None:
@@ -32,7 +33,7 @@ def hold(images: TrainingSet, device: torch.device) -> Tensor:
         raise InputError(f"memory ran out on {device}: {_taken(images, device)}; {FEWER}") from None
 
 
-def ran_out(config: TrainConfig, data: TrainingSet | CachedFeatures, device: torch.device) -> InputError:
+def ran_out(config: TrainConfig, data: TrainingSet | ImageStream | CachedFeatures, device: torch.device) -> InputError:
     """Return the error for a step that memory is not enough for: the images that are held are the cause, or the step.
 
     Args:

@@ -21,7 +21,7 @@ EARLIER = (  # what earlier versions held next to one another, whatever the meth
 )
 
 # what recipes of earlier versions did not have, and was so then
-LATER: dict[str, Any] = {"backbone_options": {}, "clip": 0.0, "accumulate": 1}
+LATER: dict[str, Any] = {"backbone_options": {}, "clip": 0.0, "accumulate": 1, "stream": False}
 
 
 @dataclass
@@ -32,6 +32,7 @@ class RunState:
         step: steps done.
         sums: name -> sum of a measure over the steps of the current epoch.
         n: steps that the sums are over.
+        failures: status -> how many images of the current epoch could not be used, where they are read in each one.
         diverged: the step at which the loss was no longer finite, where the run ended so; it can go on from here
             with a lower learning rate.
     """
@@ -39,6 +40,7 @@ class RunState:
     step: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     n: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
     diverged: int | None = None
 
 
@@ -96,6 +98,17 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
             optimizer.state[parameter][name] = value if is_count else torch.empty_like(parameter).copy_(value)
     done.diverged = None
     return done
+
+
+def kept_identity(path: Path) -> dict[str, Any]:
+    """Return what the run of a state is made of; empty where there is no state, or one that ``load_state`` refuses."""
+    if not path.exists():
+        return {}
+    try:
+        with safe_open(path, "pt") as file:
+            return {**LATER, **json.loads((file.metadata() or {})["identity"])}
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
+        return {}
 
 
 def note_divergence(path: Path, step: int) -> int | None:

@@ -1,7 +1,7 @@
 """Where the features of a step come from: images that are augmented and go through the backbone, or a cache."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -9,13 +9,14 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.model import ScoringModel
-from trainers.augment import view
+from trainers.augment import changed, view
 from trainers.cache import PLAIN, CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.draw import Draw
 from trainers.memory import hold
 from trainers.methods.method import Method
+from trainers.stream import CropGroup, CroppedBatches, ImageStream
 
 Backbone = Callable[[Tensor], Tensor]
 
@@ -27,10 +28,14 @@ class Seen:
     Attributes:
         features: of every view that is read, shape (V, N, D), float32; standard views come first.
         pixels: as ``Batch.pixels``.
+        rows: numbers of the images, where another stands in for one that could not be used; None for those requested.
+        failures: status -> how many could not be used.
     """
 
     features: Tensor
     pixels: tuple[Tensor, ...] = ()
+    rows: Tensor | None = None
+    failures: dict[str, int] = field(default_factory=dict)
 
 
 class Views(Protocol):
@@ -38,6 +43,27 @@ class Views(Protocol):
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Return every view of these images."""
+
+
+class _Reading:
+    """Sends views through the backbone, those of each resolution together."""
+
+    def __init__(self, config: TrainConfig, model: ScoringModel, method: Method[Any], backbone: Backbone) -> None:
+        self._config, self._model, self._backbone = config, model, backbone
+        self._n_unread = method.n_unread
+
+    def __call__(self, standard: list[Tensor], small: list[Tensor]) -> Seen:
+        """Read views, each of shape (N, 3, S, S), float in [0, 255]."""
+        features, pixels = [], []
+        device, n = standard[0].device, len(standard[0])
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
+            for group, unread in ((standard, self._n_unread), (small, 0)):  # one pass for each resolution
+                if group:
+                    stacked = self._model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)
+                    features.append(self._backbone(stacked[: (len(group) - unread) * n]).float())
+                    pixels.append(stacked.unflatten(0, (len(group), n)))
+        together = torch.cat(features)  # (V * N, D)
+        return Seen(together.view(-1, n, together.shape[1]), tuple(pixels))
 
 
 class ImageViews:
@@ -62,10 +88,9 @@ class ImageViews:
         backbone: Backbone,
         device: torch.device,
     ) -> None:
-        self._config, self._model, self._backbone = config, model, backbone
+        self._config, self._read = config, _Reading(config, model, method, backbone)
         self._n_standard, self._n_plain = method.n_standard, method.n_plain
         self._n_small, self._small_size = method.n_small, method.small_size
-        self._n_unread = method.n_unread
         self._pixels = hold(images, device)
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
@@ -77,15 +102,59 @@ class ImageViews:
         drawn = range(self._n_standard - self._n_plain)
         standard = plain + [view(images, config.size, recipe.scale, recipe, draw) for _ in drawn]
         small = [view(images, self._small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
-        features, pixels = [], []
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
-            for group, unread in ((standard, self._n_unread), (small, 0)):  # one pass for each resolution
-                if group:
-                    stacked = self._model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)
-                    features.append(self._backbone(stacked[: (len(group) - unread) * len(images)]).float())
-                    pixels.append(stacked.unflatten(0, (len(group), len(images))))
-        together = torch.cat(features)  # (V * N, D)
-        return Seen(together.view(-1, len(images), together.shape[1]), tuple(pixels))
+        return self._read(standard, small)
+
+
+class StreamedViews:
+    """Takes crops of images that are decoded ahead, changes them further and sends them through the backbone.
+
+    Args:
+        config: the recipe.
+        images: read while the run goes on.
+        per_epoch: batches in an epoch.
+        model: whose normalisation to use.
+        method: how many views it asks for.
+        backbone: the model's own, compiled or not.
+        device: where the views are changed and read.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        images: ImageStream,
+        per_epoch: int,
+        model: ScoringModel,
+        method: Method[Any],
+        *,
+        backbone: Backbone,
+        device: torch.device,
+    ) -> None:
+        self._config, self._read, self._device = config, _Reading(config, model, method, backbone), device
+        self._n_plain, self._n_drawn = method.n_plain, method.n_standard - method.n_plain
+        views = config.augmentation
+        groups = (
+            CropGroup(self._n_drawn, config.size, views.scale),
+            CropGroup(method.n_small, method.small_size, views.small_scale),
+        )
+        self._batches = CroppedBatches(
+            images, [group for group in groups if group.count], plain=method.n_plain > 0, seed=config.seed,
+            batch_size=config.batch_size, per_epoch=per_epoch, epochs=config.epochs, pinned=device.type == "cuda",
+        )  # fmt: skip
+
+    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
+        """Take the crops of this step, a function of seed, step and images alone, and read the views made of them."""
+        recipe, batch = self._config.augmentation, self._batches.take(step)
+        n = len(batch.rows)
+        draw = Draw(n, self._device, self._config.seed * 1_000_003 + step)
+        crops = [crop for group in batch.groups for crop in group.to(self._device, non_blocking=True)]
+        plain = [crops.pop(0).float()] * self._n_plain if self._n_plain else []
+        views = [changed(crop.float(), recipe, draw) for crop in crops]
+        seen = self._read(plain + views[: self._n_drawn], views[self._n_drawn :])
+        return replace(seen, rows=batch.rows.to(self._device) if batch.failures else rows, failures=batch.failures)
+
+    def close(self) -> None:
+        """Stop decoding."""
+        self._batches.close()
 
 
 class CachedViews:

@@ -18,6 +18,7 @@ from curate.manifest.contract import Reader
 from scoring.errors import InputError
 
 _DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
+_LOOKED_AT = 16  # rows of a batch by which a source is judged
 _WORDS = "the source is gone: {}, and {} failed; what is done is kept: bring the source back, and repeat the command"
 
 
@@ -46,10 +47,14 @@ class Watch:
             InputError: if the folder that was scanned is not there or empty, or an image of the same place that was
                 read before cannot be read any more.
         """
+        self.check_rows(range(span.start, span.stop), table)
+
+    def check_rows(self, rows: Sequence[int], table: pa.Table) -> None:
+        """As ``check``, of rows anywhere in the source."""
         statuses = table["status"].to_pylist()
         places = [place_of(uri) for uri in table["uri"].to_pylist()]
         pairs = list(zip(places, statuses, strict=True))
-        good_now = {place: span.start + row for row, (place, status) in enumerate(pairs) if status == OK}
+        good_now = {place: row for row, (place, status) in zip(rows, pairs, strict=True) if status == OK}
         failed = sum(status in PASSING for status in statuses)
         if failed and self.root is not None and not _holds_something(self.root):
             raise InputError(_WORDS.format(f"{self.root} is not there, or empty", counted(failed, "image")))
@@ -103,6 +108,30 @@ class WatchedReaders:
         except ReadError as error:
             self.statuses[row] = error.status
             raise
+
+
+@dataclass
+class WatchedBatches:
+    """Follows images that are read batch by batch, in any order, to end a run whose source went away.
+
+    Attributes:
+        watch: over the source.
+        good: rows of the latest images that were read.
+    """
+
+    watch: Watch
+    good: list[int] = field(default_factory=list)
+
+    def check(self, rows: Sequence[int], statuses: Sequence[str]) -> None:
+        """Take note of a batch; InputError as `Watch.check` where its images failed because their source is gone."""
+        pairs = list(zip(rows, statuses, strict=True))
+        self.good = [row for row, status in pairs if status == OK][:_LOOKED_AT] or self.good
+        failed = [pair for pair in pairs if pair[1] in PASSING][:_LOOKED_AT]
+        if failed:
+            looked_at = [(row, OK) for row in self.good] + failed
+            table = pa.concat_tables([self.watch.manifest.rows(row, row + 1) for row, _ in looked_at])
+            table = table.select(["key", "uri"]).append_column("status", pa.array([status for _, status in looked_at]))
+            self.watch.check_rows([row for row, _ in looked_at], table)
 
 
 def folder_of(source: str | Path | Sequence[str | Path]) -> Path | None:

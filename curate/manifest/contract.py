@@ -58,6 +58,21 @@ class RemoteReader:
         return self.read(self.max_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldReader:
+    """A reader of bytes that are in memory together with the bytes of other rows, for as long as one of them is kept.
+
+    Args:
+        read: returns the bytes.
+    """
+
+    read: Reader
+
+    def __call__(self) -> bytes:
+        """Return the bytes."""
+        return self.read()
+
+
 @dataclass(frozen=True)
 class SourceOptions:
     """Everything that a user may say about a source.

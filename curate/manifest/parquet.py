@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.manifest.classes import named, with_text
-from curate.manifest.contract import Reader, SourceOptions, check_range, too_large
+from curate.manifest.contract import HeldReader, Reader, SourceOptions, check_range, too_large
 from curate.manifest.keys import UniqueCheck, check_keys, check_paths, check_text
 from curate.manifest.layout import (
     Layout,
@@ -226,7 +226,7 @@ class ParquetManifest:
         uris = resolve(text_of(_leaf(table, layout.path)), self._root) if layout.path else None
         for index in range(table.num_rows):
             if images is not None and images[index].is_valid:
-                yield partial(_inside, images, index, self._options.max_bytes)
+                yield HeldReader(partial(_inside, images, index, self._options.max_bytes))
             else:
                 uri = uris[index].as_py() if uris is not None else None
                 yield uri_reader(uri, self._options.max_bytes, self._reach)

@@ -10,16 +10,18 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from scoring.images.budget import BUDGET
 from scoring.images.child import LONGEST_FRAME, answer_all, connected, receive_bytes, receive_frame, send_frame
 from scoring.images.decoding import decode
+from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodedImage
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import Quality
+from scoring.images.random_crops import Crops, DecodedCrops, decode_crops
 from scoring.images.supervised import Child, Children
 from scoring.system import free_memory
 
@@ -27,6 +29,7 @@ FEWEST_THREADS = 4  # with fewer, threads of one process are as fast
 FEWEST_IMAGES = 2_000  # so many decode in the seconds that the processes need to start
 MOST = 24  # more than one process can feed
 MEMORY = 400 << 20  # bytes that each may take; together no more than half of what is free
+T = TypeVar("T")
 APART = ("pixels", "signature", "quality")  # what is not in the frame as it is
 
 
@@ -40,6 +43,12 @@ def decoder_for(threads: int, n_images: int) -> tuple[Callable[..., DecodedImage
     return decode_elsewhere, processes
 
 
+def crop_decoder_for(threads: int, n_images: int) -> tuple[Callable[..., DecodedCrops], int]:
+    """``decoder_for`` with the signature of ``decode_crops``."""
+    chosen, threads = decoder_for(threads, n_images)
+    return decode_crops if chosen is decode else crops_elsewhere, threads
+
+
 def decode_elsewhere(data: bytes, preprocessing: Preprocessing, **options: Any) -> DecodedImage:
     """``decode`` in another process of this machine, with the same options and outcome.
 
@@ -49,19 +58,28 @@ def decode_elsewhere(data: bytes, preprocessing: Preprocessing, **options: Any) 
         RuntimeError: a bug, with the traceback of the other process.
         InputError: if no process can be started.
     """
+    return _elsewhere(decode, Decoder.decode, data, preprocessing, **options)
+
+
+def crops_elsewhere(data: bytes, preprocessing: Preprocessing, crops: Crops, **options: Any) -> DecodedCrops:
+    """``decode_crops`` in another process of this machine; as ``decode_elsewhere``."""
+    return _elsewhere(decode_crops, Decoder.crops, data, preprocessing, crops, **options)
+
+
+def _elsewhere(here: Callable[..., T], there: Callable[..., T], *arguments: Any, **options: Any) -> T:
     if options.get("supervised"):
-        return decode(data, preprocessing, **options)
+        return here(*arguments, **options)
     decoder = DECODERS.take(fresh=False)
     try:
-        image = decoder.decode(data, preprocessing, options)
+        found = there(decoder, *arguments, options)
     except (OSError, EOFError):
         decoder.end()
-        return decode(data, preprocessing, **{**options, "supervised": True})
+        return here(*arguments, **{**options, "supervised": True})
     except BaseException:
         decoder.end()
         raise
     DECODERS.give_back(decoder)
-    return image
+    return found
 
 
 class Decoder(Child):
@@ -77,8 +95,22 @@ class Decoder(Child):
             MemoryError: it had too little memory.
             RuntimeError: a bug in it.
         """
+        with self._answered(data, {"preprocessing": asdict(preprocessing), "options": options}) as reply:
+            return _image(self._socket, reply)
+
+    def crops(
+        self, data: bytes, preprocessing: Preprocessing, crops: Crops, options: dict[str, Any]
+    ) -> DecodedCrops:
+        """Return the crops of one image, from the other process; raises as ``decode``."""
+        request = {"preprocessing": asdict(preprocessing), "crops": asdict(crops), "options": options}
+        with self._answered(data, request) as reply:
+            return DecodedCrops(reply["status"], [_square(self._socket, side) for side in reply["sides"]])
+
+    @contextmanager
+    def _answered(self, data: bytes, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Send a request, and give the answer to the block, which holds what the image takes of the budget."""
         self._socket.settimeout(None)  # as long as decoding in a thread may take
-        send_frame(self._socket, {"n_bytes": len(data), "preprocessing": asdict(preprocessing), "options": options})
+        send_frame(self._socket, {"n_bytes": len(data), **request})
         self._socket.sendall(data)
         with ExitStack() as held:
             while (reply := receive_frame(self._socket)) and "hold" in reply:
@@ -86,25 +118,30 @@ class Decoder(Child):
                 send_frame(self._socket, {"held": True})
             if reply is None:
                 raise EOFError
-            return _image(self._socket, reply)
+            if "memory" in reply:
+                raise MemoryError
+            if "bug" in reply:
+                raise RuntimeError(f"in a process that decodes: {reply['bug']}")
+            yield reply
+
+
+def _square(peer: socket.socket, side: int) -> Pixels:
+    """Return the pixels of a square image that come next."""
+    pixels = np.empty((side, side, 3), np.uint8)
+    rest = pixels.data.cast("B")
+    while rest:
+        got = peer.recv_into(rest)
+        if not got:
+            raise EOFError
+        rest = rest[got:]
+    return pixels
 
 
 def _image(peer: socket.socket, reply: dict[str, Any]) -> DecodedImage:
-    if "memory" in reply:
-        raise MemoryError
-    if "bug" in reply:
-        raise RuntimeError(f"in a process that decodes: {reply['bug']}")
-    signature = pixels = None
+    signature = None
     if reply["signature"]:
         signature = np.frombuffer(receive_bytes(peer, reply["signature"]), np.int8)
-    if reply["side"]:
-        pixels = np.empty((reply["side"], reply["side"], 3), np.uint8)
-        rest = pixels.data.cast("B")
-        while rest:
-            got = peer.recv_into(rest)
-            if not got:
-                raise EOFError
-            rest = rest[got:]
+    pixels = _square(peer, reply["side"]) if reply["side"] else None
     quality = None if reply["quality"] is None else Quality(**reply["quality"])
     return DecodedImage(pixels=pixels, signature=signature, quality=quality, **reply["image"])
 
@@ -150,20 +187,30 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     settings = request["preprocessing"]
     preprocessing = Preprocessing(**{**settings, "mean": tuple(settings["mean"]), "std": tuple(settings["std"])})
     try:
-        image = decode(data, preprocessing, **request["options"])
+        if "crops" in request:
+            cut = decode_crops(data, preprocessing, Crops.from_json(request["crops"]), **request["options"])
+            reply = {"status": cut.status, "sides": [len(square) for square in cut.pixels]}
+            parts: list[Any] = list(cut.pixels)
+        else:
+            image = decode(data, preprocessing, **request["options"])
+            reply, parts = _record(image), [image.signature, image.pixels]
     except MemoryError:
         send_frame(parent, {"memory": True})
         return
     except Exception:  # a bug of ours, which is to be seen where the run is
         send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
         return
-    reply = {
+    send_frame(parent, reply)
+    for part in parts:
+        if part is not None:
+            parent.sendall(np.ascontiguousarray(part).data.cast("B"))
+
+
+def _record(image: DecodedImage) -> dict[str, Any]:
+    """Return what is sent of an image before its signature and pixels."""
+    return {
         "image": {name: value for name, value in vars(image).items() if name not in APART},
         "quality": None if image.quality is None else asdict(image.quality),
         "signature": 0 if image.signature is None else image.signature.nbytes,
         "side": 0 if image.pixels is None else len(image.pixels),
     }
-    send_frame(parent, reply)
-    for part in (image.signature, image.pixels):
-        if part is not None:
-            parent.sendall(np.ascontiguousarray(part).data.cast("B"))

@@ -162,6 +162,12 @@ def decode_small(
         return np.ascontiguousarray(orient(_resized(raster, least, "bicubic"), raster.orientation))
 
 
+def model_square(raster: Raster, preprocessing: Preprocessing) -> Pixels:
+    """Return what a model sees of a decoded image, uint8, shape (size, size, 3); a view."""
+    resized = _resized(raster, preprocessing.resize, preprocessing.interpolation)
+    return centre_crop(orient(resized, raster.orientation), preprocessing.size)
+
+
 def _resized(raster: Raster, short_side: int, interpolation: str) -> Pixels:
     middle = cut_middle(raster)
     width, height = resized_size(middle.width, middle.height, short_side)

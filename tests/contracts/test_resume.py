@@ -1,18 +1,22 @@
 """What a run that was killed must come to, whichever method it trains."""
 
 from functools import partial
+from io import BytesIO
 
 import pytest
 import torch
 from killed import kill_at
+from PIL import Image
 from torch import nn
 
 from curate.training.recipe import recipe
+from scoring.images import Preprocessing
 from scoring.settings import parse_settings
 from trainers.build import build
 from trainers.data import TrainingSet
 from trainers.loop import train
 from trainers.methods.table import METHODS
+from trainers.stream import ImageStream
 
 SMALL = {  # of settings that cost memory or time, for methods that have them
     "latent_dim": 8,
@@ -46,24 +50,45 @@ def images():
     return TrainingSet(pixels, torch.arange(16) % 2, ["even", "odd"], {})
 
 
+@pytest.fixture(scope="module")
+def files(images):
+    """The images as files, one of them broken."""
+    found = []
+    for image in images.pixels:
+        with BytesIO() as file:
+            Image.fromarray(image.permute(1, 2, 0).numpy()).save(file, "png")
+            found.append(file.getvalue())
+    found[5] = found[5][:100]
+    return found
+
+
+@pytest.mark.parametrize("source", ["memory", "stream"])
 @pytest.mark.parametrize("variant", [*METHODS, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHER)])
 def test_a_run_that_was_killed_ends_with_the_weights_memory_and_measures_of_one_that_was_not(
-    variant, images, tmp_path, monkeypatch
+    variant, source, images, files, tmp_path, monkeypatch
 ):
     name, *typed = variant.split()
     own = {key: value for key, value in SMALL.items() if key in METHODS[name].Settings.about()}
     shared = {"backbone": "test_resnet", "size": 32, "epochs": 2, "batch_size": 8, "lr": 1e-3}
+    shared["stream"] = source == "stream"
     config = recipe(name, shared, own | parse_settings(typed, example="queue=8"))
+
+    def readers(windows):
+        return (partial(bytes, files[row]) for rows in windows for row in rows)
 
     def run(state, **named):
         model, method = build(config, 2, n=images.n)
+        read = Preprocessing(size=32, resize=32)
+        streamed = ImageStream(16, readers, read, images.labels, images.classes, workers=1)
+        data = streamed if config.stream else images
         _, measures = train(
-            config, images, state=tmp_path / state, device=torch.device("cpu"), start=(model, method), **named
+            config, data, state=tmp_path / state, device=torch.device("cpu"), start=(model, method), **named
         )
-        return nn.ModuleDict({"model": model, "method": method}).state_dict(), measures
+        return nn.ModuleDict({"model": model, "method": method}).state_dict(), measures, data.failures
 
-    whole, measured = run("whole")
+    whole, measured, failures = run("whole")
     kill_at(4, partial(run, "cut"), monkeypatch)
-    resumed, again = run("cut")
+    resumed, *again = run("cut")
     assert [at for at, value in whole.items() if not torch.equal(value, resumed[at])] == []
-    assert again == measured
+    assert again == [measured, failures]
+    assert failures == ({"truncated": 1} if config.stream else {})

@@ -1,0 +1,267 @@
+"""Images for training that do not fit in memory: read and decoded while the run goes on, some batches ahead."""
+
+import os
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from scoring.errors import InputError
+from scoring.images import Preprocessing
+from scoring.images.budget import BODIES
+from scoring.images.decoders import closing_decoders, crop_decoder_for
+from scoring.images.deep import WHITE
+from scoring.images.random_crops import Crops, DecodedCrops
+from scoring.marks import Marks
+from trainers.shuffle import windows
+
+AHEAD = 1 << 30  # bytes of crops that wait for the step that takes them, but at least one batch of them
+MOST_AHEAD = 4  # batches
+TOGETHER = 8  # images that a thread decodes before it looks for more work
+
+Reader = Callable[[], bytes]
+Statuses = Sequence[str]
+
+
+@dataclass(frozen=True)
+class ImageStream:
+    """Images that are read again in every epoch.
+
+    Attributes:
+        n: how many images there are, those that cannot be read among them.
+        readers: rows, as many at a time as are mixed -> what reads each of them, in their order; a reader returns the
+            bytes or raises an error with a ``status``.
+        preprocessing: of the model to be trained.
+        labels: int64, shape (N,), or None.
+        classes: the label that each number represents.
+        losses: float64, shape (N,), what the user computed for each image, or None.
+        workers: decoding threads; by default one a core.
+        white: the value that is white in images of 16 bits.
+        marks: of batches that are being decoded, in the folder of the run.
+        check: called with rows and statuses of each batch; raises where images failed because their source went away.
+        failures: status -> how many images could not be used in the latest epoch, filled by the run.
+    """
+
+    n: int
+    readers: Callable[[Iterable[Tensor]], Iterator[Reader]]
+    preprocessing: Preprocessing
+    labels: Tensor | None = None
+    classes: list[str] = field(default_factory=list)
+    losses: Tensor | None = None
+    workers: int | None = None
+    white: int = WHITE
+    marks: Marks | None = None
+    check: Callable[[Sequence[int], Statuses], None] = lambda rows, statuses: None
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CropGroup:
+    """Crops of one size that are drawn of every image: how many, their side and the share of the area they show."""
+
+    count: int
+    side: int
+    scale: tuple[float, float]
+
+
+@dataclass
+class CroppedBatch:
+    """The crops of one batch.
+
+    Attributes:
+        rows: number of each image, shape (N,); where one could not be used, of the image in its place.
+        groups: uint8, shape (V, N, 3, S, S), one tensor for each group of crops, in memory order (V, N, S, S, 3).
+        failures: status -> how many images could not be used.
+    """
+
+    rows: Tensor
+    groups: list[Tensor]
+    failures: dict[str, int]
+
+
+class CroppedBatches:
+    """Decodes batches in the order in which a run takes them, while it is busy with those before.
+
+    Args:
+        images: to read.
+        groups: crops of each image.
+        plain: whether the square that the model scores comes first.
+        seed: of the run.
+        batch_size: images in a batch.
+        per_epoch: batches in an epoch; rows after them sit it out.
+        epochs: of the run.
+        pinned: whether the crops lie where a GPU fetches them without waiting.
+    """
+
+    def __init__(
+        self,
+        images: ImageStream,
+        groups: Sequence[CropGroup],
+        *,
+        plain: bool,
+        seed: int,
+        batch_size: int,
+        per_epoch: int,
+        epochs: int,
+        pinned: bool,
+    ) -> None:
+        self._images, self._plain, self._seed, self._pinned = images, plain, seed, pinned
+        self._batch_size, self._per_epoch, self._epochs = batch_size, per_epoch, epochs
+        self._sides = tuple(group.side for group in groups for _ in range(group.count))
+        self._scales = tuple(group.scale for group in groups for _ in range(group.count))
+        self._decode, self._workers = crop_decoder_for(images.workers or os.cpu_count() or 1, images.n)
+        size = images.preprocessing.size
+        self._shapes = [(1, size)] * plain + [(group.count, group.side) for group in groups]
+        taken = batch_size * sum(count * side * side * 3 for count, side in self._shapes)
+        self._room = threading.Semaphore(min(MOST_AHEAD, max(1, AHEAD // taken)))
+        self._ready: queue.SimpleQueue[_Pending | BaseException] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._feeder: threading.Thread | None = None
+        self._next = 0
+
+    def take(self, number: int) -> CroppedBatch:
+        """Return a batch of the run by its number: the first one that is requested, then the one after it.
+
+        Raises:
+            InputError: if the source went away, or none of the images can be used.
+            ValueError: for any other number.
+        """
+        if self._feeder is None:
+            self._next = number
+            self._feeder = threading.Thread(target=self._feed, args=(number,), name="decode", daemon=True)
+            self._feeder.start()
+        if number != self._next:
+            raise ValueError(f"expected batch {self._next}, got {number}")
+        self._next += 1
+        pending = self._ready.get()
+        if isinstance(pending, BaseException):
+            raise pending
+        batch = self._finished(pending)
+        self._room.release()
+        return batch
+
+    def close(self) -> None:
+        """Stop decoding."""
+        self._stopped.set()
+        self._room.release()
+        if self._feeder is not None:
+            self._feeder.join()
+
+    def _feed(self, number: int) -> None:
+        try:
+            with closing_decoders(), ThreadPoolExecutor(self._workers) as pool:
+                try:
+                    self._start_all(pool, number)
+                finally:
+                    pool.shutdown(wait=True, cancel_futures=self._stopped.is_set())
+        except BaseException as error:  # raised where the batch is taken
+            self._ready.put(error)
+
+    def _start_all(self, pool: ThreadPoolExecutor, first: int) -> None:
+        rows: list[int] = []
+
+        def noted() -> Iterator[Tensor]:
+            for window in self._windows(first):
+                rows.extend(window.tolist())
+                yield window
+
+        readers = self._images.readers(noted())
+        for number in range(first, self._per_epoch * self._epochs):
+            self._room.acquire()
+            some = list(islice(readers, self._batch_size))
+            if self._stopped.is_set():
+                return
+            pending = self._begun(number, rows[: len(some)])
+            del rows[: len(some)]
+            for start in range(0, len(some), TOGETHER):
+                pending.work.append(pool.submit(self._decode_some, pending, start, some[start : start + TOGETHER]))
+            self._ready.put(pending)
+
+    def _windows(self, first: int) -> Iterator[Tensor]:
+        """Yield the rows of a batch and of all after it, as many at a time as are mixed."""
+        for epoch in range(first // self._per_epoch, self._epochs):
+            skipped = max(0, first - epoch * self._per_epoch) * self._batch_size
+            left, at = self._per_epoch * self._batch_size, 0
+            for window in windows(self._images.n, epoch=epoch, seed=self._seed):
+                used = window[max(0, skipped - at) : max(0, left - at)]
+                at += len(window)
+                if len(used):
+                    yield used
+
+    def _begun(self, number: int, rows: list[int]) -> "_Pending":
+        arrays = [
+            torch.empty((count, len(rows), side, side, 3), dtype=torch.uint8, pin_memory=self._pinned)
+            for count, side in self._shapes
+        ]
+        marks = self._images.marks
+        supervised = marks is not None and marks.begin(number)
+        return _Pending(number, rows, number // self._per_epoch, arrays, ["ok"] * len(rows), supervised)
+
+    def _decode_some(self, pending: "_Pending", start: int, readers: list[Reader]) -> None:
+        for at, read in enumerate(readers, start):
+            if self._stopped.is_set():
+                return
+            outcome = self._decoded(read, pending.rows[at], pending.epoch, supervised=pending.supervised)
+            pending.statuses[at] = outcome.status
+            squares = iter(outcome.pixels)
+            if outcome.status == "ok":
+                for array in pending.arrays:
+                    for place in array.numpy()[:, at]:
+                        place[...] = next(squares)
+
+    def _decoded(self, read: Reader, row: int, epoch: int, *, supervised: bool) -> DecodedCrops:
+        crops = Crops(self._sides, self._scales, (self._seed, epoch, row), plain=self._plain)
+        with BODIES.image():
+            try:
+                data = read()
+            except Exception as error:
+                status = getattr(error, "status", None)
+                if not isinstance(status, str):
+                    raise
+                return DecodedCrops(status, [])
+            preprocessing, white = self._images.preprocessing, self._images.white
+            return self._decode(data, preprocessing, crops, supervised=supervised, white=white)
+
+    def _finished(self, pending: "_Pending") -> CroppedBatch:
+        for work in pending.work:
+            work.result()
+        if self._images.marks is not None:
+            self._images.marks.end(pending.number)
+        statuses, rows = pending.statuses, torch.tensor(pending.rows)
+        self._images.check(pending.rows, statuses)
+        good = [at for at, status in enumerate(statuses) if status == "ok"]
+        failures = Counter(status for status in statuses if status != "ok")
+        if not good:
+            kinds = ", ".join(f"{count} {status}" for status, count in sorted(failures.items()))
+            raise InputError(
+                f"none of the {len(rows)} images of a batch can be used ({kinds}); check the source: what is done is "
+                "kept, repeat the command to go on"
+            )
+        if failures:
+            instead = torch.arange(len(rows))
+            for at in reversed(range(len(rows))):
+                if statuses[at] != "ok":
+                    instead[at] = instead[at + 1] if at < good[-1] else good[0]
+            rows = rows[instead]
+            for array in pending.arrays:
+                array.copy_(array[:, instead])
+        return CroppedBatch(rows, [array.permute(0, 1, 4, 2, 3) for array in pending.arrays], dict(failures))
+
+
+@dataclass
+class _Pending:
+    """A batch that is being decoded; ``statuses`` and ``arrays`` are filled image by image."""
+
+    number: int
+    rows: list[int]
+    epoch: int
+    arrays: list[Tensor]
+    statuses: list[str]
+    supervised: bool
+    work: list[Future[None]] = field(default_factory=list)
