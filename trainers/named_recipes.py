@@ -11,6 +11,7 @@ from scoring.lookup import closest
 FOLDER = Path(__file__).parent / "recipes"
 WORDS = ("source", "paper", "ours")
 TABLES = ("set", "backbone_set")
+FLAGS = ("stream",)
 OPTIONS = ("backbone", "size", "epochs", "batch_size", "lr")  # the others are typed with --set
 
 
@@ -42,7 +43,9 @@ class NamedRecipe:
         typed = [
             f"--{name.replace('_', '-')} {value}" if name in OPTIONS else f"--set {name}={value}"
             for name, value in self.options.items()
+            if name not in FLAGS
         ]
+        typed += [f"--{'' if self.options[name] else 'no-'}{name}" for name in FLAGS if name in self.options]
         typed += [f"--backbone-set {name}={value}" for name, value in self.backbone_set.items()]
         typed += [f"--set {name}={value}" for name, value in self.settings.items()]
         return " ".join(typed)

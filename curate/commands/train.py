@@ -69,6 +69,15 @@ def run(
         bool,
         typer.Option("--compile", help="Compile the network, which takes a minute or more; for long runs on a GPU."),
     ] = False,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Cut views from whole images, which are read again in each epoch; by default where squares of --size "
+            "do not fit in memory.",
+            show_default=False,
+        ),
+    ] = None,
     half: Annotated[bool, typer.Option(help="Store the weights as float16.")] = False,
     licence: options.Licence = "not stated",
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",

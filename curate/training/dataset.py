@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curate.columns import FOLDER, KEY
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from scoring.marks import Marks
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
-    from trainers.data import TrainingSet
+    from trainers.loop import Data
+    from trainers.stream import ImageStream
 
 READING = ("key", "path_column", "image_column", "root", "label_from_folder", "limit")  # how to read a source
 MOST_INTEGER = 2.0**53  # up to which a float64 holds every whole number
@@ -58,8 +60,8 @@ def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str
     return sampled.white
 
 
-def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
-    """Return the class of each image.
+def label_column(manifest: "Manifest", label: str, method: str) -> "pa.Array":
+    """Return the class of each image, shape (N,), text or whole numbers.
 
     Raises:
         InputError: if there is no such column, it does not hold classes, or nothing.
@@ -72,13 +74,18 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
         )
     from trainers.data import is_missing
 
-    labels = class_column(manifest, label).to_pylist()
-    if all(map(is_missing, labels)):
+    labels = class_column(manifest, label)
+    if all(map(is_missing, labels.unique().to_pylist())):
         raise InputError(
             f"{method} needs labels, and none of {len(labels):,} images has one in {label!r}; "
             "expected a sub-folder for each class, or another column (--label)"
         )
     return labels
+
+
+def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
+    """``label_column`` as a list."""
+    return label_column(manifest, label, method).to_pylist()
 
 
 def names_classes(manifest: "Manifest", label: str) -> bool:
@@ -163,12 +170,12 @@ class Inputs:
     """What a run is trained on.
 
     Attributes:
-        data: images in memory, or a cache of features.
+        data: images in memory, images that are read while the run goes on, or a cache of features.
         description: one line for display.
         digest: changes when the input does.
     """
 
-    data: "TrainingSet | CachedFeatures"
+    data: "Data"
     description: str
     digest: str
 
@@ -179,42 +186,85 @@ def image_inputs(
     preprocessing: "Preprocessing",
     line: Callable[[str], None],
     marks: "Marks | None" = None,
+    *,
+    stream: bool | None = None,
+    room: int | None = None,
 ) -> Inputs:
-    """Return the images that were named, decoded and in memory, and say what was left out.
+    """Return the images that were named: in memory, and what was left out is reported, or read while the run goes on.
 
     With marks, in the folder of the run, images among which a process died are decoded each in its own one.
+
+    Args:
+        config: the recipe.
+        typed: every parameter of the command by name.
+        preprocessing: of the model.
+        line: called with what the user should know.
+        marks: of images that are being decoded.
+        stream: whether they are read while the run goes on; None where they do not fit in memory.
+        room: bytes of memory of the device, where it is another than that of this machine.
 
     Raises:
         InputError: if there are fewer than what was typed needs, which is reported before any is decoded, they lack
             the labels or losses that the method reads, or the source went away while it was read.
     """
     from curate.engines.gone import WatchedReaders
-    from trainers.data import load_training_set, require_batch
+    from trainers.data import lack_of_memory, load_training_set, require_batch
     from trainers.methods.table import METHODS
 
     kind, settings = METHODS[config.method], config.settings
     manifest = open_source(typed["data"], typed)
     line(manifest.description)
-    labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(settings) else None
+    labels = label_column(manifest, typed["label"], config.method) if kind.reads_labels(settings) else None
     column = kind.reads_losses(settings)
     losses = None if column is None else losses_of(manifest, column, option="--set loss_column")
     if manifest.n_rows >= 2:  # fewer cannot be trained on, which is refused below
         likely = fitted(config, manifest.n_rows, typed)
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
+    lack = lack_of_memory(manifest.n_rows, preprocessing.size, room) if stream is None else None
+    if lack is not None:
+        line(f"{lack}: views are cut from whole images, which are read again in each epoch (--stream)")
+    white = white_of(manifest, typed, line)
+    if stream or lack is not None:
+        data = _streamed(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
+        return Inputs(data, manifest.description, manifest.digest)
     watched = WatchedReaders(manifest, root_of(typed["data"]))
     images = load_training_set(
-        watched.readers(),
-        labels,
-        n=manifest.n_rows,
-        preprocessing=preprocessing,
-        losses=losses,
-        marks=marks,
-        white=white_of(manifest, typed, line),
-    )
+        watched.readers(), None if labels is None else labels.to_pylist(), n=manifest.n_rows,
+        preprocessing=preprocessing, losses=losses, marks=marks, white=white,
+    )  # fmt: skip
     watched.check()
     say_failures(images.failures, line)
     return Inputs(images, manifest.description, manifest.digest)
+
+
+def _streamed(
+    manifest: "Manifest",
+    root: "Path | None",
+    labels: "pa.Array | None",
+    losses: Sequence[float | None] | None,
+    preprocessing: "Preprocessing",
+    marks: "Marks | None",
+    white: int,
+) -> "ImageStream":
+    from curate.engines.gone import Watch, WatchedBatches
+    from curate.training.stream import stream_readers
+    from trainers.data import loss_tensor, number_labels, require_batch
+    from trainers.stream import ImageStream
+
+    require_batch(manifest.n_rows, 2)
+    numbers, classes = (None, []) if labels is None else number_labels(labels)
+    return ImageStream(
+        manifest.n_rows,
+        partial(stream_readers, manifest),
+        preprocessing,
+        numbers,
+        classes,
+        None if losses is None else loss_tensor(losses),
+        white=white,
+        marks=marks,
+        check=WatchedBatches(Watch(manifest, root)).check,
+    )
 
 
 def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable[[str], None]) -> Inputs:
@@ -243,10 +293,10 @@ def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable
     return Inputs(cache, cache.about["data"], cache.digest)
 
 
-def say_failures(failures: dict[str, int], line: Callable[[str], None]) -> None:
+def say_failures(failures: dict[str, int], line: Callable[[str], None], after: str = "") -> None:
     """Say how many images could not be read, and why."""
     from curate.manifest.names import some
 
     if failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(failures.items()))
-        line(f"left out {some(sum(failures.values()), 'image')} that cannot be read: {kinds}")
+        line(f"left out {some(sum(failures.values()), 'image')} that cannot be read: {kinds}{after}")

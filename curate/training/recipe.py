@@ -144,7 +144,9 @@ def _require_frozen(typed: dict[str, Any], why: str) -> None:
 def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], config: "TrainConfig") -> None:
     """Raise ``InputError`` for an option about images, or views, that a cache has already."""
     wrong = [f"--set {name}" for name in AUGMENTATION if typed[name] is not None]
-    wrong += [f"--{name.replace('_', '-')}" for name in (*READING, "white") if typed.get(name) not in (None, False)]
+    wrong += [
+        f"--{name.replace('_', '-')}" for name in (*READING, "white", "stream") if typed.get(name) not in (None, False)
+    ]
     wrong += [f"--set {name}" for name in settings if config.settings.about()[name].is_of_views]
     if wrong:
         raise InputError(f"{wrong[0]} is for images, and a cache has its views already; leave it out")

@@ -1,7 +1,7 @@
 """`curate.train`: fit a model that `curate.score` can use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,7 @@ def train(
     device: str = "auto",
     precision: str = "auto",
     compile: bool = False,
+    stream: bool | None = None,
     half: bool = False,
     licence: str = "not stated",
     note: str = "",
@@ -115,6 +116,8 @@ def train(
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
         compile: compile the network, which takes a minute or more; for long runs on a GPU.
+        stream: cut views from whole images, which are read again in each epoch; None where squares of the size of a
+            view, cut once, do not fit in memory.
         half: store the weights as float16.
         licence: of the training data, for the model card.
         note: a sentence for the model card.
@@ -158,10 +161,14 @@ def train(
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
     """Train as requested, and write the checkpoint."""
     from curate.training.amount import fitted
+    from curate.training.dataset import say_failures
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
     from trainers.build import build, small_map
     from trainers.loop import train as fit
+    from trainers.memory import device_memory
+    from trainers.state import kept_identity
+    from trainers.stream import ImageStream
 
     where = select_device(typed["device"])
     cache, start = _start(typed)
@@ -177,8 +184,11 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     if cache is None and (note := small_map(config, fresh, asks)) is not None:
         line(note)
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
-        inputs = _inputs(config, typed, cache, fresh, marks, line)
-        config = fitted(config, inputs.data.n, typed, line)
+        if typed["stream"] is None:  # what fits may be another amount when a run goes on
+            typed["stream"] = kept_identity(work.state).get("stream")
+        inputs = _inputs(config, typed, cache, fresh, marks, line, room=device_memory(where))
+        streams = isinstance(inputs.data, ImageStream)
+        config = fitted(replace(config, stream=streams), inputs.data.n, typed, line)
         origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
         made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
         course = _course(config, typed, fresh, work, origin, made_of, line)
@@ -195,6 +205,9 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             course=course,
             report=typed["report"],
         )
+    if isinstance(inputs.data, ImageStream):
+        say_failures(inputs.data.failures, line, after="; the next of its batch took the place of each")
+        made_of["replaced"] = inputs.data.failures
     card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
     exact = exact_parts(config, model) if typed["half"] else None
     digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)
@@ -253,13 +266,15 @@ def _inputs(
     fresh: "ScoringModel",
     marks: "Marks",
     line: Line,
+    *,
+    room: int | None,
 ) -> "Inputs":
     """Return what the run is trained on: images, decoded as the model is to see them, or features of a cache."""
     from curate.training.dataset import cached_inputs, image_inputs
 
     if cache is not None:
         return cached_inputs(config, cache, line)
-    return image_inputs(config, typed, fresh.spec.preprocessing, line, marks)
+    return image_inputs(config, typed, fresh.spec.preprocessing, line, marks, stream=typed["stream"], room=room)
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:

@@ -98,9 +98,7 @@ class Decoder(Child):
         with self._answered(data, {"preprocessing": asdict(preprocessing), "options": options}) as reply:
             return _image(self._socket, reply)
 
-    def crops(
-        self, data: bytes, preprocessing: Preprocessing, crops: Crops, options: dict[str, Any]
-    ) -> DecodedCrops:
+    def crops(self, data: bytes, preprocessing: Preprocessing, crops: Crops, options: dict[str, Any]) -> DecodedCrops:
         """Return the crops of one image, from the other process; raises as ``decode``."""
         request = {"preprocessing": asdict(preprocessing), "crops": asdict(crops), "options": options}
         with self._answered(data, request) as reply:

@@ -16,7 +16,7 @@ from trainers.named_recipes import FOLDER, named_recipe, recipes_of
 
 
 def typed(method, name, **given):
-    rest = dict.fromkeys((*SHARED, *AUGMENTATION, "backbone", "size", "cached"))
+    rest = dict.fromkeys((*SHARED, *AUGMENTATION, "backbone", "size", "stream", "cached"))
     return {**rest, "method": method, "recipe": name, "set_": [], "backbone_set": [], **given}
 
 
@@ -25,7 +25,7 @@ def test_every_recipe_states_its_source_and_makes_a_config(method):
     assert {path.stem for path in FOLDER.glob("*.toml")} <= set(METHODS)
     for name, each in recipes_of(method).items():
         assert each.source
-        assert set(each.options) <= {*SHARED, *AUGMENTATION, "backbone", "size"}
+        assert set(each.options) <= {*SHARED, *AUGMENTATION, "backbone", "size", "stream"}
         found = with_named_recipe(typed(method, name))
         given = {option: found[option] for option in (*SHARED, *AUGMENTATION) if option != "seed"}
         config = recipe(method, given, parse_settings(found["set_"]))
