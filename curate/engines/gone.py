@@ -49,13 +49,13 @@ class Watch:
         """
         self.check_rows(range(span.start, span.stop), table)
 
-    def check_rows(self, rows: Sequence[int], table: pa.Table) -> None:
-        """As ``check``, of rows anywhere in the source."""
+    def check_rows(self, rows: Sequence[int], table: pa.Table, n_failed: int | None = None) -> None:
+        """As ``check``, of rows anywhere in the source, some of ``n_failed`` images that failed among them."""
         statuses = table["status"].to_pylist()
         places = [place_of(uri) for uri in table["uri"].to_pylist()]
         pairs = list(zip(places, statuses, strict=True))
         good_now = {place: row for row, (place, status) in zip(rows, pairs, strict=True) if status == OK}
-        failed = sum(status in PASSING for status in statuses)
+        failed = n_failed or sum(status in PASSING for status in statuses)
         if failed and self.root is not None and not _holds_something(self.root):
             raise InputError(_WORDS.format(f"{self.root} is not there, or empty", counted(failed, "image")))
         for place in {place for place, status in pairs if status in PASSING}:
@@ -126,12 +126,12 @@ class WatchedBatches:
         """Take note of a batch; InputError as `Watch.check` where its images failed because their source is gone."""
         pairs = list(zip(rows, statuses, strict=True))
         self.good = [row for row, status in pairs if status == OK][:_LOOKED_AT] or self.good
-        failed = [pair for pair in pairs if pair[1] in PASSING][:_LOOKED_AT]
+        failed = [pair for pair in pairs if pair[1] in PASSING]
         if failed:
-            looked_at = [(row, OK) for row in self.good] + failed
+            looked_at = [(row, OK) for row in self.good] + failed[:_LOOKED_AT]
             table = pa.concat_tables([self.watch.manifest.rows(row, row + 1) for row, _ in looked_at])
             table = table.select(["key", "uri"]).append_column("status", pa.array([status for _, status in looked_at]))
-            self.watch.check_rows([row for row, _ in looked_at], table)
+            self.watch.check_rows([row for row, _ in looked_at], table, len(failed))
 
 
 def folder_of(source: str | Path | Sequence[str | Path]) -> Path | None:
