@@ -17,15 +17,14 @@ from scoring.runner import is_out_of_memory
 from trainers.build import build, make_optimizer, set_mode, small_map
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig, rate_steps
-from trainers.data import TrainingSet, batches, require_batch
+from trainers.data import batches, require_batch
 from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
 from trainers.state import RunState, load_state, note_divergence, save_state
 from trainers.stream import ImageStream
-from trainers.views import Backbone, CachedViews, ImageViews, StreamedViews, Views
+from trainers.views import Data, StreamedViews, Views, views_of
 
-Data = TrainingSet | ImageStream | CachedFeatures
 GRADIENT = "gradient_norm"
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 
@@ -151,7 +150,8 @@ def train(
     backbone = torch.compile(model.backbone, dynamic=False) if compiled else model.backbone
     views: Views | None = None
     try:
-        views = _views(config, data, model, method, backbone=backbone, device=device)
+        per_epoch = sum(map(len, _turns(config, data.n, 0)))
+        views = views_of(data, config, model, method, per_epoch=per_epoch, backbone=backbone, device=device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             measures = _all_steps(config, data, views, model, method, keeper, course, report)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -162,23 +162,6 @@ def train(
         if isinstance(views, StreamedViews):
             views.close()
     return model.cpu().eval(), measures
-
-
-def _views(
-    config: TrainConfig,
-    data: Data,
-    model: ScoringModel,
-    method: Method[Any],
-    *,
-    backbone: Backbone,
-    device: torch.device,
-) -> Views:
-    if isinstance(data, CachedFeatures):
-        return CachedViews(config, data, method, device=device)
-    if isinstance(data, TrainingSet):
-        return ImageViews(config, data, model, method, backbone=backbone, device=device)
-    per_epoch = sum(map(len, _turns(config, data.n, 0)))
-    return StreamedViews(config, data, per_epoch, model, method, backbone=backbone, device=device)
 
 
 def require_enough(config: TrainConfig, data: Data) -> None:

@@ -19,6 +19,7 @@ from trainers.methods.method import Method
 from trainers.stream import CropGroup, CroppedBatches, ImageStream
 
 Backbone = Callable[[Tensor], Tensor]
+Data = TrainingSet | ImageStream | CachedFeatures
 
 
 @dataclass(frozen=True)
@@ -210,3 +211,21 @@ class CachedViews:
             while others and not self._cache.has_room(self._device):
                 del self._held[others.pop(0)]
             self._held[at] = self._cache.epoch(at).to(self._device)
+
+
+def views_of(
+    data: Data,
+    config: TrainConfig,
+    model: ScoringModel,
+    method: Method[Any],
+    *,
+    per_epoch: int,
+    backbone: Backbone,
+    device: torch.device,
+) -> Views:
+    """Return what gives the views of some data; the arguments are those of its class."""
+    if isinstance(data, CachedFeatures):
+        return CachedViews(config, data, method, device=device)
+    if isinstance(data, TrainingSet):
+        return ImageViews(config, data, model, method, backbone=backbone, device=device)
+    return StreamedViews(config, data, per_epoch, model, method, backbone=backbone, device=device)

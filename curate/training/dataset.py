@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scoring.marks import Marks
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
-    from trainers.loop import Data
     from trainers.stream import ImageStream
+    from trainers.views import Data
 
 READING = ("key", "path_column", "image_column", "root", "label_from_folder", "limit")  # how to read a source
 MOST_INTEGER = 2.0**53  # up to which a float64 holds every whole number

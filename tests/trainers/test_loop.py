@@ -15,7 +15,7 @@ from trainers.loop import learning_rate, train, warn
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method, Step
 from trainers.methods.table import METHODS
-from trainers.views import Seen
+from trainers.views import ImageViews, Seen
 
 CPU = torch.device("cpu")
 
@@ -202,7 +202,7 @@ def test_a_lack_of_memory_names_what_to_lower(blobs, tmp_path, monkeypatch):
     def full(*args, **named):
         raise RuntimeError("CUDA error: out of memory")
 
-    monkeypatch.setattr(loop.ImageViews, "__call__", full)
+    monkeypatch.setattr(ImageViews, "__call__", full)
     with pytest.raises(InputError, match="lower --batch-size"):
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
 
@@ -235,7 +235,7 @@ def test_a_step_without_memory_blames_the_images_where_they_take_most_of_it(
     def full(*args, **named):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(loop.ImageViews, "__call__", full)
+    monkeypatch.setattr(ImageViews, "__call__", full)
     monkeypatch.setattr("trainers.memory.device_memory", lambda device: int(blobs.pixels.nbytes / held))
     with pytest.raises(InputError, match=advice) as error:
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
@@ -258,9 +258,7 @@ def test_a_last_map_of_one_value_in_bf16_is_said_before_and_where_the_loss_is_no
     note = small_map(config, *loop.build(config, 0))
     assert f"views of {size} pixels" in note if size else note is None
     if config.size == 32 and size:
-        monkeypatch.setattr(
-            loop.ImageViews, "__call__", lambda *args, **named: Seen(torch.full((3, 16, 512), torch.nan))
-        )
+        monkeypatch.setattr(ImageViews, "__call__", lambda *args, **named: Seen(torch.full((3, 16, 512), torch.nan)))
         with pytest.raises(InputError, match=r"1 x 1.*--size") as error:
             train(config, blobs, state=tmp_path / "s", device=CPU)
         assert "lower --lr" not in str(error.value)

@@ -14,6 +14,7 @@ from commandline import run
 from PIL import Image
 
 import trainers.loop
+import trainers.views
 from scoring.checkpoint import load_model, read_header, save_checkpoint
 from trainers.work import TrainingFolder
 
@@ -133,13 +134,13 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
     assert refused.exit_code == 1
     assert "holds an unfinished run with lr = 0.1, this one has 0.5" in refused.stderr
     steps = []
-    views = trainers.loop.ImageViews.__call__
+    views = trainers.views.ImageViews.__call__
 
     def counted(self, rows, *, epoch, step):
         steps.append(step)
         return views(self, rows, epoch=epoch, step=step)
 
-    monkeypatch.setattr(trainers.loop.ImageViews, "__call__", counted)
+    monkeypatch.setattr(trainers.views.ImageViews, "__call__", counted)
     result = run(*args)
     assert result.exit_code == 0, result.output
     assert f"going on from {state}" in result.stderr
