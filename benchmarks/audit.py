@@ -1,7 +1,7 @@
 """Do filters with a guarantee keep their promise, and how many rows do they keep: verdicts drawn again and again.
 
     python benchmarks/audit.py checked.parquet --bad 'worse_label != clean_label' --column label_quality
-    python benchmarks/audit.py --plant ../data --set 'PACS photo' --share 0.1 --folder heaps/
+    python benchmarks/audit.py --data DATA --set 'PACS photo' --share 0.1 --folder planted/
 
 The truth of every row is known here, so each resample draws rows as ``curate review plan`` does, answers by the truth,
 cuts as ``curate filter --max-bad-rate`` does, and looks whether the kept rows hold more bad ones than promised. Next to
@@ -12,7 +12,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from named_data import add_data, open_data
 from numpy.typing import NDArray
+from transfer_datasets import DEVELOPMENT, development
+from transfer_junk import DOMAIN
 
 import curate
 from curate.policies.audit.population import Population
@@ -28,18 +31,18 @@ CHANCE = "chance"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("table", type=Path, nargs="?", help="scored table; else one is made by --plant")
+    parser.add_argument("table", type=Path, nargs="?", help="scored table; else one is made of --set")
     parser.add_argument("--bad", default="kind != 'clean'", help="condition that is true of bad rows")
     parser.add_argument("--column", action="append", help="score (repeatable)")
     parser.add_argument("--images", type=int, action="append", help="judged images (repeatable) [500, 1000]")
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--confidence", type=float, default=0.95)
-    parser.add_argument("--plant", type=Path, help="folder of the labelled sets, to plant junk among one of them")
-    parser.add_argument("--set", default="PACS photo")
+    add_data(parser)
+    parser.add_argument("--set", default="PACS photo", choices=list(DEVELOPMENT), help="to plant junk in")
     parser.add_argument("--share", type=float, default=0.1, help="of junk")
     parser.add_argument("--folder", type=Path, default=Path(), help="where tables that are made are kept")
     options = parser.parse_args()
-    table = options.table or plant(options.plant, options.set, options.share, options.folder)
+    table = options.table or plant(folder_of(options), options.set, options.share, options.folder)
     columns = options.column or ["unc_fitted"]
     rows = read_rows(open_table(table), Needs(exact=tuple(columns), conditions=(("--bad", options.bad),)))
     bad = (rows.truths[options.bad] == 1)[rows.ok]
@@ -55,12 +58,17 @@ def main() -> None:
                 print(f"{name}, {rate:.0%}, {n}: {measured(in_order, cuts, rate, n, options)}", flush=True)
 
 
+def folder_of(given: argparse.Namespace) -> Path:
+    """Return the folder with the set that junk is planted in, and with the domain that some of the junk is from."""
+    data = open_data(given.data, dict.fromkeys(file for file, _ in DEVELOPMENT.values()))
+    return data.need(DEVELOPMENT[given.set][0], DEVELOPMENT[DOMAIN[given.set]][0])
+
+
 def plant(data: Path, name: str, share: float, folder: Path) -> Path:
     """Return the scored table of a set with junk among it, made once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from transfer_datasets import development
-    from transfer_junk import DOMAIN, planted
+    from transfer_junk import planted
 
     stem = f"{name.replace(' ', '_')}_{share:g}"
     out = folder / f"{stem}.parquet"

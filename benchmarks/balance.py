@@ -1,7 +1,7 @@
 """How good balancing is on a long-tailed dataset whose labels are known: who is found, and what a probe learns.
 
-    curate score ../shared/data/tinyimagenet_train_{a,b}.parquet --key id --no-fit -o train.parquet
-    curate score ../shared/data/tinyimagenet_val.parquet --key id --no-fit -o test.parquet
+    curate score DATA/tinyimagenet_train_{a,b}.parquet --key id --no-fit -o train.parquet
+    curate score DATA/tinyimagenet_val.parquet --key id --no-fit -o test.parquet
     python benchmarks/balance.py train.parquet test.parquet [--seeds 5] [--imbalance 100] [--budgets 500,1000,2000]
 
 For each seed the classes are put in a random order, and the first gives all its rows, the last a hundredth of them,

@@ -1,7 +1,7 @@
 """Head training from images and from a cache of their features, in one run: images per second, and where the time goes.
 
-    python benchmarks/cache.py --data ../shared/data/tinyimagenet_val.parquet [--backbone trio] [--n 1500]
-    python benchmarks/cache.py --data examples/photos --backbone vit_small_patch16_224 --n 2000 --device cuda
+    python benchmarks/cache.py --source DATA/tinyimagenet_val.parquet [--backbone trio] [--n 1500]
+    python benchmarks/cache.py --source examples/photos --backbone vit_small_patch16_224 --n 2000 --device cuda
 
 The head is losspred's, with its five classifiers; the training is the product's own, whole epochs of it. "From files"
 decodes each image in each epoch, as a data loader does; "from images" decodes them once and holds the pixels, as
@@ -72,7 +72,7 @@ class Bench:
         self.precision = select_precision("auto", self.device)
         self.model = with_weights(find_start(options.backbone))
         size = self.model.spec.preprocessing.size
-        manifest = open_manifest(options.data)
+        manifest = open_manifest(options.source)
         readers = list(manifest.readers(0, manifest.n_rows))
         times = -(-options.n // len(readers))
         self.readers = (readers * times)[: options.n]
@@ -164,7 +164,7 @@ class Bench:
 def main() -> None:
     """Measure, print a table and one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--source", required=True)
     parser.add_argument("--backbone", default="trio")
     parser.add_argument("--n", type=int, default=1500)
     parser.add_argument("--batch-size", type=int, default=128)

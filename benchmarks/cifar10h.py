@@ -1,6 +1,6 @@
 """Does kappa know where annotators disagree? CIFAR-10H as in tables 4 and 5 of MCInfoNCE (Kirchhof et al. 2023).
 
-    python benchmarks/cifar10h.py --data ../shared/data --cache SCRATCH [--only soft clean ...] [--json FILE]
+    python benchmarks/cifar10h.py [--data DATA] --cache SCRATCH [--only soft clean ...] [--json FILE]
 
 Heads are trained on the frozen backbone of the model that ships (or on the same network with random weights), from
 features that are computed once into the folder --cache (500 MB; a few minutes on two cores). Positives are images of
@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from cifar10h_features import CLASSES, Features, Votes, entropies, open_features, read_votes
 from cifar10h_numbers import Number, Replicate, retrieval_numbers, spearman_number
+from named_data import add_data, open_data
 from torch import Tensor, nn
 
 from scoring.checkpoint import load_model
@@ -37,6 +38,7 @@ from trainers.methods.concentration import mu_and_kappa
 from trainers.methods.method import Task
 from trainers.methods.table import METHODS
 
+FILES = ("cifar10_train", "cifar10n_train", "cifar10_test", "cifar10h_test_0-1999")
 TRAIN = slice(0, 20_000)  # heads learn from CIFAR-10 train images 25000-44999 (see cifar10h_features.FIRST)
 TUNING = slice(20_000, 22_500)  # 45000-47499, on whose CIFAR-10N votes the settings below were chosen
 HELD_OUT = slice(22_500, 25_000)  # 47500-49999, on which the second human source is reported
@@ -323,7 +325,7 @@ def ridge(rows: Tensor, target: Tensor, *, penalty: float = 0.01) -> Tensor:
 def main() -> None:
     """Print one table for each kind of label."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    add_data(parser)
     parser.add_argument("--cache", type=Path, required=True, help="folder for features, outside the repository")
     parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=EXPERIMENTS)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
@@ -333,12 +335,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="add the numbers to this file, too")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    votes = read_votes(arguments.data)
+    data = open_data(arguments.data, FILES).need(*FILES)
+    votes = read_votes(data)
     held: dict[str, Features] = {}
     for name in arguments.only:
         backbone = "random" if name.startswith("random") else "trained"
         if backbone not in held:
-            held = {backbone: open_features(arguments.data, arguments.cache, backbone, n_crops=arguments.crops)}
+            held = {backbone: open_features(data, arguments.cache, backbone, n_crops=arguments.crops)}
         print(f"\n{name}: {EXPERIMENTS[name]}", flush=True)
         numbers_of = {}
         for case, numbers in experiment(name, held[backbone], votes, arguments):

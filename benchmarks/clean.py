@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from harm_sets import CLEAN, SETS, clean_images, planted
+from harm_sets import CLEAN, SETS, clean_images, data_and_sets, planted
+from named_data import add_data
 from PIL import Image
 
 from curate.display.picture import save_picture
@@ -122,16 +123,17 @@ def _draw(folder: Path, pairs: list[tuple[str, str]]) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("clean"))
     parser.add_argument("--set", action="append", choices=SETS, dest="sets")
     parser.add_argument("--rows", type=int, default=600)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = {}
-    for name in options.sets or DEFAULT_SETS:
+    data, sets = data_and_sets(options.data, options.sets, DEFAULT_SETS)
+    for name in sets:
         folder = options.work / name
-        write_folder(options.data, name, options.rows, folder / "images")
+        write_folder(data, name, options.rows, folder / "images")
         results[name] = measure(folder)
         print(f"{name}: {json.dumps(results[name])}", flush=True)
     if options.json:

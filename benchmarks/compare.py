@@ -1,6 +1,6 @@
 """What `curate compare` finds: false alarms, the least shift that it sees, and four pairs of real tables.
 
-    python benchmarks/compare.py [--data ../shared/data] [--work compare-work] [--trials 200]
+    python benchmarks/compare.py [--data DATA] [--work compare-work] [--trials 200]
 
 False alarms: two random parts of one set, apart, overlapping, and one a part of the other. Power: photographs of which
 a share is replaced by sketches or paintings, next to a classifier two-sample test by halves (a logistic regression
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
+from named_data import add_data, open_data
 
 import curate
 from curate.comparison.differences import SIGNIFICANT
@@ -134,11 +135,12 @@ def shown(comparison: TableComparison, seconds: float) -> str:
 def main() -> None:
     """Measure everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("compare-work"))
     parser.add_argument("--trials", type=int, default=200)
     a = parser.parse_args()
-    tables = scored(a.data, a.work)
+    data = open_data(a.data, (*SETS, "tinyimagenet_train_a"))
+    tables = scored(data.need(*SETS, "tinyimagenet_train_a"), a.work)
     caltech = tables["caltech_subset"]
     kept = a.work / "kept.parquet"
     curate.filter(caltech, kept, keep_top="90%", column="kappa_visimsiam", overwrite=True)

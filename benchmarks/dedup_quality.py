@@ -1,6 +1,6 @@
 """How many duplicates each finder finds and invents, compared with `imagededup` on the same bytes.
 
-    python benchmarks/dedup_quality.py --data ../shared/data [--imagededup-python VENV/bin/python] [--rows 50000]
+    python benchmarks/dedup_quality.py [--data DATA] [--imagededup-python VENV/bin/python] [--rows 50000]
 
 Sets that annotators have judged: Caltech-101 (2,663 images; 156 pairs are the same, 100 of them mirrored; 514 uncertain
 pairs count neither way, all others are different), the same with the mirrored pairs left out, for finders that do not
@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import torch
 from dedup_curves import PRECISIONS, Measured, Pairs, Truth, gain, measure
 from dedup_speed import other_python, speed
+from named_data import add_data, open_data
 
 import curate
 from curate.policies.dedup.finders.table import FINDERS, Options
@@ -61,6 +62,8 @@ AS_RUN: dict[str, dict] = {
         "mirrored": True,
     },
 }
+
+FILES = ("near_dup_small", "caltech_subset", "caltech_subset_pairs")
 
 
 @dataclass(frozen=True)
@@ -248,17 +251,18 @@ def show_gains(embedding: dict[str, Pairs], truth: Truth) -> None:
 def main() -> None:
     """Print every table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    add_data(parser)
     parser.add_argument("--imagededup-python", help="a Python that can import imagededup")
     parser.add_argument("--rows", type=int, default=50_000, help="of the speed measurement; 0 leaves it out")
     parser.add_argument("--tables", type=Path, help="folder that keeps the scored tables for the next run")
     a = parser.parse_args()
     torch.set_num_threads(1)
+    data = open_data(a.data, FILES).need(*FILES)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         if a.tables is not None:
             a.tables.mkdir(parents=True, exist_ok=True)
-        for judged in (edited(a.data), *caltech(a.data)):
+        for judged in (edited(data), *caltech(data)):
             quality(judged, folder if a.tables is None else a.tables, a.imagededup_python)
         if a.imagededup_python and a.rows:
             speed(a.rows, a.imagededup_python, folder)

@@ -1,6 +1,6 @@
 """How fast exports are, next to a plain copy of the same files in the same run.
 
-    python benchmarks/export.py --data ../shared/data --images 8000
+    python benchmarks/export.py --data DATA --images 8000
 
 Each repeat copies the files one by one with ``shutil.copyfile`` and flushes the disk, then exports the same images in
 every format, so that what else the machine does falls on both. Printed are images and megabytes a second (the
@@ -22,8 +22,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from named_data import add_data, open_data
 
 import curate
+
+PHOTOGRAPHS = "caltech_subset"  # of the layout
 
 WAYS: dict[str, dict[str, Any]] = {
     "folder": {"to": "folder"},
@@ -39,7 +42,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def photographs(data: Path, n: int, folder: Path) -> Path:
     """Write n photographs as files, and the table of them; return its path."""
-    images = pq.read_table(data / "caltech_subset.parquet", columns=["image"])["image"].to_pylist()
+    images = pq.read_table(data / f"{PHOTOGRAPHS}.parquet", columns=["image"])["image"].to_pylist()
     folder.mkdir()
     columns: dict[str, list[Any]] = {"key": [], "uri": [], "n_bytes": [], "sha256": [], "label": []}
     for number in range(n):
@@ -68,14 +71,14 @@ def timed(call: Callable[[], Any]) -> tuple[float, float]:
 def main() -> None:
     """Measure, and print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    add_data(parser)
     parser.add_argument("--images", type=int, default=8000)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ("plain copy", *WAYS)}
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        table = photographs(options.data, options.images, root / "photos")
+        table = photographs(open_data(options.data, [PHOTOGRAPHS]).need(PHOTOGRAPHS), options.images, root / "photos")
         files = sorted((root / "photos").iterdir())
         n_bytes = sum(path.stat().st_size for path in files)
 

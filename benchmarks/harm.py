@@ -1,6 +1,6 @@
 """What the defaults do to clean datasets of unlike domains, and what they find of junk that was planted there.
 
-    python benchmarks/harm.py --data DATA [--model NAME] [--work FOLDER] [--set NAME] [--only SECTION] [--json OUT]
+    python benchmarks/harm.py [--data DATA] [--model NAME] [--work FOLDER] [--set NAME] [--only SECTION] [--json OUT]
 
 Reads the development sets as Parquet (columns `image`, `label`; PACS also `domain`), draws a handwriting-like set, and
 mixes photographs with cartoons 92 : 8. Every table is scored by `curate score` as shipped, and kept in --work.
@@ -26,7 +26,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from harm_sets import CLEAN, KINDS, PAIRS, PLANTED, SETS, UNSEEN, clean_images, crawl, mixed, planted
+from harm_sets import CLEAN, KINDS, PAIRS, PLANTED, SETS, UNSEEN, clean_images, crawl, data_and_sets, mixed, planted
+from named_data import add_data
 from transfer_datasets import Images
 
 import curate
@@ -285,7 +286,7 @@ def sections(run: Run) -> dict[str, Callable[[], dict[str, Any]]]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("harm"))
     parser.add_argument("--model", default=DEFAULT)
     parser.add_argument("--set", action="append", choices=SETS, dest="sets")
@@ -295,7 +296,8 @@ def main() -> None:
     digest = read_header(find_checkpoint(options.model))["digest"][:12]
     work = options.work / f"{options.model}-{digest}"
     work.mkdir(parents=True, exist_ok=True)
-    run = Run(options.data, work, options.model, tuple(options.sets or SETS))
+    data, sets = data_and_sets(options.data, options.sets, SETS)
+    run = Run(data, work, options.model, sets)
     results = {}
     for name, measure in sections(run).items():
         if options.only and name not in options.only:

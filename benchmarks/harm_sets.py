@@ -1,11 +1,12 @@
 """The datasets of benchmarks/harm.py: clean ones of unlike domains, junk planted in them, groups mixed into them."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from named_data import open_data
 from PIL import Image, ImageDraw, ImageFont
 from transfer_datasets import Images, images_of, png
 from transfer_junk import MADE, jpeg
@@ -14,6 +15,7 @@ from scoring.images import decode_rgb
 
 Pixels = np.ndarray  # (H, W, 3), float in [0, 255]
 Draw = np.random.Generator
+Named = tuple[Path, tuple[str, ...]]
 CLEAN = "clean"
 WORDS = ("error", "404", "the", "requested", "object", "not", "found", "server", "access", "denied", "host", "token")
 
@@ -32,7 +34,7 @@ FILES: dict[str, tuple[str, str | None, int | None]] = {  # name -> file, domain
     "CIFAR-10": ("cifar10_test", None, 2000),
     "tiny-imagenet": ("tinyimagenet_val", None, 2000),
 }
-DRAWN, MIXED = "handwriting (drawn)", "photographs 92 : 8 cartoons"
+DRAWN, MIXED, CRAWL = "handwriting (drawn)", "photographs 92 : 8 cartoons", "crawl"
 SETS = (*FILES, DRAWN, MIXED)
 PHOTOGRAPHS = ("Caltech", "groceries", "monkeys", "aerial", "photographs", "CIFAR-10", "tiny-imagenet")
 PAIRS = (  # dataset, and the domain that is mixed into it
@@ -53,6 +55,19 @@ PAIRS = (  # dataset, and the domain that is mixed into it
     ("groceries", "cartoons"),
     ("CIFAR-10", "sketches"),
 )
+
+
+def data_and_sets(given: Sequence[str] | None, asked: Sequence[str] | None, default: Sequence[str]) -> Named:
+    """Return the folder that ``--data`` names, and the sets to run on: as given, or yours, which join ``FILES``."""
+    data = open_data(given, dict.fromkeys(file for file, *_ in FILES.values()), sets=True)
+    FILES.update({name: (name, None, None) for name in data.own})
+    sets = tuple(asked or data.own or default)
+    parts = [
+        part
+        for name in sets
+        for part in {MIXED: ("photographs", "cartoons"), CRAWL: ("photographs",)}.get(name, (name,))
+    ]
+    return data.need(*(FILES[name][0] for name in parts if name in FILES)), sets
 
 
 def clean_images(data: Path, name: str) -> Images:

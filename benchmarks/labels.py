@@ -1,6 +1,6 @@
 """How well `curate labels` finds wrong labels, next to cleanlab on the same embeddings and the same probabilities.
 
-    python benchmarks/labels.py --data DATA --scores SCORES [--cleanlab SITE] [--json FILE]
+    python benchmarks/labels.py [--data DATA] --scores SCORES [--cleanlab SITE] [--json FILE]
 
 DATA holds the labelled sets and CIFAR-10N as Parquet; SCORES is a folder with what `curate score` makes of each set by
 the shipped model (NAME.parquet), scored here where it is missing: 50,000 images of CIFAR-10 take half an hour on a busy
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from named_data import add_data, open_data
 from numpy.typing import NDArray
 
 import curate
@@ -262,10 +263,10 @@ def line(result: dict[str, Any]) -> str:
 def main() -> None:
     """Measure all cases, and say so as it goes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    add_data(parser)
     parser.add_argument("--scores", type=Path, required=True)
     parser.add_argument("--cleanlab", type=Path)
-    parser.add_argument("--sets", nargs="*", default=[*CHOSEN, *REPORTED, CIFAR])
+    parser.add_argument("--sets", nargs="*", help="names of files; by default yours, or all of the layout")
     parser.add_argument("--rates", nargs="*", type=float, default=RATES)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--json", type=Path)
@@ -278,7 +279,10 @@ def main() -> None:
         cleanlab = None
         print(f"without cleanlab: {error}; pip install --target SITE cleanlab, and give --cleanlab SITE")
     rows = []
-    for case in cases(options.data, options.scores, options.sets, options.rates, options.seeds):
+    data = open_data(options.data, (*CHOSEN, *REPORTED, CIFAR, PEOPLE), sets=True)
+    sets = list(options.sets or data.own or [*CHOSEN, *REPORTED, CIFAR])
+    folder = data.need(*sets, *([PEOPLE] if CIFAR in sets else []))
+    for case in cases(folder, options.scores, sets, options.rates, options.seeds):
         rows.append(run(case, cleanlab))
         print(line(rows[-1]), flush=True)
         if options.json is not None:

@@ -1,6 +1,6 @@
 """Every kind of `curate plot` on real images: the images of docs/plots.md.
 
-    python benchmarks/plots.py [--data ../shared/data] [--work plots-work] [--out docs/plots]
+    python benchmarks/plots.py [--data DATA] [--work plots-work] [--out docs/plots]
 
 Scores 2,663 photographs of 22 classes once, into --work; filters, deduplicates, selects and evaluates them, and draws.
 """
@@ -13,8 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from named_data import add_data, open_data
 
 import curate
+
+PHOTOGRAPHS = "caltech_subset"  # of the layout
 
 BEST = "unc_losspred"
 KAPPA = "kappa_visimsiam"
@@ -32,7 +35,7 @@ KEYWORDS: dict[str, dict[str, Any]] = {
 def prepare(data: Path, work: Path) -> dict[str, Path]:
     """Return the table, the batch and the evaluation, made where they are missing."""
     work.mkdir(parents=True, exist_ok=True)
-    source = data / "caltech_subset.parquet"
+    source = data / f"{PHOTOGRAPHS}.parquet"
     made = {name: work / f"{name}.parquet" for name in ("images", "table", "kept", "unique", "batch")}
     made["report"] = work / "report.json"
     if not made["images"].exists():
@@ -54,11 +57,11 @@ def prepare(data: Path, work: Path) -> dict[str, Path]:
 def main() -> None:
     """Draw every kind, and say how long it took and how large it is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("plots-work"))
     parser.add_argument("--out", type=Path, default=Path("docs/plots"))
     a = parser.parse_args()
-    made = prepare(a.data, a.work)
+    made = prepare(open_data(a.data, [PHOTOGRAPHS]).need(PHOTOGRAPHS), a.work)
     a.out.mkdir(parents=True, exist_ok=True)
     of = {"gains": made["batch"], "degradation": made["report"], "strengths": made["report"]}
     print("| kind | seconds | kB of SVG |\n| --- | --- | --- |")

@@ -1,6 +1,6 @@
 """Image quality: problems planted in clean photographs, found by `curate issues` and by CleanVision in one run.
 
-    python benchmarks/quality.py --data ../shared/data [--cleanvision FOLDER] [--clean 300] [--each 25] [--json FILE]
+    python benchmarks/quality.py [--data DATA] [--cleanvision FOLDER] [--clean 300] [--each 25] [--json FILE]
 
 From each set some photographs are taken as they are, and others each get one problem; all are in one folder, as a
 dataset does. `curate score` and `curate issues` with their defaults see it, and so does CleanVision with its own. A
@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from named_data import add_data, open_data
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 import curate
@@ -145,20 +146,23 @@ print("FOUND " + json.dumps({"seconds": seconds, "found": found}))
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    add_data(parser)
     parser.add_argument("--cleanvision", type=Path, help="folder of pip install --target FOLDER cleanvision")
     parser.add_argument("--clean", type=int, default=300, help="photographs as they are, of each set")
     parser.add_argument("--each", type=int, default=25, help="images with each problem, of each set")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--sets", nargs="+", help=f"of {', '.join(SETS)}, or yours")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: dict[str, dict[str, object]] = {}
-    for number, name in enumerate(options.sets):
+    data = open_data(options.data, dict.fromkeys(file for file, _ in SETS.values()), sets=True)
+    SETS.update({name: (name, None) for name in data.own})
+    sets = options.sets or data.own or list(SETS)
+    if unknown := [name for name in sets if name not in SETS]:
+        parser.error(f"--sets takes {', '.join(SETS)}; got {unknown[0]!r}")
+    data.need(*(SETS[name][0] for name in sets))
+    for number, name in enumerate(sets):
         file, rows = SETS[name]
-        path = options.data / f"{file}.parquet"
-        if not path.is_file():
-            print(f"{name}: left out, for {path} is missing")
-            continue
+        path = data.folder / f"{file}.parquet"
         with tempfile.TemporaryDirectory() as folder:
             dataset = Path(folder) / "heap"
             dataset.mkdir()
@@ -230,7 +234,7 @@ def report(results: dict[str, dict[str, object]]) -> None:
         cells = [shares(results, who, name, kinds) for who, kinds in (("curate", ours), ("cleanvision", other_kinds))]
         print(f"| {name} | {' | '.join(cells)} |")
     print("\n| set | photographs | curate, kinds that drop | of kinds that stay | CleanVision |\n" + "| --- " * 5 + "|")
-    harmful = {name for name, kind in KINDS.items() if kind.drops}
+    harmful = {name for name, kind in KINDS.items() if kind.unusable}
     for name, result in results.items():
         clean = {file for file, problem in result["planted"].items() if not problem}
         marks = [flagged(result, "curate", harmful), flagged(result, "curate", set(KINDS) - harmful)]

@@ -1,6 +1,6 @@
 """What a report costs: seconds and peak memory of its facts by rows, thumbnails by format, the map by rows.
 
-    python benchmarks/report.py [--rows 1000000] [--folder DIR] [--data ../shared/data]
+    python benchmarks/report.py [--rows 1000000] [--folder DIR] [--data DATA]
 
 The table has 384-wide float16 embeddings, 5 scores, 11 measures of quality and 100 classes; it is filtered and
 deduplicated by bytes first. ``curate report --json`` runs in its own process, whose peak resident memory counts.
@@ -16,7 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from named_data import add_data, open_data
 from numpy.typing import NDArray
+
+PHOTOGRAPHS = "photos_unlabelled"  # of the layout
 
 MAKE = """
 import hashlib, sys
@@ -56,12 +59,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--folder", type=Path, default=None, help="where the tables go; default a temporary folder")
-    parser.add_argument("--data", type=Path, default=None, help="photographs, for the thumbnails")
+    add_data(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         measure_facts(Path(folder), options.rows, options.width)
     if options.data is not None:
-        measure_thumbs(options.data / "photos_unlabelled.parquet")
+        measure_thumbs(open_data(options.data, [PHOTOGRAPHS]).need(PHOTOGRAPHS) / f"{PHOTOGRAPHS}.parquet")
 
 
 def measure_facts(folder: Path, rows: int, width: int) -> None:

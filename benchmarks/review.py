@@ -27,14 +27,14 @@ from typing import Any
 
 import polars as pl
 from clean import write_folder
-from harm_sets import CLEAN, SETS, clean_images, crawl
+from harm_sets import CLEAN, CRAWL, SETS, clean_images, crawl, data_and_sets
+from named_data import add_data
 
 from curate.facts.review import read_findings
 from curate.policies.verdicts import COPY, DROP, KEEP, SPLIT
 from curate.reviewing.serve import review
 from curate.reviewing.session import Review
 
-CRAWL = "crawl"
 DEFAULT_SETS = ("photographs", "steel", "plankton", CRAWL)
 OURS = (CLEAN, "exact", "near")  # kinds that are no junk
 FEW = 3  # exceptions that are taken out rather than the group split
@@ -191,7 +191,7 @@ def measure(folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("review"))
     parser.add_argument("--set", action="append", choices=(*SETS, CRAWL), dest="sets")
     parser.add_argument("--rows", type=int, default=600)
@@ -199,14 +199,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = {}
-    for name in options.sets or DEFAULT_SETS:
+    data, sets = data_and_sets(options.data, options.sets, DEFAULT_SETS)
+    for name in sets:
         folder = options.work / f"{name}-{options.share:g}"
         if not (folder / "cleaned/subset.parquet").is_file():
             shutil.rmtree(folder, ignore_errors=True)
             if name == CRAWL:
-                write_crawl(options.data, folder / "images")
+                write_crawl(data, folder / "images")
             else:
-                write_folder(options.data, name, options.rows, folder / "images", share=options.share)
+                write_folder(data, name, options.rows, folder / "images", share=options.share)
             line = [sys.executable, "-m", "curate", "clean", "images", "-o", "cleaned", "--quiet"]
             subprocess.run(line, cwd=folder, check=True)
         results[name] = measure(folder)

@@ -1,6 +1,6 @@
 """How good scores are on images that nothing was trained on, next to baselines and chance level, in one run.
 
-    python benchmarks/transfer.py --data DATA [--model NAME|FILE] [--work FOLDER] [--only SECTION ...] [--json OUT]
+    python benchmarks/transfer.py [--data DATA] [--model NAME|FILE] [--work FOLDER] [--only SECTION ...] [--json OUT]
 
 Reads the development sets as Parquet (columns `image`, `label`; PACS also `domain`): grocery_160, monkeys10_160,
 rsscn7_160 and the four domains of pacs_160; cifar10_test with cifar10h_test_0-1999, tinyimagenet_val, and
@@ -33,6 +33,7 @@ import transfer_pairs
 import transfer_people
 import transfer_truth
 import transfer_worse
+from named_data import StudyData, add_data, open_data
 from transfer_datasets import DEVELOPMENT, Dataset, Scored, development
 from transfer_fit import FITTED, LOCAL, fitted, fitted_to, fitted_with
 from transfer_numbers import aurocs
@@ -165,20 +166,58 @@ SECTIONS: dict[str, Callable[[Run], Iterator[Table]]] = {
 }
 
 
+OF_ANY = ("truth", "junk", "keep")  # sections that any labelled sets will do for
+OTHER_FILES = {
+    "in-domain": tuple(transfer_people.IN_DOMAIN.values()),
+    "people": ("cifar10_test", transfer_people.VOTES),
+    "worse": (transfer_pairs.FILE,),
+    "pairs": (transfer_pairs.FILE, f"{transfer_pairs.FILE}_pairs"),
+}
+FILES = dict.fromkeys(
+    [*(file for file, _ in DEVELOPMENT.values()), *(one for each in OTHER_FILES.values() for one in each)]
+)
+
+
+def files_of(section: str) -> list[str]:
+    """Return the files that a section reads."""
+    sets = [file for file, _ in DEVELOPMENT.values()] if section in (*OF_ANY, "worse") else []
+    return [*sets, *OTHER_FILES.get(section, ())]
+
+
+def use_own(data: StudyData) -> None:
+    """Run on sets of yours in place of the development sets; junk of another domain comes from the next of them."""
+    if len(data.own) < 2:
+        raise SystemExit(
+            "error: expected two sets of yours or more, of which one is the other domain of the next; got one"
+        )
+    DEVELOPMENT.clear()
+    DEVELOPMENT.update({name: (name, None) for name in data.own})
+    transfer_junk.DOMAIN.update(zip(data.own, (*data.own[1:], data.own[0]), strict=True))
+
+
 def main() -> None:
     """Print every table, and write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the sets")
+    add_data(parser)
     parser.add_argument("--model", default=DEFAULT, help="a shipped model's name, or a checkpoint")
     parser.add_argument("--work", type=Path, default=Path("build/transfer"), help="where scored tables are kept")
-    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), help="of your own sets: truth, junk and keep")
     parser.add_argument("--limit", type=int, help="rows of CIFAR-10 and tiny-imagenet, the first ones")
     parser.add_argument("--json", type=Path, help="write the numbers here, too")
     arguments = parser.parse_args()
     scored = Scored.of(arguments.model, arguments.work)
-    run = Run(arguments.data, scored, scored.random_weights(), arguments.limit)
+    data = open_data(arguments.data, FILES, sets=True)
+    if data.own:
+        use_own(data)
+    only = arguments.only or (OF_ANY if data.own else list(SECTIONS))
+    run = Run(
+        data.need(*dict.fromkeys(file for name in only for file in files_of(name))),
+        scored,
+        scored.random_weights(),
+        arguments.limit,
+    )
     record: dict[str, Any] = {"model": scored.folder.name}
-    for name in arguments.only:
+    for name in only:
         started = time.monotonic()
         for table in SECTIONS[name](run):
             record[table.title] = table.to_json()

@@ -1,8 +1,8 @@
 """Which strategy to label with? Rounds of labelling replayed on CIFAR-10, on frozen embeddings of the shipped model.
 
-    python examples/active_learning_cifar10.py DATA [--work FOLDER] [--seeds 5] [--strategies auto margin ...]
-    python examples/active_learning_cifar10.py DATA --noisy worse     # CIFAR-10N's labels as the annotator
-    python examples/active_learning_cifar10.py DATA --junk            # a fifth of the pool is junk
+    python examples/active_learning_cifar10.py --data DATA [--work FOLDER] [--seeds 5] [--strategies auto margin ...]
+    python examples/active_learning_cifar10.py --data DATA --noisy worse     # CIFAR-10N's labels as the annotator
+    python examples/active_learning_cifar10.py --data DATA --junk            # a fifth of the pool is junk
 
 DATA holds cifar10_train.parquet, cifar10_test.parquet (`image`, `label`) and cifar10n_train.parquet. Images are
 scored once, into FOLDER; every strategy and seed is a small file there, so a study that was cut off goes on, and
@@ -25,7 +25,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from study_data import JUNK_SHARE, Scored, cifar_junk, cifar_pool, junk_rows, labelled
+from study_data import (
+    JUNK_SHARE,
+    PEOPLE,
+    PICTURES,
+    Scored,
+    add_data,
+    cifar_junk,
+    cifar_pool,
+    junk_rows,
+    labelled,
+    open_data,
+)
 from study_features import principal
 from study_junk import junk_report
 from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_table, curves_of, half_width
@@ -200,7 +211,7 @@ def default_strategies(pool: Scored, *, junk: bool) -> list[str]:
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what was typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("active-learning"), help="where tables and results go")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--strategies", nargs="+", help="names as printed; all that make sense by default")
@@ -218,8 +229,9 @@ def main(typed: Sequence[str] | None = None) -> None:
     """Run a study and print it."""
     arguments = parse_arguments(typed)
     arguments.work.mkdir(parents=True, exist_ok=True)
-    pool = cifar_pool(arguments.data, arguments.work, arguments.limit)
-    test = labelled(arguments.data, ["cifar10_test.parquet"], arguments.work, "test", arguments.limit)
+    data = open_data(arguments.data, (PICTURES, "cifar10_test", PEOPLE))
+    pool = cifar_pool(data, arguments.work, arguments.limit)
+    test = labelled(data.folder, ["cifar10_test.parquet"], arguments.work, "test", arguments.limit)
     junk = cifar_junk(arguments.work) if arguments.junk else None
     pictures = Pictures(pool, test, junk)
     names = arguments.strategies or default_strategies(pool, junk=arguments.junk)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,11 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from named_data import StudyData, open_data
+from named_data import add_data as add_data
 
 from scoring.changes import gaussian_blur
 from scoring.images import decode
@@ -43,6 +49,18 @@ DATASETS = {  # to add one, add a line
     "caltech": Source(("caltech_subset.parquet",), 1e-4, 10, 100),
     "grocery": Source(("grocery_160.parquet",), 3e-4, 30),
 }
+
+
+def use_data(given: Sequence[str] | None) -> StudyData:
+    """Return the data that ``--data`` names; sets of yours join ``DATASETS``."""
+    data = open_data(given, dict.fromkeys(file for name in DATASETS for file in files_of(name)), sets=True)
+    DATASETS.update({name: Source((f"{name}.parquet",), 1e-4, 10, 100) for name in data.own})
+    return data
+
+
+def files_of(name: str) -> list[str]:
+    """Return the names of the files of a data set."""
+    return [Path(file).stem for file in DATASETS[name].files]
 
 
 @dataclass(frozen=True)

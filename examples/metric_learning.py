@@ -1,8 +1,8 @@
 """Does it help to learn an embedding with distributions for proxies? Kirchhof et al. 2022, on classes held out.
 
-    python examples/metric_learning.py DATA
-    python examples/metric_learning.py DATA --datasets grocery --seeds 3 --only "EL-nivMF" "ProxyNCA++"
-    python examples/metric_learning.py DATA --print
+    python examples/metric_learning.py --data DATA
+    python examples/metric_learning.py --data DATA --datasets grocery --seeds 3 --only "EL-nivMF" "ProxyNCA++"
+    python examples/metric_learning.py --data DATA --print
 
 DATA holds the files that `metric_data.py` names. Each image is the features of `world`, the model that ships, whose
 backbone stays as it is: a linear map of them to 512 dimensions learns from half of the classes, and is measured on the
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from metric_data import DATASETS, Dataset, load_dataset
+from metric_data import DATASETS, Dataset, add_data, files_of, load_dataset, use_data
 from metric_measures import certainty, retrieval
 from metric_tables import tables
 from study_results import Ledger, percent
@@ -112,8 +112,8 @@ def run_variant(
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what was typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--datasets", nargs="+", choices=list(DATASETS), default=list(DATASETS))
+    add_data(parser)
+    parser.add_argument("--datasets", nargs="+", help=f"of {', '.join(DATASETS)}, or yours; by default yours, or all")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these variants alone, next to the baselines")
     parser.add_argument("--add", nargs="+", default=[], metavar="VARIANT", help="more: 'METHOD NAME=VALUE ...'")
     parser.add_argument("--seeds", type=int, default=5)
@@ -131,6 +131,12 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     unknown = [name for name in study.only or [] if name not in VARIANTS]
     if unknown:
         parser.error(f"--only takes {', '.join(VARIANTS)}; got {unknown[0]!r}")
+    data = use_data(study.data)
+    study.datasets = study.datasets or list(data.own) or list(DATASETS)
+    if unknown := [name for name in study.datasets if name not in DATASETS]:
+        parser.error(f"--datasets takes {', '.join(DATASETS)}; got {unknown[0]!r}")
+    files = [file for name in study.datasets for file in files_of(name)]
+    study.data = data.folder if study.print else data.need(*files)
     kept = [FROZEN, FEATURES, *(study.only if study.only is not None else VARIANTS)]
     study.variants = {name: VARIANTS[name] for name in dict.fromkeys(kept)} | {
         variant: variant for variant in study.add

@@ -1,5 +1,7 @@
 """Labelled images for the study of methods: what is trained on, and what is held out."""
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from named_data import StudyData, open_data
+from named_data import add_data as add_data
 
 from scoring.images import Preprocessing
 from trainers.data import TrainingSet, load_training_set, number_labels
@@ -41,6 +48,18 @@ DATASETS = {  # to add one, add a line
     "rsscn7": Source(("rsscn7_160.parquet",), (), 64),
     "grocery": Source(("grocery_160.parquet",), (), 64, split="split"),  # a crate may have been photographed twice
 }
+
+
+def use_data(given: Sequence[str] | None) -> StudyData:
+    """Return the data that ``--data`` names; sets of yours join ``DATASETS``."""
+    data = open_data(given, dict.fromkeys(file for name in DATASETS for file in files_of(name)), sets=True)
+    DATASETS.update({name: Source((f"{name}.parquet",), (), 64) for name in data.own})
+    return data
+
+
+def files_of(name: str) -> list[str]:
+    """Return the names of the files of a data set."""
+    return [Path(file).stem for file in (*DATASETS[name].train, *DATASETS[name].test)]
 
 
 @dataclass(frozen=True)

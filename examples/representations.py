@@ -1,9 +1,9 @@
 """What do methods of representation learning give at an equal budget? Each from the same random weights.
 
-    python examples/representations.py DATA --methods simsiam visimsiam
-    python examples/representations.py DATA --methods "visimsiam lr=0.2 schedule=cosine" infonce --set gray=0
-    python examples/representations.py DATA --methods simsiam visimsiam --transfer pacs tiny --labels 0.01 0.1
-    python examples/representations.py DATA --methods simsiam visimsiam --print
+    python examples/representations.py --data DATA --methods simsiam visimsiam
+    python examples/representations.py --data DATA --methods "visimsiam lr=0.2 schedule=cosine" infonce --set gray=0
+    python examples/representations.py --data DATA --methods simsiam visimsiam --transfer pacs tiny --labels 0.01 0.1
+    python examples/representations.py --data DATA --methods simsiam visimsiam --print
 
 DATA holds the files that `representation_data.py` names. A variant is a method and what differs from its own recipe:
 its settings (as --set of `curate train`), or what all methods share: lr, schedule, batch_size, optimizer, warmup,
@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from representation_data import DATASETS, Pictures, load_pictures
+from representation_data import DATASETS, Pictures, add_data, files_of, load_pictures, use_data
 from representation_measures import measure
 from representation_tables import RANDOM, correlations, curves, early, elsewhere, table
 from representation_transfer import few_labels, transfer
@@ -174,15 +174,15 @@ def trained(variant: str) -> str:
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what was typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
+    add_data(parser)
     parser.add_argument("--methods", nargs="+", required=True, help="variants: METHOD, or 'METHOD NAME=VALUE ...'")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="for all variants that have it")
-    parser.add_argument("--dataset", choices=list(DATASETS), default="cifar10")
+    parser.add_argument("--dataset", help=f"of {', '.join(DATASETS)}, or yours; by default yours, or cifar10")
     parser.add_argument("--images", type=int, default=4000, help="to train on, drawn again for each seed")
     parser.add_argument("--test", type=int, default=2000, help="held out")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--at", type=int, nargs="+", default=[], help="epochs after which to measure as well")
-    parser.add_argument("--transfer", nargs="+", default=[], choices=list(DATASETS), help="other sets to probe on")
+    parser.add_argument("--transfer", nargs="+", default=[], help="other sets to probe on")
     parser.add_argument("--labels", type=float, nargs="+", default=[], help="shares of the labels to learn from")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--backbone", default="resnet10t", help="timm's name; random weights")
@@ -194,6 +194,12 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     study = parser.parse_args(typed)
     if not all(0 < share <= 1 for share in study.labels):
         parser.error("--labels takes shares above 0 and at most 1, such as 0.01 for 1 %")
+    data = use_data(study.data)
+    study.dataset = study.dataset or next(iter(data.own), "cifar10")
+    names = [study.dataset, *study.transfer]
+    if unknown := [name for name in names if name not in DATASETS]:
+        parser.error(f"expected a set of {', '.join(DATASETS)}; got {unknown[0]!r}")
+    study.data = data.folder if study.print else data.need(*(file for name in names for file in files_of(name)))
     study.size = study.size or DATASETS[study.dataset].size
     study.methods = list(dict.fromkeys([RANDOM, *study.methods]))
     return study

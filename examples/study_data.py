@@ -1,6 +1,7 @@
 """Images of the two studies, scored once: embeddings, kappas and labels, and what junk is made of."""
 
 import io
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +9,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from named_data import StudyData
+from named_data import add_data as add_data
+from named_data import open_data as open_data
 
 import curate
 from curate.columns import is_less_certain
 from curate.selectors.mixing import rank_share
 
 MODEL = "trio"  # the numbers in docs/ are of this model; the larger one came later
+PICTURES, PEOPLE = "cifar10_train", "cifar10n_train"
 SEEN = 25_000  # its backbone has learned from the labels of CIFAR-10 train rows before this one
 JUNK_SHARE = 0.2
 JUNK = ("noise", "blur", "crop", "box")
@@ -89,24 +98,34 @@ def write_source(path: Path, name: str, images: list[bytes], columns: Mapping[st
     part.replace(path)
 
 
-def cifar_pool(folder: Path, work: Path, limit: int | None = None) -> Scored:
+def cifar_pool(data: StudyData, work: Path, limit: int | None = None) -> Scored:
     """Return CIFAR-10 train rows that the backbone of the model has not seen, with CIFAR-10N's labels.
 
+    A file of yours instead of CIFAR-10's is taken from its first row on, and needs no labels of annotators.
+
     Args:
-        folder: holds cifar10_train.parquet and cifar10n_train.parquet.
+        data: with cifar10_train and cifar10n_train.
         work: where tables go.
         limit: the first rows only.
     """
     source = work / "pool_source.parquet"
     if not source.exists():
-        pictures = pq.read_table(folder / "cifar10_train.parquet").slice(SEEN, limit)
-        noisy = pq.read_table(folder / "cifar10n_train.parquet").slice(SEEN, limit)
-        if not pictures.column("id").equals(noisy.column("id")):
-            raise SystemExit(f"cifar10_train.parquet and cifar10n_train.parquet in {folder} list different rows")
-        names = ("worse_label", "random_label1", "random_label2", "random_label3")
-        labels = {"label": pictures.column("label"), **{name: noisy.column(name) for name in names}}
+        pictures = pq.read_table(data.need(PICTURES) / f"{PICTURES}.parquet")
+        pictures = pictures.slice(0 if PICTURES in data.replaced else SEEN, limit)
+        labels = {"label": pictures.column("label")}
+        if PICTURES not in data.replaced or PEOPLE in data.replaced:
+            labels |= noisy_labels(pictures, data.need(PEOPLE) / f"{PEOPLE}.parquet")
         write_source(source, "train", pictures.column("image").to_pylist(), labels)
     return scored(source, work / "pool.parquet")
+
+
+def noisy_labels(pictures: pa.Table, path: Path) -> dict[str, pa.ChunkedArray]:
+    """Return the labels that annotators gave images, by the images' ids."""
+    noisy = pq.read_table(path)
+    noisy = noisy.filter(pc.is_in(noisy.column("id"), pictures.column("id").combine_chunks()))
+    if not pictures.column("id").equals(noisy.column("id")):
+        raise SystemExit(f"error: {PICTURES} and {path} list different rows; expected the same id in both, in order")
+    return {name: noisy.column(name) for name in ("worse_label", "random_label1", "random_label2", "random_label3")}
 
 
 def labelled(folder: Path, files: list[str], work: Path, name: str, limit: int | None = None) -> Scored:

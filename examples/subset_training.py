@@ -1,7 +1,7 @@
 """Which tenth of the data trains as well as the whole? Subsets chosen by every strategy, against random ones.
 
-    python examples/subset_training.py DATA [--work FOLDER] [--set cifar10n|tiny] [--seeds 5] [--strategies ...]
-    python examples/subset_training.py DATA --set cifar10n --network     # a small network on pixels, not a probe
+    python examples/subset_training.py --data DATA [--work FOLDER] [--set cifar10n|tiny] [--seeds 5] [--strategies ...]
+    python examples/subset_training.py --data DATA --set cifar10n --network     # a small network on pixels, not a probe
 
 DATA holds cifar10_train.parquet, cifar10_test.parquet, cifar10n_train.parquet, tinyimagenet_train_a.parquet,
 tinyimagenet_train_b.parquet and tinyimagenet_val.parquet. What is trained: a linear probe on the frozen embeddings of
@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from small_network import accuracy_of_network, pixels
-from study_data import Scored, cifar_pool, labelled
+from study_data import PEOPLE, PICTURES, Scored, add_data, cifar_pool, labelled, open_data
 from study_features import principal
 from study_results import Ledger, accuracy_table, against_table, curves_of
 
@@ -44,6 +44,7 @@ from curate.selectors.table import SELECTORS
 from scoring.metrics.classifier import fit_linear
 
 SHARES = (0.01, 0.05, 0.1, 0.3)
+FILES = (PICTURES, "cifar10_test", PEOPLE, "tinyimagenet_train_a", "tinyimagenet_train_b", "tinyimagenet_val")
 POOL = {"cifar10n": 20_000, "tiny": 20_000}
 FEATURES = 128
 HOLDOUT = 0.1  # rows that the holdout model learns from, as a share of the pool
@@ -76,15 +77,15 @@ class Set:
 
 def load(arguments: argparse.Namespace) -> Set:
     """Return one of the two sets, scored."""
-    data, work, limit = arguments.data, arguments.work, arguments.limit
+    data, work, limit = open_data(arguments.data, FILES), arguments.work, arguments.limit
     if arguments.set == "cifar10n":
         rows, name, label = cifar_pool(data, work, limit), "pool", "worse_label"
-        test = labelled(data, ["cifar10_test.parquet"], work, "test", limit)
+        test = labelled(data.folder, ["cifar10_test.parquet"], work, "test", limit)
         sources = work / "pool_source.parquet", work / "test_source.parquet"
     else:
         files = ["tinyimagenet_train_a.parquet", "tinyimagenet_train_b.parquet"]
-        rows, name, label = labelled(data, files, work, "tiny_train", limit), "tiny_train", "label"
-        test = labelled(data, ["tinyimagenet_val.parquet"], work, "tiny_val", limit)
+        rows, name, label = labelled(data.folder, files, work, "tiny_train", limit), "tiny_train", "label"
+        test = labelled(data.folder, ["tinyimagenet_val.parquet"], work, "tiny_val", limit)
         sources = work / f"{name}_source.parquet", work / "tiny_val_source.parquet"
     labels, known = rows.columns[label].astype(np.int64), test.columns["label"].astype(np.int64)
     return Set(rows, labels, test, known, sources)
@@ -255,7 +256,7 @@ def default_strategies(data: Set) -> list[str]:
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what was typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("subset-training"), help="where tables and results go")
     parser.add_argument("--set", choices=list(POOL), default="cifar10n")
     parser.add_argument("--seeds", type=int, default=5)

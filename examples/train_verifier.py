@@ -1,6 +1,6 @@
 """Fit the verifier of near-duplicates: edits of photographs against other photographs that look most like them.
 
-    python examples/train_verifier.py --data ../shared/data [--model MODEL] [--tables FOLDER]
+    python examples/train_verifier.py [--data DATA] [--model MODEL] [--tables FOLDER]
 
 Five datasets, of the images that shipped models may be trained on: photographs at their own size, tiny-imagenet at 64
 pixels, CIFAR-10 at 32, and squares out of the first two at 32 pixels, as small photographs of the web are made. To each
@@ -12,6 +12,7 @@ worth on a dataset that they were not fitted on.
 
 import argparse
 import io
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image, ImageEnhance
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from named_data import add_data, open_data
 
 import curate
 from curate.policies.dedup.finders import verifier
@@ -32,6 +37,8 @@ from curate.tables.table import open_table
 from scoring.edits import EDITS, edited
 from scoring.images import decode_rgb
 from scoring.images.views import views
+
+FILES = ("photos_unlabelled", "tinyimagenet_train_a", "cifar10_train")
 
 SMALL = 32  # pixels, of squares
 HARD = 2  # nearest pairs that are no copies, to each copy
@@ -250,14 +257,15 @@ def study(pairs: dict[str, Judged]) -> None:
 def main() -> None:
     """Score, fit, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    add_data(parser)
     parser.add_argument("--model", help="that scores the datasets; the default one if left out")
     parser.add_argument("--tables", type=Path, help="folder that keeps the scored tables for the next run")
     a = parser.parse_args()
+    data = open_data(a.data, FILES).need(*FILES)
     with tempfile.TemporaryDirectory() as scratch:
         folder = a.tables or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        study({dataset.name: judged(scored(dataset, folder, a.model), dataset.source) for dataset in datasets(a.data)})
+        study({dataset.name: judged(scored(dataset, folder, a.model), dataset.source) for dataset in datasets(data)})
 
 
 if __name__ == "__main__":

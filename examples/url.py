@@ -36,7 +36,7 @@ import numpy as np
 import torch
 from study_results import Ledger
 from url_baselines import BASELINES, Known, Plain, baseline_answers, embedded
-from url_data import CHOOSING, DOWNSTREAM, SEEN, Amounts, votes, write_all
+from url_data import CHOOSING, DOWNSTREAM, SEEN, Amounts, add_data, use_data, votes, write_all
 from url_estimators import ESTIMATORS, Estimator, Fitted, fit, fit_few, uncertainty
 from url_measures import Floats, Measured, crops_of, few_of, questions, unit
 from url_tables import Judge, few_sets, tables
@@ -192,7 +192,7 @@ def run_all(study: argparse.Namespace, bench: Bench) -> Iterator[str]:
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what was typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the files")
+    add_data(parser)
     parser.add_argument("--work", type=Path, default=Path("build/url"), help="where features and results are kept")
     parser.add_argument(
         "--trunks", nargs="+", default=[DEFAULT, UPSTREAM], help=f"shipped models, checkpoints, or {UPSTREAM}"
@@ -209,7 +209,9 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--trunk-epochs", type=int, default=6, help="of the same")
     parser.add_argument("--out", type=Path, help="write all results as JSON lines, one a backbone, estimator and seed")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
-    return parser.parse_args(typed)
+    study = parser.parse_args(typed)
+    study.data = use_data(study.data, is_read=not study.print)
+    return study
 
 
 def prepared(study: argparse.Namespace) -> Amounts:

@@ -5,7 +5,8 @@ rest to report on as classes that nobody trained on. Downstream are photographs 
 """
 
 import io
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from named_data import add_data as add_data
+from named_data import open_data
 
 from scoring.images import decode_rgb
 
@@ -50,8 +56,8 @@ DOWNSTREAM = {  # to add a set, add a line
     "sketch": Downstream("pacs_160", "sketch"),
     "art": Downstream("pacs_160", "art_painting"),
 }
+ALWAYS = (*UPSTREAM, HELD_OUT, PEOPLE, VOTES)
 SEEN, CHOOSING, UNSEEN, VOTED = "seen", "choosing", "unseen", "people"  # the sets next to those downstream
-CROPPED = (UNSEEN, *DOWNSTREAM)  # sets of which there are crops, too
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,15 @@ class Pictures:
         table = pa.table({"key": self.keys, "label": self.labels, "image": pa.array(self.images, pa.binary())})
         pq.write_table(table, part, row_group_size=1000)
         part.replace(path)
+
+
+def use_data(given: Sequence[str] | None, *, is_read: bool) -> Path:
+    """Return the folder of the data that ``--data`` names; sets of yours stand in for those of ``DOWNSTREAM``."""
+    data = open_data(given, dict.fromkeys([*ALWAYS, *(where.file for where in DOWNSTREAM.values())]), sets=True)
+    if data.own:
+        DOWNSTREAM.clear()
+        DOWNSTREAM.update({name: Downstream(name, is_few=True) for name in data.own})
+    return data.need(*ALWAYS, *(where.file for where in DOWNSTREAM.values())) if is_read else data.folder
 
 
 def class_parts(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
@@ -150,8 +165,8 @@ def votes(data: Path, limit: int) -> NDArray[np.float64]:
 
 
 def cropped(pictures: Pictures) -> Pictures:
-    """Return the middles of images of ``CROPPED``: squares of 10 to 75 % of the short side, at random, as PNG."""
-    some = pictures.take(row for row, key in enumerate(pictures.keys) if key.split("/")[0] in CROPPED)
+    """Return the middles of unseen and downstream images: random squares of 10 to 75 % of the short side, as PNG."""
+    some = pictures.take(row for row, key in enumerate(pictures.keys) if key.split("/")[0] in (UNSEEN, *DOWNSTREAM))
     generator = np.random.default_rng(0)
     return Pictures(some.keys, some.labels, [middle(image, generator.uniform(*CROPS)) for image in some.images])
 

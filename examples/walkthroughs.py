@@ -1,6 +1,6 @@
 """Run the walk-throughs of docs/walkthroughs on real data, and put what the commands print into the pages.
 
-    python examples/walkthroughs.py --data ../shared/data [NAME ...]
+    python examples/walkthroughs.py [--data DATA] [NAME ...]
 
 A page is prose around ```console blocks. Every line `$ COMMAND` in them is run, in the order of the page, in a folder
 that holds what the page begins with; what the block shows below it is replaced by what came out. Minutes on two cores.
@@ -21,6 +21,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from named_data import add_data, open_data
+
+FILES = ("caltech_subset", "malformed", "rsscn7_160", "cifar10_train", "cifar10n_train", "monkeys10_160")
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "walkthroughs"
@@ -145,12 +151,13 @@ def main() -> None:
     """Renew the pages that were named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*BEGINNINGS, []], help="pages; all where none is named")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    add_data(parser)
     options = parser.parse_args()
+    data = open_data(options.data, FILES).need(*FILES).resolve()
     for name in options.names or BEGINNINGS:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder)
-            BEGINNINGS[name](options.data.resolve(), path)
+            BEGINNINGS[name](data, path)
             page = PAGES / f"{name}.md"
             page.write_text(renew(page.read_text(), lambda line, path=path: run(line, path)))  # type: ignore[misc]
         print(f"renewed: {page.relative_to(ROOT)}", flush=True)

@@ -18,7 +18,7 @@ def test_the_benchmark_of_the_cache_runs_and_times_every_part(tmp_path):
     photos = sorted((ROOT / "examples" / "photos").glob("*.jpg"))
     images = [photo.read_bytes() for photo in photos] * 6
     pq.write_table(pa.table({"image": images, "label": [at % 2 for at in range(len(images))]}), tmp_path / "p.parquet")
-    script = [sys.executable, str(ROOT / "benchmarks" / "cache.py"), "--data", str(tmp_path / "p.parquet")]
+    script = [sys.executable, str(ROOT / "benchmarks" / "cache.py"), "--source", str(tmp_path / "p.parquet")]
     done = subprocess.run([*script, "--n", "72"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def told(folder, tmp_path_factory):
-    return [str(folder), "--datasets", "grocery", "--work", str(tmp_path_factory.mktemp("work")), *SMALL]
+    return ["--data", str(folder), "--datasets", "grocery", "--work", str(tmp_path_factory.mktemp("work")), *SMALL]
 
 
 def test_a_study_runs_goes_on_and_prints_the_same(told, capsys, monkeypatch):
@@ -62,7 +62,7 @@ def test_a_study_runs_goes_on_and_prints_the_same(told, capsys, monkeypatch):
 
 def test_classes_to_learn_from_are_never_measured_and_a_seed_draws_them_for_all(folder, told):
     model, _ = load_model("world")
-    dataset = data.load_dataset(folder, "grocery", Path(told[4]), model, worse=30)
+    dataset = data.load_dataset(folder, "grocery", Path(told[5]), model, worse=30)
     learn, held = dataset.split(0)
     assert learn.n + len(held) == 60
     known = {dataset.cache.classes[label] for label in dataset.labels[learn.rows].tolist()}
@@ -111,5 +111,7 @@ def test_differences_are_paired_by_seed():
 
 def test_a_setting_that_does_not_exist_is_told_before_anything_is_run(folder, tmp_path):
     with pytest.raises(SystemExit, match="nivmf has no parameter 'colour'"):
-        study.main([str(folder), "--work", str(tmp_path / "w"), "--add", "nivmf colour=3"])
+        study.main(
+            ["--data", str(folder), "--datasets", "grocery", "--work", str(tmp_path / "w"), "--add", "nivmf colour=3"]
+        )
     assert not (tmp_path / "w" / "results").exists()

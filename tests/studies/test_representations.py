@@ -50,7 +50,18 @@ def data(tmp_path_factory):
 
 def typed(data, work, *variants, more=()):
     small = ["--images", "32", "--test", "20", "--epochs", "2", "--seeds", "2", "--size", "16", "--set", "hidden_dim=8"]
-    return [str(data), "--work", str(work), *small, "latent_dim=8", "batch_size=8", *more, "--methods", *variants]
+    return [
+        "--data",
+        str(data),
+        "--work",
+        str(work),
+        *small,
+        "latent_dim=8",
+        "batch_size=8",
+        *more,
+        "--methods",
+        *variants,
+    ]
 
 
 def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypatch):
@@ -83,8 +94,8 @@ def test_one_seed_gives_one_result_and_watching_does_not_change_it(data, tmp_pat
         assert one["measures"] == other["measures"]
 
 
-def test_what_a_cpu_needs_bends_a_recipe_and_what_is_typed_does_not(tmp_path):
-    arguments = study.parse_arguments([str(tmp_path), "--methods", "simsiam"])
+def test_what_a_cpu_needs_bends_a_recipe_and_what_is_typed_does_not():
+    arguments = study.parse_arguments(["--methods", "simsiam", "--print"])
     bent = study.config_of("simsiam", [], arguments, 3)
     assert (bent.batch_size, bent.settings.latent_dim, bent.settings.n_small, bent.seed) == (128, 256, 0, 3)
     assert bent.lr == pytest.approx(0.2 * 128 / 512)

@@ -239,7 +239,20 @@ def work(tmp_path_factory):
 
 @needs_data
 def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
-    typed = [str(DATA), "--work", str(work), "--limit", "120", "--pool", "80", "--seeds", "2", "--features", "16"]
+    typed = [
+        "--data",
+        str(DATA),
+        "--work",
+        str(work),
+        "--limit",
+        "120",
+        "--pool",
+        "80",
+        "--seeds",
+        "2",
+        "--features",
+        "16",
+    ]
     typed += ["--budgets", "10", "30", "60", "--strategies", "random", "auto", "margin"]
     labelling.main(typed)
     said = capsys.readouterr().out
@@ -263,7 +276,20 @@ def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
 
 @needs_data
 def test_the_training_study_runs_and_tells_how_many_labels_are_wrong(work, capsys):
-    typed = [str(DATA), "--work", str(work), "--limit", "120", "--pool", "80", "--seeds", "2", "--features", "16"]
+    typed = [
+        "--data",
+        str(DATA),
+        "--work",
+        str(work),
+        "--limit",
+        "120",
+        "--pool",
+        "80",
+        "--seeds",
+        "2",
+        "--features",
+        "16",
+    ]
     names = ["random", "stratified", "auto + guard unc_losspred", "rho-loss", "keep-top kappa_visimsiam", "all"]
     training.main([*typed, "--shares", "0.2", "0.5", "--strategies", *names])
     said = capsys.readouterr().out
@@ -279,7 +305,20 @@ def test_the_training_study_runs_and_tells_how_many_labels_are_wrong(work, capsy
 
 @needs_data
 def test_a_strategy_that_does_not_exist_is_told(work):
-    typed = [str(DATA), "--work", str(work), "--limit", "120", "--pool", "80", "--seeds", "1", "--features", "16"]
+    typed = [
+        "--data",
+        str(DATA),
+        "--work",
+        str(work),
+        "--limit",
+        "120",
+        "--pool",
+        "80",
+        "--seeds",
+        "1",
+        "--features",
+        "16",
+    ]
     with pytest.raises(SystemExit, match="unknown strategy 'margn'"):
         labelling.main([*typed, "--budgets", "10", "--strategies", "margn"])
     with pytest.raises(SystemExit, match="unknown strategy 'margn'"):

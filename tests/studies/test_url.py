@@ -161,7 +161,7 @@ def toy(n=40, seed=0):
     keys = [f"{name}/file/{row}" for name in names for row in range(n)]
     labels = torch.tensor([4 * at + row % 4 for at in range(len(names)) for row in range(n)])
     features = torch.from_numpy(generator.normal(size=(len(keys), 6))).float()
-    crops = np.flatnonzero([key.split("/")[0] in url_data.CROPPED for key in keys])
+    crops = np.flatnonzero([key.split("/")[0] in (url_data.UNSEEN, *url_data.DOWNSTREAM) for key in keys])
     few = {(0, name): at * n + np.arange(4) for at, name in enumerate(names) if name in url_tables.few_sets()}
     return url_measures.Measured(
         keys,
