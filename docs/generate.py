@@ -10,6 +10,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -375,7 +376,8 @@ def main() -> None:
         before = page.read_text()
         after = renew(before)
         if check and before != after:
-            sys.exit(f"{page.relative_to(ROOT)}: a table is stale; run: make docs")
+            same = next(n for n, (a, b) in enumerate(zip_longest(before.split("\n"), after.split("\n")), 1) if a != b)
+            sys.exit(f"{page.relative_to(ROOT)}:{same}: a table is stale; run: make docs")
         if not check and before != after:
             page.write_text(after)
 

@@ -1,7 +1,7 @@
 """Numbers of a page that cites a CSV file are in it, rounded as printed: a study that changed is found by its line.
 
-A number counts as cited in the sentence before ``[...](data/NAME.csv)``, and in the table before ``[All of the table]``.
-There, the numbers of a row are looked for in the rows of the file that have a cell like the row's first.
+A number is cited in the sentence before ``[...](data/NAME.csv)``, and in the table before ``[All of the table]``, where
+the numbers of a row are looked for in the rows of the file that have a cell like the row's first.
 """
 
 import csv

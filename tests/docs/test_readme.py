@@ -4,8 +4,10 @@ import importlib.util
 import re
 import shlex
 import shutil
+from itertools import zip_longest
 from pathlib import Path
 
+import click
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -53,16 +55,17 @@ def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def command_lines(text):
-    """Every line that a reader could paste: indented, in a fence, after a prompt, or between single backticks."""
-    found = []
-    for line in text.splitlines():
+def numbered_lines(text):
+    """Every line that a reader could paste, by its number: indented, in a fence, after a prompt, or in backticks."""
+    for number, line in enumerate(text.splitlines(), 1):
         typed = re.match(r"(?:    | *\$ )(curate .*)", line) or re.fullmatch(r"(curate [a-z]+ .*)", line)
-        if typed:
-            found.append(typed[1])
-        found += re.findall(r"`(curate [a-z]+ [^`]*)`", line)
-    whole = [re.sub(r"\s+#.*", "", line) for line in found if "──" not in line]  # a diagram is no command line
-    return [line for line in whole if len(line.split()) > 2]
+        found = ([typed[1]] if typed else []) + re.findall(r"`(curate [a-z]+ [^`]*)`", line)
+        whole = [re.sub(r"\s+#.*", "", each) for each in found if "──" not in each]  # a diagram is no command line
+        yield from ((number, each) for each in whole if len(each.split()) > 2)
+
+
+def command_lines(text):
+    return [line for _, line in numbered_lines(text)]
 
 
 def parse(line):
@@ -73,7 +76,11 @@ def parse(line):
     return command.make_context(words[1], words[2:])
 
 
-ALL_LINES = [(str(path.relative_to(ROOT)), line) for path in DOCUMENTS for line in command_lines(path.read_text())]
+ALL_LINES = [
+    (f"{path.relative_to(ROOT)}:{number}", line)
+    for path in DOCUMENTS
+    for number, line in numbered_lines(path.read_text())
+]
 HELP_LINES = [
     (name, line)
     for name, command in GROUP.commands.items()
@@ -89,7 +96,13 @@ def test_no_number_is_left_to_be_filled_in():
 
 def test_the_tables_are_what_the_code_says_and_each_stands_once(generate):
     pages = [page.read_text() for page in generate.PAGES]
-    assert [generate.renew(text) for text in pages] == pages, "run: make docs"
+    stale = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page, text in zip(generate.PAGES, pages, strict=True)
+        for number, (line, new) in enumerate(zip_longest(text.split("\n"), generate.renew(text).split("\n")), 1)
+        if line != new
+    ]
+    assert not stale, f"run: make docs; stale from {stale[0]} on"
     whole = "".join(pages)
     in_pages = sorted(set(generate.TABLES) - set(generate.ON_THE_SITE))  # tests of the site find the others
     assert sorted(re.findall(r"<!-- table: (\w+), by make docs -->", whole)) == in_pages
@@ -145,7 +158,10 @@ def test_there_are_command_lines_of_every_command_to_check():
 
 @pytest.mark.parametrize(("place", "line"), [*ALL_LINES, *HELP_LINES], ids=lambda value: value)
 def test_a_command_line_that_a_document_shows_parses(place, line):
-    context = parse(line)
+    try:
+        context = parse(line)
+    except (click.ClickException, KeyError) as error:
+        pytest.fail(f"{place}: {getattr(error, 'message', error)}: {line}")
     assert context.info_name.split()[0] == line.split()[1]
 
 
@@ -210,8 +226,10 @@ def test_the_python_example_runs_and_keeps_what_it_asks_for(newcomer, capsys):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_link_leads_to_a_file(path):
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
-        assert target.startswith("https://") or (path.parent / target).exists(), target
+    for number, line in enumerate(path.read_text().split("\n"), 1):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", line):
+            there = target.startswith("https://") or (path.parent / target).exists()
+            assert there, f"{path.relative_to(ROOT)}:{number}: nothing at {target}"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -232,9 +250,10 @@ def test_a_link_into_a_page_names_a_heading_there():
         page.resolve(): {anchor(line) for line in re.findall(r"(?m)^#+ (.*)$", page.read_text())} for page in pages
     }
     lost = [
-        (page.name, target, name)
+        f"{page.relative_to(ROOT)}:{number}: no heading #{name} in {target or page.name}"
         for page in pages
-        for target, name in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text())
+        for number, line in enumerate(page.read_text().split("\n"), 1)
+        for target, name in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", line)
         if name not in anchors.get((page.parent / target).resolve() if target else page.resolve(), {name})
     ]
     assert lost == []
