@@ -62,3 +62,11 @@ def test_a_docstring_is_text_lists_and_code(site):
 
 def test_markdown_in_a_help_text_stays_text(site):
     assert site.escaped("a *b* <c> `unc_*` [d] | e_f") == r"a \*b\* \<c\> `unc_*` \[d\] \| e\_f"
+
+
+def test_headings_have_levels_and_what_scrolls_is_reached_by_the_keyboard(site):
+    page = '<p class="caption" role="heading">A</p><pre>b</pre><div class="table-wrapper colwidths container"><table>'
+    once = site.accessible(page)
+    assert 'role="heading" aria-level="2">A' in once
+    assert once.count('tabindex="0"') == 2
+    assert site.accessible(once) == once
