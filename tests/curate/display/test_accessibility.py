@@ -14,7 +14,7 @@ from headless import with_browser
 from reported import document
 from reviewed_table import GREY, serving, write_table
 
-from curate.display.app.assemble import whole_page
+from curate.display.app.assemble import page_pieces
 from curate.display.groups import group_sheet
 from curate.reviewing.serve import review
 from curate.tables.table import open_table
@@ -71,7 +71,7 @@ def test_the_pages_of_the_site(browser, tmp_path):
 
 
 def test_the_report(browser, tmp_path):
-    (tmp_path / "report.html").write_text("".join(whole_page(document())), encoding="utf-8")
+    (tmp_path / "report.html").write_text("".join(page_pieces(document())), encoding="utf-8")
     browser.size(1280, 900)
     browser.open(tmp_path / "report.html")
     browser.until("document.querySelectorAll('.gallery .tile').length")
