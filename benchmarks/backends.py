@@ -5,9 +5,9 @@
 
 Every way goes from bytes to pooled features, one after another in each round, so that a machine that others use is
 slow for all of them; images/s are of processor time on one thread, and the last column is the median over rounds of a
-way's rate over that of eager bfloat16. Networks of timm's have random weights, which cost the same. A way whose package
+way's rate over eager bfloat16's. Networks of timm's have random weights, which cost the same. A way whose package
 is not installed is left out and named: openvino, nncf (int8 of openvino), onnxruntime and onnx. With --images (any
-source of `curate score`) a model's scores by each way are compared with those of eager float32; int8 is calibrated on
+source of `curate score`) a model's scores by each way are compared with eager float32's; int8 is calibrated on
 512 images of --fit-on, which should be others.
 """
 

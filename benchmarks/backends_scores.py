@@ -50,7 +50,7 @@ def scored(model: ScoringModel, way: Features, images: Tensor) -> tuple[np.ndarr
 
 
 def scores(model: ScoringModel, exactly: Features, ways: dict[str, Features], images: Images) -> None:
-    """Print how far embeddings and columns lie from those of eager float32, and what is done with them."""
+    """Print how far embeddings and columns lie from eager float32's, and what is done with them."""
     exact, columns = scored(model, exactly, images.pixels)
     n = len(exact)
     print(
@@ -81,7 +81,7 @@ def searched(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def voted(near: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of rows whose label most of their neighbours bear; of two labels level, the nearer one's."""
+    """Return the share of rows whose label most of their neighbours have; of two labels level, the nearer one's."""
     names, numbers = np.unique(labels, return_inverse=True)
     votes = np.zeros((len(near), len(names)))
     for at in range(near.shape[1]):

@@ -1,7 +1,7 @@
 """Are probabilities of being bad right on other rows: fitted on half of a table, tested on the other.
 
     python benchmarks/calibration.py checked.parquet --column label_quality --bad 'aggre_label != clean_label'
-    python benchmarks/calibration.py heaps/*.parquet --column unc_fitted --bad "kind != 'clean'"
+    python benchmarks/calibration.py tables/*.parquet --column unc_fitted --bad "kind != 'clean'"
 
 The truth of every row is known. Halves are drawn by a hash of the keys, each with its share of bad rows. Next to the
 maps stand a constant, the share of bad rows in the first half, and the score as it is where it lies between 0 and 1.
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def halves(rows: JudgedRows, n: int, options: argparse.Namespace) -> dict[str, Calibrated]:
-    """Return what the maps of the first n rows of one half are worth on the other."""
+    """Return how good the maps of the first n rows of one half are on the other."""
     x, half = rows.score.doubt(rows.values), folds_of(rows, 2, options.seed)
     order = np.random.default_rng(options.seed).permutation(np.flatnonzero(half == 0))
     on, off = np.sort(order[:n]), np.flatnonzero(half == 1)

@@ -2,7 +2,7 @@
 
     python benchmarks/dedup.py [--rows 10000 100000 1000000] [--width 384] [--folder DIR]
 
-Each table is made first: rows with signatures and embeddings that are in clusters as those of photographs do, a tenth
+Each table is made first: rows with signatures and embeddings in clusters as photographs are, a tenth
 of them edited copies of others (moved by 1 to 20 % of their length, so some within the thresholds and some beyond), a
 hundredth the same file again, and one group of near copies that holds a tenth of all rows. Then each of several
 ``curate dedup`` commands runs in its own process, whose peak resident memory counts. The promise is 4 GB for a

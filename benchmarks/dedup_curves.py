@@ -66,7 +66,7 @@ class Measured:
 def measure(pairs: Pairs, truth: Truth, threshold: float | None = None) -> Measured:
     """Return recall at each wanted precision, and precision and recall at a threshold.
 
-    Recall at a precision is that of the loosest threshold that still has the precision, in each resample again.
+    Recall at a precision is the recall at the loosest threshold that still has the precision, in each resample again.
     """
     a, b, score, right = _counted(pairs, truth)
     last = np.r_[score[1:] != score[:-1], True] if len(score) else np.zeros(0, bool)
@@ -92,7 +92,7 @@ def measure(pairs: Pairs, truth: Truth, threshold: float | None = None) -> Measu
 
 
 def gain(pairs: Pairs, baseline: Pairs, truth: Truth) -> np.ndarray:
-    """Return by how much the average precision is higher than that of other pairs: value, low, high.
+    """Return by how much the average precision is higher than for other pairs: value, low, high.
 
     Both see the same resamples, so the interval is the difference's.
     """

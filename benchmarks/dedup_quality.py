@@ -241,7 +241,7 @@ def quality(judged: Judged, folder: Path, python: str | None) -> None:
 
 
 def show_gains(embedding: dict[str, Pairs], truth: Truth) -> None:
-    """Print what the radius that follows kappa is worth: average precision, minus the cosine's."""
+    """Print how good the radius that follows kappa is: average precision, minus the cosine's."""
     for name, pairs in embedding.items():
         if name != "embedding":
             value, low, high = gain(pairs, embedding["embedding"], truth)

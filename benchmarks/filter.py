@@ -3,7 +3,7 @@
     python benchmarks/filter.py [--rows 1000000] [--width 384] [--folder DIR]
 
 The table is made first (about 800 MB for the default), then ``curate filter --keep-top 80%`` runs in a process
-of its own, whose peak resident memory is what counts: the promise is less than 1 GB.
+by itself; its peak resident memory is what counts: the promise is less than 1 GB.
 """
 
 import argparse

@@ -114,7 +114,7 @@ def retention(path: Path, work: Path) -> dict[str, float]:
 
 
 def probes(path: Path, work: Path) -> dict[str, tuple[float, float, float]]:
-    """Return accuracy of a probe on what --keep-top keeps, less that of as many random rows: mean and interval."""
+    """Return accuracy of a probe on what --keep-top keeps, less it on as many random rows: mean and interval."""
     import torch
 
     rows, label, keys = _centred(path)

@@ -113,7 +113,7 @@ def table_rows(table: Path) -> int:
 
 
 def run(words: list[str]) -> tuple[float, float, float, int]:
-    """Seconds, those of processors, peak memory in MB and bytes on stdout of a command in its own process."""
+    """Seconds, seconds of processors, peak memory in MB and bytes on stdout of a command in its own process."""
     code = (
         "import resource, subprocess, sys, time; began = time.perf_counter();"
         "done = subprocess.run([sys.executable, '-m', 'curate', *sys.argv[1:]], capture_output=True);"

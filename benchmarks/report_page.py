@@ -3,7 +3,7 @@
     curate report scores.parquet -o report.html
     python benchmarks/report_page.py report.html [MORE.html ...] [--times 5]
 
-Times are those of the browser's own clock since the address was opened; pages are opened in turn, each time again.
+Times are by the browser's clock since the address was opened; pages are opened in turn, each time again.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `curate retrieve` is worth on labelled images: safe retrieval, regions of a stated probability, and its speed.
+"""How good `curate retrieve` is on labelled images: safe retrieval, regions of a stated probability, and its speed.
 
     python benchmarks/retrieval.py safe WORK/*.parquet
     python benchmarks/retrieval.py coverage WORK/*.parquet

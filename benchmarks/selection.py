@@ -4,7 +4,7 @@
                                    [--beside PYTHON]
 
 Every entry runs in its own process on the same float16 rows, 512 wide: 200 groups with a decaying spectrum. The
-time is that of picking, ``busy`` what all threads of the process spent on it; the peak is the
+time is of picking alone, ``busy`` what all threads of the process spent on it; the peak is the
 resident memory of the whole process, rows and interpreter included.
 ``--million`` measures a million rows (1 GB on disk). Without ``--budget`` each entry has its own number of picks. One
 that takes longer than ``--limit`` is killed, and its row says so. ``--beside`` names an interpreter that has
@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--million", action="store_true", help="a million rows instead of --rows")
     parser.add_argument("--only", default=",".join([*PICKS, *BESIDE]), help="entries, separated by commas")
     parser.add_argument("--beside", type=Path, default=None, help="an interpreter with the other packages")
-    parser.add_argument("--folder", type=Path, default=None, help="where the rows go; default a temporary folder")
+    parser.add_argument("--folder", type=Path, default=None, help="where rows are written; default a temporary folder")
     parser.add_argument("--budget", type=int, default=None, help="picks of every entry; default each entry's own")
     parser.add_argument(
         "--limit", type=float, default=None, help="seconds after which an entry is killed; default none"

@@ -12,7 +12,7 @@ caltech_subset with caltech_subset_pairs.csv. Tables are scored by the package, 
 - worse: is a corrupted copy, made at the original size, less certain?
 - pairs: average precision on near-duplicates that annotators have judged, over all pairs of 2,663 photographs.
 - junk: datasets with 10 and 30 % of junk in crowds: AUROC of each kind, and what keeping the most certain removes.
-- keep: what a classifier that learns from the most certain rows is worth, next to one that learns from as many at
+- keep: how good a classifier that learns from the most certain rows is, next to one that learns from as many at
   random.
 
 Every number has a 95 % interval: a bootstrap over images, for means over sets and images. `p` is the share of 999

@@ -118,7 +118,7 @@ class Scored:
             name: of the set; the start of the file's name.
             recipe: whatever decides which images ``make`` returns.
             make: the images.
-            keep_images: leave the table of images next to that of scores.
+            keep_images: leave the table of images next to the table of scores.
         """
         digest = hashlib.sha256(f"{RECIPE} {recipe}".encode()).hexdigest()[:8]
         out = self.folder / f"{name.replace(' ', '_')}-{digest}.parquet"
@@ -172,7 +172,7 @@ def stamp(path: Path) -> str:
 
 
 def images_of(path: Path, domain: str | None = None, limit: int | None = None) -> Images:
-    """Return the images of a data file, those of one domain alone if it is given."""
+    """Return the images of a data file, of one domain alone if it is given."""
     table = pq.read_table(path, columns=["label", "image"] + ["domain"] * (domain is not None))
     if domain is not None:
         table = table.filter(pa.compute.equal(table["domain"], domain))

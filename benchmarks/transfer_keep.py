@@ -46,7 +46,7 @@ def accuracy(rows: Tensor, label: Tensor, known: np.ndarray, test: np.ndarray) -
 
 
 def differences(dataset: Dataset, scores: Scores, in_groups: Scores) -> dict[str, dict[str, Measured]]:
-    """Return "kept, way" -> score -> accuracy less that of as many random rows, paired over splits.
+    """Return "kept, way" -> score -> accuracy less the accuracy of as many random rows, paired over splits.
 
     Args:
         dataset: N rows.

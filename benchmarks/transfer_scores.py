@@ -51,7 +51,7 @@ def probe_entropy(embedding: Tensor, label: Tensor, labelled: np.ndarray) -> np.
 
 
 def cross_entropy(embedding: Tensor, label: Tensor) -> np.ndarray:
-    """Return the entropy of a probe that has all labels but those of the row's own fold; (N,), nats."""
+    """Return the entropy of a probe that has all labels except in the row's fold; (N,), nats."""
     return np.asarray(cross_validate(centred(embedding), label).entropy)
 
 

@@ -17,7 +17,7 @@ class Table:
     of_sets: bool = True
 
     def with_mean(self) -> dict[str, Column]:
-        """Return the columns, and that of their mean."""
+        """Return the columns, and a column of their mean."""
         if not self.of_sets or len(self.columns) < 2:
             return self.columns
         rows = [name for name in next(iter(self.columns.values())) if all(name in c for c in self.columns.values())]

@@ -50,7 +50,7 @@ COLUMNS: dict[str, Column] = {
     "width": Column("width as displayed (EXIF orientation applied)", "pixels"),
     "height": Column("height as displayed (EXIF orientation applied)", "pixels"),
     N_BYTES: Column("size of the encoded image", "bytes"),
-    MTIME: Column("time of the last change of the file, in the epoch of Unix; null where it is none", "ns"),
+    MTIME: Column("time of the last change of the file, in the epoch of Unix; null where no time is known", "ns"),
     "format": Column("image format, as found in the bytes"),
     FRAMES: Column("images in the file, of which one is scored; null where they were not counted"),
     "sha256": Column("hex digest of the encoded bytes"),

@@ -50,7 +50,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
 
     Attributes:
         classes: names of all classes; their places are the labels.
-        lacking: those of which the subset has no image.
+        lacking: classes of which the subset has no image.
         targets: label of each item, shape (N,), int64.
         missing: keys of the rows that were left out.
 

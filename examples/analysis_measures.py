@@ -21,7 +21,7 @@ from trainers.methods.augmentation import Augmentation
 
 BINS = 20
 DRAWS = 5  # of each augmentation
-BLOCK = 256  # images that go through the network at a time
+BLOCK = 256  # images that the network reads at a time
 VIEWS: dict[str, Change] = {
     "plain": lambda images, generator: images,
     "blur": WORSE["blur"],

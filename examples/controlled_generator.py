@@ -1,7 +1,7 @@
 """A generative process whose posteriors are known, and the encoder that is to find them.
 
 An observation x is a point of [0, 1]^D, and its posterior over latents is vMF(mu(x), kappa(x)), where mu and kappa are
-small random networks. Positives are x+ whose latent lies around that of x as vMF(z, kappa_pos) says: by rejection.
+small random networks. Positives are x+ whose latent lies around x's as vMF(z, kappa_pos) says: by rejection.
 
 Source: Kirchhof et al. 2023 (MCInfoNCE), appendix B.1 and B.2. Where the authors' code does something that the text
 leaves out, it says so here: their generator is trained to spread over the sphere before anything else. Without that the

@@ -13,7 +13,7 @@ from scoring.model import ScoringModel
 from trainers.data import load_training_set
 
 NETWORK = "world"  # of the package: the weights of Inception, which FID is named after, do not ship with it
-BLOCK = 100  # images that go through the network at a time
+BLOCK = 100  # images that the network reads at a time
 
 
 def frechet_distance(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:

@@ -76,7 +76,7 @@ def make_dataset(dataset: Path) -> int:
 
 
 def curate(*arguments: str) -> None:
-    """Show a command as a reviewer would type it, and run it; what it says is all there is to say if it fails."""
+    """Show a command as a reviewer would type it, and run it; if it fails, its output is the message."""
     print(f"\n$ curate {' '.join(arguments)}", flush=True)
     done = subprocess.run([sys.executable, "-m", "curate", *arguments], cwd=ROOT, check=False)
     if done.returncode:

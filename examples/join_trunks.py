@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--projection", type=int, default=0, help="width of the embedding; 0 for that of the features")
+    parser.add_argument("--projection", type=int, default=0, help="width of the embedding; 0 for the features'")
     parser.add_argument("--share", type=float, default=0.7, help="of EfficientNet-Lite0 in the squared length")
     parser.add_argument("--size", type=int, default=128, help="side of the decoded square, a multiple of trio's 64")
     parser.add_argument("--small", default="trio", help="the model whose backbone reads the small square")

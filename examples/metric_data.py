@@ -73,7 +73,7 @@ class SomeRows(CachedFeatures):
     def epoch(self, number: int) -> Tensor:
         """Read the rows of one epoch."""
         if self.complete is None:
-            raise ValueError("rows are those of a cache")
+            raise ValueError("rows are a cache's")
         return self.complete.epoch(number)[self.rows]
 
 

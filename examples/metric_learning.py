@@ -118,7 +118,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--add", nargs="+", default=[], metavar="VARIANT", help="more: 'METHOD NAME=VALUE ...'")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0, help="settings were chosen on seeds from 100 on")
-    parser.add_argument("--epochs", type=int, help="by default those of the data set")
+    parser.add_argument("--epochs", type=int, help="by default the data set's")
     parser.add_argument("--latent-dim", type=int, default=512)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--lr", type=float, help="likewise")

@@ -29,7 +29,7 @@ class Source:
         train: files with columns ``image`` and ``label``.
         test: the same; empty where the test images are some of the others, drawn once, and held out for all seeds.
         size: side in pixels.
-        style: the column of how an image is drawn, whatever is on it; empty where nobody says.
+        style: the column of how an image is drawn, whatever is on it; empty if unknown.
         split: the column that is "test" for the test images, where they are in one file with the others.
     """
 

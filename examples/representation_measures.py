@@ -23,7 +23,7 @@ NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo repo
 TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than an image or two
 HIDDEN, PASSES, BATCH, RATE = 256, 60, 256, 1e-3  # of the MLP probe
 MOST_DIMENSIONS, STARTS = 32, 5  # of the mixture of Gaussians: principal components, and fits to choose from
-BLOCK = 500  # images that go through the network at a time
+BLOCK = 500  # images that the network reads at a time
 
 
 @torch.inference_mode()
@@ -60,7 +60,7 @@ def measure(
     Returns:
         ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``, of
         a linear probe of the features, and ``inner knn``, of their vote, where the representation is the mu of a head;
-        ``style``, of a linear probe for the styles, where those of both are given. For every main column that the
+        ``style``, of a linear probe for the styles, where both have styles. For every main column that the
         model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is chance
         level, and higher is better whatever the direction of the column. ``columns``: name -> value of each test image.
     """

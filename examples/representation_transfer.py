@@ -22,7 +22,7 @@ from trainers.data import TrainingSet
 from trainers.loop import train
 
 TUNED_BATCH, TUNED_VIEWS = 64, 5000  # of fine-tuning: images a step at most, and how many it sees in all
-RATE = 0.2 / 512  # of fine-tuning, an image of a step: that of the package's own recipe for labels
+RATE = 0.2 / 512  # of fine-tuning, an image of a step, as in the package's recipe for labels
 
 
 def transfer(model: ScoringModel, others: Mapping[str, Pictures], device: torch.device) -> dict[str, float]:

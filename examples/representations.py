@@ -11,11 +11,11 @@ weight_decay, scale, jitter, gray, blur, blur_sigma. --set is for all of them, w
 
 Every seed draws its images and its weights. A variant trains on them by the package's own loop, without labels
 unless it is a supervised method; probes then learn from the labels of the same images, and answer for test images.
-`random` are the weights that all variants of a seed began with; `random METHOD ...` those of a method's own model, for
+`random` are the weights that all variants of a seed began with; `random METHOD ...` are a method's own model's, for
 one whose representation is the mu of a head.
 
 --transfer probes the backbone on other sets as well, --labels probes it, and trains it on, with a share of the labels
-of its own: appendices G and H of VI-SimSiam's paper (`representation_transfer.py`).
+by itself: appendices G and H of VI-SimSiam's paper (`representation_transfer.py`).
 
 What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
 at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048; of methods that decode 4 views, and 32

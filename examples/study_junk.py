@@ -107,7 +107,7 @@ def guarded_of(measured: Results, base: str) -> list[str]:
 
 
 def losses(measured: Results, clean: Results, base: str, name: str) -> NDArray[np.float64]:
-    """Return the accuracy of ``base`` without junk less that of ``name`` with junk, shape (S, B)."""
+    """Return the accuracy of ``base`` without junk less the accuracy of ``name`` with junk, shape (S, B)."""
     return curves_of(clean[base]).accuracy - curves_of(measured[name]).accuracy
 
 

@@ -51,7 +51,7 @@ class Ledger:
         return result
 
     def known(self, names: Sequence[str], seeds: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
-        """Return the results that are there, of each name those of all seeds; a name that lacks a seed is left out."""
+        """Return the results that are there, of each name all seeds; a name that lacks a seed is left out."""
         results: dict[str, list[dict[str, Any]]] = {}
         for name in names:
             paths = [self.path(name, seed) for seed in seeds]

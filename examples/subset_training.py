@@ -12,7 +12,7 @@ the shipped model (their first 128 principal components), or a network of three 
 shipped model did not see, and the clean test images. "tiny" is tiny-imagenet; the backbone learned from the labels of
 all its training images, so its embeddings know them better than yours would.
 
-Each seed draws its pool. Strategies that need probabilities get those of a probe that was fitted on other rows, a tenth
+Each seed draws its pool. Strategies that need probabilities get them of a probe that was fitted on other rows, a tenth
 of the pool's number, with labels as bad as the pool's; rho-loss compares it with a probe on what is chosen so far.
 
 Cost: 95,000 images to score, then 5 to 60 seconds for each strategy and seed; a network half a minute more.
@@ -134,7 +134,7 @@ def draw(data: Set, size: int, features: int, seed: int) -> Drawn:
 
 
 def loss_of(chances: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the cross-entropy of each row's label, shape (N,), at most that of a probability of one in a million."""
+    """Return the cross-entropy of each row's label, shape (N,), at most as at a probability of one in a million."""
     of_label = np.maximum(chances[np.arange(len(labels)), labels], 1e-6)
     return -np.log(of_label).astype(np.float32)
 

@@ -61,7 +61,7 @@ def rows_of(folder: Path, name: str, n: int | None = None) -> Iterator[Row]:
 
 
 def label_of(table: pa.Table, name: str, row: int) -> str | None:
-    """Return the class of an image, of its own kind in each file; None where the file does not say."""
+    """Return the class of an image, by a rule for each file; None where the file does not say."""
     if name != PHOTOS:
         return f"{name.split('_')[0]}/{table['label'][row].as_py()}"
     source, path = table["source"][row].as_py(), table["file"][row].as_py().split("/")
@@ -121,7 +121,7 @@ def for_views(folder: Path) -> Iterator[Row]:
 
 
 def for_damage(folder: Path) -> Iterator[Row]:
-    """Yield images of all kinds; nobody reads their labels."""
+    """Yield images of all kinds; their labels are not read."""
     for name, n in DAMAGED.items():
         yield from ((key, None, data) for key, _, data in rows_of(folder, name, n))
     yield from drawings(folder)

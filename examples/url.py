@@ -6,10 +6,10 @@
 
 DATA holds the files that `url_data.py` names. Two frozen backbones, apart: the one that ships, which has learned from
 ImageNet and so has seen some of the classes downstream, and ``upstream``, a small one that is trained here on nothing
-but the upstream classes to train on. Features are cached once; every estimator then learns on those of the upstream
+but the upstream classes to train on. Features are cached once; every estimator then learns on features of the upstream
 classes, by the loop of `curate train --cached`, and says how uncertain it is of
 
-- upstream images of classes that it saw and of classes that nobody showed it, and every set downstream: is it less
+- upstream images of classes that it saw and of classes that it never saw, and every set downstream: is it less
   certain where the nearest other image is of another class (R-AUROC)?
 - crops: is it less certain of them than of their whole images?
 - CIFAR-10 images: do its uncertainties go with the entropy of annotators' votes?
@@ -142,7 +142,7 @@ def bench_of(study: argparse.Namespace, name: str, ledger: Ledger) -> Bench:
         seed, known = key.split("/", 1)
         drawn.setdefault((int(seed), known.split("/")[0]), []).append(at[known])
     if cache.labels is None:
-        raise SystemExit(f"{cache.folder} has no labels; expected those of url_data.py")
+        raise SystemExit(f"{cache.folder} has no labels; expected the labels of url_data.py")
     features = cache.epoch(PLAIN).float()
     measured = Measured(
         keys,
@@ -163,7 +163,7 @@ def named(bench: Bench) -> float:
     rows = bench.measured.sets[SEEN]
     queries, known = (unit(features.float()) for features in (bench.measured.features[rows], bench.train.epoch(PLAIN)))
     if bench.train.labels is None:
-        raise SystemExit(f"{bench.train.folder} has no labels; expected those of url_data.py")
+        raise SystemExit(f"{bench.train.folder} has no labels; expected labels of url_data.py")
     said = knn_predict(queries, known, bench.train.labels, k=min(20, len(known)))
     right = [bench.measured.classes[label] for label in bench.measured.labels[rows]]
     return float(np.mean([bench.train.classes[answer] == name for answer, name in zip(said, right, strict=True)]))
@@ -215,7 +215,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def prepared(study: argparse.Namespace) -> Amounts:
-    """Write the tables of images, and refuse a folder that holds those of other amounts."""
+    """Write the tables of images, and refuse a folder that holds tables of other amounts."""
     amounts = Amounts(study.per_class, study.limit, study.shots, study.seeds)
     note = study.work / "amounts.json"
     study.work.mkdir(parents=True, exist_ok=True)

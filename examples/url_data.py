@@ -1,7 +1,7 @@
 """The images of the URL benchmark: tables made once of the files in --data, for `curate cache` to read.
 
 Upstream is tiny-imagenet. Its 200 classes are cut once, at random: most to train on, some to choose settings on, the
-rest to report on as classes that nobody trained on. Downstream are photographs and drawings of other sources.
+rest to report on as classes that no model was trained on. Downstream are photographs and drawings of other sources.
 """
 
 import io

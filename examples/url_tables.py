@@ -178,7 +178,7 @@ def ahead_table(samples: Mapping[str, Samples]) -> list[str]:
     """Return how far each estimator is above chance level, of the best of the image alone, and of the fitted score."""
     sets = list(DOWNSTREAM)
     best, picture = best_of_pictures(samples)
-    lines = head(["R-AUROC downstream less that of", "chance level (.5)", f"{best} ({number(picture[0])})", FITTED])
+    lines = head(["R-AUROC downstream, less", "chance level (.5)", f"{best} ({number(picture[0])})", FITTED])
     dataset = samples[FITTED].of(R_AUROC, sets)
     for name in (name for name in samples if name in ESTIMATORS):
         estimator = samples[name].of(R_AUROC, sets)

@@ -148,7 +148,7 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
 
 def _small_network(name: str, pretrained: bool, options: Mapping[str, Any]) -> nn.Module:
     if pretrained:
-        raise InputError(f"nobody publishes weights of {name!r}; start from random ones (without timm:)")
+        raise InputError(f"there are no published weights of {name!r}; start from random ones (without timm:)")
     known = ("img_size",) if name in ENCODERS else ()
     unknown = [option for option in options if option not in known]
     if unknown:

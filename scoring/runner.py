@@ -109,7 +109,7 @@ class Runner:
 
     Attributes:
         columns: the names of the columns that it gives, in their order.
-        step: the most images that go through the device at once. It halves when memory runs out, and stays.
+        step: the most images that the device reads at once. It halves when memory runs out, and stays.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Runner:
             raise InputError(f"{drops} runs the network with dropout, which {backend} leaves out; leave out --backend")
         ready = model.to(device).to(memory_format=torch.channels_last).eval()
         self.model = run_by(ready, device, precision)
-        self.group: int = getattr(self.model.quick, "padded", 1)  # images that go through at once, filled up to it
+        self.group: int = getattr(self.model.quick, "padded", 1)  # images at once, filled up to it
         self.backend = backend
         self.device = device
         self.precision = precision

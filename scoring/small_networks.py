@@ -19,7 +19,7 @@ def with_small_stem(resnet: Any) -> nn.Module:
     resnet.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(resnet.conv1.weight, mode="fan_out", nonlinearity="relu")  # as timm draws the others
     resnet.maxpool = nn.Identity()
-    resnet.pretrained_cfg = {"classifier": "fc"}  # nobody publishes weights of it
+    resnet.pretrained_cfg = {"classifier": "fc"}  # no weights of it are published
     network: nn.Module = resnet
     return network
 

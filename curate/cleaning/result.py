@@ -24,7 +24,7 @@ class CleanResult(Printed):
         unusable: dropped, for they are unusable in every domain.
         copies: dropped, for a copy of each is kept.
         kept: rows of the subset.
-        to_review: kept rows with a finding that nobody decided about; None in a dry run.
+        to_review: kept rows with an open finding; None in a dry run.
         unreadable_by: status -> images.
         unusable_by: kind of issue -> images.
         copies_by: what found them -> images.
@@ -89,7 +89,7 @@ class CleanResult(Printed):
 
 @dataclass(frozen=True)
 class Account:
-    """How many images each step dropped and why; a count is None where its step has not run yet."""
+    """How many images each step dropped and why; no count where a step has not run yet."""
 
     unreadable_by: Mapping[str, int] | None
     unusable_by: Mapping[str, int] | None

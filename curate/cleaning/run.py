@@ -230,7 +230,7 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
 
 
 def _open(findings: list[dict[str, str]], said: Mapping[str, Said]) -> list[dict[str, str]]:
-    """The findings that nobody decided about; the image that a near copy is like is asked about with the copy."""
+    """The findings without a decision; the image that a near copy is like comes with the copy."""
     if not said:
         return findings
     left = [line for line in findings if not _answered(line, said)]

@@ -78,7 +78,7 @@ def _elsewhere(note: "EqualElsewhere") -> str:
     files = counted(note.rows, "dropped file equals one", "dropped files equal one")
     return (
         f"{files} that is kept in another folder, such as {note.dropped} for {note.kept}: --prefer 'FOLDER/*' keeps "
-        "those of a folder of your choice"
+        "the copies in a folder of your choice"
     )
 
 

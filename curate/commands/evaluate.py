@@ -16,7 +16,7 @@ def run(
     labelled: options.Labelled = None,
     train: Annotated[
         Path | None,
-        options.read_from("--train", ": those of another scored table, with --label", metavar="TABLE"),
+        options.read_from("--train", ": the images of another scored table, with --label", metavar="TABLE"),
     ] = None,
     subset: Annotated[
         Path | None,
@@ -91,7 +91,7 @@ def run(
     \b
         curate evaluate scores.parquet --label label
         curate evaluate test.parquet --train train.parquet --label label
-        curate evaluate scores.parquet --labelled people.parquet --label class --votes counts -o report.json
+        curate evaluate scores.parquet --labelled voted.parquet --label class --votes counts -o report.json
         curate evaluate scores.parquet --label label --degrade 2000 --source photos/
         curate evaluate scores.parquet --against other.parquet
         curate evaluate scores.parquet --subset kept.parquet --label label --group camera

@@ -125,7 +125,7 @@ def run(
 
 
 def _notes(result: "ExportResult") -> list[str]:
-    """Return notes for the user: rows that are left out, and what the format says."""
+    """Return notes for the user: rows that are left out, and notes of the format."""
     notes = []
     if result.left_out:
         notes.append(f"{counted(result.left_out, 'row')} left out, whose image could not be scored")

@@ -75,7 +75,7 @@ def method_help(command: str, name: str) -> str:
     rows = [(f"{each.name}={each.default}", each.meaning) for each in shown(kind.Settings)]
     options, of_all = _shared(name)
     wide = max(len(typed) for typed, _ in (*rows, *of_all))
-    lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings of its own.")
+    lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings.")
     lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in rows]
     lines += ["", "Settings of every method, with its defaults, for --set too:"]
     lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in of_all]
@@ -100,7 +100,7 @@ def _about(kind: Any) -> str:
 
 
 def _shared(name: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a method's defaults: those of options, and of the settings that all have, with what they mean."""
+    """Return a method's defaults, of its options and of the settings that all methods have, with their meaning."""
     from dataclasses import fields
 
     from curate.training.recipe import SHARED, SharedSettings, recipe

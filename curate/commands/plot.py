@@ -60,7 +60,7 @@ def run(
     {kinds}
 
     All have one style, which colour-blind readers can read, and the text of an SVG stays text. The same input gives
-    the same bytes. --json prints the numbers behind an image, with or without -o. Accuracies are those of
+    the same bytes. --json prints the numbers behind an image, with or without -o. Accuracies are as in
     `curate evaluate`, on the same rows and with the same resamples.
     """
     arguments = dict(locals())

@@ -30,7 +30,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Take what is left out from a paper's recipe, such as cifar10; help lists those of METHOD.",
+            help="Take what is left out from a paper's recipe, such as cifar10; help lists METHOD's.",
             show_default=False,
         ),
     ] = None,

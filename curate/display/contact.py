@@ -59,7 +59,7 @@ def sheet(
         table: a scored table.
         out: the image, such as ``NAME.png``.
         source: what was scored, for tables that name no files.
-        column: to sort by; None for ``unc_fitted``, else that of the model's own method.
+        column: to sort by; None for ``unc_fitted``, else the model's own method.
         top: images with the highest values.
         bottom: images with the lowest values.
         decisions: ``NAME.decisions.parquet`` of `curate.filter`, for both sides of its cut too.

@@ -172,7 +172,7 @@ def _numbers(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _is_kept(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which rows stay instead of no other row."""
+    """Which rows are the kept rows of their groups."""
     keeps_itself = pc.fill_null(
         pc.equal(rows.column(KEPT_KEY).cast(pa.string()), rows.column(KEY).cast(pa.string())), True
     )

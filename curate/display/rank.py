@@ -103,7 +103,7 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_S
         else {}
     )
     if len(row_of) < len(near) or any(key not in by_key for key in named.values()):
-        raise InputError(f"expected the decisions of {table.path}, got those of other rows in {decisions.path}")
+        raise InputError(f"expected the decisions of {table.path}, got decisions of other rows in {decisions.path}")
     counts = Counter(decision.tolist())
     return Cut(
         dropped=[row_of[keys[at]] for at in sides[DROP]],

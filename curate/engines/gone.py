@@ -145,7 +145,7 @@ def _holds_something(folder: Path) -> bool:
 
 
 def place_of(uri: str | None) -> str:
-    """Return the host of a URL, or the upper folders of a path: what goes away at once.
+    """Return the host of a URL, or the upper folders of a path: what becomes unreachable at once.
 
     >>> place_of("https://a.org/x/1.jpg"), place_of("/mnt/disk/photos/cats/1.jpg"), place_of(None)
     ('https://a.org', '/mnt/disk/photos', '')

@@ -65,7 +65,7 @@ class ScoreSettings:
             raise InputError(f"--decode must be one of {', '.join(DECODERS)}, got {self.decode!r}")
         if self.decode == "gpu" and self.quality:
             raise InputError(
-                "--decode gpu measures no image quality, for the full image stays on the GPU; add --no-quality, or "
+                "--decode gpu measures no image quality, as the full image never leaves the GPU; add --no-quality, or "
                 "leave out --decode"
             )
         if not 0.1 <= self.decode_timeout <= 86_400:

@@ -63,7 +63,7 @@ def evaluate(
         label: column of classes, in ``labelled`` where that has it and else in the table; with ``labelled`` and neither
             ``label`` nor ``votes``, the column ``label`` of that file.
         labelled: CSV, TSV or Parquet file of labels or votes, whose rows are found by key.
-        train: another scored table with that column, from whose rows classifiers learn, in place of the other rows of
+        train: another scored table with that column, from whose rows classifiers learn, instead of the other rows of
             the table; images of the table that are in it are left out there. Also fitted on 1 % and 10 % of the labels.
         subset: what a policy kept: its subset, its decisions, or a file of keys. Models are trained on it, on all rows
             and on random rows of the same size, and tested on rows that none of them saw: a ``SubsetEvaluation``.

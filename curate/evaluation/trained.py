@@ -146,7 +146,7 @@ def judge_by(training: TrainingRows, embedding: Tensor, classes: Sequence[str], 
 
 
 def _log_probabilities(training: TrainingRows, rows: Tensor, embedding: Tensor) -> Tensor:
-    """Return those of each class, shape (N, C), float64, by a linear classifier fitted on some rows of ``training``."""
+    """Return probabilities of each class, shape (N, C), float64, by a linear classifier of rows of ``training``."""
     fitted = fit_linear(training.embedding[rows], training.labels[rows], len(training.classes))
     return torch.cat([fitted.logits(block).double().log_softmax(1) for block in embedding.split(BLOCK)])
 

@@ -128,7 +128,7 @@ class EvaluationWork:
         labelled: LabelledFile | None,
         train: Table | None = None,
     ) -> None:
-        """Choose the rows that are measured, and those of ``train`` that predictions are learned from."""
+        """Choose the rows that are measured, and the rows of ``train`` that predictions are learned from."""
         rows = select_rows(self.table, names)
         self.codes: NDArray[np.int64] | None = None
         self.votes: NDArray[np.float64] | None = None

@@ -112,7 +112,7 @@ class Facts:
         return list(dict.fromkeys(mixed))
 
     def to_thumb(self, n: int) -> list[int]:
-        """Return the n rows that come first: those of galleries, then of the map, then of the sample."""
+        """Return the n rows that come first: rows of galleries, then of the map, then of the sample."""
         of_map = self.places.row.tolist() if self.places is not None else []
         return list(dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()]))[:n]
 

@@ -63,7 +63,7 @@ class ByClass:
             start += n
 
     def of(self, rows: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Yield the name of each class and those of some rows that it has, in the order given."""
+        """Yield the name of each class and which of some rows it has, in the order given."""
         if len(self._place):
             places = self._place[rows]
             yield from ((name, rows[places == number]) for number, (_, name, _) in enumerate(self.shown))

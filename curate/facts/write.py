@@ -72,7 +72,7 @@ def report(
         column: score that certain and uncertain rows are sorted by; by default the table's own.
         label: column of classes; by default ``label``, where there is one.
         source: what was scored, where the table holds no paths.
-        sample: rows that are listed, next to those of galleries.
+        sample: rows that are listed, next to the rows of galleries.
         thumbs: the most thumbnails.
         points: rows on the map; 0 leaves it out.
         measured: what ``curate evaluate`` wrote.

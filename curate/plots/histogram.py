@@ -73,7 +73,7 @@ class Histogram(Numbers):
 
 
 def measure(request: PlotRequest) -> Histogram:
-    """Count rows in bins, of which each column has its own; those of one column by group, where one is named."""
+    """Count rows in bins, which each column has for itself; of one column by group, where a group is named."""
     if request.per is not None:
         return _by_group(request, request.per)
     names, _ = score_columns(request.table, request.column)

@@ -1,4 +1,4 @@
-"""How uncertain images are said to be as they get worse, from what `curate evaluate --degrade --strengths` wrote."""
+"""How uncertain scores call images as they get worse, from what `curate evaluate --degrade --strengths` wrote."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ class Steps:
 
 @dataclass
 class Strengths(Numbers):
-    """How uncertain images are said to be as they get worse.
+    """How uncertain scores call images as they get worse.
 
     Attributes:
         images: N.

@@ -78,7 +78,7 @@ def _name(key: bytes) -> str:
 
 
 def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of a subset whose value is not that of their row now; numbers may differ by rounding.
+    """Return the rows of a subset whose value is not their row's now; numbers may differ by rounding.
 
     Args:
         now: a column as derived.

@@ -159,7 +159,7 @@ def _first(mask: np.ndarray, n: int) -> np.ndarray:
 def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, int]]]:
     """Return what groups are of, and rows in and rows kept of each, the largest first.
 
-    Groups are those of the column that the policy names, else of ``label``, else of ``cluster``; {} without any.
+    Groups are the values of the column that the policy names, else of ``label``, else of ``cluster``; {} without any.
     """
     table = decided.table
     names = [name for name in (decided.grouped_by, LABEL, CLUSTER) if name and name in table.schema.names]

@@ -126,7 +126,7 @@ def write_outputs(
     Args:
         decided: what to write.
         outputs: under which names.
-        facts: what the receipt says next to the counts.
+        facts: of the receipt, next to the counts.
         states: of the files of every table that was read, before it was read.
 
     Returns:

@@ -45,7 +45,7 @@ FileState = tuple[str, int, int]  # name, size and time of change
 
 
 def state_of(table: Table) -> list[FileState]:
-    """Return name, size and time of change of the files, to see that nobody wrote to them meanwhile."""
+    """Return name, size and time of change of the files, to see that no process wrote to them meanwhile."""
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
 
 
@@ -125,7 +125,7 @@ def read_receipt(path: str | AnyPath) -> dict[str, Any]:
     """
     receipt = read_step(path)
     if is_applied(receipt):
-        raise InputError(f"{path} is the receipt of a calibration, which decides no row; expected that of a policy")
+        raise InputError(f"{path} is the receipt of a calibration, which decides no row; expected a policy's")
     return receipt
 
 

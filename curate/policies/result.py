@@ -66,7 +66,7 @@ class Result(Printed):
         return [Grid(self.account(), right=1), *files]
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says next to the counts, as plain JSON."""
+        """Return the receipt's facts next to the counts, as plain JSON."""
         return {"dropped_by": self.dropped_by, "undecided_by": self.undecided_by, "failed_by": self.failed_by}
 
     def to_json(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class VerdictLines:
         return read_verdicts(self.file, lines=self.lines)
 
     def reviewed(self, table_rows: Rows) -> Reviewed:
-        """Return what the verdicts say of the rows of a table; InputError where they are of another table."""
+        """Return the verdicts on the rows of a table; InputError where they are of another table."""
         return reviewed_rows(self.read, table_rows)
 
     def notes(self, reviewed: Reviewed) -> list[str]:

@@ -39,7 +39,7 @@ def verdicts_on(sample: Path) -> Judged:
 
 
 def judged_sha256(sample: Path) -> str:
-    """Return the digest of a sample and the verdicts on it; of any other file that of the file."""
+    """Return the digest of a sample and the verdicts on it; of any other file its digest."""
     verdicts = verdicts_beside(sample)
     digest = file_sha256(sample)
     if sample.suffix != ENDING or not isinstance(verdicts, Path) or not verdicts.is_file():

@@ -80,7 +80,7 @@ class Line:
         if self.verdict not in known:
             raise InputError(f"expected a verdict of {', '.join(known)}, got {self.verdict!r}")
         if len(self.beside) not in (0, len(self.keys)):
-            raise InputError("expected an image beside each key, or none")
+            raise InputError("expected an image next to each key, or none")
         if len(self.keys) != len(self.images) or not all(0 <= at < len(self.keys) for at in self.bad):
             raise InputError("expected an image for each key, and places among them")
 
@@ -265,7 +265,7 @@ def _parsed(path: Path, number: int, text: bytes) -> Line:
 class VerdictFile:
     """The file under review, to which lines are appended; each is on the disk before it counts.
 
-    Several processes may append to one file: a line is written only where nobody else wrote one since it was read.
+    Several processes may append to one file: a line is written only where no other process wrote one since it was read.
 
     Args:
         path: of the file; made with the first line where it is missing.
@@ -273,7 +273,7 @@ class VerdictFile:
         begin: what the first line of this session says of the table.
 
     Attributes:
-        verdicts: all whole lines, those of this session too.
+        verdicts: all whole lines, this session's too.
 
     Raises:
         InputError: if it holds something else.

@@ -257,7 +257,7 @@ def _digest(model: Any) -> str:
 
 
 def _compare_files(now: list[dict[str, Any]], then: list[Any], source: Table, result: Verification) -> None:
-    """Compare the files that rules name with those of then; a graph of neighbours is computed again."""
+    """Compare the files that rules name with the files of then; a graph of neighbours is computed again."""
     for rule, old in zip(now, then, strict=True):
         for name, file in rule.items():
             if not _is_file(file):

@@ -10,7 +10,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import Embeddings
 
 ALIKE = 0.6  # length of the mean of unit vectors: a group from here on shows one thing
-FEWEST = 6  # images of a group that is worth dividing
+FEWEST = 6  # images of a group that is divided
 MOST, ROUNDS = 2_000, 10  # images of a group, about, that determine its halves, and steps to them
 Vectors = NDArray[np.float32]
 
@@ -94,10 +94,10 @@ def _unit(vector: Vectors) -> Vectors:
 
 
 def in_view(vectors: Vectors | None, n: int, most: int) -> tuple[list[int], int]:
-    """Return the places of the rows that stand for a group, and how many of them are typical; then those at its edge.
+    """Return the places of a group's sample, and how many of them are typical; the others are at its edge.
 
     Args:
-        vectors: of the group, worst first, shape (n, D); None where there are none.
+        vectors: of the group, worst first, shape (n, D), or None.
         n: rows of the group.
         most: places to return.
 

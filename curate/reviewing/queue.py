@@ -45,13 +45,13 @@ class Group:
         id: of its kind and its keys, the same in every session.
         kind: of the suspicion.
         words: what is suspected.
-        question: what is asked: ``image``, ``copy``, ``label`` or ``leak``.
+        question: to the reviewer: ``image``, ``copy``, ``label`` or ``leak``.
         rows: numbers in the table, shape (M,), the worst first.
         texts: why each is here.
         beside: what each is to be compared with, shape (M,); -1 or empty for nothing.
         label: the label that is suggested for all of them; empty for none.
         expected: number of wrong images that are to be expected.
-        vectors: of the images, shape (M, D); None where there are none.
+        vectors: of the images, shape (M, D), or None.
     """
 
     id: str
@@ -173,7 +173,7 @@ def _parts(finding: Finding) -> Iterator[tuple[str, Finding]]:
 
 
 def _pairs(finding: Finding, table: Table) -> Iterator[tuple[str, Finding]]:
-    """Near copies by how their size differs from that of the image they are like: a resized copy keeps its shape."""
+    """Near copies by how their size differs from the image they are like: a resized copy keeps its shape."""
     copies = finding.at(np.flatnonzero(finding.beside >= 0).tolist())
     if not len(copies.rows):
         return
@@ -216,7 +216,7 @@ def _group(
 
 
 def _junk(dataset: Dataset) -> NDArray[np.float64] | None:
-    """Return p_junk, 0 where there is none, shape (N,); None without the column."""
+    """Return p_junk, 0 where it is missing, shape (N,); None without the column."""
     from scoring.relative.columns import JUNK as COLUMN
 
     if COLUMN not in dataset.table.schema.names:

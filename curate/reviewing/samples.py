@@ -28,7 +28,7 @@ class Drawn:
     Attributes:
         key: of it.
         beside: key of the image that it is compared with; empty for none.
-        label: that it has, and the one that may be right instead; empty where labels are not asked about.
+        label: that it has, and the one that may be right instead; empty where the question is not about labels.
     """
 
     key: str
@@ -66,7 +66,7 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
 
 
 def _read(path: Path) -> tuple[list[Drawn], str, str]:
-    """What was drawn, what is asked, and in words."""
+    """What was drawn, the question, and its words."""
     if is_review(path):
         named = [Drawn(row.key, label=(row.label, row.suggested)) for row in read_rows(path)]
         return named, LABELS, "labelled {}, or is it {}?"

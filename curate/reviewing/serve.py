@@ -53,7 +53,7 @@ class Reviewed:
         verdicts: file of the decisions.
         source: what was scored; None where the table names the files.
         label: column of labels; None for ``label``, where there is one.
-        listed: folder of findings, which names the near copies; None where there is none.
+        listed: folder of findings, which names the near copies, or None.
         sample: what was drawn to judge; None to decide what is suspected.
     """
 

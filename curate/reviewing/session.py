@@ -37,7 +37,7 @@ from curate.tables.digests import key_array, tie_breaks
 from curate.tables.needs import SHA256
 from scoring.errors import InputError
 
-SHOWN = 48  # images of a group that stand for it
+SHOWN = 48  # images of the sample of a group
 PAGE = 500  # images of a page of all
 DRAWN = 60  # images of an audit at a time: so many good ones show that fewer than 5 % are bad
 LEVEL = 0.95
@@ -99,7 +99,7 @@ class Review:
             }
 
     def group(self, id: str, offset: int | None = None) -> dict[str, Any]:
-        """Return the images of a group that stand for it; from an offset a page of all, the worst first.
+        """Return a sample of the images of a group; from an offset a page of all, the worst first.
 
         Raises:
             InputError: for a group that is not open.
@@ -237,7 +237,7 @@ class Review:
 
     @property
     def _standing(self) -> Standing:
-        """What stands after the lines that were read and written so far."""
+        """The state after the lines that were read and written so far."""
         read = self.file.verdicts
         if self._stood is None or self._stood[0] is not read:
             self._stood = read, self._stand()
@@ -374,7 +374,7 @@ class Review:
     # What a random sample shows
 
     def _population(self) -> NDArray[np.bool_]:
-        """The rows that are kept as things are, and those of the sample that were bad."""
+        """The rows that are kept as things are, and the sample's bad rows."""
         now = self._standing
         return (self._kept | now.restored) & (~now.dropped | now.bad)
 

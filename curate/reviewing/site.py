@@ -19,7 +19,7 @@ MOST_NUMBERS = 100_000  # rows that are named in one decision
 
 
 class ReviewSite:
-    """A review and, once it is asked for, the table behind it; see ``facts.served.server.Site``.
+    """A review and, once it is opened, the table behind it; see ``facts.served.server.Site``.
 
     Args:
         review: the groups and decisions.
@@ -48,7 +48,7 @@ class ReviewSite:
 
     @property
     def table(self) -> TableSite:
-        """The rows of the table; they are counted when this is first asked for."""
+        """The rows of the table; they are counted when this is first opened."""
         with self._lock:
             if self._table is None:
                 self._table = self._browse()

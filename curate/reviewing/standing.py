@@ -1,4 +1,4 @@
-"""What stands after the decisions of a review so far."""
+"""The state after the decisions of a review so far."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from curate.reviewing.queue import Group
 
 @dataclass(frozen=True)
 class Standing:
-    """What stands after the lines so far.
+    """The state after the lines so far.
 
     Attributes:
         answered: question -> rows that have an answer, shape (N,).
@@ -20,7 +20,7 @@ class Standing:
         labels: row -> new label.
         pairs: rows that were compared, of those with an answer.
         audited: rows of the random sample, shape (N,).
-        bad: those of them that are bad, shape (N,).
+        bad: which of them are bad, shape (N,).
         groups: open or not, in their order.
     """
 

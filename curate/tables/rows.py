@@ -178,7 +178,7 @@ def collect(
 
 
 class _Reading:
-    """Arrays under construction; each row goes to its position."""
+    """Arrays under construction; each row is written at its position."""
 
     def __init__(
         self,

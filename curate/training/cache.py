@@ -77,7 +77,7 @@ def cache(
         root: of the source.
         loss_column: column of losses to predict; None for none.
         dtype: of the stored features, ``float16`` or ``float32``.
-        batch_size: images that go through the model at once.
+        batch_size: images that the model reads at once.
         set: how views are drawn, by name (``curate.training.recipe.ViewSettings``), instead of losspred's views.
         seed: of all draws.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.

@@ -53,7 +53,7 @@ class Probe:
 
     @torch.inference_mode()
     def measure(self, model: ScoringModel) -> Row:
-        """Return what the embedding and the first score of a model tell of the labels.
+        """Return how well the embedding and the first score of a model predict the labels.
 
         Returns:
             ``knn``: accuracy of the vote of the 20 nearest other images, each weighing e^(cosine / 0.07);

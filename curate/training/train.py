@@ -235,7 +235,7 @@ def _course(
     if measure is not None and (measure not in MEASURES or folder is None or typed["measure_on"] is None):
         raise InputError(
             f"--save-best takes {', '.join(MEASURES)}, of --measure-on and written to --course; got {measure!r}"
-            f"{'' if measure in MEASURES else ', which is none of them'}: give all three"
+            f"{'' if measure in MEASURES else ', which is not one'}: give all three"
         )
     if folder is None and typed["measure_on"] is None:
         return None

@@ -205,8 +205,8 @@ def _kl_power_spherical(p: PowerSpherical, q: PowerSpherical) -> Tensor:
 def _mean_log1p(kappa: Tensor, cosine: Tensor, dim: int) -> Tensor:
     """Return E[log(1 + mu'.z)] of a power spherical z around mu, where mu.mu' is ``cosine``.
 
-    With theta the angle of z from mu and phi that of its tangent from the tangent of mu',
-    mu'.z = cos theta cosine + sin theta sin(mu, mu') cos phi; their densities are those of a beta and of a uniform
+    With theta the angle of z from mu and phi the angle of its tangent from mu's,
+    mu'.z = cos theta cosine + sin theta sin(mu, mu') cos phi; their densities are of a beta and of a uniform
     direction of M - 1 dimensions.
     """
     kappa, cosine = torch.broadcast_tensors(kappa.double(), cosine.double().clamp(-1, 1))

@@ -1,12 +1,12 @@
 """Regions of a sphere that hold a query's match with a stated probability, where no concentration is known beforehand.
 
 A certainty that is no concentration on the sphere at hand, only an order, becomes one: with r the share of images that
-are less certain, log kappa(r) = base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M are those of
+are less certain, log kappa(r) = base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M have
 the highest likelihood of the cosines that some queries have with their matches. M is no width of an embedding: matches
 differ in few of its directions, and their cosines are spread as wide as on a sphere of few dimensions.
 
 That such a model is right is not assumed. Of other queries, the level of a match is the smallest share whose cap holds
-it; were the model right, levels would be uniform. The cap that is returned for a probability p is that of the level
+it; were the model right, levels would be uniform. The cap that is returned for a probability p is at the level
 which enough of them do not exceed, so the match of a new query of the same kind lies inside with a probability of at
 least p.
 
@@ -35,7 +35,7 @@ class RankedKappa:
     """A concentration for every certainty, by its rank.
 
     Attributes:
-        dim: M of the sphere on which cosines are spread as those of matches.
+        dim: M of the sphere on which cosines are spread as the cosines of matches.
         base: logarithm of the concentration of the middle rank.
         slope: by how much that grows from the least certain to the most; 0 where certainty says nothing.
     """

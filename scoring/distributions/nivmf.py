@@ -14,7 +14,7 @@ mode away from it, towards axes of a small kappa.
 
 Everything but draws is computed in float64 and returned in it.
 
-Source: Kirchhof et al. 2022, arXiv:2207.03784, eq. 4 and supplement B; the factor of area is that of the angular
+Source: Kirchhof et al. 2022, arXiv:2207.03784, eq. 4 and supplement B; the factor of area is as in the angular
 central Gaussian distribution, Tyler 1987, Biometrika 74(3).
 """
 
@@ -61,7 +61,7 @@ def log_prob_published(z: Tensor, mu: Tensor, kappas: Tensor) -> Tensor:
     """Return the logarithm of the published measure, which is no density: its integral is not 1.
 
     C_M(|K mu|) exp(|K mu| cos(K z, K mu)) |det K| / |K mu|. Where K = kappa I it is kappa^(M-1) times the von
-    Mises-Fisher density. Arguments, shapes and errors are those of ``log_prob``.
+    Mises-Fisher density. Arguments, shapes and errors are as in ``log_prob``.
 
     Source: Kirchhof et al. 2022, arXiv:2207.03784, eq. 4 with D(K) of eq. 19.
     """

@@ -79,7 +79,7 @@ def _chi(t: Tensor, x0: float, dim: int) -> Tensor:
     beyond = t / (1 + y) < offset  # integrate over the side without the mean: the other would cancel
     far = torch.where(beyond, (angle + reach).clamp(max=math.pi), (angle - reach).clamp(min=0))
     points, weights = (torch.from_numpy(a) for a in np.polynomial.legendre.leggauss(NODES))
-    half = (far - angle).unsqueeze(1) / 2  # (T, 1); its sign is that of the integral
+    half = (far - angle).unsqueeze(1) / 2  # (T, 1); it has the integral's sign
     angles = (far + angle).unsqueeze(1) / 2 + half * points  # (T, nodes)
     u = angles.cos()
     density = torch.exp(_log_density(angles, x0 * u, dim) - _log_density(angle, y, dim).unsqueeze(1))

@@ -5,7 +5,7 @@ coordinates where it is plain: with x0 = (1-b)/(1+b), b the exact (M-1) / (2 kap
 the cosine of a uniform direction, the proposal is w = (x0 + t) / (1 + x0 t), and it is accepted with probability
 exp(-(M-1) (log(1+y) - y/(1+y))), y = x0 t: on average between 0.65 and 1, for any M and kappa.
 
-Gradients are those of implicit reparametrisation. Turning mu carries the tangent along without a twist, and raising
+Gradients are by implicit reparametrisation. Turning mu carries the tangent along without a twist, and raising
 kappa moves w by dw/dkappa = -(dF/dkappa)/p at a fixed value of its distribution function F (`vmf_gradient`), so
 that the rejection adds no bias: a pathwise derivative through the accepted proposal would.
 

@@ -13,7 +13,7 @@ _SIDE = 128  # pixels of a side that are looked at, at most
 
 
 def is_looked_through(name: str, n_frames: int | None) -> bool:
-    """Return whether another image of the file may represent it; ``n_frames`` is None where they are many."""
+    """Return whether another image of the file may represent it; ``n_frames`` is None for many."""
     return name in _SHOWN and n_frames != 1
 
 

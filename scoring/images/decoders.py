@@ -1,8 +1,8 @@
 """Decoding in several processes: threads of one process wait for its interpreter lock, on many cores most of the time.
 
-A process takes one image after another and gives back what ``decode`` makes of it, to the bit. The frames are those of
-``child.py``; the signature and the pixels follow the answer through the socket. For an image that counts in the budget
-of pixels, the process asks first, so that all of them share one budget.
+A process takes one image after another and gives back what ``decode`` makes of it, to the bit. ``child.py`` has the
+frames; the signature and the pixels follow the answer through the socket. For an image that counts in the budget of
+pixels, the process asks first, so that all of them share one budget.
 """
 
 import socket
@@ -144,7 +144,7 @@ def _image(peer: socket.socket, reply: dict[str, Any]) -> DecodedImage:
     return DecodedImage(pixels=pixels, signature=signature, quality=quality, **reply["image"])
 
 
-DECODERS = Children(Decoder)  # those that are idle hold 0.3 GB each: whoever has decoded all images ends them
+DECODERS = Children(Decoder)  # those that are idle hold 0.3 GB each: they end with the run
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""A report whose rows stay in the table: pages of them and thumbnails on demand, over HTTP on this machine alone."""
+"""A report that reads its rows from the table: pages and thumbnails on demand, over HTTP on this machine."""

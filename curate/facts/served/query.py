@@ -60,7 +60,7 @@ def read_query(
         text: behind the question mark.
         n_rows: of the table.
         sortable: names of columns.
-        numbers: those of numbers.
+        numbers: names of columns of numbers.
         galleries: that there are.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The server of a page: for this machine alone, behind a token that nobody guesses."""
+"""The server of a page: for this machine alone, behind a token that cannot be guessed."""
 
 import hmac
 import json
@@ -32,7 +32,7 @@ Answer = tuple[HTTPStatus, str, bytes]
 
 
 class Site(Protocol):
-    """What is served; any of it may be asked for by many threads.
+    """What is served; many threads may read any of it.
 
     Attributes:
         token: the first part of every path.
@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.METHOD_NOT_ALLOWED, JSON, problem("only GET and POST"), {"Allow": "GET, POST"})
 
     def _refused(self) -> Answer | None:
-        """What is said to a stranger, before anything else is looked at; None to the page."""
+        """The refusal of a request without the token, before anything else is looked at; None for the page."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             return HTTPStatus.FORBIDDEN, JSON, problem("this server is for 127.0.0.1 alone")
         if len(self.path) > MOST_PATH:

@@ -1,1 +1,1 @@
-"""What a reviewer must judge for a filter with a guarantee, and what the verdicts say."""
+"""What a reviewer must judge for a filter with a guarantee, and what follows from the verdicts."""

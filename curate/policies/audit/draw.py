@@ -62,7 +62,7 @@ def review_plan(
 ) -> AuditPlan:
     """Say how many images a reviewer must judge to bound the share of bad ones, and draw them.
 
-    The sample is a simple random one, without replacement, of the rows that could be kept, so that of every stricter
+    The sample is a simple random one, without replacement, of the rows that could be kept, so for every stricter
     cut it is one too, and the test of each cut is exact. Rows of equal score are never parted.
 
     Args:

@@ -137,7 +137,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
         raise InputError(f"{paths[0]} does not name what was drawn; give the NAME.audit.csv of curate review plan, too")
     columns = list(dict.fromkeys(plan.column for plan in plans))
     if len(columns) > 1:
-        raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give those of one")
+        raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give audits of one")
     rows: dict[str, Row] = {}
     for plan in plans:
         for row in plan.rows:

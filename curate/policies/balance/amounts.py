@@ -46,7 +46,7 @@ def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
     Args:
         sizes: rows of each cell, shape (C,).
         shares: of each, shape (C,), 0 or more; they sum to 1 and those above 0 have rows.
-        total: rows in all, at most those of cells with a share; None for as many as the shares allow.
+        total: rows in all, at most the rows of cells with a share; None for as many as the shares allow.
     """
     requested = shares > 0
     room = np.full(len(sizes), np.inf)

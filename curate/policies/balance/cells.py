@@ -1,4 +1,4 @@
-"""Which cell each row is in, and who goes first in a cell."""
+"""Which cell each row is in, and the order of rows in a cell."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -176,12 +176,12 @@ def balance(
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
-        per: column whose values are the cells, or ``"clusters"`` for those of k-means on the embeddings.
+        per: column whose values are the cells, or ``"clusters"`` for k-means on the embeddings.
         to: ``"uniform"`` (the default), ``"square-root"``, a CSV or JSON file of classes and shares, texts like
             ``"cat=30%"``, or a mapping of class -> share.
         alpha: instead of ``to``: shares use this power of the size of a cell, from 0, uniform, to 1, as it is.
         rows: how many in all, ``1000`` or ``"20%"``; None for as many as there are with every share met.
-        within: who goes first in a cell: ``"random"`` (by the hash of the key), ``"certain"`` or ``"typical"``.
+        within: the order of rows in a cell: ``"random"`` (by the hash of the key), ``"certain"`` or ``"typical"``.
         column: score column for ``certain``; by default the table's own.
         clusters: how many, for k-means; by default 100, or a tenth of the rows where those are fewer.
         nearest: come as near as rows allow to shares that are named and cannot be met, rather than refuse.

@@ -34,7 +34,7 @@ class BalanceResult(Result):
     apart: float = 0.0
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says next to the counts, as plain JSON."""
+        """Return the receipt's facts next to the counts, as plain JSON."""
         names = ("cells", "limit", "most", "short", "apart", "notes")
         return {**super().facts(), **{name: getattr(self, name) for name in names}}
 

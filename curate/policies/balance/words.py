@@ -37,7 +37,7 @@ class BalanceWords:
         cuts: last score that stays in each cell; NaN if absent.
         reasons: what is missing, in words.
         what: the cells are: the column, or ``cluster``.
-        within: who goes first in a cell.
+        within: the order of rows in a cell.
     """
 
     outcome: NDArray[np.uint8]

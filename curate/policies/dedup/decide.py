@@ -246,7 +246,7 @@ def _both(protected: Marked | None, kept: Marked) -> Marked:
 
 
 def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
-    """Take rows that reviewers dropped, shape (N,), away from their owners, in place; their copies stay theirs."""
+    """Take rows that reviewers dropped, shape (N,), away from their owners, in place; their copies keep owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
     stars.owner[gone], stars.finder[gone], stars.similarity[gone] = NOBODY, -1, np.nan
     outside[gone] = False

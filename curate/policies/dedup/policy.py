@@ -181,7 +181,7 @@ class Dedup:
         return rule if self.verdicts is None else rule | self.verdicts.for_rule()
 
     def _words(self, table: Table, duplicates: Duplicates, members: Members) -> DecisionWords:
-        """What the decisions say, with the key of the kept row instead of each."""
+        """The columns of decisions, with the key of the kept row instead of each."""
         linked = duplicates.stars.finder >= 0
         kept_key = keys_at(table, np.where(linked & ~duplicates.outside, duplicates.stars.owner, -1))
         if self.against is not None:

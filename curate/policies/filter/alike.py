@@ -1,4 +1,4 @@
-"""Rules by example: keep or drop the rows whose embedding is like that of some rows or images."""
+"""Rules by example: keep or drop the rows whose embedding is like the embedding of an example."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence

@@ -41,7 +41,7 @@ def judge_cut(rule: Cutting, bound: Fraction, table_rows: Rows, rows: slice, *, 
         bound: the cut.
         table_rows: with its columns.
         rows: which.
-        high: whether values of at least the cut stay, or those of at most.
+        high: whether values of at least the cut are kept, or of at most.
     """
     column = table_rows.exact[rule.column]
     values, valid = column.values[rows], column.valid[rows]

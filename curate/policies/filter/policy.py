@@ -166,8 +166,8 @@ def filter(
         unlike: the same: what is like any goes.
         keys: CSV, TSV, JSON lines or Parquet file with a column ``key``: the rows that it names stay.
         without_keys: the same: the rows that it names go.
-        verdicts: NAME.verdicts.jsonl of ``curate review``: dropped rows go, undecided ones that were kept stay, and new
-            labels are taken; the former ones are in ``source_`` and the name of their column.
+        verdicts: NAME.verdicts.jsonl of ``curate review``: what it drops is dropped, undecided rows that it keeps are
+            kept, and new labels are taken; the former ones are in ``source_`` and the name of their column.
         max_bad_rate: share of the kept rows, 0.02 or "2%", that may be bad: the most rows are kept of which ``audit``
             shows it. InputError where it shows it for none; the text says how many more verdicts would be needed.
         audit: one or several files of ``review_plan`` with the verdicts.

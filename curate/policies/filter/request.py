@@ -38,7 +38,7 @@ def rules_in_order(
 
     ``column`` and ``per`` count for the rules after them. The only one of its kind that stands
     after every rule it could be for counts for all of them. All examples of ``like`` are one rule, at the place of the
-    first of them: a row that is like any stays; so are those of ``unlike``.
+    first of them: a row that is like any is kept; so are examples of ``unlike``.
 
     Args:
         typed: (one of these or a rule's name, value) in the order typed; ``_`` may represent ``-``.

@@ -28,7 +28,7 @@ class FilterResult(Result):
     evened: dict[str, Any] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says next to the counts, as plain JSON."""
+        """Return the receipt's facts next to the counts, as plain JSON."""
         return {**super().facts(), **({"evened": self.evened} if self.evened else {})}
 
 

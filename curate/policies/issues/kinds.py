@@ -136,7 +136,7 @@ class Kind:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns that it can be determined by, those of the witness among them."""
+        """Columns that it can be determined by, the witness's among them."""
         return (*self.columns, *(self.witness.columns if self.witness else ()))
 
     def beyond(self, values: Values, cut: float) -> Flags:

@@ -51,7 +51,7 @@ class IssuesResult(Result):
     n_unlike: int = 0
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says next to the counts, as plain JSON."""
+        """Return the receipt's facts next to the counts, as plain JSON."""
         return {**super().facts(), "kinds": self.kinds, "groups": self.groups}
 
 

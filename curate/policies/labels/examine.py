@@ -168,7 +168,7 @@ def _reviewed(table: Table, request: LabelsRequest, verdicts: VerdictLines) -> R
 
 
 def _relabel(votes: NDArray[np.int64], classes: list[str], new: Mapping[int, str], rows: Rows) -> list[str]:
-    """Give rows of the table the labels of reviewers, in place of ``votes``, shape (N, 1); return all classes."""
+    """Give rows of the table the labels of reviewers, instead of ``votes``, shape (N, 1); return all classes."""
     more = sorted(set(new.values()) - set(classes))
     place = {name: code for code, name in enumerate([*classes, *more])}
     at = np.empty(len(rows), np.int64)

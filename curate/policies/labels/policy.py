@@ -137,7 +137,7 @@ def labels(
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key`` and embeddings.
         out: table to write, a name ending in ``.parquet``; None only examines.
-        label: column of labels, or those of several annotators; of ``labelled`` where that is given.
+        label: column of labels, or columns of several annotators; of ``labelled`` where that is given.
         labelled: file of keys, labels and perhaps annotators, or a folder of rounds, instead of a column of the table.
         drop_suspected: drop the rows whose label is suspected.
         relabel: name of a column to add, with the suggested label instead of a suspected one.

@@ -26,7 +26,7 @@ class LabelsRequest:
     """What is requested.
 
     Attributes:
-        label: columns of labels: one, or those of several annotators; with ``labelled`` one of that, or none.
+        label: columns of labels: one, or several annotators'; with ``labelled`` one of that, or none.
         labelled: file of keys and labels, or a folder of rounds, instead of columns of the table; or None.
         drop: whether rows whose label is suspected leave the subset.
         relabel: column to add with the suggested label instead of a suspected one; None for none.

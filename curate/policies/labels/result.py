@@ -53,7 +53,7 @@ class LabelsResult(Result):
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says next to the counts, as plain JSON."""
+        """Return the receipt's facts next to the counts, as plain JSON."""
         return {**super().facts(), "judged": self.judged, "suspected": self.suspected, "wrong": self.wrong}
 
 

@@ -36,8 +36,8 @@ def schema_of(columns: LabelColumns) -> pa.Schema:
 def outcomes(columns: LabelColumns) -> NDArray[np.uint8]:
     """Return what becomes of each row, shape (N,).
 
-    Rows go only where that was requested, and then those whose label cannot be judged are undecided, or where a
-    reviewer dropped them; else every row that was scored stays.
+    Rows are dropped only where that was requested, and then rows whose label cannot be judged are undecided, or where a
+    reviewer dropped them; else every scored row is kept.
     """
     examined, request = columns.examined, columns.request
     kept = np.full(len(examined.ok), KEEP, np.uint8)

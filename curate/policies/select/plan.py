@@ -188,7 +188,7 @@ def _check_budget(amount: Amount, budget: int, most: int) -> None:
 
 
 def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.int64]]:
-    """Return those of some rows that are in each group that has some, groups in the order in which they take turns."""
+    """Return which of some rows are in each group that has some, groups in the order in which they take turns."""
     codes = groups.codes[rows]
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(groups.names) + 1))

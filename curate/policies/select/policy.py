@@ -58,7 +58,7 @@ class SelectResult(Result):
     copies: PickedCopies | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says next to the counts, as plain JSON."""
+        """Return the receipt's facts next to the counts, as plain JSON."""
         return {
             "settings": self.settings,
             "asked": self.requested,

@@ -36,7 +36,7 @@ class SelectRequest:
         quality: column that guards, as typed; or None.
         loss: column of losses of the model in training, for rho-loss.
         holdout_loss: column of losses of a model of other rows, for rho-loss and small-loss; None of small-loss for
-            those of probes on the embeddings.
+            probabilities of probes on the embeddings.
         gate: as in ``Plan``; so ``discount``, ``noise_guard``, ``min_distance`` and ``seed``.
         graph: file of the graph of nearest neighbours; or None.
     """

@@ -1,4 +1,4 @@
-"""Which side a group of rows goes to, from hashes and sizes alone."""
+"""Which side a group of rows is on, from hashes and sizes alone."""
 
 from collections.abc import Sequence
 

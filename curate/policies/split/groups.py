@@ -12,7 +12,7 @@ from curate.policies.split.request import SplitRequest
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.rows import Codes, Rows
 
-PURPOSE = "redrawn"  # of hashes that are drawn again: as long as this stays, rows stay on their sides
+PURPOSE = "redrawn"  # of hashes that are drawn again: as long as this is the same, so are the sides of rows
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def split(
         test: the same.
         side: further sides as ``NAME=SHARE``. All shares sum to 100 %.
         per: columns in each combination of whose values the shares hold.
-        group: column whose rows stay on one side.
+        group: column whose rows must be on one side.
         exact: hold the shares without a column too.
         finder: of copies, as ``curate.dedup`` takes it; by default its own.
         mirrored: mirrored copies are copies too.

@@ -24,7 +24,7 @@ class SplitRequest:
     Attributes:
         sides: name -> share as typed, such as ``80%``.
         per: columns in each combination of whose values the shares hold.
-        group: column whose rows stay on one side; or None.
+        group: column whose rows must be on one side; or None.
         exact: whether the shares hold to within a row where groups allow; with ``per`` they do in any case.
         thresholds: of the finders of copies, which stay on one side; none looks for no copies.
         mirrored: whether mirrored copies count as copies.

@@ -44,7 +44,7 @@ class SplitResult(Result):
     leaks: int | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return what the receipt says next to the counts, as plain JSON."""
+        """Return the receipt's facts next to the counts, as plain JSON."""
         names = ("sides", "shares", "n_groups", "largest", "n_copies", "would_leak", "leaks", "notes")
         return {**super().facts(), **{name: getattr(self, name) for name in names}}
 

@@ -109,7 +109,7 @@ class Round:
         return keys
 
     def changed(self) -> list[str]:
-        """Return the names of files that are not what the state says; none is looked for outside of the folder."""
+        """Return the names of files that differ from the state; none is looked for outside of the folder."""
         return [
             file
             for file, digest in self.state.files.items()

@@ -66,7 +66,7 @@ class NearParts(NearPairs[Crowd]):
     def _fits(
         self, signatures: NDArray[np.int8], rows: NDArray[np.int64], near: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Return the median fit of rows (Q,) with those of this table that lie nearest, (Q, k), -1 for none.
+        """Return the median fit of rows (Q,) with this table's nearest rows, (Q, k), -1 for none.
 
         The nearest come first.
         """

@@ -13,7 +13,7 @@ well below M about -k^2 (1 - cosine) / M. Which way that moves the threshold:
 - Two certain images have to lie closer.
 - A certain and an uncertain image have a mismatch: s < 0 even at cosine 1, and the smallest cosine rises with the ratio
   of their kappas until none is enough. At the threshold 0.98, kappa 1000 and M = 512 a ratio of 1.8 is too much, and a
-  ratio of 1.1, which nine in ten copies stay below, takes 3 % off 1 - cosine.
+  ratio of 1.1, below which nine in ten copies are, takes 3 % off 1 - cosine.
 
 The threshold stays a cosine: it is the one at which two images of the table's median kappa just match.
 
@@ -33,7 +33,7 @@ from scoring.distributions.bessel import log_series, ratio
 from scoring.errors import InputError
 
 HIGHEST_KAPPA = 1e6  # the normaliser is tested up to here; such an image is as good as a point
-WIDEST = 2.0  # no radius, as an angle, is more than this many times that of the threshold
+WIDEST = 2.0  # no radius, as an angle, is more than this many times the threshold's
 BLOCK = 65_536  # pairs at a time
 STEPS = 64  # Newton's; 4 to 6 are usual
 
@@ -71,7 +71,7 @@ class Radius:
 
         Why two rows of the smallest kappa are the loosest pair: let a <= b. For a fixed cosine c, ds/db =
         A(r) (b + a c) / r - A(2b), with A = g' the mean cosine. A grows, r <= a + b <= 2b and (b + a c)^2 <= r^2, so
-        s falls as b leaves a: the bound of (a, b) is at least that of (a, a). For equal kappas s = g(2k u) - g(2k)
+        s falls as b leaves a: the bound of (a, b) is at least the bound of (a, a). For equal kappas s = g(2k u) - g(2k)
         with u = sqrt((1 + c) / 2) <= 1, and its slope (2k u A(2k u) - 2k A(2k)) / k is at most 0, for x A(x) grows:
         the bound of (k, k) grows with k.
 

@@ -10,7 +10,7 @@ from scoring.images.views import AS_IT_IS
 
 VIEWS = 8  # most views of an image
 PLACES = MARGIN + 1  # where an edge may lie
-NEARLY_ALL = 0.98  # of a side: less is said to be a part of it
+NEARLY_ALL = 0.98  # of a side: less counts as a part of it
 
 
 def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[np.int32]:

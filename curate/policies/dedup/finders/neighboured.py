@@ -168,7 +168,7 @@ class NearGraph:
 def _listed(stored: Stored, threshold: float, many: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the pairs of a graph's rows that may reach a threshold, each once.
 
-    Those of two rows that may both have more links than neighbours are left out: the search finds them.
+    Pairs of two rows that may both have more links than neighbours are left out: the search finds them.
     """
     n, codes = len(many), [np.zeros(0, np.int64)]
     for start in range(0, n, BLOCK):

@@ -88,7 +88,7 @@ def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:
     index = HammingIndex(kind["code"].copy(), CLOSE)
     at, size = 0, FEWEST
     while at < len(kind):
-        asking = at + np.flatnonzero(~several[at : at + size])  # whoever has been found need not ask
+        asking = at + np.flatnonzero(~several[at : at + size])  # rows that are found already need no search
         near = index.search(kind["code"][asking].copy(), None)
         a, b = asking[near.query], near.row
         alike = (a != b) & (kind["width"][a] == kind["width"][b]) & (kind["height"][a] == kind["height"][b])

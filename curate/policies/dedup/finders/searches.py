@@ -1,4 +1,4 @@
-"""Finders at work: each answers for some of the rows at a time, so that nobody ever holds all pairs."""
+"""Finders at work: each answers for some of the rows at a time, so that all pairs are never held at once."""
 
 from collections.abc import Sequence
 from functools import cached_property

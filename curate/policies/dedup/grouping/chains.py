@@ -24,8 +24,8 @@ def find_chains(
 ) -> Stars:
     """Return the connected components of all pairs; in each the first row in the order of keeping stays.
 
-    Every pair is looked at, so the time for a group of n rows grows with n^2 (the memory does not), which that of
-    ``find_stars`` does not. Rows are queried in a random order: so a large group is spread over all of the work.
+    Every pair is looked at, so the time for a group of n rows grows with n^2 (the memory does not); it does not in
+    ``find_stars``. Rows are queried in a random order: so a large group is spread over all of the work.
 
     Args:
         order: rows in the order of keeping, shape (N,).

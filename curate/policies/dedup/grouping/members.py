@@ -201,7 +201,7 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     place[order] = np.arange(n)
     owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have their own numbers
     in_table = np.flatnonzero(~outside & (stars.owner >= 0))
-    owner[in_table] = owner[owner[in_table]]  # who goes for a row that the other table has is in the group of that
+    owner[in_table] = owner[owner[in_table]]  # a row dropped for a row of the other table is in its group
     taking_part = np.flatnonzero(stars.owner >= 0)
     _, code = np.unique(owner[taking_part], return_inverse=True)
     counts = np.bincount(code)

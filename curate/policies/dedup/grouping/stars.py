@@ -5,7 +5,7 @@ that stays; else it goes, and belongs to the first of those. What counts is that
 the other: a crop is the same as its whole image, not the whole the same as its crop.
 
 How it stays cheap. Rows that are dropped decide nothing any more, so most pairs of a large group never have to be
-looked at. Rows are taken in rounds; a round is settled within itself, and those of it that stay take away what is the
+looked at. Rows are taken in rounds; a round is settled within itself, and its kept rows take away what is the
 same among all the rest. No search is requested more than the first match of each row, but among at most ``FEW`` rows: n
 copies of one image cost n links and not n^2, wherever they are in the order.
 

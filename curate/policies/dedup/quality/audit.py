@@ -116,7 +116,7 @@ def draw_pairs(
     Args:
         pairs: P rows with ``key_a`` and ``key_b`` (text), ``similarity`` (number) and ``finder`` (text): every dropped
             row with the row kept instead, and pairs found at a looser threshold. Each pair once; leave out
-            pairs of equal bytes, which nobody needs to judge.
+            pairs of equal bytes, which need no judging.
         limits: finder -> its threshold, on which the side of a pair depends.
         n: pairs to draw, >= 1; all where there are fewer.
         seed: another seed draws others.

@@ -18,7 +18,7 @@ from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
 from scoring.runner import BATCH_SIZE, Runner
 
-ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies in addition to those of a scored table
+ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies in addition to a scored table's
 PIXELS, SAME_PIXELS = "pixels", "same_pixels"  # the same, where a digest of pixels is requested
 _BLOCK = 8  # originals whose copies are held as bytes at a time
 

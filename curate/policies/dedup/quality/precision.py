@@ -142,9 +142,9 @@ def suggest_threshold(answers: Answers, target_precision: float, confidence: flo
     Thresholds at the edges of strata are tested from the strict end on, each at the full confidence, and the first
     that fails ends it: with a sequence fixed beforehand the probability of choosing any threshold that does not keep
     the target precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all,
-    which the number of answers decides and not what they say. An unsure pair counts as different.
+    which the number of answers decides and not the answers. An unsure pair counts as different.
 
-    The precision is that of pairs: a looser threshold also makes other groups. The confidence is for each finder.
+    The precision is of pairs: a looser threshold also makes other groups. The confidence is for each finder.
 
     Args:
         answers: of an audit.
