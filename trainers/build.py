@@ -51,7 +51,7 @@ def build(
             spec = ModelSpec(config.backbone, options, {}, Preprocessing(size=config.size, resize=config.size))
         else:
             spec, backbone = replace(init.spec, preprocessing=_preprocessing(config, init)), init.backbone
-            if config.freeze != "trunk":  # weights that move are no longer those of a package
+            if config.freeze != "trunk":  # weights that move are no longer a package's
                 spec = replace(spec, parts=tuple(replace(part, packaged=None) for part in spec.parts))
         kept = kept_heads(config, init)
         head = kind.head(settings, config.size, n_classes)
@@ -111,26 +111,28 @@ def embedding_head(config: TrainConfig, init: ScoringModel | None) -> str:
     """
     if config.freeze != "trunk":
         kind = METHODS[config.method]
-        is_own = kind.embeds and isinstance(kind.head(config.settings, config.size), EMBEDS)
-        return config.method if is_own else ""
-    own = "" if init is None else init.spec.embedding
-    if own and own == config.method:
+        embeds = kind.embeds and isinstance(kind.head(config.settings, config.size), EMBEDS)
+        return config.method if embeds else ""
+    head_name = "" if init is None else init.spec.embedding
+    if head_name and head_name == config.method:
         raise InputError(
-            f"the embedding of the start is that of its head {own}, and --freeze keeps embeddings; leave --freeze out, "
-            "or train another method"
+            f"the embedding of the start is of its head {head_name}, and --freeze keeps embeddings; leave --freeze "
+            "out, or train another method"
         )
-    return own
+    return head_name
 
 
 def _preprocessing(config: TrainConfig, init: ScoringModel) -> Preprocessing:
-    own = init.spec.preprocessing
-    if config.size == own.size:
-        return own
+    before = init.spec.preprocessing
+    if config.size == before.size:
+        return before
     if config.freeze == "trunk":
-        raise ValueError(f"a frozen backbone for {own.size} pixels cannot be trained on views of {config.size}")
+        raise ValueError(f"a frozen backbone for {before.size} pixels cannot be trained on views of {config.size}")
     if init.spec.parts:
-        raise InputError(f"{init.spec.backbone} keeps its size: expected views of {own.size} pixels; leave --size out")
-    return replace(own, size=config.size, resize=config.size)
+        raise InputError(
+            f"{init.spec.backbone} keeps its size: expected views of {before.size} pixels; leave --size out"
+        )
+    return replace(before, size=config.size, resize=config.size)
 
 
 @torch.inference_mode()
@@ -166,11 +168,11 @@ def small_map(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> 
     is_training = model.training
     try:
         for size in (config.size, method.small_size) if method.n_small else (config.size,):
-            found = getattr(model.eval().backbone, "forward_features", lambda images: images)(
+            features = getattr(model.eval().backbone, "forward_features", lambda images: images)(
                 torch.zeros(1, 3, size, size, device=device)
             )
-            if isinstance(found, torch.Tensor) and found.ndim == 4 and found.shape[-2:] == (1, 1):
-                normalised = any(isinstance(one, nn.modules.batchnorm._BatchNorm) for one in model.backbone.modules())
+            if isinstance(features, torch.Tensor) and features.ndim == 4 and features.shape[-2:] == (1, 1):
+                normalised = any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.backbone.modules())
                 is_risk = normalised and config.precision == "bf16"
                 return (
                     f"{config.backbone} ends in a map of 1 x 1 for views of {size} pixels, "
@@ -203,16 +205,16 @@ def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]
     """Return the optimiser over what is trained: the backbone unless frozen, and the method's modules."""
     if config.freeze == "trunk":
         model.backbone.requires_grad_(False)
-    trunk = [p for p in model.backbone.parameters() if p.requires_grad]
+    backbone = [p for p in model.backbone.parameters() if p.requires_grad]
     heads = dict(model.heads.items())
-    own = list(heads[config.method].parameters()) if config.method in heads else []
+    of_head = list(heads[config.method].parameters()) if config.method in heads else []
     rates = method.rates()
     others = [p for name, p in method.named_parameters() if name not in rates]
-    rest = [p for p in (*own, *others) if p.requires_grad]
-    if not trunk and not rest and not rates:
+    rest = [p for p in (*of_head, *others) if p.requires_grad]
+    if not backbone and not rest and not rates:
         raise InputError(f"{config.method} on a frozen backbone has nothing to train; leave out --freeze")
     groups: list[dict[str, Any]] = []
-    for parameters, share in ((trunk, config.trunk_lr), (rest, 1.0)):
+    for parameters, share in ((backbone, config.trunk_lr), (rest, 1.0)):
         # biases and normalisation scales are not decayed: they set no direction
         for decay, chosen in (
             (True, [p for p in parameters if p.ndim > 1]),

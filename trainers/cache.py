@@ -159,11 +159,11 @@ def epoch_name(number: int) -> str:
 
 def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
     """Return what decides the features: all but how many epochs there are, and which versions made them."""
-    found = {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
-    recipe = found.get("recipe")
+    identity = {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
+    recipe = identity.get("recipe")
     if isinstance(recipe, dict) and isinstance(recipe.get("augmentation"), dict):
-        found["recipe"] = {**recipe, "augmentation": {**LATER_VIEWS, **recipe["augmentation"]}}
-    return found
+        identity["recipe"] = {**recipe, "augmentation": {**LATER_VIEWS, **recipe["augmentation"]}}
+    return identity
 
 
 def read_about(folder: Path) -> dict[str, Any] | None:
@@ -184,9 +184,9 @@ def read_about(folder: Path) -> dict[str, Any] | None:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         got = about.get("format") if isinstance(about, dict) else type(about).__name__
         raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: make it again")
-    wanted: dict[str, type] = {"epochs": int, "width": int, "data": str}
-    wanted |= dict.fromkeys(("model", "made_from", "recipe", "preprocessing", "columns"), dict)
-    wrong = [name for name, kind in wanted.items() if type(about.get(name)) is not kind]
+    types: dict[str, type] = {"epochs": int, "width": int, "data": str}
+    types |= dict.fromkeys(("model", "made_from", "recipe", "preprocessing", "columns"), dict)
+    wrong = [name for name, kind in types.items() if type(about.get(name)) is not kind]
     if wrong or not 1 <= about["epochs"] <= MOST_EPOCHS or not 1 <= about["width"] <= 1 << 20:
         raise damaged(path, f"no good value for {(wrong or ['epochs or width'])[0]}")
     if about["recipe"].get("dtype") not in list(DTYPES):  # of whatever type
@@ -197,7 +197,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
 def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, Any]:
     """Return what an epoch's file says of itself: rows, digests of the keys and of labels and losses, failures.
 
-    The latter digest is None in files of earlier versions.
+    The latter digest is missing in files of earlier versions.
 
     Raises:
         InputError: if it is damaged, or of another cache.
@@ -211,13 +211,13 @@ def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, A
         same = (note["kind"], note["epoch"], note["cache"]) == ("cache", number, fingerprint(about))
         counts = footer["failures"].values()
         digests = isinstance(footer["keys"], str) and isinstance(footer["targets"], str | None)
-        whole = digests and all(type(count) is int for count in counts)
+        is_complete = digests and all(type(count) is int for count in counts)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged(path, "no note of what it is") from None
     if not same:
         raise InputError(f"{path} belongs to another cache or epoch; expected epoch {number} of {folder}: remove it")
-    if not whole or "features" not in schema.names:
-        raise damaged(path, "no good note of its images" if not whole else "no features")
+    if not is_complete or "features" not in schema.names:
+        raise damaged(path, "no good note of its images" if not is_complete else "no features")
     if schema.field("features").type != features_type(about["width"], about["recipe"]["dtype"]):
         raise damaged(path, f"features of type {schema.field('features').type}")
     # features are stored as they are: a footer that claims more rows than the file has room for is a lie
@@ -234,7 +234,7 @@ def features_type(width: int, dtype: str) -> pa.DataType:
 
 def damaged(path: Path, what: str) -> InputError:
     """Return the error of a file that is not what was written."""
-    gone = "the whole folder" if path.name == ABOUT else "it"  # epochs without a note are nobody's
+    gone = "the whole folder" if path.name == ABOUT else "it"  # epochs without a note belong to no cache
     return InputError(f"{path} is damaged ({what}); remove {gone}, and repeat the `curate cache` command")
 
 
@@ -291,9 +291,9 @@ def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
     coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
     if coded.null_count or not len(coded):
         return None, []
-    whole = coded.unify_dictionaries().combine_chunks()
-    used, at = np.unique(whole.indices.to_numpy(), return_inverse=True)
-    values = whole.dictionary.take(pa.array(used)).to_pylist()
+    unified = coded.unify_dictionaries().combine_chunks()
+    used, at = np.unique(unified.indices.to_numpy(), return_inverse=True)
+    values = unified.dictionary.take(pa.array(used)).to_pylist()
     if any(map(is_missing, values)):
         return None, []
     numbers, classes = number_labels(values)

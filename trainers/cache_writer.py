@@ -177,8 +177,8 @@ def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -
     missing = [row for row, loss in enumerate(losses) if loss is None or not math.isfinite(loss)]
     if not missing:
         return
-    wanted = set(missing)
-    readers = (read for row, read in enumerate(images.readers()) if row in wanted)
+    lacking = set(missing)
+    readers = (read for row, read in enumerate(images.readers()) if row in lacking)
     decoded = decode_all(readers, preprocessing, workers, white=images.white)
     for row, image in zip(missing, decoded, strict=True):
         if not isinstance(image, str) and image.pixels is not None:
@@ -273,8 +273,7 @@ class EpochWriter:
             )
         if expected is not None and expected["targets"] not in (None, footer["targets"]):
             raise InputError(
-                "the labels or losses of these images are no longer those of epoch 0; make the cache again in another "
-                "folder"
+                "the labels or losses of these images differ from epoch 0; make the cache again in another folder"
             )
         note = {"kind": "cache", "epoch": self._number, "cache": fingerprint(self._about), **footer}
         self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(note, sort_keys=True).encode()})
@@ -284,10 +283,10 @@ class EpochWriter:
 
 
 def _refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    found = _difference(before, now)
-    if found is None:
+    difference = _difference(before, now)
+    if difference is None:
         return
-    place, old, new = found
+    place, old, new = difference
     typed = f"--set {place[-1]}" if "augmentation" in place else f"--{place[-1].replace('_', '-')}"
     option = OPTIONS.get(place[0]) or OPTIONS.get(place[-1], typed)
     digests = place[0] in ("model", "input") or option == HOW

@@ -78,19 +78,19 @@ def blurred(images: Tensor, draw: Draw) -> Tensor:
 def noisy(images: Tensor, draw: Draw) -> Tensor:
     """Return images in noise of 8 to 160 grey levels, in colour or grey; in 30 % there is noise alone, on grey.
 
-    The noise is that of an image of a quarter to 2.5 times the view's size, which was then resized.
+    The noise is as in an image of a quarter to 2.5 times the view's size, which was then resized.
     """
     sigma, shown = _of_image(draw.log_uniform(8, 160)), _of_image(1.0 - draw.chance(0.3).float())
     is_grey = _of_image(draw.chance(0.3))
     base, side, out = 127.5 + shown * (images - 127.5), images.shape[-1], torch.empty_like(images)
     for rows, share in _each(draw, NOISE_SHARES):
-        own = max(1, round(share * side))
-        grain = draw.normal((len(rows), images.shape[1], own, own))
+        grains = max(1, round(share * side))
+        grain = draw.normal((len(rows), images.shape[1], grains, grains))
         grain = sigma[rows] * torch.where(is_grey[rows], grain[:, :1], grain)
-        if own <= side:
+        if grains <= side:
             out[rows] = (base[rows] + _resized(grain, side, "nearest")).clamp(0, 255)
         else:
-            out[rows] = _resized((_resized(base[rows], own, "bilinear") + grain).clamp(0, 255), side, "bilinear")
+            out[rows] = _resized((_resized(base[rows], grains, "bilinear") + grain).clamp(0, 255), side, "bilinear")
     return out
 
 
@@ -128,7 +128,7 @@ def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
         images: shape (N, 3, S, S), in [0, 255].
         coarseness: factor on the tables of quanta, shape (N,), > 0; 50 over the quality, for one below 50.
 
-    Source: ITU-T T.81, annexes A.3.3 and K.1; how a quality scales the tables is that of the IJG's library.
+    Source: ITU-T T.81, annexes A.3.3 and K.1; a quality scales the tables as in the IJG's library.
     """
     n, channels, side = images.shape[:3]
     rest = -side % BLOCK
@@ -140,8 +140,8 @@ def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
     tables = torch.tensor((JPEG_LUMA, JPEG_CHROMA, JPEG_CHROMA), dtype=torch.float32, device=images.device)
     quanta = (coarseness.view(-1, 1, 1, 1) * tables).clamp(1, 255).view(n, channels, 1, 1, BLOCK, BLOCK)
     coarse = ((waves @ blocks @ waves.T) / quanta).round() * quanta
-    whole = side + rest
-    back = (waves.T @ coarse @ waves).permute(0, 1, 2, 4, 3, 5).reshape(n, channels, whole, whole)
+    full_side = side + rest
+    back = (waves.T @ coarse @ waves).permute(0, 1, 2, 4, 3, 5).reshape(n, channels, full_side, full_side)
     y, blue, red = (back[:, at : at + 1, :side, :side] for at in range(3))
     red, blue, y = 1.402 * red, 1.772 * blue, y + 128
     green = y - (0.299 * red + 0.114 * blue) / 0.587  # so that the luma is y

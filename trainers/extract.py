@@ -138,7 +138,7 @@ def features(model: ScoringModel, block: Tensor, recipe: CacheRecipe, epoch: int
         first: how many images came before the block, which with seed and epoch decides the views.
     """
     device = model.mean.device
-    size, found = model.spec.preprocessing.size, []
+    size, blocks = model.spec.preprocessing.size, []
     for start in range(0, len(block), recipe.batch_size):
         images = block[start : start + recipe.batch_size].to(device)
         if epoch != PLAIN:
@@ -147,5 +147,5 @@ def features(model: ScoringModel, block: Tensor, recipe: CacheRecipe, epoch: int
             images = view(images, size, recipe.augmentation.scale, recipe.augmentation, draw)
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
             ready = images.contiguous(memory_format=torch.channels_last)
-            found.append(model.features(ready).float().cpu())
-    return torch.cat(found)
+            blocks.append(model.features(ready).float().cpu())
+    return torch.cat(blocks)

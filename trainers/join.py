@@ -19,12 +19,12 @@ WHITENED = 0.25  # 1 would give all directions of a projection the same second m
 
 
 def part_of(model: ScoringModel, share: float) -> PartSpec:
-    """Return a single-trunk model's backbone as a part, whose weights the new checkpoint will hold."""
+    """Return a single-backbone model's backbone as a part, whose weights the new checkpoint will hold."""
     spec = model.spec
     if spec.parts:
         raise InputError(f"expected a model of one backbone, got {spec.backbone}; take its parts")
-    own = spec.preprocessing
-    return PartSpec(spec.backbone, own.size, share, own.mean, own.std, dict(spec.backbone_options))
+    input_of = spec.preprocessing
+    return PartSpec(spec.backbone, input_of.size, share, input_of.mean, input_of.std, dict(spec.backbone_options))
 
 
 def in_package(name: str, package: str, file: str) -> PackagedWeights:

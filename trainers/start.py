@@ -38,28 +38,28 @@ class Start:
     about: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
 
-    def size(self, wanted: int | None, *, frozen: bool) -> int:
+    def size(self, side: int | None, *, frozen: bool) -> int:
         """Return the side of a view in pixels: what was requested, else what the start was made for.
 
         Raises:
             InputError: if a frozen start is requested another size than its own.
         """
         if self.model is None:
-            return wanted or RANDOM_SIZE
-        own = self.model.spec.preprocessing.size
-        if frozen and wanted not in (None, own):
+            return side or RANDOM_SIZE
+        made_for = self.model.spec.preprocessing.size
+        if frozen and side not in (None, made_for):
             raise InputError(
-                f"a frozen backbone keeps its preprocessing: expected views of {own} pixels, got --size {wanted}; "
+                f"a frozen backbone keeps its preprocessing: expected views of {made_for} pixels, got --size {side}; "
                 "leave --size out"
             )
-        return wanted or own
+        return side or made_for
 
     @property
-    def trunk(self) -> str:
+    def backbone_digest(self) -> str:
         """Digest of the backbone: its architecture, weights and preprocessing, whatever heads are on it.
 
         Raises:
-            InputError: for random weights, whose features nobody could use again.
+            InputError: for random weights, whose features have no second use.
         """
         if self.model is None:
             raise InputError(
@@ -85,25 +85,25 @@ def backbone_digest(model: ScoringModel) -> str:
     return total.hexdigest()
 
 
-def find_start(text: str | None, *, size: int | None = None, wanted: Mapping[str, Any] | None = None) -> Start:
+def find_start(text: str | None, *, size: int | None = None, settings: Mapping[str, Any] | None = None) -> Start:
     """Return what ``--backbone`` names.
 
     Args:
         text: ``timm:NAME`` for the weights that timm publishes, ``timm:NAME@FILE`` for those in a file, a checkpoint or
             the name of a shipped model, any other timm name for random weights; None for the default's.
         size: side of what a published model is to see; by default what its weights were made for.
-        wanted: options of the network, for random weights and those that timm publishes.
+        settings: options of the network, for random weights and those that timm publishes.
 
     Raises:
         InputError: if there is no such thing, its weights cannot be had, or a checkpoint gets options.
     """
-    own = dict(wanted or {})
+    typed = dict(settings or {})
     if text is None:
-        return Start(DEFAULT, None, {"random": DEFAULT}, own)
+        return Start(DEFAULT, None, {"random": DEFAULT}, typed)
     is_stored = text in shipped_models() or Path(text).is_file() or Path(text).suffix == ".safetensors"
-    if own and (is_stored or FILE in text):
+    if typed and (is_stored or FILE in text):
         raise InputError(
-            f"{text} holds the weights of a network as it is; leave --backbone-set {next(iter(own))} out, or name a "
+            f"{text} holds the weights of a network as it is; leave --backbone-set {next(iter(typed))} out, or name a "
             "network of timm's"
         )
     if text.startswith(PUBLISHED) and FILE in text:
@@ -111,15 +111,15 @@ def find_start(text: str | None, *, size: int | None = None, wanted: Mapping[str
         return Start(model.spec.backbone, model, {"timm": model.spec.backbone, "digest": card["digest"]})
     if text.startswith(PUBLISHED):
         name = text.removeprefix(PUBLISHED)
-        options = size_options(name, size) | own
+        options = size_options(name, size) | typed
         backbone = create_backbone(name, pretrained=True, options=options)
         spec = ModelSpec(name, options, {}, published_preprocessing(backbone, size))
-        return Start(name, ScoringModel(spec, backbone=backbone), {"timm": name}, own)
+        return Start(name, ScoringModel(spec, backbone=backbone), {"timm": name}, typed)
     if is_stored:
         model, card = load_model(text)
         about = {name: card[name] for name in ("method", "digest", "data_licence", "training", "metrics")}
         return Start(model.spec.backbone, model, about)
-    return Start(text, None, {"random": text}, own)
+    return Start(text, None, {"random": text}, typed)
 
 
 def start_of(cache: CachedFeatures, text: str | None) -> Start:
@@ -128,7 +128,7 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
     Args:
         cache: an open cache.
         text: what ``--backbone`` names; None takes the model that the cache names if it is one that ships: a path out
-            of a file that somebody gave us is not followed.
+            of a file from elsewhere is not followed.
 
     Raises:
         InputError: if the model cannot be had, or its features would be others than those in the cache.
@@ -141,11 +141,12 @@ def start_of(cache: CachedFeatures, text: str | None) -> Start:
             "gets a backbone to be on"
         )
     start = find_start(text or name)
-    if start.trunk != cache.about["model"].get("trunk"):
-        theirs = str(cache.about["model"].get("trunk"))[:12]
+    if start.backbone_digest != cache.about["model"].get("trunk"):
+        cached = str(cache.about["model"].get("trunk"))[:12]
         raise InputError(
-            f"{cache.folder} holds features of {name!r} (backbone {theirs}), and {text or name} is another model "
-            f"(backbone {start.trunk[:12]}); name the model of the cache with --backbone, or make a cache with this one"
+            f"{cache.folder} holds features of {name!r} (backbone {cached}), and {text or name} is another model "
+            f"(backbone {start.backbone_digest[:12]}); name the model of the cache with --backbone, or make "
+            "a cache with this one"
         )
     if start.model is None or start.model.width != cache.width:
         raise InputError(f"{cache.folder} holds features {cache.width} wide, unlike its model's; make it again")

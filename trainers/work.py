@@ -75,10 +75,10 @@ class TrainingFolder(HeldFolder):
         if not note.is_file():
             return False
         try:
-            there = str(read_header(self.out)["digest"])
+            digest = str(read_header(self.out)["digest"])
         except InputError:  # no model yet, or something else
             return False
-        return note.read_bytes() == there.encode()
+        return note.read_bytes() == digest.encode()
 
     def _leave(self) -> None:
         """Remove the folder, the lock last, unless there is a state to go on from; folders in it are left alone."""
@@ -91,7 +91,7 @@ class TrainingFolder(HeldFolder):
         try:
             self.folder.rmdir()
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # somebody has begun again in it
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has begun again in it
                 raise
 
 

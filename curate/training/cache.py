@@ -141,7 +141,7 @@ def _network_of(start: "Start") -> "ScoringModel":
     """Return the model whose features are cached; InputError for weights that no digest names."""
     network = start.model
     if network is None:
-        raise ValueError(f"a start with a digest ({start.trunk}) has a model")
+        raise ValueError(f"a start with a digest ({start.backbone_digest}) has a model")
     return network
 
 
@@ -176,7 +176,7 @@ def _about(
     return {
         "kind": "cache",
         "format": FORMAT,
-        "model": {"trunk": start.trunk, "backbone": start.backbone},
+        "model": {"trunk": start.backbone_digest, "backbone": start.backbone},
         "made_from": {"name": typed["model"], "digest": start.about.get("digest")},
         "preprocessing": network.spec.preprocessing.to_json(),
         "width": network.width,

@@ -334,7 +334,7 @@ def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
 
     options = parse_backbone_options(typed["backbone_set"])
     if typed["cached"] is None:
-        return None, find_start(typed["backbone"], size=typed["size"], wanted=options)
+        return None, find_start(typed["backbone"], size=typed["size"], settings=options)
     if options:
         raise InputError("--backbone-set is for a network that is built, and a cache has its features; leave it out")
     cache = open_cache(typed["cached"])

@@ -85,9 +85,9 @@ def test_options_come_with_their_types_and_bounds():
 
 
 def test_options_are_for_networks_that_are_built(tiny_checkpoint):
-    assert find_start("resnet18", wanted={"stem_width": 32}).options == {"stem_width": 32}
+    assert find_start("resnet18", settings={"stem_width": 32}).options == {"stem_width": 32}
     with pytest.raises(InputError, match="leave --backbone-set depth out"):
-        find_start(str(tiny_checkpoint), wanted={"depth": 2})
+        find_start(str(tiny_checkpoint), settings={"depth": 2})
     with pytest.raises(InputError, match="resnet18_cifar has no option 'depth'"):
         create_backbone("resnet18_cifar", options={"depth": 2})
     with pytest.raises(InputError, match="cannot build 'resnet18'"):

@@ -10,7 +10,7 @@ from scoring.errors import InputError
 from scoring.heads import JunkHeadSpec
 from trainers.config import TrainConfig
 from trainers.methods.augmentation import Augmentation
-from trainers.methods.junk import Junk, JunkSettings, pair_loss, whole_or_damaged
+from trainers.methods.junk import Junk, JunkSettings, damage_cross_entropy, pair_loss
 from trainers.methods.method import Task
 
 
@@ -29,7 +29,7 @@ def given(*views):
 def test_the_cross_entropy_is_that_of_the_logits_of_a_softplus_head():
     generator = torch.Generator().manual_seed(0)
     whole, damaged = torch.randn(9, generator=generator), 2 * torch.randn(20, generator=generator)
-    ours = whole_or_damaged(F.softplus(whole), F.softplus(damaged))
+    ours = damage_cross_entropy(F.softplus(whole), F.softplus(damaged))
     zeros, ones = torch.zeros(9), torch.ones(20)
     slow = [F.binary_cross_entropy_with_logits(*pair) for pair in ((whole, zeros), (damaged, ones))]
     assert ours.item() == pytest.approx(sum(slow).item() / 2, rel=1e-5)
@@ -37,7 +37,7 @@ def test_the_cross_entropy_is_that_of_the_logits_of_a_softplus_head():
 
 def test_the_cross_entropy_is_finite_where_a_softplus_underflows():
     tiny = torch.tensor([1e-6], requires_grad=True)  # the least that an uncertainty head says
-    loss = whole_or_damaged(torch.tensor([1e-6]), tiny)
+    loss = damage_cross_entropy(torch.tensor([1e-6]), tiny)
     loss.backward()
     assert loss.item() == pytest.approx(-math.log(1e-6) / 2, rel=1e-3)
     assert tiny.grad.isfinite().all()
@@ -61,7 +61,8 @@ def test_the_first_view_is_the_image_and_all_others_are_damaged(within):
     assert (method.n_plain, method.n_standard, method.n_small) == (1, 3, 0)
     step = method(features, Said(), None)
     whole, damaged = features[0, :, 0], features[1:, :, 0]
-    expected = within * pair_loss(whole, damaged, gap=0.5) + (1 - within) * whole_or_damaged(whole, damaged.flatten())
+    among = damage_cross_entropy(whole, damaged.flatten())
+    expected = within * pair_loss(whole, damaged, gap=0.5) + (1 - within) * among
     assert step.loss.item() == pytest.approx(expected.item(), rel=1e-6)
     assert step.measures["ordered"].item() == pytest.approx(5 / 6)
 

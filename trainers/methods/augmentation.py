@@ -25,7 +25,7 @@ class Augmentation:
     blur_sigma: tuple[float, float] = (0.1, 2.0)  # pixels on a side of 224, scaled to the side of the view
     corrupt: float = 0.0
     damage: float = 0.0
-    jitter_strength: float = 0.4  # of brightness, contrast and saturation; that of the hue is a quarter of it
+    jitter_strength: float = 0.4  # of brightness, contrast and saturation; of the hue a quarter of it
     solarize: float = 0.0  # probability that values of 128 and more are turned into 255 less them
     vertical_flip: float = 0.0
 

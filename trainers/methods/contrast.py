@@ -90,11 +90,11 @@ def of_labels(
         An anchor for each item that has a positive and a negative; None where no item has both.
     """
     same = labels[:, None] == labels
-    wanted = same.float().fill_diagonal_(0)
-    usable = ((wanted.sum(1) > 0) & ((~same).sum(1) > 0)).nonzero().squeeze(1)
+    candidates = same.float().fill_diagonal_(0)
+    usable = ((candidates.sum(1) > 0) & ((~same).sum(1) > 0)).nonzero().squeeze(1)
     if len(usable) == 0:
         return None
-    positives = torch.multinomial(wanted[usable], 1, generator=generator).squeeze(1)
+    positives = torch.multinomial(candidates[usable], 1, generator=generator).squeeze(1)
     return Contrast(usable, positives, _at_most((~same)[usable].float(), negatives, generator))
 
 

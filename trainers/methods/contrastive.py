@@ -43,7 +43,7 @@ def _denominator() -> str:
 
 @dataclass(frozen=True)
 class ContrastiveSettings(Settings):
-    """What the five methods share; the defaults are those of Kirchhof et al. 2023 where it gives a value."""
+    """What the five methods share; the defaults are as in Kirchhof et al. 2023 where it gives a value."""
 
     latent_dim: int = _latent_dim(16)
     hidden_dim: int = setting(512, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
@@ -69,7 +69,7 @@ class MCInfoNCESettings(KappaSettings):
     samples: int = _samples()
     kappa_pos: float = _kappa_pos(16.0)
     denominator: str = _denominator()
-    cross: bool = setting(True, "all pairs of two images' draws, not only those of one number as in equation 7")
+    cross: bool = setting(True, "all pairs of two images' draws, not only of one number as in equation 7")
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def mcinfonce_of_samples(
     chunks = zip(
         *(of_rows.split(step, dim=1) for of_rows in (anchors, positives, negative)), log_total.split(step), strict=True
     )
-    return -torch.cat([_again(rows, *chunk, whole=step >= len(contrast)) for chunk in chunks]).mean()
+    return -torch.cat([_again(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks]).mean()
 
 
 def elk(
@@ -151,7 +151,7 @@ def elk(
 
     step = max(1, _block(mu, block) // len(other_mu))
     chunks = zip(anchor_mu.split(step), anchor_kappa.split(step), log_weights.split(step), strict=True)
-    negative = torch.cat([_again(rows, *chunk, whole=step >= len(contrast)) for chunk in chunks])
+    negative = torch.cat([_again(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks])
     ratio = _log_ratio(positive, negative, contrast.weights.double().sum(1).log(), denominator)
     return -ratio.mean().to(mu.dtype)
 
@@ -200,13 +200,13 @@ def hib(
 
     step = max(1, _block(z, block) // others[:, :, 0].numel())
     chunks = zip(anchors.split(step, dim=1), weights.split(step), strict=True)
-    negative = torch.cat([_again(rows, *chunk, whole=step >= len(contrast)) for chunk in chunks])
+    negative = torch.cat([_again(rows, *chunk, single_block=step >= len(contrast)) for chunk in chunks])
     return -(positive + negative).mean()
 
 
-def _again(function: Any, *tensors: Tensor, whole: bool) -> Tensor:
+def _again(function: Any, *tensors: Tensor, single_block: bool) -> Tensor:
     """Call a function of tensors; unless its one block is the whole, forget what it did until the backward pass."""
-    if whole:
+    if single_block:
         return function(*tensors)
     return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
 

@@ -102,13 +102,13 @@ def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
     flat = sets.reshape(n * group, width)
     block = BLOCK_CPU if sets.device.type == "cpu" else BLOCK_GPU
     among = _Within.apply(flat, bins, max(1, block // len(flat)))  # H, (N G, B + 1)
-    own = torch.einsum("ngm,nhm->ngh", sets, sets)
+    within = torch.einsum("ngm,nhm->ngh", sets, sets)
     other = ~torch.eye(group, dtype=torch.bool, device=sets.device)
-    own = own.masked_select(other).view(n * group, group - 1)
-    found = torch.stack([_ramp(own, at, bins).sum(1) for at in range(bins + 1)], dim=1)  # H+
-    here = torch.diff(found, dim=1, prepend=torch.zeros_like(found[:, :1]))  # h+
+    within = within.masked_select(other).view(n * group, group - 1)
+    cumulated = torch.stack([_ramp(within, at, bins).sum(1) for at in range(bins + 1)], dim=1)  # H+
+    in_bin = torch.diff(cumulated, dim=1, prepend=torch.zeros_like(cumulated[:, :1]))  # h+
     least = torch.finfo(sets.dtype).tiny
-    return 1 - (here * found / among.clamp(min=least)).sum(1).mean() / (group - 1)
+    return 1 - (in_bin * cumulated / among.clamp(min=least)).sum(1).mean() / (group - 1)
 
 
 def _ramp(cosine: Tensor, at: int, bins: int) -> Tensor:
@@ -140,12 +140,12 @@ class _Within(torch.autograd.Function):
         slope = torch.cat([grads[0] * (bins / 2), grads[0].new_zeros(len(z), 1)], dim=1)
         to_z = torch.zeros_like(z)
         for start in range(0, len(z), rows):
-            here = slice(start, start + rows)
+            part = slice(start, start + rows)
             distance = (1 - _others(z, start, rows)) * (bins / 2)  # in bins; one ramp alone has a slope there
             interval = distance.floor_().clamp_(0, bins + 1).long()
-            table = slope[here].gather(1, interval)
-            to_z[here] += table @ z
-            to_z += table.T @ z[here]
+            table = slope[part].gather(1, interval)
+            to_z[part] += table @ z
+            to_z += table.T @ z[part]
         return to_z, None, None
 
 

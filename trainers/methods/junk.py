@@ -13,36 +13,36 @@ from trainers.methods.method import Method, Step, Task
 from trainers.methods.settings import Settings, setting
 
 
-def whole_or_damaged(whole: Tensor, damaged: Tensor) -> Tensor:
+def damage_cross_entropy(intact: Tensor, damaged: Tensor) -> Tensor:
     """Return the binary cross-entropy of a head that says u = -ln p, p being the probability that an image is whole.
 
     Args:
-        whole: u of images as they are, shape (N,), >= 0, in nats: what it costs is u.
+        intact: u of images as they are, shape (N,), >= 0, in nats: what it costs is u.
         damaged: u of damaged views, shape (M,), > 0: what it costs is -ln(1 - exp(-u)).
 
     Returns:
         Scalar: the mean of the two means, so that several views of an image do not outweigh it.
 
-    >>> round(whole_or_damaged(torch.tensor([0.0]), torch.tensor([0.6931472])).item(), 4)  # ln 2 / 2
+    >>> round(damage_cross_entropy(torch.tensor([0.0]), torch.tensor([0.6931472])).item(), 4)  # ln 2 / 2
     0.3466
     """
-    return (whole.mean() - torch.log(-torch.expm1(-damaged)).mean()) / 2
+    return (intact.mean() - torch.log(-torch.expm1(-damaged)).mean()) / 2
 
 
-def pair_loss(whole: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
+def pair_loss(intact: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
     """Return how far damaged views are from lying ``gap`` above their own image: mean max(0, gap - (u_v - u)).
 
     Args:
-        whole: u of N images, shape (N,).
+        intact: u of N images, shape (N,).
         damaged: u of V views of each, shape (V, N).
         gap: margin, in nats.
 
     Raises:
         ValueError: if the shapes do not fit.
     """
-    if whole.ndim != 1 or damaged.ndim != 2 or damaged.shape[1:] != whole.shape:
-        raise ValueError(f"expected shapes (N,) and (V, N), got {tuple(whole.shape)} and {tuple(damaged.shape)}")
-    return (gap - (damaged - whole)).clamp(min=0).mean()
+    if intact.ndim != 1 or damaged.ndim != 2 or damaged.shape[1:] != intact.shape:
+        raise ValueError(f"expected shapes (N,) and (V, N), got {tuple(intact.shape)} and {tuple(damaged.shape)}")
+    return (gap - (damaged - intact)).clamp(min=0).mean()
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ class Junk(Method[JunkSettings]):
             raise ValueError("junk needs a head")
         n_views, n = features.shape[:2]
         said = head(self._noisy(features.detach().flatten(0, 1))).view(n_views, n)
-        whole, damaged = said[0], said[1:]
+        intact, damaged = said[0], said[1:]
         within = self.settings.within
-        among = whole_or_damaged(whole, damaged.flatten())
-        loss = within * pair_loss(whole, damaged, gap=self.settings.margin) + (1 - within) * among
-        above = (damaged > whole).float().mean().detach()
-        return Step(loss, {"whole": whole.detach().mean(), "damaged": damaged.detach().mean(), "ordered": above})
+        among = damage_cross_entropy(intact, damaged.flatten())
+        loss = within * pair_loss(intact, damaged, gap=self.settings.margin) + (1 - within) * among
+        above = (damaged > intact).float().mean().detach()
+        return Step(loss, {"whole": intact.detach().mean(), "damaged": damaged.detach().mean(), "ordered": above})
 
     def _noisy(self, features: Tensor) -> Tensor:
         """Return features (B, D) with noise, so that a few thousand images do not teach the head their own traits."""

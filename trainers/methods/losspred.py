@@ -200,12 +200,12 @@ class LossPred(Method[LossPredSettings]):
             if labels is None:
                 raise ValueError("loss prediction needs labels, or losses")
             total, task, measures = self._classify(flat, labels.repeat(n_views), batch.rows.repeat(n_views))
-        own = self._rank(predicted, task, n_views) if self.settings.form == "ranking" else l2_loss(predicted, task)
+        of_head = self._rank(predicted, task, n_views) if self.settings.form == "ranking" else l2_loss(predicted, task)
         measures |= {"task": task.mean(), "unc": predicted.detach().mean(), "ordered": share_ordered(predicted, task)}
-        return Step(total + self.settings.weight * own, measures)
+        return Step(total + self.settings.weight * of_head, measures)
 
     def _rank(self, predicted: Tensor, task: Tensor, n_views: int) -> Tensor:
-        """Return the ranking loss of all pairs; those of one image weigh ``within``, those of two images the rest.
+        """Return the ranking loss of all pairs; pairs of one image weigh ``within``, pairs of two images the rest.
 
         In a pair of one image the view is to be the less certain, whatever the losses: it was made from the plain
         image and cannot hold more of what that shows (the data processing inequality). This is our addition: loss
@@ -216,8 +216,8 @@ class LossPred(Method[LossPredSettings]):
         between = torch.stack([ranking_loss(u[at], loss[at], gap=gap) for at in range(n_views)]).mean()
         if not within:
             return between
-        of_one = (gap - (u[1] - u[0])).clamp(min=0).mean()  # the plain image is view 0
-        return within * of_one + (1 - within) * between
+        within_image = (gap - (u[1] - u[0])).clamp(min=0).mean()  # the plain image is view 0
+        return within * within_image + (1 - within) * between
 
     def _classify(self, flat: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Return the classifiers' loss, each image's loss under the its own classifier fold, and measures."""
@@ -229,10 +229,10 @@ class LossPred(Method[LossPredSettings]):
         if folds > 1:
             learns.scatter_(1, fold[:, None], 0.0)  # the classifier of an image's own fold never learns from it
         fit = (every * learns).sum() / learns.sum()
-        own = logits.detach()[torch.arange(len(flat), device=flat.device), fold]  # (V * N, C)
+        held_out = logits.detach()[torch.arange(len(flat), device=flat.device), fold]  # (V * N, C)
         # float64: the losses of images that it is sure of would all be 0 in float32, and tie
-        task = LOSSES[self.settings.task](own.double(), labels)
-        return fit, task, {"accuracy": (own.argmax(1) == labels).float().mean()}
+        task = LOSSES[self.settings.task](held_out.double(), labels)
+        return fit, task, {"accuracy": (held_out.argmax(1) == labels).float().mean()}
 
 
 def _check_gradient(settings: LossPredSettings, task: Task) -> None:

@@ -34,8 +34,8 @@ def queue_loss(queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature:
     if queries.ndim != 2 or queries.shape != keys.shape or negatives.ndim != 2 or negatives.shape[1] != keys.shape[1]:
         got = f"{tuple(queries.shape)}, {tuple(keys.shape)} and {tuple(negatives.shape)}"
         raise ValueError(f"expected shapes (N, M), (N, M) and (K, M), got {got}")
-    own = (queries * keys).sum(1, keepdim=True)  # (N, 1)
-    logits = torch.cat([own, queries @ negatives.T], dim=1) / temperature
+    positive = (queries * keys).sum(1, keepdim=True)  # (N, 1)
+    logits = torch.cat([positive, queries @ negatives.T], dim=1) / temperature
     return (logits.logsumexp(1) - logits[:, 0]).mean()
 
 

@@ -41,25 +41,25 @@ class MomentumEncoder(nn.Module):
         The copies run in the mode of the originals, so that what is frozen is frozen here.
         """
         for copy, live in zip(self.copies, self._live, strict=True):
-            for ours, theirs in zip(copy.modules(), live.modules(), strict=True):
-                ours.training = theirs.training
+            for ours, original in zip(copy.modules(), live.modules(), strict=True):
+                ours.training = original.training
         order = torch.randperm(len(pixels), device=pixels.device)
         said = torch.cat([self._read(pixels[part]) for part in order.tensor_split(self.groups)])
         return torch.empty_like(said).index_copy_(0, order, said)
 
     def _read(self, pixels: Tensor) -> Tensor:
         with torch.autocast(pixels.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            given = self.copies[0](pixels).float()
+            features = self.copies[0](pixels).float()
         for copy in self.copies[1:]:
-            given = copy(given)
-        return given
+            features = copy(features)
+        return features
 
     @torch.no_grad()
     def follow(self) -> None:
         """Move a step towards the originals."""
         for copy, live in zip(self.copies, self._live, strict=True):
-            for ours, theirs in zip(copy.parameters(), live.parameters(), strict=True):
-                ours.lerp_(theirs.to(ours.dtype), 1 - self.momentum)
+            for ours, original in zip(copy.parameters(), live.parameters(), strict=True):
+                ours.lerp_(original.to(ours.dtype), 1 - self.momentum)
 
 
 class Queue(nn.Module):
@@ -80,7 +80,7 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, keys: Tensor) -> None:
-        """Put keys, shape (N, M), in the place of the oldest ones."""
+        """Put keys, shape (N, M), where the oldest ones are."""
         places = (self.at + torch.arange(len(keys), device=self.keys.device)) % len(self.keys)
         self.keys[places] = keys.to(self.keys.dtype)
         self.at.add_(len(keys)).remainder_(len(self.keys))

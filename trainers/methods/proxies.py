@@ -73,7 +73,7 @@ class NivMFSettings(ProxySettings):
     guidance: float = setting(0.0, "weight of the ProxyAnchor loss next to it", least=0, most=1e6)
     kappa: str = setting("norm", "the norm of the projection, or from the features by its own head", choices=SOURCES)
     kappa_init: float = setting(1000.0, "about where the kappa of an image starts", above=0, most=MOST_KAPPA)
-    proxy_kappa: float = setting(50.0, "where those of a class start", above=0, most=MOST_KAPPA)
+    proxy_kappa: float = setting(50.0, "where a class's kappas start", above=0, most=MOST_KAPPA)
     kappa_lr: float = _share(10.0, "the logarithms of the classes' kappas")
     temperature_lr: float = _share(1.0, "the logarithm of the temperature")
     hidden_dim: int = setting(512, "width of the hidden layer of the projector (kappa=head)", least=1, most=MOST_WIDTH)
@@ -177,8 +177,8 @@ class NivMF(Proxies[NivMFSettings]):
 
     def rates(self) -> dict[str, float]:
         """Return the rates of proxies, their kappas and the temperature as multiples of lr."""
-        own = {"log_kappas": self.settings.kappa_lr, "log_temperature": self.settings.temperature_lr}
-        return super().rates() | own
+        multiples = {"log_kappas": self.settings.kappa_lr, "log_temperature": self.settings.temperature_lr}
+        return super().rates() | multiples
 
     def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return equation 6 of the paper, or with guidance equation 7."""

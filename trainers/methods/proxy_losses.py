@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def proxy_nca(distances: Tensor, labels: Tensor, temperature: Tensor | float) -> Tensor:
-    """Return -log of the weight of the right class, e^(-d/t) over that of all classes, averaged over images, in nats.
+    """Return -log of the weight of the right class, e^(-d/t) over all classes, averaged over images, in nats.
 
     Args:
         distances: of images from classes, shape (B, C).
@@ -32,14 +32,14 @@ def proxy_anchor(cosines: Tensor, labels: Tensor, *, alpha: float = 32.0, delta:
 
     Source: Kim et al. 2020, arXiv:2003.13911, eq. 4.
     """
-    own = F.one_hot(labels, cosines.shape[1]).bool()
-    pull = (-alpha * (cosines - delta)).masked_fill(~own, -float("inf"))
-    push = (alpha * (cosines + delta)).masked_fill(own, -float("inf"))
-    present = own.any(0)
-    pulls = _log_one_plus_sum(pull[:, present])
-    return pulls.mean() + _log_one_plus_sum(push).mean()
+    of_label = F.one_hot(labels, cosines.shape[1]).bool()
+    pull = (-alpha * (cosines - delta)).masked_fill(~of_label, -float("inf"))
+    push = (alpha * (cosines + delta)).masked_fill(of_label, -float("inf"))
+    present = of_label.any(0)
+    pulls = _log1p_sum(pull[:, present])
+    return pulls.mean() + _log1p_sum(push).mean()
 
 
-def _log_one_plus_sum(exponents: Tensor) -> Tensor:
+def _log1p_sum(exponents: Tensor) -> Tensor:
     """Return log(1 + sum_i e^x_i) for every column, shape (C,)."""
     return F.pad(exponents, (0, 0, 0, 1)).logsumexp(0)

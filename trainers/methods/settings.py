@@ -96,7 +96,7 @@ class Shown:
 
 def shown(kind: type[Settings]) -> list[Shown]:
     """Return the settings of a method, in their order, for help and documents."""
-    found = []
+    rows = []
     for name, about in kind.about().items():
         default = getattr(kind, name)
         text = (
@@ -106,8 +106,8 @@ def shown(kind: type[Settings]) -> list[Shown]:
             if isinstance(default, float)
             else str(default)
         )
-        found.append(Shown(name, text, f"{about.meaning} ({about.values})" if about.values else about.meaning))
-    return found
+        rows.append(Shown(name, text, f"{about.meaning} ({about.values})" if about.values else about.meaning))
+    return rows
 
 
 def _number(value: Any) -> str:

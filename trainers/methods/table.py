@@ -45,12 +45,12 @@ class MethodTable(Lazy[Any]):
     def __getitem__(self, name: str) -> Any:
         if name in self.where:
             return super().__getitem__(name)
-        found = plugins.load_plugin(plugins.plugins(plugins.METHODS)[name])
+        method = plugins.load_plugin(plugins.plugins(plugins.METHODS)[name])
         from trainers.methods.method import Method
 
-        if not (isinstance(found, type) and issubclass(found, Method)):
-            raise InputError(f"the plug-in {name!r} is no method: expected a subclass of Method, got {found!r}")
-        return found
+        if not (isinstance(method, type) and issubclass(method, Method)):
+            raise InputError(f"the plug-in {name!r} is no method: expected a subclass of Method, got {method!r}")
+        return method
 
     def __contains__(self, name: object) -> bool:
         return name in self.where or name in plugins.plugins(plugins.METHODS)

@@ -2,7 +2,7 @@
 
 Three learners say what the other view of an image is, and what it is separated from: both views go through the network
 and the other images of the batch are the negatives (end-to-end), a slow copy reads the other view and a queue holds
-those of earlier batches (moco), or a bank holds what the network said of every image before (bank).
+sets of earlier batches (moco), or a bank holds what the network said of every image before (bank).
 """
 
 import math
@@ -78,17 +78,17 @@ def schedule(text: str) -> list[tuple[float, int]]:
     >>> schedule("5,3@0.5")
     [(0.0, 5), (0.5, 3)]
     """
-    found = []
+    steps = []
     for part in text.split(","):
         number, at, share = part.strip().partition("@")
         try:
-            found.append((float(share) if at else 0.0, int(number)))
+            steps.append((float(share) if at else 0.0, int(number)))
         except ValueError:
             break
     else:
-        in_order = all(before < after for (before, _), (after, _) in pairwise(found))
-        if found[0][0] == 0 and found[-1][0] < 1 and in_order and all(1 <= k <= MOST_SAMPLES for _, k in found):
-            return found
+        in_order = all(before < after for (before, _), (after, _) in pairwise(steps))
+        if steps[0][0] == 0 and steps[-1][0] < 1 and in_order and all(1 <= k <= MOST_SAMPLES for _, k in steps):
+            return steps
     raise InputError(
         f"samples is a number of draws from 1 to {MOST_SAMPLES}, and others with the share of the steps, below 1, that "
         f"they begin at, such as 5,3@0.5,1@0.75; got {text!r}"
@@ -244,8 +244,8 @@ class UMM(Method[UMMSettings]):
         if self.queue is not None:
             negatives = self.queue.keys
         elif self.bank is not None:
-            found = self.bank.others(self._batch.rows, settings.queue)
-            negatives = draw(found[:, 0], found[:, 1], self.samples).mean(1)
+            bank = self.bank.others(self._batch.rows, settings.queue)
+            negatives = draw(bank[:, 0], bank[:, 1], self.samples).mean(1)
         else:
             return set_loss(sets, others, temperature=settings.temperature)
         return queue_loss(sets.mean(1), others.mean(1), negatives, temperature=settings.temperature)

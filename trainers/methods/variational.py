@@ -26,7 +26,7 @@ def _views(default: int, least: int) -> int:
 
 @dataclass(frozen=True)
 class VariationalSettings(Settings):
-    """What the four methods share; the defaults are those of Bizeul et al. 2024, appendix A.7.4."""
+    """What the four methods share; the defaults are as in Bizeul et al. 2024, appendix A.7.4."""
 
     latent_dim: int = setting(64, "width M of z, whose mean is the embedding", least=1, most=MOST_WIDTH)
     channels: int = setting(256, "of the map that a decoder starts from; each doubling halves them", least=1, most=4096)
@@ -147,8 +147,8 @@ class SimVAE(Variational[SimVAESettings]):
 
     def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
         """Return sum_j [log p(x^j|z^j) + H(q(z^j|x^j))] + E log p(z^1..z^J|y), equation 4."""
-        own = self.settings
-        prior = elbo.log_prior_of_set(seen.mean, seen.log_variance, own.prior_variance, own.centre_variance)
+        settings = self.settings
+        prior = elbo.log_prior_of_set(seen.mean, seen.log_variance, settings.prior_variance, settings.centre_variance)
         return (seen.likelihood + elbo.entropy(seen.log_variance)).sum(0) + prior, {"prior": prior}
 
 
