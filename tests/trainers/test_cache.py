@@ -546,7 +546,7 @@ def test_a_cache_with_other_labels_or_losses_is_another_one(model, files, tmp_pa
 
 def test_labels_that_changed_between_two_epochs_are_noticed(copy, made, model, files):
     other = replace(images(files), labels=pa.array([f"c{i % 2}" for i in range(N)]))
-    with pytest.raises(InputError, match="labels or losses.*epoch 0"):
+    with pytest.raises(InputError, match=r"labels or losses.*epoch 0"):
         make_cache(copy, about(model, 4), other, model, RECIPE, workers=1)
     assert not (copy / epoch_name(3)).exists()
     path = copy / epoch_name(1)
