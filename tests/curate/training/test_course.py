@@ -182,7 +182,7 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
     shutil.rmtree(tmp_path / "photos" / "cat")
     for wrong, words in (
         ({"measure_on": None}, "give all three"),
-        ({"save_best": "loss"}, "none of them"),
+        ({"save_best": "loss"}, "got .loss"),
         ({"every": 0}, "--every"),
         ({"course": None, "save_best": None}, "--course"),
     ):
