@@ -58,10 +58,10 @@ def main() -> None:
                 print(f"{name}, {rate:.0%}, {n}: {measured(in_order, cuts, rate, n, options)}", flush=True)
 
 
-def folder_of(given: argparse.Namespace) -> Path:
+def folder_of(options: argparse.Namespace) -> Path:
     """Return the folder with the set that junk is planted in, and with the domain that some of the junk is from."""
-    data = open_data(given.data, dict.fromkeys(file for file, _ in DEVELOPMENT.values()))
-    return data.need(DEVELOPMENT[given.set][0], DEVELOPMENT[DOMAIN[given.set]][0])
+    data = open_data(options.data, dict.fromkeys(file for file, _ in DEVELOPMENT.values()))
+    return data.need(DEVELOPMENT[options.set][0], DEVELOPMENT[DOMAIN[options.set]][0])
 
 
 def plant(data: Path, name: str, share: float, folder: Path) -> Path:

@@ -57,11 +57,11 @@ PAIRS = (  # dataset, and the domain that is mixed into it
 )
 
 
-def data_and_sets(given: Sequence[str] | None, asked: Sequence[str] | None, default: Sequence[str]) -> Named:
+def data_and_sets(typed: Sequence[str] | None, chosen: Sequence[str] | None, default: Sequence[str]) -> Named:
     """Return the folder that ``--data`` names, and the sets to run on: as given, or yours, which join ``FILES``."""
-    data = open_data(given, dict.fromkeys(file for file, *_ in FILES.values()), sets=True)
-    FILES.update({name: (name, None, None) for name in data.own})
-    sets = tuple(asked or data.own or default)
+    data = open_data(typed, dict.fromkeys(file for file, *_ in FILES.values()), sets=True)
+    FILES.update({name: (name, None, None) for name in data.added})
+    sets = tuple(chosen or data.added or default)
     parts = [
         part
         for name in sets

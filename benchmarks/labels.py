@@ -280,7 +280,7 @@ def main() -> None:
         print(f"without cleanlab: {error}; pip install --target SITE cleanlab, and give --cleanlab SITE")
     rows = []
     data = open_data(options.data, (*CHOSEN, *REPORTED, CIFAR, PEOPLE), sets=True)
-    sets = list(options.sets or data.own or [*CHOSEN, *REPORTED, CIFAR])
+    sets = list(options.sets or data.added or [*CHOSEN, *REPORTED, CIFAR])
     folder = data.need(*sets, *([PEOPLE] if CIFAR in sets else []))
     for case in cases(folder, options.scores, sets, options.rates, options.seeds):
         rows.append(run(case, cleanlab))

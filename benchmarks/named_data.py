@@ -35,12 +35,12 @@ class StudyData:
 
     Attributes:
         folder: holds NAME.parquet of every set.
-        own: names that are not in the layout, in the order given.
+        added: names that are not in the layout, in the order given.
         replaced: names of the layout for which another file was given.
     """
 
     folder: Path
-    own: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
 
     def need(self, *files: str) -> Path:
@@ -58,18 +58,18 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", action="append", metavar="DATA", help=f"{about}; default: {FOLDER}")
 
 
-def open_data(given: Sequence[str] | None, files: Collection[str], *, sets: bool = False) -> StudyData:
+def open_data(texts: Sequence[str] | None, files: Collection[str], *, sets: bool = False) -> StudyData:
     """Return the data that ``--data`` names.
 
     Args:
-        given: what was typed.
+        texts: what was typed.
         files: names of the layout that the study reads, such as ``caltech_subset``.
         sets: whether the study runs on any labelled set, so that other names are welcome.
 
     Raises:
         SystemExit: a wrong name, a missing file or a missing column, in one line.
     """
-    typed = list(given or [FOLDER])
+    typed = list(texts or [FOLDER])
     named = dict(each.split("=", 1) for each in typed if "=" in each)
     folders = [each for each in typed if "=" not in each] or [FOLDER]
     if len(folders) > 1:
@@ -89,8 +89,8 @@ def open_data(given: Sequence[str] | None, files: Collection[str], *, sets: bool
             (made / path.name).symlink_to(path.resolve())
     for name, place in named.items():
         _lay(name, *_path_and_label(name, place), made)
-    own = tuple(name for name in named if name not in files)
-    return StudyData(made, own, tuple(name for name in named if name in files))
+    added = tuple(name for name in named if name not in files)
+    return StudyData(made, added, tuple(name for name in named if name in files))
 
 
 def _file_of(folder: Path, name: str) -> Path:
@@ -131,11 +131,11 @@ def _read(name: str, path: Path) -> pa.Table:
 
 
 def _of_folder(name: str, path: Path) -> pa.Table:
-    found = sorted(each for each in path.glob("*/*") if each.suffix.lower() in SUFFIXES)
-    if not found:
+    paths = sorted(each for each in path.glob("*/*") if each.suffix.lower() in SUFFIXES)
+    if not paths:
         raise SystemExit(f"error: --data {name}={path}: no images in folders of classes; expected CLASS/IMAGE.jpg")
-    images = pa.array([each.read_bytes() for each in found], pa.binary())
-    return pa.table({"image": images, "label": [each.parent.name for each in found], "file": [*map(str, found)]})
+    images = pa.array([each.read_bytes() for each in paths], pa.binary())
+    return pa.table({"image": images, "label": [each.parent.name for each in paths], "file": [*map(str, paths)]})
 
 
 def _column(name: str, path: Path, table: pa.Table, column: str) -> pa.ChunkedArray:

@@ -155,8 +155,8 @@ def main() -> int:
     options = parser.parse_args()
     results: dict[str, dict[str, object]] = {}
     data = open_data(options.data, dict.fromkeys(file for file, _ in SETS.values()), sets=True)
-    SETS.update({name: (name, None) for name in data.own})
-    sets = options.sets or data.own or list(SETS)
+    SETS.update({name: (name, None) for name in data.added})
+    sets = options.sets or data.added or list(SETS)
     if unknown := [name for name in sets if name not in SETS]:
         parser.error(f"--sets takes {', '.join(SETS)}; got {unknown[0]!r}")
     data.need(*(SETS[name][0] for name in sets))

@@ -174,7 +174,7 @@ OTHER_FILES = {
     "pairs": (transfer_pairs.FILE, f"{transfer_pairs.FILE}_pairs"),
 }
 FILES = dict.fromkeys(
-    [*(file for file, _ in DEVELOPMENT.values()), *(one for each in OTHER_FILES.values() for one in each)]
+    [*(file for file, _ in DEVELOPMENT.values()), *(name for each in OTHER_FILES.values() for name in each)]
 )
 
 
@@ -184,15 +184,15 @@ def files_of(section: str) -> list[str]:
     return [*sets, *OTHER_FILES.get(section, ())]
 
 
-def use_own(data: StudyData) -> None:
+def use_added(data: StudyData) -> None:
     """Run on sets of yours in place of the development sets; junk of another domain comes from the next of them."""
-    if len(data.own) < 2:
+    if len(data.added) < 2:
         raise SystemExit(
             "error: expected two sets of yours or more, of which one is the other domain of the next; got one"
         )
     DEVELOPMENT.clear()
-    DEVELOPMENT.update({name: (name, None) for name in data.own})
-    transfer_junk.DOMAIN.update(zip(data.own, (*data.own[1:], data.own[0]), strict=True))
+    DEVELOPMENT.update({name: (name, None) for name in data.added})
+    transfer_junk.DOMAIN.update(zip(data.added, (*data.added[1:], data.added[0]), strict=True))
 
 
 def main() -> None:
@@ -207,9 +207,9 @@ def main() -> None:
     arguments = parser.parse_args()
     scored = Scored.of(arguments.model, arguments.work)
     data = open_data(arguments.data, FILES, sets=True)
-    if data.own:
-        use_own(data)
-    only = arguments.only or (OF_ANY if data.own else list(SECTIONS))
+    if data.added:
+        use_added(data)
+    only = arguments.only or (OF_ANY if data.added else list(SECTIONS))
     run = Run(
         data.need(*dict.fromkeys(file for name in only for file in files_of(name))),
         scored,

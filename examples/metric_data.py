@@ -51,10 +51,10 @@ DATASETS = {  # to add one, add a line
 }
 
 
-def use_data(given: Sequence[str] | None) -> StudyData:
+def use_data(folders: Sequence[str] | None) -> StudyData:
     """Return the data that ``--data`` names; sets of yours join ``DATASETS``."""
-    data = open_data(given, dict.fromkeys(file for name in DATASETS for file in files_of(name)), sets=True)
-    DATASETS.update({name: Source((f"{name}.parquet",), 1e-4, 10, 100) for name in data.own})
+    data = open_data(folders, dict.fromkeys(file for name in DATASETS for file in files_of(name)), sets=True)
+    DATASETS.update({name: Source((f"{name}.parquet",), 1e-4, 10, 100) for name in data.added})
     return data
 
 

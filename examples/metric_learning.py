@@ -132,7 +132,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     if unknown:
         parser.error(f"--only takes {', '.join(VARIANTS)}; got {unknown[0]!r}")
     data = use_data(study.data)
-    study.datasets = study.datasets or list(data.own) or list(DATASETS)
+    study.datasets = study.datasets or list(data.added) or list(DATASETS)
     if unknown := [name for name in study.datasets if name not in DATASETS]:
         parser.error(f"--datasets takes {', '.join(DATASETS)}; got {unknown[0]!r}")
     files = [file for name in study.datasets for file in files_of(name)]

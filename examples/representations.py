@@ -195,7 +195,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     if not all(0 < share <= 1 for share in study.labels):
         parser.error("--labels takes shares above 0 and at most 1, such as 0.01 for 1 %")
     data = use_data(study.data)
-    study.dataset = study.dataset or next(iter(data.own), "cifar10")
+    study.dataset = study.dataset or next(iter(data.added), "cifar10")
     names = [study.dataset, *study.transfer]
     if unknown := [name for name in names if name not in DATASETS]:
         parser.error(f"expected a set of {', '.join(DATASETS)}; got {unknown[0]!r}")

@@ -98,12 +98,12 @@ class Pictures:
         part.replace(path)
 
 
-def use_data(given: Sequence[str] | None, *, is_read: bool) -> Path:
+def use_data(folders: Sequence[str] | None, *, is_read: bool) -> Path:
     """Return the folder of the data that ``--data`` names; sets of yours stand in for those of ``DOWNSTREAM``."""
-    data = open_data(given, dict.fromkeys([*ALWAYS, *(where.file for where in DOWNSTREAM.values())]), sets=True)
-    if data.own:
+    data = open_data(folders, dict.fromkeys([*ALWAYS, *(where.file for where in DOWNSTREAM.values())]), sets=True)
+    if data.added:
         DOWNSTREAM.clear()
-        DOWNSTREAM.update({name: Downstream(name, is_few=True) for name in data.own})
+        DOWNSTREAM.update({name: Downstream(name, is_few=True) for name in data.added})
     return data.need(*ALWAYS, *(where.file for where in DOWNSTREAM.values())) if is_read else data.folder
 
 

@@ -32,22 +32,22 @@ def rate_steps(text: str) -> list[tuple[float, float]]:
     >>> rate_steps("0.5@0.3,0.1@0.6")
     [(0.3, 0.5), (0.6, 0.1)]
     """
-    found: list[tuple[float, float]] = []
+    steps: list[tuple[float, float]] = []
     for part in text.split(","):
         try:
             factor, share = (float(number) for number in part.split("@"))
         except ValueError:
-            found = []
+            steps = []
             break
-        found.append((share, factor))
-    shares = [0.0, *(share for share, _ in found), 1.0]
+        steps.append((share, factor))
+    shares = [0.0, *(share for share, _ in steps), 1.0]
     rises = all(before < after for before, after in pairwise(shares))
-    if not found or not rises or not all(0 < factor < float("inf") for _, factor in found):
+    if not steps or not rises or not all(0 < factor < float("inf") for _, factor in steps):
         raise InputError(
             f"schedule must be one of {', '.join(SCHEDULES)}, or factors of lr, each with the share of the steps that "
             f"it begins at, such as 0.1@0.6,0.01@0.8; got {text!r}"
         )
-    return found
+    return steps
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         kind = lookup(METHODS, self.method, kind="method")
-        own = kind.Settings
+        settings_class = kind.Settings
         if self.settings is None:
-            object.__setattr__(self, "settings", own())
-        if not isinstance(self.settings, own):
-            raise TypeError(f"{self.method} takes {own.__name__}, got {type(self.settings).__name__}")
+            object.__setattr__(self, "settings", settings_class())
+        if not isinstance(self.settings, settings_class):
+            raise TypeError(f"{self.method} takes {settings_class.__name__}, got {type(self.settings).__name__}")
         kind.check_views(self.augmentation)
         for name in ("size", "epochs", "accumulate"):
             if getattr(self, name) < 1:

@@ -114,8 +114,8 @@ def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
     least = min((bytes_ for bytes_ in (free, room) if bytes_ is not None), default=None)
     if least is None or need <= HELD_SHARE * least:
         return None
-    there = "are free" if least == free else "are on the GPU"
-    return f"{n:,} images of {size} x {size} need {need / 1e9:.1f} GB of memory, {least / 1e9:.1f} GB {there}"
+    where = "are free" if least == free else "are on the GPU"
+    return f"{n:,} images of {size} x {size} need {need / 1e9:.1f} GB of memory, {least / 1e9:.1f} GB {where}"
 
 
 def number_labels(labels: Sequence[object] | pa.Array) -> tuple[Tensor, list[str]]:

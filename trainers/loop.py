@@ -215,16 +215,16 @@ def _all_steps(
                 group["lr"] = rate * group["share"]
             optimizer.zero_grad(set_to_none=True)
             measured = [batch.backward(rows, epoch, step, part, len(turn), steps) for part, rows in enumerate(turn)]
-            for one in measured:
-                if not one["loss"].isfinite():
-                    keeper.stop(step, f"the loss is {one['loss'].item()}", config.lr)
+            for measures in measured:
+                if not measures["loss"].isfinite():
+                    keeper.stop(step, f"the loss is {measures['loss'].item()}", config.lr)
             norm = _clip(keeper.parameters, config.clip)
             optimizer.step()
             method.after_step(step)
 
-            for one in measured:
-                of_window.add(one)
-                of_epoch.add({**one, GRADIENT: norm})
+            for measures in measured:
+                of_window.add(measures)
+                of_epoch.add({**measures, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
             if course is not None and at + 1 == per_epoch:
                 model.eval()
@@ -269,8 +269,8 @@ class _Batches:
         seen = self.views(rows, epoch=epoch, step=draw)
         self.failures.update(seen.failures)
         rows = rows if seen.rows is None else seen.rows
-        own = None if self.losses is None else self.losses[rows]
-        self.method.before_step(Batch(rows, own, step / steps, seen.pixels, epoch + 1 == config.epochs))
+        losses = None if self.losses is None else self.losses[rows]
+        self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, epoch + 1 == config.epochs))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
         (result.loss / parts).backward()
         return {"loss": result.loss.detach(), **result.measures}
@@ -278,7 +278,7 @@ class _Batches:
 
 def _clip(parameters: list[nn.Parameter], most: float) -> Tensor:
     """Return the norm of the gradient of all parameters together, and scale it down to ``most`` unless that is 0."""
-    norm = nn.utils.get_total_norm([one.grad for one in parameters if one.grad is not None])
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
     if most:
         nn.utils.clip_grads_with_norm_(parameters, most, norm)
     return norm
@@ -296,9 +296,9 @@ def _require_epochs(config: TrainConfig, n: int, keeper: "Keeper") -> None:
 
 def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
     """Return the rows of every batch of each step of an epoch; batches that do not fill the last step sit it out."""
-    found = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
+    rows = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
     each = config.accumulate
-    return [found[start : start + each] for start in range(0, len(found) - each + 1, each)]
+    return [rows[start : start + each] for start in range(0, len(rows) - each + 1, each)]
 
 
 class Keeper:

@@ -72,20 +72,20 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
     if not path.exists():
         return RunState()
     before, done, tensors = _read(path)
-    wanted = json.loads(json.dumps(identity))
+    requested = json.loads(json.dumps(identity))
     if "contrastive" in before:
-        before = _with_settings(before, wanted)
+        before = _with_settings(before, requested)
     before = {**LATER, **before}
     if isinstance(before.get("augmentation"), dict):
         before["augmentation"] = {**LATER_VIEWS, **before["augmentation"]}
     if done.diverged is not None:
-        _require_lower_rate(path, before, wanted, done.diverged)
-        before["lr"] = wanted["lr"]
-    for name in (name for name in {**wanted, **before} if name != EXTENDABLE):
-        if before.get(name) != wanted.get(name):
+        _require_lower_rate(path, before, requested, done.diverged)
+        before["lr"] = requested["lr"]
+    for name in (name for name in {**requested, **before} if name != EXTENDABLE):
+        if before.get(name) != requested.get(name):
             raise InputError(
                 f"{path} holds an unfinished run with {name} = {before.get(name)!r}, "
-                f"this one has {wanted.get(name)!r}; repeat the earlier command to go on with it, "
+                f"this one has {requested.get(name)!r}; repeat the earlier command to go on with it, "
                 "or remove the file to start again"
             )
     prefix = "module."
@@ -121,20 +121,20 @@ def note_divergence(path: Path, step: int) -> int | None:
     return done.step
 
 
-def _with_settings(before: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+def _with_settings(before: dict[str, Any], requested: dict[str, Any]) -> dict[str, Any]:
     """Return the identity of an earlier version, which held the settings of all methods, with its own those."""
     flat = {**before, **before["contrastive"], **before["losspred"]}
     kept = {name: value for name, value in before.items() if name not in EARLIER}
-    return {**kept, "settings": {name: flat.get(name) for name in wanted["settings"]}}
+    return {**kept, "settings": {name: flat.get(name) for name in requested["settings"]}}
 
 
-def _require_lower_rate(path: Path, before: dict[str, Any], wanted: dict[str, Any], step: int) -> None:
+def _require_lower_rate(path: Path, before: dict[str, Any], requested: dict[str, Any], step: int) -> None:
     if not isinstance(before.get("lr"), int | float):
         raise InputError(f"{path} is not the state of a training run (no lr in it); remove it to start again")
-    if not wanted["lr"] < before["lr"]:
+    if not requested["lr"] < before["lr"]:
         raise InputError(
             f"{path} holds a run that diverged at step {step} with lr {before['lr']:g}; expected a lower --lr to go on "
-            f"from its last good state, got {wanted['lr']:g}; or remove the file to start again"
+            f"from its last good state, got {requested['lr']:g}; or remove the file to start again"
         )
 
 

@@ -197,17 +197,17 @@ class CachedViews:
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Return the features of these images in the cached epochs of this epoch of training."""
-        wanted = self.turn(epoch)
-        if set(wanted) - set(self._held):
-            self._fetch(wanted)
-        return Seen(torch.stack([self._held[at][rows].float() for at in wanted]))
+        epochs = self.turn(epoch)
+        if set(epochs) - set(self._held):
+            self._fetch(epochs)
+        return Seen(torch.stack([self._held[at][rows].float() for at in epochs]))
 
-    def _fetch(self, wanted: list[int]) -> None:
+    def _fetch(self, epochs: list[int]) -> None:
         """Read the epochs that are wanted and not there; those that were read first make room."""
-        for at in wanted:
+        for at in epochs:
             if at in self._held:
                 continue
-            others = [held for held in self._held if held not in wanted]
+            others = [held for held in self._held if held not in epochs]
             while others and not self._cache.has_room(self._device):
                 del self._held[others.pop(0)]
             self._held[at] = self._cache.epoch(at).to(self._device)

@@ -191,14 +191,14 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
 
 def _waiting(dataset: Dataset, decided: Decided) -> Iterator[Finding]:
     """What a deduplication kept until it is reviewed, next to the image that each is like."""
-    for one in decided.policies:
-        table = one.applied.decisions
-        if one.applied.name != DEDUP or table is None or REVIEW not in one.rules:
+    for policy in decided.policies:
+        table = policy.applied.decisions
+        if policy.applied.name != DEDUP or table is None or REVIEW not in policy.rules:
             continue
-        at = np.flatnonzero(one.rule == one.rules.index(REVIEW))
+        at = np.flatnonzero(policy.rule == policy.rules.index(REVIEW))
         lines = table.take(at, [KEY, "score", "kept_key"])
-        here = lines.take(np.flatnonzero(_rows_of(dataset, lines.column("kept_key").to_pylist()) >= 0))  # of this table
-        keys, owners, value = (here.column(name).to_pylist() for name in (KEY, "kept_key", "score"))
+        mine = lines.take(np.flatnonzero(_rows_of(dataset, lines.column("kept_key").to_pylist()) >= 0))  # of this table
+        keys, owners, value = (mine.column(name).to_pylist() for name in (KEY, "kept_key", "score"))
         yield paired(dataset, keys, owners, np.array(value, np.float64))
 
 

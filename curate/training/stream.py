@@ -55,11 +55,11 @@ def _emptied(readers: list[Reader]) -> Iterator[Reader]:
 def _window(manifest: Manifest, rows: np.ndarray) -> list[Reader]:
     """Return what reads each of some rows, in their order; bytes that are in memory with others are copied."""
     order = np.argsort(rows)
-    found: list[Reader | None] = [None] * len(rows)
+    readers: list[Reader | None] = [None] * len(rows)
     held = _HeldBytes()
     for place, reader in zip(order.tolist(), readers_in_order(manifest, rows[order]), strict=True):
-        found[place] = held.keep(reader) if isinstance(reader, HeldReader) else reader
-    return [reader for reader in found if reader is not None]
+        readers[place] = held.keep(reader) if isinstance(reader, HeldReader) else reader
+    return [reader for reader in readers if reader is not None]
 
 
 class _HeldBytes:

@@ -66,20 +66,20 @@ def crops_elsewhere(data: bytes, preprocessing: Preprocessing, crops: Crops, **o
     return _elsewhere(decode_crops, Decoder.crops, data, preprocessing, crops, **options)
 
 
-def _elsewhere(here: Callable[..., T], there: Callable[..., T], *arguments: Any, **options: Any) -> T:
+def _elsewhere(in_process: Callable[..., T], in_decoder: Callable[..., T], *arguments: Any, **options: Any) -> T:
     if options.get("supervised"):
-        return here(*arguments, **options)
+        return in_process(*arguments, **options)
     decoder = DECODERS.take(fresh=False)
     try:
-        found = there(decoder, *arguments, options)
+        result = in_decoder(decoder, *arguments, options)
     except (OSError, EOFError):
         decoder.end()
-        return here(*arguments, **{**options, "supervised": True})
+        return in_process(*arguments, **{**options, "supervised": True})
     except BaseException:
         decoder.end()
         raise
     DECODERS.give_back(decoder)
-    return found
+    return result
 
 
 class Decoder(Child):

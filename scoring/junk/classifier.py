@@ -250,12 +250,12 @@ def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
             break
         for halving in range(HALVINGS):
             stepped = beta - step * 0.5**halving
-            loss_there, margin_there = loss_at(stepped)
-            if loss_there < loss:
+            new_loss, new_margin = loss_at(stepped)
+            if new_loss < loss:
                 break
         else:
             break
-        beta, loss, margin = stepped, loss_there, margin_there
+        beta, loss, margin = stepped, new_loss, new_margin
     return beta
 
 

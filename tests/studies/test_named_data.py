@@ -51,7 +51,7 @@ def test_a_folder_of_the_layout_is_read_as_it_is(tmp_path):
 
 def test_a_set_of_yours_gets_the_columns_of_the_layout(mine):
     data = open_data([f"birds={mine}:species"], ["pacs_160"], sets=True)
-    assert data.own == ("birds",)
+    assert data.added == ("birds",)
     table = pq.read_table(data.need("birds") / "birds.parquet")
     assert table["label"].to_pylist() == [2, 0, 1] * 4  # ant, cat, owl
     assert table["id"].to_pylist() == list(range(12))

@@ -190,7 +190,7 @@ class _Work:
     def crowds(self) -> Crowds:
         """What looks for large groups just above the thresholds."""
         bounds = {name: Bounds.of(name, value) for name, value in self.request.thresholds.items()}
-        return Crowds({name: one for name, one in bounds.items() if one is not None}, self._search, self.rows.ok)
+        return Crowds({name: bound for name, bound in bounds.items() if bound is not None}, self._search, self.rows.ok)
 
     def _search(self, name: str, threshold: float) -> Search:
         if threshold == self.request.thresholds[name]:
@@ -206,7 +206,7 @@ class _Work:
         none = np.zeros(len(self.rows), bool)
         if self.request.only_against:
             return Stars.empty(len(self.rows), tuple(self.searches)), none, none
-        stars = self._found(self.order, self.searches, self.request.thresholds, open_rows.copy(), protected)
+        stars = self._grouped(self.order, self.searches, self.request.thresholds, open_rows.copy(), protected)
         loose = self.crowds.loose(stars)
         waiting = loose & self.held_back(stars)
         if waiting.any():
@@ -222,13 +222,13 @@ class _Work:
         for search in strict_searches.values():
             partners[search.first(np.flatnonzero(waiting), kept).row] = True
         order = self.order[np.argsort(~partners[self.order], kind="stable")]
-        again = self._found(order, strict_searches, self.request.thresholds | strict, waiting | partners, partners)
+        again = self._grouped(order, strict_searches, self.request.thresholds | strict, waiting | partners, partners)
         gone = waiting & (again.finder >= 0)
         for name in ("owner", "finder", "similarity", "view"):
             getattr(stars, name)[gone] = getattr(again, name)[gone]
         return gone
 
-    def _found(
+    def _grouped(
         self,
         order: NDArray[np.int64],
         searches: Mapping[str, Search],

@@ -92,8 +92,8 @@ class DedupRequest:
     def to_json(self) -> dict[str, Any]:
         """Return it as one rule of a policy."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "held_back"}
-        own = {"held_back": list(self.held_back)} if self.held_back else {}
-        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts), **own}
+        held_back = {"held_back": list(self.held_back)} if self.held_back else {}
+        return {"rule": "dedup", **fields, "prefer": list(self.prefer), "facts": list(self.facts), **held_back}
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
@@ -205,8 +205,8 @@ def resolved(
 
 def _is_held_back(name: str, chosen: float | None) -> bool:
     """Whether a finder has its own threshold, or a stricter one was chosen: that must not drop more."""
-    own = FINDERS[name].threshold
-    return own is not None and (chosen is None or (chosen > own if FINDERS[name].higher else chosen < own))
+    usual = FINDERS[name].threshold
+    return usual is not None and (chosen is None or (chosen > usual if FINDERS[name].higher else chosen < usual))
 
 
 def refuse_graph(request: DedupRequest) -> None:

@@ -64,9 +64,9 @@ class Bounds:
         return FINDERS[self.name].holds(similarity, self.sure)
 
 
-def looser(name: str, one: float, other: float) -> float:
+def looser(name: str, threshold: float, other: float) -> float:
     """Return the looser of two thresholds of a finder."""
-    return min(one, other) if FINDERS[name].higher else max(one, other)
+    return min(threshold, other) if FINDERS[name].higher else max(threshold, other)
 
 
 @dataclass(frozen=True)
