@@ -11,6 +11,7 @@ import torch
 from curate.columns import OK
 from scoring.errors import InputError
 from scoring.images import DecodedImage
+from scoring.images.budget import BODIES
 from scoring.images.decoding import outcome_of
 from scoring.images.device_jpegs import DeviceJpegs, Reduced, SoundJpeg, sound_jpeg
 from scoring.images.outcome import single_line
@@ -22,12 +23,21 @@ MOST_IN_ALL = 64_000_000  # pixels of a batch
 
 @dataclass(frozen=True)
 class Waiting:
-    """A JPEG on its way: what the CPU would make of it where the device cannot, and who waits for it."""
+    """A JPEG on its way.
+
+    Attributes:
+        jpeg: its bytes.
+        sha256: of them.
+        ordinary: what the CPU would make of it where the device cannot.
+        image: what somebody waits for.
+        give_back: gives its bytes back to the budget.
+    """
 
     jpeg: SoundJpeg
     sha256: str
     ordinary: Callable[[], DecodedImage]
     image: "Future[DecodedImage]"
+    give_back: Callable[[], None]
 
 
 class DeviceBatches:
@@ -53,6 +63,8 @@ class DeviceBatches:
             self._closed = True
             self._changed.notify()
         self._thread.join()
+        for waiting in self._waiting:
+            waiting.give_back()
 
     def start(
         self, data: bytes, sha256: str, ordinary: Callable[[], DecodedImage], *, supervised: bool
@@ -72,7 +84,7 @@ class DeviceBatches:
             jpeg = sound_jpeg(data, self._resize, max_pixels=self._max_pixels, is_checked=supervised)
         if jpeg is None:
             return finished(known or ordinary())
-        waiting = Waiting(jpeg, sha256, ordinary, Future())
+        waiting = Waiting(jpeg, sha256, ordinary, Future(), BODIES.hand_over())  # counted until the device is done
         with self._changed:
             self._waiting.append(waiting)
             self._changed.notify()
@@ -86,6 +98,9 @@ class DeviceBatches:
                 for waiting in batch:
                     waiting.image.set_exception(error)
                 continue
+            finally:
+                for waiting in batch:
+                    waiting.give_back()
             for waiting, result in zip(batch, made, strict=True):
                 self._pool.submit(_finish, waiting, result)
 

@@ -140,6 +140,16 @@ class ByteBudget:
         """Hold so many bytes for the image of this thread, before memory is taken for them."""
         self.holder().take(n_bytes)
 
+    def hand_over(self) -> Callable[[], None]:
+        """Return what gives back what this thread's image holds now; the end of its block does not, from here on."""
+        turn = self.holder()
+        n_bytes = turn.let_go() if isinstance(turn, _Turn) else 0
+
+        def give_back() -> None:
+            self.replace(n_bytes, 0, wait=False)
+
+        return give_back
+
     def replace(self, before: int, n_bytes: int, *, wait: bool) -> bool:
         """Give back what an image held and hold another number instead; return whether it is held."""
         with self._changed:
@@ -175,6 +185,11 @@ class _Turn:
 
     def take(self, n_bytes: int) -> None:
         self._replace(n_bytes, wait=True)
+
+    def let_go(self) -> int:
+        """Return how many bytes it holds, which others are to give back."""
+        n_bytes, self._n_bytes = self._n_bytes, 0
+        return n_bytes
 
     def _replace(self, n_bytes: int, *, wait: bool) -> bool:
         before, self._n_bytes = self._n_bytes, 0  # where waiting is interrupted nothing is held

@@ -1,6 +1,8 @@
 """Shards whose JPEGs a device decodes, tried on the CPU, where the same calls run: nobody ran this on a GPU."""
 
 import shutil
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +19,7 @@ from curate.engines.shard import Span, start_shard
 from curate.manifest import SourceOptions, open_manifest
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
+from scoring.images.budget import BODIES
 from scoring.images.device_jpegs import DeviceJpegs, sound_jpeg
 from scoring.images.phash import hamming
 from scoring.marks import decoding_path
@@ -174,6 +177,25 @@ def test_images_that_nobody_takes_any_more_hold_nothing_up(dataset, runner, tmp_
         device = some._device
     assert isinstance(device, DeviceBatches)
     assert not device._thread.is_alive()
+
+
+def test_jpegs_that_wait_for_the_device_count_in_the_budget_until_it_is_done(dataset, runner, tmp_path, monkeypatch):
+    manifest, decoder, gate = open_manifest(dataset, SourceOptions()), on(runner), threading.Event()
+    real = decoder.decode
+    monkeypatch.setattr(decoder, "decode", lambda jpegs: gate.wait(20) and real(jpegs))
+    resize = runner.model.spec.preprocessing.resize
+    files = {path.read_bytes() for path in dataset.iterdir()}
+    expected = sum(len(data) for data in files if sound_jpeg(data, resize, max_pixels=SETTINGS.max_pixels))
+    assert expected > 10_000
+    places = {"workers": 2, "batch_size": 64, "folder": tmp_path, "decoder": decoder}
+    with Decoded(manifest, [Span(0, 0, manifest.n_rows)], runner.model.spec.preprocessing, SETTINGS, **places) as some:
+        until = time.monotonic() + 10
+        while BODIES.held != expected and time.monotonic() < until:
+            time.sleep(0.02)
+        assert BODIES.held == expected
+        gate.set()
+        assert sum(image.status == "ok" for image in some.take(manifest.n_rows)) > N
+    assert BODIES.held == 0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -13,6 +13,7 @@ from curate.columns import KEY, URI
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import start_shard
 from curate.tables.images import Encoded, Images
+from curate.tables.in_order import in_order
 from scoring.edits import EDITS, edited, shrunk
 from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
@@ -85,13 +86,14 @@ def plant(
             step = min(_BLOCK, n - len(used_rows))
             block, waiting = waiting[:step], waiting[step:]
             jobs: list[Job] = []
-            for original, picture, smaller in pool.map(copier.picture, originals.read(block)):
-                if isinstance(picture, str):
-                    unread[original.key] = picture
+            read = in_order(pool, copier.original, originals.read(block), _BLOCK, lambda each: len(each.data or b""))
+            for original in read:
+                if isinstance(original.picture, str):
+                    unread[original.key] = original.picture
                     continue
                 used_rows.append(original.row)
-                n_shrunk += smaller
-                jobs += [(original, picture, name) for name in kinds]
+                n_shrunk += original.shrunk
+                jobs += [(original, original.picture, name) for name in kinds]
             if jobs:
                 parts.append(copier.scored(jobs, list(pool.map(copier.copy, jobs))))
             report(len(used_rows), n)
@@ -104,7 +106,18 @@ def plant(
     return Planted(pa.concat_tables(parts), used_rows, unread, n_shrunk)
 
 
-Job = tuple[Encoded, Image.Image, str]
+@dataclass(frozen=True)
+class _Original:
+    """An image to edit, or why there is none; whether it was made smaller, and the digest of its pixels."""
+
+    row: int
+    key: str
+    picture: Image.Image | str
+    shrunk: bool = False
+    pixels: str | None = None
+
+
+Job = tuple[_Original, Image.Image, str]
 
 
 @dataclass(frozen=True)
@@ -125,16 +138,17 @@ class _Copier:
     seed: int
     digest: Digest | None
 
-    def picture(self, original: Encoded) -> tuple[Encoded, Image.Image | str, bool]:
-        """Return the image to edit, or why none is given, and whether it was made smaller."""
-        if original.data is None:
-            return original, original.problem, False
+    def original(self, encoded: Encoded) -> _Original:
+        """Return the image to edit; its bytes are not held any longer."""
+        row, key, data = encoded.row, encoded.key, encoded.data
+        if data is None:
+            return _Original(row, key, encoded.problem)
         most, truncated = self.settings.max_pixels, self.settings.allow_truncated
         try:
-            pixels = decode_rgb(original.data, max_pixels=most, allow_truncated=truncated, white=original.white)
+            pixels = decode_rgb(data, max_pixels=most, allow_truncated=truncated, white=encoded.white)
         except DecodeError as error:
-            return original, f"{error.status}: {error}", False
-        return original, *shrunk(pixels)
+            return _Original(row, key, f"{error.status}: {error}")
+        return _Original(row, key, *shrunk(pixels), self._digest(data))
 
     def copy(self, job: Job) -> _Copy:
         """Make a copy and decode it, as a scored image is."""
@@ -143,11 +157,11 @@ class _Copier:
         of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
         data = edited(name, picture, of_key + self.seed)
         image = decode(data, self.runner.model.spec.preprocessing, max_pixels=self.settings.max_pixels)
-        if self.digest is None or original.data is None:
+        if self.digest is None:
             return _Copy(image)
         # an original of pixels that nothing else has need not have its digest in the table
         lossless = EDITS[name].format == "PNG"
-        return _Copy(image, self._digest(data), self._digest(original.data) if lossless else None)
+        return _Copy(image, self._digest(data), original.pixels if lossless else None)
 
     def _digest(self, data: bytes) -> str | None:
         """The digest of the pixels; None for an image whose row says why it has none."""
