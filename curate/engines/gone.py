@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from curate.columns import OK
 from curate.counted import counted
@@ -35,13 +36,16 @@ class Watch:
     manifest: Manifest
     root: Path | None = None
     good: dict[str, int] = field(default_factory=dict)
+    _known_parts: set[str] = field(default_factory=set)
 
-    def check(self, span: Span, table: pa.Table) -> None:
+    def check(self, span: Span, table: pa.Table, parts: Path | None = None, shard_rows: int = 0) -> None:
         """Refuse a part whose images are missing because their source is.
 
         Args:
             span: the part's rows.
             table: its rows with ``key``, ``uri`` and ``status``.
+            parts: folder of the parts of the run, of this process and others, which show what else was read; or None.
+            shard_rows: rows of each of these.
 
         Raises:
             InputError: if the folder that was scanned is not there or empty, or an image of the same place that was
@@ -58,13 +62,30 @@ class Watch:
         failed = n_failed or sum(status in PASSING for status in statuses)
         if failed and self.root is not None and not _holds_something(self.root):
             raise InputError(_WORDS.format(f"{self.root} is not there, or empty", counted(failed, "image")))
-        for place in {place for place, status in pairs if status in PASSING}:
+        failing = {place for place, status in pairs if status in PASSING}
+        if parts is not None:
+            self._look_into(parts, shard_rows, failing - good_now.keys())
+        for place in failing:
             row = self.good.get(place, good_now.get(place))
             if row is not None and (why := self._lost(row)):
                 key = self.manifest.rows(row, row + 1)["key"][0].as_py()
                 what = f"{key!r} was read before and cannot be read now ({why})"
                 raise InputError(_WORDS.format(what, counted(failed, "image")))
         self.good |= good_now
+
+    def _look_into(self, parts: Path, shard_rows: int, places: set[str]) -> None:
+        """Find images of some places that were read, in parts that this process did not look into yet."""
+        for path in sorted(parts.glob("part-*.parquet")):
+            if places <= self.good.keys():
+                return
+            if path.name in self._known_parts:
+                continue
+            self._known_parts.add(path.name)
+            start = int(path.stem.removeprefix("part-")) * shard_rows
+            rows = pq.read_table(path, columns=["uri", "status"], partitioning=None).to_pydict()
+            for row, (uri, status) in enumerate(zip(rows["uri"], rows["status"], strict=True), start):
+                if status == OK:
+                    self.good.setdefault(place_of(uri), row)
 
     def _lost(self, row: int) -> str:
         try:

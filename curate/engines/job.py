@@ -302,7 +302,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     def write() -> Part:
         schema = score_schema(opened.manifest.schema, opened.runner, job.settings, opened.fit)
         table = pa.Table.from_arrays(finish().columns, schema=schema)
-        opened.watch.check(span, table)
+        opened.watch.check(span, table, job.folder, job.settings.shard_rows)
         with TableWriter(part_path(job.folder, span.index), schema, dict(job.metadata), overwrite=True) as writer:
             writer.write(table)
         statuses = dict(Counter(table.column("status").to_pylist()))

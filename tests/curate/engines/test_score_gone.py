@@ -5,11 +5,13 @@ import threading
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from runs import SMALL
 
 from curate.engines.gone import Watch
+from curate.engines.journal import part_path
 from curate.engines.score import score
 from curate.engines.shard import Span
 from curate.manifest import ReadError, SourceOptions, open_manifest, remote
@@ -59,6 +61,39 @@ def test_a_folder_that_goes_away_inside_a_part_is_refused(folder):
     later = table.set_column(2, "status", pa.array(["ok", "ok", "missing", "missing"]))
     with pytest.raises(InputError, match="source is gone"):
         Watch(manifest).check(FIRST, later)
+
+
+def test_a_process_that_read_nothing_yet_looks_into_the_parts_of_others(folder, tmp_path):
+    manifest, parts = open_manifest(str(folder)), tmp_path / "run"
+    parts.mkdir()
+    other = part(manifest, FIRST)
+    pq.write_table(other, part_path(parts, 0))
+    folder.rename(folder.with_name("away"))
+    gone = part(manifest, SECOND)
+    assert gone["status"].to_pylist() == ["missing"] * SHARD
+    Watch(manifest).check(SECOND, gone)  # as far as it can know
+    with pytest.raises(InputError, match=r"0\d.png' was read before"):
+        Watch(manifest).check(SECOND, gone, parts, SHARD)
+    failed = other.set_column(2, "status", pa.array(["missing"] * SHARD))
+    pq.write_table(failed, part_path(parts, 0))
+    Watch(manifest).check(SECOND, gone, parts, SHARD)
+
+
+def test_a_run_that_goes_on_without_its_folder_is_refused(folder, tmp_path, tiny_checkpoint):
+    n, away, paths = many(folder), folder.with_name("away"), tmp_path / "paths.txt"
+    paths.write_text("".join(f"{path}\n" for path in sorted(folder.iterdir())))
+
+    def stop(progress):
+        if progress.done > 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scored(paths, tmp_path, tiny_checkpoint, stop)
+    folder.rename(away)
+    with pytest.raises(InputError, match="source is gone"):
+        scored(paths, tmp_path, tiny_checkpoint)
+    away.rename(folder)
+    assert scored(paths, tmp_path, tiny_checkpoint).statuses == {"ok": n}
 
 
 def test_images_that_are_gone_alone_are_rows(folder):
