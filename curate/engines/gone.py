@@ -51,6 +51,9 @@ class Watch:
             InputError: if the folder that was scanned is not there or empty, or an image of the same place that was
                 read before cannot be read any more.
         """
+        if parts is not None:
+            rows = zip(table["uri"].to_pylist(), table["status"].to_pylist(), strict=True)
+            self._look_into(parts, shard_rows, {place_of(uri) for uri, status in rows if status in PASSING})
         self.check_rows(range(span.start, span.stop), table)
 
     def check_rows(self, rows: Sequence[int], table: pa.Table, n_failed: int | None = None) -> None:
@@ -62,10 +65,7 @@ class Watch:
         failed = n_failed or sum(status in PASSING for status in statuses)
         if failed and self.root is not None and not _holds_something(self.root):
             raise InputError(_WORDS.format(f"{self.root} is not there, or empty", counted(failed, "image")))
-        failing = {place for place, status in pairs if status in PASSING}
-        if parts is not None:
-            self._look_into(parts, shard_rows, failing - good_now.keys())
-        for place in failing:
+        for place in {place for place, status in pairs if status in PASSING}:
             row = self.good.get(place, good_now.get(place))
             if row is not None and (why := self._lost(row)):
                 key = self.manifest.rows(row, row + 1)["key"][0].as_py()
