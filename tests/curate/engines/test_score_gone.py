@@ -79,21 +79,25 @@ def test_a_process_that_read_nothing_yet_looks_into_the_parts_of_others(folder, 
     Watch(manifest).check(SECOND, gone, parts, SHARD)
 
 
-def test_a_run_that_goes_on_without_its_folder_is_refused(folder, tmp_path, tiny_checkpoint):
-    n, away, paths = many(folder), folder.with_name("away"), tmp_path / "paths.txt"
-    paths.write_text("".join(f"{path}\n" for path in sorted(folder.iterdir())))
+def test_a_run_that_goes_on_without_its_server_is_refused(folder, tmp_path, tiny_checkpoint, monkeypatch):
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
+    many(folder)
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"http://127.0.0.1:{server.server_port}/{path.name}\n" for path in folder.iterdir()))
 
     def stop(progress):
         if progress.done > 100:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        scored(paths, tmp_path, tiny_checkpoint, stop)
-    folder.rename(away)
+        scored(urls, tmp_path, tiny_checkpoint, stop)
+    server.shutdown()
+    server.server_close()
     with pytest.raises(InputError, match="source is gone"):
-        scored(paths, tmp_path, tiny_checkpoint)
-    away.rename(folder)
-    assert scored(paths, tmp_path, tiny_checkpoint).statuses == {"ok": n}
+        scored(urls, tmp_path, tiny_checkpoint)
 
 
 def test_images_that_are_gone_alone_are_rows(folder):
