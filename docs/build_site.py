@@ -115,6 +115,10 @@ TABLES = {  # tables of generate.py on a page of their own -> title, and what it
         "N rows, D numbers an embedding, C classes, K picks, L labelled, M candidates. Prefix: the picks of a smaller "
         "budget are the first of a larger one's.",
     ),
+    "issues": (
+        "Kinds of issues",
+        "Where a kind begins follows the dataset, between the two bounds. `--set KIND=VALUE` fixes it.",
+    ),
     "recipes": ("Recipes of papers", "Each is typed as `--recipe NAME`; `--recipe help` shows what it stands for."),
     "compared": ("Training methods compared", "A step costs its views; low-resolution views count by their pixels."),
     "settings": ("Settings of training methods", "Each is typed as `--set NAME=VALUE`."),

@@ -17,6 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 ON_THE_SITE = (
+    "issues",
     "compared",
     "recipes",
     "settings",
@@ -313,11 +314,10 @@ def formats() -> str:
 
 
 def tools() -> str:
-    """Return every format of `curate round`: what goes out, and what comes back."""
+    """Return every format of `curate round`, and what comes back; what goes out is in the table of exports."""
     from curate.exchange.table import TOOLS
 
-    rows = [(f"`{name}`", kind.out, kind.back) for name, kind in TOOLS.items()]
-    return table(("format", "what goes out", "what comes back"), rows)
+    return table(("format", "what comes back"), [(f"`{name}`", kind.back) for name, kind in TOOLS.items()])
 
 
 def engines() -> str:

@@ -223,7 +223,7 @@ def _result(request: CleanRequest, images: int, ran: PipelineResult, *, dry_run:
         report=request.out / REPORT,
         review=review,
         pipeline=request.out / FILE,
-        receipt=ran.receipt,
+        receipt=ran.receipt and request.out / ran.receipt.resolve().relative_to(request.out.resolve()),
         steps=ran.steps,
         dry_run=dry_run,
     )
