@@ -209,7 +209,6 @@ def _all_steps(
                 continue
             if at == 0:
                 of_epoch = Sums()
-                batch.failures.clear()
             rate = learning_rate(config, step, steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
@@ -231,19 +230,21 @@ def _all_steps(
                 course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
                 set_mode(config, model, method)
             if last or keeper.is_due(now):
-                keeper.keep(RunState(step + 1, of_epoch.totals(), of_epoch.n, dict(batch.failures)), now, config.lr)
+                keeper.keep(
+                    RunState(step + 1, of_epoch.totals(), of_epoch.n, list(batch.failures.items())), now, config.lr
+                )
             if now - reported > 1 or last:
                 means = of_window.means()
                 speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
                 report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
     if isinstance(data, ImageStream):
-        data.failures.update(batch.failures)
+        data.failures.update(Counter(batch.failures.values()))
     return {name: value for name, value in of_epoch.means().items() if name != GRADIENT}
 
 
 class _Batches:
-    """Computes the gradients of one batch after another, and counts the images that could not be used."""
+    """Computes the gradients of one batch after another, and notes the images that could not be used."""
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class _Batches:
         method: Method[Any],
     ) -> None:
         self.config, self.views, self.method = config, views, method
-        self.failures = Counter[str]()
+        self.failures: dict[int, str] = {}  # row -> status
         self.device = next(model.parameters()).device
         self.head = dict(model.heads.items()).get(config.method)
         self.labels, self.losses = (

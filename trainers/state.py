@@ -32,7 +32,7 @@ class RunState:
         step: steps done.
         sums: name -> sum of a measure over the steps of the current epoch.
         n: steps that the sums are over.
-        failures: status -> how many images of the current epoch could not be used, where they are read in each one.
+        failures: row and status of each image that could not be used, where images are read in each epoch.
         diverged: the step at which the loss was no longer finite, where the run ended so; it can go on from here
             with a lower learning rate.
     """
@@ -40,7 +40,7 @@ class RunState:
     step: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     n: int = 0
-    failures: dict[str, int] = field(default_factory=dict)
+    failures: list[tuple[int, str]] = field(default_factory=list)
     diverged: int | None = None
 
 

@@ -45,7 +45,7 @@ class ImageStream:
         white: the value that is white in images of 16 bits.
         marks: of batches that are being decoded, in the folder of the run.
         check: called with rows and statuses of each batch; raises where images failed because their source went away.
-        failures: status -> how many images could not be used in the latest epoch, filled by the run.
+        failures: status -> how many images could not be used, filled by the run.
     """
 
     n: int
@@ -77,12 +77,12 @@ class CroppedBatch:
     Attributes:
         rows: number of each image, shape (N,); where one could not be used, of the image in its place.
         groups: uint8, shape (V, N, 3, S, S), one tensor for each group of crops, in memory order (V, N, S, S, 3).
-        failures: status -> how many images could not be used.
+        failures: row -> status of the images that could not be used.
     """
 
     rows: Tensor
     groups: list[Tensor]
-    failures: dict[str, int]
+    failures: dict[int, str]
 
 
 class CroppedBatches:
@@ -236,9 +236,9 @@ class CroppedBatches:
         statuses, rows = pending.statuses, torch.tensor(pending.rows)
         self._images.check(pending.rows, statuses)
         good = [at for at, status in enumerate(statuses) if status == "ok"]
-        failures = Counter(status for status in statuses if status != "ok")
+        failures = {row: status for row, status in zip(pending.rows, statuses, strict=True) if status != "ok"}
         if not good:
-            kinds = ", ".join(f"{count} {status}" for status, count in sorted(failures.items()))
+            kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(statuses).items()))
             raise InputError(
                 f"none of the {len(rows)} images of a batch can be used ({kinds}); check the source: what is done is "
                 "kept, repeat the command to go on"
@@ -251,7 +251,7 @@ class CroppedBatches:
             rows = rows[instead]
             for array in pending.arrays:
                 array.copy_(array[:, instead])
-        return CroppedBatch(rows, [array.permute(0, 1, 4, 2, 3) for array in pending.arrays], dict(failures))
+        return CroppedBatch(rows, [array.permute(0, 1, 4, 2, 3) for array in pending.arrays], failures)
 
 
 @dataclass

@@ -30,13 +30,13 @@ class Seen:
         features: of every view that is read, shape (V, N, D), float32; standard views come first.
         pixels: as ``Batch.pixels``.
         rows: numbers of the images, where another stands in for one that could not be used; None for those requested.
-        failures: status -> how many could not be used.
+        failures: row -> status of those that could not be used.
     """
 
     features: Tensor
     pixels: tuple[Tensor, ...] = ()
     rows: Tensor | None = None
-    failures: dict[str, int] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
 
 
 class Views(Protocol):

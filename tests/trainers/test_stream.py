@@ -98,7 +98,7 @@ def test_the_next_image_of_the_batch_stands_in_for_one_that_is_broken():
     from_place = [0, 3, 3, 3, 4, 0]
     assert batch.rows.tolist() == [rows[at] for at in from_place]
     assert all(torch.equal(one, other[:, from_place]) for one, other in zip(batch.groups, clean.groups, strict=True))
-    assert batch.failures == {"not_an_image": 3}
+    assert batch.failures == {rows[at]: "not_an_image" for at in (1, 2, 5)}
     assert seen == [(rows, ["ok", "not_an_image", "not_an_image", "ok", "ok", "not_an_image"])]
 
 
