@@ -124,6 +124,7 @@ class CroppedBatches:
         self._stopped = threading.Event()
         self._feeder: threading.Thread | None = None
         self._next = 0
+        self._crashed: set[int] = set()  # rows at which a decoder died: in later epochs each has its own process
 
     def take(self, number: int) -> CroppedBatch:
         """Return a batch of the run by its number: the first one that is requested, then the one after it.
@@ -156,22 +157,18 @@ class CroppedBatches:
     def _feed(self, number: int) -> None:
         try:
             with closing_decoders(), ThreadPoolExecutor(self._workers) as pool:
+                rows: list[int] = []
+                readers = self._images.readers(self._noted(number, rows))
                 try:
-                    self._start_all(pool, number)
-                finally:
+                    self._start_all(pool, number, readers, rows)
+                finally:  # what is requested of a store or server ends with its readers
+                    if self._stopped.is_set():
+                        del readers
                     pool.shutdown(wait=True, cancel_futures=self._stopped.is_set())
         except BaseException as error:  # raised where the batch is taken
             self._ready.put(error)
 
-    def _start_all(self, pool: ThreadPoolExecutor, first: int) -> None:
-        rows: list[int] = []
-
-        def noted() -> Iterator[Tensor]:
-            for window in self._windows(first):
-                rows.extend(window.tolist())
-                yield window
-
-        readers = self._images.readers(noted())
+    def _start_all(self, pool: ThreadPoolExecutor, first: int, readers: Iterator[Reader], rows: list[int]) -> None:
         for number in range(first, self._per_epoch * self._epochs):
             self._room.acquire()
             some = list(islice(readers, self._batch_size))
@@ -183,8 +180,8 @@ class CroppedBatches:
                 pending.work.append(pool.submit(self._decode_some, pending, start, some[start : start + TOGETHER]))
             self._ready.put(pending)
 
-    def _windows(self, first: int) -> Iterator[Tensor]:
-        """Yield the rows of a batch and of all after it, as many at a time as are mixed."""
+    def _noted(self, first: int, rows: list[int]) -> Iterator[Tensor]:
+        """Yield the rows of a batch and of all after it, as many at a time as are mixed; ``rows`` grows by them."""
         for epoch in range(first // self._per_epoch, self._epochs):
             skipped = max(0, first - epoch * self._per_epoch) * self._batch_size
             left, at = self._per_epoch * self._batch_size, 0
@@ -192,6 +189,7 @@ class CroppedBatches:
                 used = window[max(0, skipped - at) : max(0, left - at)]
                 at += len(window)
                 if len(used):
+                    rows.extend(used.tolist())
                     yield used
 
     def _begun(self, number: int, rows: list[int]) -> "_Pending":
@@ -207,8 +205,12 @@ class CroppedBatches:
         for at, read in enumerate(readers, start):
             if self._stopped.is_set():
                 return
-            outcome = self._decoded(read, pending.rows[at], pending.epoch, supervised=pending.supervised)
+            row = pending.rows[at]
+            supervised = pending.supervised or row in self._crashed
+            outcome = self._decoded(read, row, pending.epoch, supervised=supervised)
             pending.statuses[at] = outcome.status
+            if outcome.status == "crashed":
+                self._crashed.add(row)
             squares = iter(outcome.pixels)
             if outcome.status == "ok":
                 for array in pending.arrays:

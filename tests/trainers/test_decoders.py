@@ -54,11 +54,15 @@ def test_a_cache_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeat
 
 
 @pytest.mark.slow
-def test_training_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(dataset, tiny_checkpoint, tmp_path):
+@pytest.mark.parametrize("source", ["--no-stream", "--stream"])
+def test_training_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(
+    source, dataset, tiny_checkpoint, tmp_path
+):
     out = tmp_path / "mine.safetensors"
-    line = ["train", "visimsiam", dataset, "-o", out, "--backbone", tiny_checkpoint, "--freeze", "--size", 32]
+    line = ["train", "visimsiam", dataset, "-o", out, "--backbone", tiny_checkpoint, "--freeze", "--size", 32, source]
     twice(*line, "--epochs", 1, "--batch-size", 7, "--device", "cpu", "--set", "n_small=0", "--precision", "fp32")
-    assert read_header(out)["training"]["images"] == 7
+    card = read_header(out)["training"]
+    assert (card["images"], card.get("replaced")) == ((8, {"crashed": 1}) if source == "--stream" else (7, None))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heap", "mine.safetensors"]
 
 

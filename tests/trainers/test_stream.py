@@ -1,5 +1,6 @@
 """Images that are read while the run goes on: their order, which of them are decoded, and what stands in for others."""
 
+import time
 from functools import partial
 from io import BytesIO
 
@@ -28,12 +29,21 @@ class Files:
 
     def __init__(self, **broken):
         self.data = {number: shade(number) for number in range(N)} | {int(k[1:]): v for k, v in broken.items()}
-        self.read = []
+        self.read, self.let_go = [], False
 
     def readers(self, rows_of_windows):
-        return (partial(self._get, int(row)) for rows in rows_of_windows for row in rows)
+        """Readers of a server: they fail once whoever reads has let go of those that come after them."""
+        try:
+            for rows in rows_of_windows:
+                yield from (partial(self._get, int(row)) for row in rows)
+            yield lambda: b""  # nobody asks for this one
+        except GeneratorExit:
+            self.let_go = True
+            raise
 
     def _get(self, row):
+        time.sleep(0.002)
+        assert not self.let_go
         self.read.append(row)
         return self.data[row]
 
