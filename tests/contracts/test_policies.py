@@ -168,9 +168,9 @@ def test_counts_decisions_and_subset_agree_and_the_table_is_not_changed(policy, 
     before = scores.read_bytes()
     result = run(policy, scores, tmp_path / "out.parquet")
     assert scores.read_bytes() == before
-    told = Counter(decided(result.decisions).values())
-    assert (result.kept, result.dropped, result.undecided, result.failed) == tuple(told[name] for name in OUTCOMES)
-    assert sum(told.values()) == result.n_rows == N
+    counts = Counter(decided(result.decisions).values())
+    assert (result.kept, result.dropped, result.undecided, result.failed) == tuple(counts[name] for name in OUTCOMES)
+    assert sum(counts.values()) == result.n_rows == N
     assert 0 < result.kept < N
     assert sum(result.dropped_by.values()) == result.dropped
     assert sum(result.undecided_by.values()) == result.undecided
@@ -234,10 +234,10 @@ def test_two_runs_write_the_same_bytes(policy, scores, tmp_path):
 
 def test_ties_go_by_the_hash_of_the_key_whatever_the_order_or_the_parts_of_the_table(policy, scores, tmp_path):
     first = run(policy, scores, tmp_path / "a.parquet")
-    whole = pq.read_table(scores).take(np.random.default_rng(0).permutation(N))
+    complete = pq.read_table(scores).take(np.random.default_rng(0).permutation(N))
     (tmp_path / "parts").mkdir()
     for number, (start, stop) in enumerate([(0, 1), (1, 1), (1, 40), (40, N)]):
-        write(tmp_path / "parts" / f"part-{number:05}.parquet", whole.slice(start, stop - start))
+        write(tmp_path / "parts" / f"part-{number:05}.parquet", complete.slice(start, stop - start))
     second = run(policy, tmp_path / "parts", tmp_path / "b.parquet")
     assert decided(first.decisions) == decided(second.decisions)
     assert set(keys_of(first.subset)) == set(keys_of(second.subset))
@@ -361,8 +361,8 @@ def test_accounts_that_do_not_balance_stop_the_files_from_appearing(policy, scor
 
 def test_verify_says_identical_and_does_not_mind_the_order_or_the_place(policy, scores, tmp_path):
     result = run(policy, scores, tmp_path / "out.parquet")
-    found = verify(result.receipt)
-    assert (found.identical, found.n_rows, found.n_different) == (True, N, 0)
+    verification = verify(result.receipt)
+    assert (verification.identical, verification.n_rows, verification.n_different) == (True, N, 0)
     (tmp_path / "away").mkdir()
     shuffled = pq.read_table(scores).take(np.random.default_rng(0).permutation(N))
     moved = write(tmp_path / "away" / "moved.parquet", shuffled)
@@ -380,21 +380,21 @@ def test_verify_notices_any_table_that_was_edited_or_is_gone(policy, scores, tmp
     result = run(policy, scores, tmp_path / "out.parquet")
     for name in json.loads(result.receipt.read_text())["outputs"]:
         path = result.paths()[name]
-        whole = path.read_bytes()
+        content = path.read_bytes()
         if path.suffix == ".parquet":
             pq.write_table(pq.read_table(path).slice(1), path)
         else:
-            path.write_bytes(whole + b" ")
-        found = verify(result.receipt)
-        assert not found.identical
-        assert any(f"{path.name} is not the file that was written" in note for note in lines_of(found)["notes"])
+            path.write_bytes(content + b" ")
+        verification = verify(result.receipt)
+        assert not verification.identical
+        assert any(f"{path.name} is not the file that was written" in note for note in lines_of(verification)["notes"])
         path.unlink()
         if name in ("subset", "decisions"):
             with pytest.raises(InputError, match=f"{path.name} does not exist"):
                 verify(result.receipt)
         else:
             assert any(f"{path.name} is no longer there" in note for note in lines_of(verify(result.receipt))["notes"])
-        path.write_bytes(whole)
+        path.write_bytes(content)
     assert verify(result.receipt).identical
 
 
@@ -407,7 +407,7 @@ def test_verify_names_rows_that_were_edited(policy, scores, tmp_path):
     pq.write_table(pa.concat_tables([kept, kept.slice(kept.num_rows - 1)]), result.subset)
     assert "the subset holds some rows more than once" in lines_of(verify(result.receipt))["notes"]
     pq.write_table(kept, result.subset)
-    flipped = ["drop" if key == last else told for key, told in decided(result.decisions).items()]
+    flipped = ["drop" if key == last else decision for key, decision in decided(result.decisions).items()]
     pq.write_table(decisions.set_column(1, decisions.schema.field(1), pa.array(flipped)), result.decisions)
     assert lines_of(verify(result.receipt))["different"] == [f"{last}: now keep, then drop"]
 
@@ -415,14 +415,14 @@ def test_verify_names_rows_that_were_edited(policy, scores, tmp_path):
 def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_went(policy, scores, tmp_path):
     result = run(policy, scores, tmp_path / "out.parquet")
     key = keys_of(result.subset)[2]
-    told = dict(zip(columns_of()["key"].to_pylist(), columns_of()["error"].to_pylist(), strict=True))
-    error = ["edited" if each == key else was for each, was in told.items()]
-    found = verify(result.receipt, write(tmp_path / "other.parquet", columns_of(error=pa.array(error))))
-    assert [line.split(" differs from")[0] for line in lines_of(found)["different"]] == [f"{key}: column 'error'"]
+    errors = dict(zip(columns_of()["key"].to_pylist(), columns_of()["error"].to_pylist(), strict=True))
+    error = ["edited" if each == key else was for each, was in errors.items()]
+    verification = verify(result.receipt, write(tmp_path / "other.parquet", columns_of(error=pa.array(error))))
+    assert [line.split(" differs from")[0] for line in lines_of(verification)["different"]] == [f"{key}: column 'error'"]
     fewer = pq.read_table(scores).filter(pa.array([each != key for each in columns_of()["key"].to_pylist()]))
-    found = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
-    assert f"{key}: decided then, but no longer in the input" in lines_of(found)["different"]
-    assert any("the input is not the one that was read then" in note for note in lines_of(found)["notes"])
+    verification = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
+    assert f"{key}: decided then, but no longer in the input" in lines_of(verification)["different"]
+    assert any("the input is not the one that was read then" in note for note in lines_of(verification)["notes"])
 
 
 @pytest.mark.parametrize(

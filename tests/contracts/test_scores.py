@@ -107,8 +107,8 @@ def certainties(source, out, checkpoint, **settings):
 
     Without the fit to the dataset, which depends on what else is there.
     """
-    asked = ScoreSettings(**{"device": "cpu", "fit": False, **settings})
-    score(source, out, model=checkpoint, settings=asked, workers=2)
+    requested = ScoreSettings(**{"device": "cpu", "fit": False, **settings})
+    score(source, out, model=checkpoint, settings=requested, workers=2)
     table = open_table(out)
     kappas = [name for name in table.schema.names if name.startswith("kappa_")]
     alone = [name for name in table.schema.names if name.startswith("unc_") and f"kappa_{name[4:]}" not in kappas]
@@ -142,9 +142,9 @@ def of_shipped(scored_by, shipped):
     return scored_by(shipped)
 
 
-def same(one, other):
-    assert one.keys() == other.keys()
-    return all(one[column] == pytest.approx(other[column], rel=TOLERANCE) for column in one)
+def same(first, other):
+    assert first.keys() == other.keys()
+    return all(first[column] == pytest.approx(other[column], rel=TOLERANCE) for column in first)
 
 
 def test_scores_are_positive_finite_and_tell_photographs_apart(reference):
@@ -174,19 +174,19 @@ def test_neither_batches_nor_order_company_or_parts_change_a_score(dataset, mode
     options = SourceOptions()
     _, everything = of_source(str(dataset), FEWEST, tmp_path, seed=0, options=options, announce=lambda text: None)
     ways = [way for way in WAYS if not way.needs and way.tolerance is not None]
-    found = unchanged(everything, tmp_path, model, fit=False, ways=ways)
+    checks = unchanged(everything, tmp_path, model, fit=False, ways=ways)
     assert len(everything.keys) == len(list(dataset.iterdir()))
-    assert {check.what for check in found} == {way.what for way in ways}
-    assert [check for check in found if check.state != HOLDS] == []
+    assert {check.what for check in checks} == {way.what for way in ways}
+    assert [check for check in checks if check.state != HOLDS] == []
 
 
 @pytest.mark.slow
 def test_every_score_of_the_model_that_ships_notices_what_it_must(dataset, shipped):
     """By `curate selftest`, on the photographs and their versions; noise, zoom and recompression: docs/selftest.md."""
     changes = ["blur", "grey box", "darkness"]
-    found = selftest(dataset, model=shipped, device="cpu", images=40, change=changes, ways=())
-    assert {*LEAST_SHARE, "unc_fitted"} <= set(found.columns)
-    broken = {(check.column, check.what) for check in found.broken if check.section in (WORSE, COPIES)}
+    report = selftest(dataset, model=shipped, device="cpu", images=40, change=changes, ways=())
+    assert {*LEAST_SHARE, "unc_fitted"} <= set(report.columns)
+    broken = {(check.column, check.what) for check in report.broken if check.section in (WORSE, COPIES)}
     assert {column for column, _ in broken} <= {"unc_ambiguous"}, broken
 
 
@@ -194,14 +194,14 @@ def test_a_batch_that_shrinks_has_the_scores_of_the_whole(model):
     network, _ = load_model(model)
     pixels = np.stack([decode(path.read_bytes(), network.spec.preprocessing).pixels for path in PHOTOS])
     runner = Runner(network, torch.device("cpu"))
-    whole = runner.submit(pixels).result()
+    together = runner.submit(pixels).result()
     runner.step = 5
     parts = runner.submit(pixels).result()
-    said = [(parts.columns[name], value) for name, value in whole.columns.items()]
+    said = [(parts.columns[name], value) for name, value in together.columns.items()]
     for in_parts, at_once in said:
         assert at_once.shape == (len(PHOTOS),)
         assert np.allclose(in_parts, at_once, rtol=TOLERANCE, atol=0)
-    assert np.abs(parts.embedding - whole.embedding).max() < TOLERANCE
+    assert np.abs(parts.embedding - together.embedding).max() < TOLERANCE
 
 
 @pytest.mark.parametrize("model", ["random weights"], indirect=True)
@@ -231,8 +231,8 @@ CASES = [(column, kind) for column, kinds in LEAST_SHARE.items() for kind in kin
 
 @pytest.mark.parametrize(("column", "kind"), CASES)
 def test_a_worse_version_of_a_photograph_is_less_certain(of_shipped, column, kind):
-    found = of_shipped[column]
-    pairs = [(found[path.name], found[f"{path.stem}_{kind}.jpg"]) for path in PHOTOS]
+    certainty_of = of_shipped[column]
+    pairs = [(certainty_of[path.name], certainty_of[f"{path.stem}_{kind}.jpg"]) for path in PHOTOS]
     share = np.mean([worse < good for good, worse in pairs])
     assert np.mean([np.log(worse / good) for good, worse in pairs]) < 0
     assert share >= LEAST_SHARE[column][kind], f"{kind}: lower for {share:.0%} of the photographs"
@@ -252,9 +252,9 @@ def test_random_crops_of_a_photograph_are_less_certain_on_average(shipped, tmp_p
             w, h = int(image.width * share), int(image.height * share)
             x, y = generator.integers(0, image.width - w + 1), generator.integers(0, image.height - h + 1)
             image.crop((x, y, x + w, y + h)).save(folder / f"{path.stem}_{i}.png", compress_level=1)
-    found_in = certainties(folder, tmp_path / "s.parquet", shipped)
+    certainties_of = certainties(folder, tmp_path / "s.parquet", shipped)
     for column, least in LEAST_CROPS.items():
-        found = found_in[column]
-        ratios = [np.log(found[f"{p.stem}_{i}.png"] / found[f"{p.stem}.png"]) for p in PHOTOS for i in range(8)]
+        values = certainties_of[column]
+        ratios = [np.log(values[f"{p.stem}_{i}.png"] / values[f"{p.stem}.png"]) for p in PHOTOS for i in range(8)]
         assert np.mean(ratios) < 0, column
         assert np.mean(np.array(ratios) < 0) >= least, column

@@ -75,8 +75,8 @@ def test_exactly_k_distinct_candidates_come_back_and_none_is_labelled(selector, 
 
 
 def test_it_works_before_anything_is_labelled_and_without_what_it_does_not_need(selector):
-    whole = pool_of(n_labelled=0)
-    bare = Pool(whole.candidates, **{need: getattr(whole, need) for need in selector.needs})
+    complete = pool_of(n_labelled=0)
+    bare = Pool(complete.candidates, **{need: getattr(complete, need) for need in selector.needs})
     assert_sound(selector(bare, 5), bare, 5)
 
 
@@ -224,9 +224,9 @@ def test_memory_does_not_grow_with_the_budget_unless_the_cost_says_so(selector):
     def peak(budget):
         tracemalloc.start()
         selector(pool, budget)
-        found = tracemalloc.get_traced_memory()[1]
+        reached = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return reached
 
     peak(2)  # what is loaded and kept at a first call
     assert peak(200) < peak(4) + 6e5  # 4,000 rows x 200 picks would be 0.8 MB in bytes, 3.2 MB in float32

@@ -81,8 +81,8 @@ class Lab:
         self._server: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> "Lab":
-        one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-        env = {**os.environ, **one, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), *sys.path])}
+        single_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+        env = {**os.environ, **single_thread, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), *sys.path])}
         env |= {"LD_PRELOAD": str(self.shim)} if self.shim else {}
         command = [sys.executable, str(HERE / "crash_server.py")]
         self._server = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -102,30 +102,30 @@ class Lab:
         assert line, "the server is gone"
         return json.loads(line)
 
-    def run(self, line: str, *, beside: Sequence[str] = (), **asked: Any) -> Ended:
+    def run(self, line: str, *, beside: Sequence[str] = (), **how: Any) -> Ended:
         """Run one command line in the folder.
 
         Args:
             line: what is typed after `curate`.
             beside: lines that are run at the same time.
-            asked: ``signals`` (seconds, number), ``fault`` of the shim, ``log`` to list the calls.
+            how: ``signals`` (seconds, number), ``fault`` of the shim, ``log`` to list the calls.
         """
         out, said, log = (self.place / name for name in ("stdout", "stderr", "log"))
         for path in self.place.glob("std*"):
             path.unlink()
-        asked = {"argv": shlex.split(line), "folder": str(self.folder), "stdout": str(out), "stderr": str(said)} | asked
-        asked["log"] = str(log) if asked.get("log") else None
-        asked["beside"] = [
+        how = {"argv": shlex.split(line), "folder": str(self.folder), "stdout": str(out), "stderr": str(said)} | how
+        how["log"] = str(log) if how.get("log") else None
+        how["beside"] = [
             {"argv": shlex.split(other), "stderr": f"{said}-{number}", "fault": None, "log": None}
             for number, other in enumerate(beside)
         ]
         assert self._server is not None
         assert self._server.stdin is not None
-        self._server.stdin.write(json.dumps(asked) + "\n")
+        self._server.stdin.write(json.dumps(how) + "\n")
         self._server.stdin.flush()
         answer = self._answer()
         assert not answer["late"], f"{line} did not end"
-        calls = read_calls(log) if asked["log"] else []
+        calls = read_calls(log) if how["log"] else []
         text = [path.read_text(errors="replace") if path.exists() else "" for path in (said, out)]
         texts = [Path(f"{said}-{number}").read_text().strip() for number in range(len(beside))]
         others = list(zip(answer["codes"][1:], texts, strict=True))
@@ -157,18 +157,18 @@ class Lab:
 
     def snapshot(self) -> Snapshot:
         """Return what is in the folder, by name: bytes of files, where links point, and folders."""
-        found: Snapshot = {}
+        content: Snapshot = {}
         for at, folders, files in os.walk(self.folder):
             for name in (*folders, *files):
                 path = Path(at, name)
                 key = str(path.relative_to(self.folder))
                 if path.is_symlink():
-                    found[key] = f"-> {path.readlink()}".encode()
+                    content[key] = f"-> {path.readlink()}".encode()
                 elif path.is_dir():
-                    found[f"{key}/"] = b""
+                    content[f"{key}/"] = b""
                 else:
-                    found[key] = path.read_bytes()
-        return found
+                    content[key] = path.read_bytes()
+        return content
 
 
 def make_beginning(place: Path) -> None:
@@ -184,26 +184,26 @@ def make_beginning(place: Path) -> None:
     from scoring.images import Preprocessing
     from scoring.model import ModelSpec, ScoringModel
 
-    here = place / "here"
+    folder = place / "here"
     generator = np.random.default_rng(0)
     rows = ["key,label"]
     for kind in ("cat", "dog"):
-        (here / "photos" / kind).mkdir(parents=True)
+        (folder / "photos" / kind).mkdir(parents=True)
         for i in range(27):
             small = generator.integers(0, 256, (4, 4, 3), dtype=np.uint8)
-            Image.fromarray(small).resize((40, 36)).save(here / "photos" / kind / f"{i:02}.png")
+            Image.fromarray(small).resize((40, 36)).save(folder / "photos" / kind / f"{i:02}.png")
             rows.append(f"{kind}/{i:02}.png,{kind}")
-    (here / "photos/dog/03.png").write_bytes((here / "photos/dog/02.png").read_bytes())
-    (here / "photos/dog/04.png").write_text("hello")
-    (here / "labels.csv").write_text("\n".join(rows) + "\n")
-    (here / "curate.toml").write_text(PIPELINE)
+    (folder / "photos/dog/03.png").write_bytes((folder / "photos/dog/02.png").read_bytes())
+    (folder / "photos/dog/04.png").write_text("hello")
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
+    (folder / "curate.toml").write_text(PIPELINE)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         spec = ModelSpec("test_resnet", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=32))
         model = ScoringModel(spec).eval()
         with torch.no_grad():  # or random weights give every image nearly the same kappa
             model.heads["visimsiam"].out.weight.mul_(20)
-        trunk = timm.create_model("test_resnet", pretrained=False)
+        network = timm.create_model("test_resnet", pretrained=False)
     card = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
     save_checkpoint(place / "model.safetensors", model, card)
-    save_file(trunk.state_dict(), place / "weights.safetensors")
+    save_file(network.state_dict(), place / "weights.safetensors")

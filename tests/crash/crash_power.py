@@ -72,11 +72,11 @@ class Disk:
 
     def apply(self, call: Call) -> None:
         """Do a call."""
-        one, two = call.one.removeprefix(self.root), call.two.removeprefix(self.root)
-        inode = self.names.get(one)
+        first, two = call.one.removeprefix(self.root), call.two.removeprefix(self.root)
+        inode = self.names.get(first)
         if call.kind == "open":
             if inode is None:
-                self._step(Step("made", one, inode=Inode()))
+                self._step(Step("made", first, inode=Inode()))
             elif call.at == 2:
                 inode.now.clear()
         elif call.kind == "write" and inode is not None:
@@ -88,9 +88,9 @@ class Disk:
         elif call.kind == "fsync" and inode is not None:
             inode.durable = bytes(inode.now)
         elif call.kind == "fsync":
-            self._sync_folder("" if f"{one}/" == self.root else one)
+            self._sync_folder("" if f"{first}/" == self.root else first)
         elif call.kind in NAMING:
-            self._step(Step(call.kind, one, two, inode))
+            self._step(Step(call.kind, first, two, inode))
 
     def _step(self, step: Step) -> None:
         if do(self.names, step):
@@ -146,11 +146,11 @@ def do(names: Names, step: Step) -> bool:
     elif step.kind == "exchange":
         if step.two not in names:
             return False
-        one, two = (
+        start, two = (
             {path[len(top) :]: names.pop(path) for path in list(names) if path == top or path.startswith(f"{top}/")}
             for top in (step.one, step.two)
         )
-        names.update({step.two + end: inode for end, inode in one.items()})
+        names.update({step.two + end: inode for end, inode in start.items()})
         names.update({step.one + end: inode for end, inode in two.items()})
     else:
         for path in [path for path in names if path == step.one or path.startswith(f"{step.one}/")]:

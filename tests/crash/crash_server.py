@@ -29,36 +29,36 @@ def warm() -> None:
     """Import all that a command could."""
     for name in EVERYTHING:
         package = importlib.import_module(name)
-        for one in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not one.name.endswith("__main__"):
-                importlib.import_module(one.name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
     for name in OTHERS:
         importlib.import_module(name)
     os.environ.pop("LD_PRELOAD", None)  # for what a command itself starts
 
 
-def child(asked: dict) -> int:
+def child(request: dict) -> int:
     """Run one command as `python -m curate` does; return its exit code."""
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+        os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) if asked.get("log") else -1
-    sys.argv = ["curate", *asked["argv"]]
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) if request.get("log") else -1
+    sys.argv = ["curate", *request["argv"]]
     sys.modules |= dict.fromkeys(ABSENT)  # as if it were not installed
-    for number in asked.get("ignored", []):
+    for number in request.get("ignored", []):
         signal.signal(number, signal.SIG_IGN)
     from curate.cli import main
 
     if SHIM:
-        fault = asked.get("fault") or {}
+        fault = request.get("fault") or {}
         ctypes.CDLL(SHIM).crash_arm(
-            asked["folder"].encode(),
+            request["folder"].encode(),
             fault.get("action", 0),
             ctypes.c_long(fault.get("n", 0)),
             fault.get("errno", 0),
             log,
-            bool(asked.get("data")),
+            bool(request.get("data")),
             ctypes.c_long(fault.get("jump", 0)),
         )
     try:
@@ -80,34 +80,34 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def forked(asked: dict) -> int:
+def forked(request: dict) -> int:
     """Start a command in a child; return its process number."""
     if not (pid := os.fork()):
         code = 70
         try:
-            code = child(asked)
+            code = child(request)
         finally:
             leave(code)
     return pid
 
 
-def run(asked: dict) -> dict:
+def run(request: dict) -> dict:
     """Fork a child, send it the signals requested at their times, and say how it ended; so for others next to it."""
     began = time.perf_counter()
-    pid = forked(asked)
-    others = [forked({**asked, **other}) for other in asked.get("beside", [])]
+    pid = forked(request)
+    others = [forked({**request, **other}) for other in request.get("beside", [])]
     handle = os.pidfd_open(pid)
     ready = select.poll()
     ready.register(handle, select.POLLIN)
-    for after, number in asked.get("signals", []):
+    for after, number in request.get("signals", []):
         wait = began + after - time.perf_counter()
         if wait > 0 and ready.poll(wait * 1000):
             break
         os.kill(pid, number)
-    late = not ready.poll(1000 * asked.get("limit", 120))
+    late = not ready.poll(1000 * request.get("limit", 120))
     if late:
         os.kill(pid, signal.SIGKILL)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in (pid, *others)]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in (pid, *others)]
     os.close(handle)
     return {"code": codes[0], "codes": codes, "seconds": time.perf_counter() - began, "late": late}
 

@@ -38,11 +38,11 @@ ERRORS = {  # what the system may say to each call
 
 def steady(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot without what differs between two undisturbed runs."""
-    found = {}
+    contents = {}
     for name, data in snapshot.items():
         pattern = UNSTEADY.get(name.rsplit("/", 1)[-1])
-        found[name] = re.sub(pattern, b"", data) if pattern else data
-    return found
+        contents[name] = re.sub(pattern, b"", data) if pattern else data
+    return contents
 
 
 def is_work(name: str) -> bool:
@@ -94,13 +94,13 @@ class Bench:
         """
         earlier = steady(self.lab.snapshot())
         ended = self.lab.run(self.line)
-        was_whole = all(earlier.get(n) == self.whole[n] for n in self.whole if not is_work(n))
-        if ended.code == 1 and TAKEN in ended.said and not was_whole and COMMANDS[self.name].draws:
+        was_complete = all(earlier.get(n) == self.whole[n] for n in self.whole if not is_work(n))
+        if ended.code == 1 and TAKEN in ended.said and not was_complete and COMMANDS[self.name].draws:
             self.overwritten += 1
             ended = self.lab.run(f"{self.line} --overwrite")
         now = steady(self.lab.snapshot())
         wrong = []
-        if ended.code != COMMANDS[self.name].ends and not (ended.code == 1 and was_whole):
+        if ended.code != COMMANDS[self.name].ends and not (ended.code == 1 and was_complete):
             wrong.append(f"the repeat ends with {ended.code}: {ended.said.strip().splitlines()[-1:]}")
         wrong += [f"{n} is missing" for n in self.whole if n not in now]
         wrong += [f"{n} is left" for n in now if n not in self.whole]

@@ -15,8 +15,8 @@ def failed_at(trial, fault):
     ended = trial.disturbed(fault=fault)
     call = f"{place(trial, fault['n'])} {errno.errorcode[fault['errno']]}"
     return [
-        f"{trial.name}, {call}: {one}"
-        for one in plain(ended, COMMANDS[trial.name].ends) + trial.half_written() + trial.repeat()
+        f"{trial.name}, {call}: {problem}"
+        for problem in plain(ended, COMMANDS[trial.name].ends) + trial.half_written() + trial.repeat()
     ]
 
 
@@ -48,7 +48,7 @@ def test_a_folder_system_without_hard_links_gets_the_same_files(lab):
 def test_any_call_may_fail_in_any_way(lab, name):
     trial = bench(lab, name)
     points = some([(n, error) for n in kinds(trial.calls) for error in ERRORS[trial.calls[n - 1].kind]])
-    wrong = [one for n, error in points for one in failed_at(trial, {"action": FAIL, "n": n, "errno": error})]
+    wrong = [problem for n, error in points for problem in failed_at(trial, {"action": FAIL, "n": n, "errno": error})]
     print(f"{name}: {len(points)} calls that failed, {len(wrong)} wrong")
     assert wrong == []
 
@@ -59,6 +59,6 @@ def test_a_disk_that_is_full_or_read_only_from_any_call_on_costs_nothing_but_a_r
     trial = bench(lab, name)
     points = kinds(trial.calls)
     points = some(points[:: max(1, len(points) // 8)])
-    wrong = [one for n in points for one in failed_at(trial, {"action": action, "n": n, "errno": error})]
+    wrong = [problem for n in points for problem in failed_at(trial, {"action": action, "n": n, "errno": error})]
     print(f"{name}: {errno.errorcode[error]} from {len(points)} calls on, {len(wrong)} wrong")
     assert wrong == []

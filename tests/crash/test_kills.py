@@ -93,10 +93,10 @@ def test_200_kills_at_random_moments_end_in_200_times_the_same(lab):
         while kills < 200:
             ended = lab.run(trial.line, signals=[(generator.uniform(0, 1.05) * trial.seconds, signal.SIGKILL)])
             kills += ended.code == KILLED
-            wrong += [f"{trial.name}: {one}" for one in trial.half_written()]
+            wrong += [f"{trial.name}: {problem}" for problem in trial.half_written()]
             if ended.code != KILLED or generator.random() > 1 / 3:
                 break
-        wrong += [f"{trial.name}: {one}" for one in trial.repeat()]
+        wrong += [f"{trial.name}: {problem}" for problem in trial.repeat()]
     overwritten = {name: trial.overwritten - before[name] for name, trial in trials.items()}
     overwritten = {name: n for name, n in overwritten.items() if n}
     print(f"{kills} kills of {len(DRIVEN)} commands, {len(wrong)} wrong; repeats with --overwrite: {overwritten}")

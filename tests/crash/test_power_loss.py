@@ -17,12 +17,12 @@ MODELLED = [
 def states(lab, trial, mixes):
     """Return every different state that a power cut at any call may leave, in order, with the call."""
     lab.begin(trial.name)
-    disk, generator, found = Disk(lab.folder), random.Random(0), {}
+    disk, generator, distinct = Disk(lab.folder), random.Random(0), {}
     for number, call in enumerate(trial.calls, 1):
         disk.apply(call)
         for state in disk.after_a_cut(generator, mixes):
-            found.setdefault(frozenset(state.items()), (number, state))
-    return list(found.values())
+            distinct.setdefault(frozenset(state.items()), (number, state))
+    return list(distinct.values())
 
 
 @pytest.mark.parametrize("name", ["filter", "filter over another"])
@@ -45,7 +45,7 @@ def test_after_any_power_cut_a_repeat_ends_as_if_there_had_been_none(lab, name):
         lab.begin(name)
         restore(lab.folder, state)
         call = trial.calls[number - 1]
-        wrong += [f"{name}, cut after {number} {call.kind} {call.one}: {one}" for one in trial.half_written()]
-        wrong += [f"{name}, cut after {number} {call.kind} {call.one}: {one}" for one in trial.repeat()]
+        wrong += [f"{name}, cut after {number} {call.kind} {call.one}: {problem}" for problem in trial.half_written()]
+        wrong += [f"{name}, cut after {number} {call.kind} {call.one}: {problem}" for problem in trial.repeat()]
     print(f"{name}: {len(tried)} of {len(cut)} states, {len(wrong)} wrong")
     assert wrong == []

@@ -21,11 +21,11 @@ class Conditions(Faults):
 
     def of(self, method, path):
         do = super().of(method, path)
-        asked = parse_qs(urlsplit(path).query)
-        if do is None and asked.get("uploadType") == ["resumable"] and asked.get("ifGenerationMatch") == ["0"]:
+        query = parse_qs(urlsplit(path).query)
+        if do is None and query.get("uploadType") == ["resumable"] and query.get("ifGenerationMatch") == ["0"]:
             place = urlsplit(path).path.removeprefix("/upload")
             with suppress(urllib.error.HTTPError):  # 404
-                ask(f"{self.behind}{place}/{quote(asked['name'][0], safe='')}")
+                ask(f"{self.behind}{place}/{quote(query['name'][0], safe='')}")
                 return 412
         return do
 
@@ -53,8 +53,8 @@ class GoogleBucket:
         ask(f"{self.behind}/storage/v1/b/{self.name}/o/{quote(key, safe='')}", "DELETE")
 
     def names(self, prefix=""):
-        found = json.loads(ask(f"{self.behind}/storage/v1/b/{self.name}/o?prefix={quote(prefix, safe='')}"))
-        return sorted(each["name"] for each in found.get("items", []))
+        answer = json.loads(ask(f"{self.behind}/storage/v1/b/{self.name}/o?prefix={quote(prefix, safe='')}"))
+        return sorted(each["name"] for each in answer.get("items", []))
 
 
 def ask(url, method="GET", data=None, kind="application/octet-stream"):
@@ -68,9 +68,9 @@ def make_bucket(server, name):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 @contextmanager

@@ -63,34 +63,34 @@ class Handler(BaseHTTPRequestHandler):
             return self.send_part(self.blobs()[path.removeprefix("/cdn/")])
         words = path.split("/")
         name = "/".join(words[3:5] if words[1] == "api" else words[2:4])
-        found = self.sets.get(name)
+        dataset = self.sets.get(name)
         if self.headers.get("Authorization", "").endswith("hf_wrong"):
             return self.refuse(401, "", "Invalid credentials in Authorization header")
-        if found is None or (found.token and self.headers.get("Authorization") != f"Bearer {found.token}"):
+        if dataset is None or (dataset.token and self.headers.get("Authorization") != f"Bearer {dataset.token}"):
             known = "Authorization" in self.headers
             return self.refuse(404 if known else 401, "RepoNotFound", "Repository not found")
         if words[1] == "api":
-            return self.api(found, name, words[5:])
-        if found.gated:
+            return self.api(dataset, name, words[5:])
+        if dataset.gated:
             return self.refuse(403, "GatedRepo", "Access to this dataset is restricted")
-        return self.resolve(found, unquote(words[5]), unquote("/".join(words[6:])))
+        return self.resolve(dataset, unquote(words[5]), unquote("/".join(words[6:])))
 
     def blobs(self):
         every = [files for each in self.sets.values() for files in each.files.values()]
         return {sha256(data).hexdigest(): data for files in every for data in files.values()}
 
-    def api(self, found, name, words):
+    def api(self, dataset, name, words):
         what = words[0] if words else "revision"
         revision = unquote(words[1]) if len(words) > 1 else "main"
-        if revision not in found.files:
+        if revision not in dataset.files:
             return self.refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
-        files = found.files[revision]
+        files = dataset.files[revision]
         if what == "tree":
             return self.tree(files, unquote("/".join(words[2:])))
         if what == "paths-info":
             return self.send([entry(path, files[path]) for path in self.form["paths"] if path in files])
         siblings = [{"rfilename": path} for path in files]
-        return self.send({"_id": "1", "id": name, "sha": "c" * 40, "private": bool(found.token), "siblings": siblings})
+        return self.send({"_id": "1", "id": name, "sha": "c" * 40, "private": bool(dataset.token), "siblings": siblings})
 
     def tree(self, files, folder):
         prefix = folder + "/" if folder else ""
@@ -100,26 +100,26 @@ class Handler(BaseHTTPRequestHandler):
         recursive = self.query.get("recursive", [""])[0].lower() == "true"
         names = {path.rpartition("/")[0] for path in inside} if recursive else set()
         folders = {prefix + path[len(prefix) :].split("/")[0] for path in inside if "/" in path[len(prefix) :]} | names
-        found = [
+        entries = [
             {"type": "directory", "path": each, "oid": "d" * 40, "size": 0} for each in sorted(folders - {folder, ""})
         ]
-        found += [
+        entries += [
             entry(path, data) for path, data in sorted(inside.items()) if recursive or "/" not in path[len(prefix) :]
         ]
         start = int(self.query.get("cursor", ["0"])[0])
         more = {}
-        if len(found) > start + PAGE:
+        if len(entries) > start + PAGE:
             base = f"http://{self.headers['Host']}{urlsplit(self.path).path}"
             flag = "true" if recursive else "false"
             more = {"Link": f'<{base}?recursive={flag}&expand=false&cursor={start + PAGE}>; rel="next"'}
-        return self.send(found[start : start + PAGE], more)
+        return self.send(entries[start : start + PAGE], more)
 
-    def resolve(self, found, revision, path):
-        if revision not in found.files:
+    def resolve(self, dataset, revision, path):
+        if revision not in dataset.files:
             return self.refuse(404, "RevisionNotFound", "no such revision")
-        if path not in found.files[revision]:
+        if path not in dataset.files[revision]:
             return self.refuse(404, "EntryNotFound", "no such entry")
-        data = found.files[revision][path]
+        data = dataset.files[revision][path]
         if len(data) < LARGE:
             return self.send_part(data)
         self.send_response(302)
@@ -131,13 +131,13 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def send_part(self, data):
-        asked = self.headers.get("Range", "")
-        if asked:
-            start, _, stop = asked.removeprefix("bytes=").partition("-")
+        span = self.headers.get("Range", "")
+        if span:
+            start, _, stop = span.removeprefix("bytes=").partition("-")
             if int(start) >= len(data):
                 return self.refuse(416, "", "Requested range not satisfiable")
             data = data[int(start) : int(stop) + 1 if stop else None]
-        self.send_response(206 if asked else 200)
+        self.send_response(206 if span else 200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -61,8 +61,8 @@ def serving(table, **options):
 def call(server, path, sent=None, **headers):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     body = None if sent is None else json.dumps(sent)
-    given = {"Content-Type": "application/json", **headers} if sent is not None else headers
-    connection.request("GET" if sent is None else "POST", f"/{server.site.token}/{path}", body, given)
+    all_headers = {"Content-Type": "application/json", **headers} if sent is not None else headers
+    connection.request("GET" if sent is None else "POST", f"/{server.site.token}/{path}", body, all_headers)
     answer = connection.getresponse()
     content = json.loads(answer.read())
     connection.close()

@@ -99,7 +99,7 @@ def _label_studio(tasks: list, truth: dict) -> None:
 
 
 def _coco(value: dict, truth: dict) -> None:
-    number = {one["name"]: one["id"] for one in value["categories"]}
+    number = {category["name"]: category["id"] for category in value["categories"]}
     value["annotations"] = [
         {"id": i, "image_id": image["id"], "category_id": number[truth[image["curate_key"]]], "bbox": [0, 0, 1, 1]}
         for i, image in enumerate(value["images"])

@@ -9,7 +9,7 @@ from curate.policies.verdicts import VerdictFile
 def judge(sample, verdicts, *, question, reviewer="ann"):
     """Write (verdict, key, beside, label) next to a sample; one of an empty verdict is left out."""
     file = VerdictFile(verdicts_beside(sample), reviewer, {"table": "t.parquet"})
-    for (verdict, label), group in groupby(sorted(verdicts), key=lambda one: (one[0], one[3])):
+    for (verdict, label), group in groupby(sorted(verdicts), key=lambda line: (line[0], line[3])):
         keys, beside = zip(*((key, other) for _, key, other, _ in group), strict=True)
         more = {"column": "label", "label": label} if label else {}
         if verdict:

@@ -24,7 +24,7 @@ def commands():
     for name, command in typer.main.get_command(app).commands.items():
         inner = getattr(command, "commands", None)
         if inner:
-            found |= {f"{name}_{each}": one for each, one in inner.items()}
+            found |= {f"{name}_{each}": command for each, command in inner.items()}
         else:
             found[name] = command
     for name, word, rest in (
@@ -138,7 +138,7 @@ def test_score_takes_every_field_of_its_options_and_settings_with_their_types():
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
 
-    fields = [get_type_hints(one) for one in (SourceOptions, ScoreSettings, Cluster)]
+    fields = [get_type_hints(each) for each in (SourceOptions, ScoreSettings, Cluster)]
     assert get_type_hints(ScoreKeywords) == fields[0] | fields[1] | fields[2]
 
 
@@ -169,9 +169,9 @@ def test_a_model_is_trained_from_a_cache_and_converted_into_words_from_python(tm
     )
     assert (trained.images, trained.method) == (6, "losspred")
     assert curate.models("m.safetensors")["digest"] == trained.model
-    for given in ({}, {"data": "t.csv", "cached": "features"}):
+    for sources in ({}, {"data": "t.csv", "cached": "features"}):
         with pytest.raises(curate.InputError, match="one of them"):
-            curate.train("losspred", out="n.safetensors", **given)
+            curate.train("losspred", out="n.safetensors", **sources)
 
 
 def test_rounds_are_held_from_python(tmp_path, monkeypatch):

@@ -24,9 +24,9 @@ ROUNDED = {"reason", "score", "margin", "gain"}
 def vectors():
     """Clusters with a few copies; some rows say what they are not."""
     rng = np.random.default_rng(0)
-    found = 3 * np.eye(D)[np.arange(N) % CLASSES] + 0.5 * rng.normal(size=(N, D))
-    found[200:220] = found[100:120] + 0.001 * rng.normal(size=(20, D))
-    return found / np.linalg.norm(found, axis=1)[:, None]
+    points = 3 * np.eye(D)[np.arange(N) % CLASSES] + 0.5 * rng.normal(size=(N, D))
+    points[200:220] = points[100:120] + 0.001 * rng.normal(size=(20, D))
+    return points / np.linalg.norm(points, axis=1)[:, None]
 
 
 def columns(**embeddings):
@@ -58,11 +58,11 @@ def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     fixed = pa.list_(pa.field("element", pa.float32(), nullable=False), D)
     decoy = np.random.default_rng(5).normal(size=(N, D))
-    own = (vectors(), fixed)
+    named = (vectors(), fixed)
     return {
-        "plain": write(folder / "plain.parquet", columns(embedding=own)),
-        "beside": write(folder / "beside.parquet", columns(embedding=(decoy, fixed), clip=own)),
-        "alone": write(folder / "alone.parquet", columns(clip=own)),
+        "plain": write(folder / "plain.parquet", columns(embedding=named)),
+        "beside": write(folder / "beside.parquet", columns(embedding=(decoy, fixed), clip=named)),
+        "alone": write(folder / "alone.parquet", columns(clip=named)),
         "long": write(folder / "long.parquet", columns(clip=(SCALE * vectors(), pa.large_list(pa.float64())))),
         "decoy": write(folder / "decoy.parquet", columns(embedding=(decoy, fixed))),
     }
@@ -89,13 +89,13 @@ def rows_of(path, names):
 @pytest.mark.parametrize("name", ["beside", "alone", "long"])
 def test_every_policy_decides_as_by_a_column_named_embedding(tables, tmp_path, policy, name):
     plain = POLICIES[policy](tables["plain"], tmp_path / "plain.parquet")
-    own = POLICIES[policy](tables[name], tmp_path / "own.parquet", embedding="clip")
-    decided = [each for each in pq.read_schema(own.decisions).names if name != "long" or each not in ROUNDED]
-    assert rows_of(own.decisions, decided) == rows_of(plain.decisions, decided)
-    assert [row[0] for row in rows_of(own.subset, ["label"]).items()] == list(rows_of(plain.subset, ["label"]))
+    by_name = POLICIES[policy](tables[name], tmp_path / "own.parquet", embedding="clip")
+    decided = [each for each in pq.read_schema(by_name.decisions).names if name != "long" or each not in ROUNDED]
+    assert rows_of(by_name.decisions, decided) == rows_of(plain.decisions, decided)
+    assert [row[0] for row in rows_of(by_name.subset, ["label"]).items()] == list(rows_of(plain.subset, ["label"]))
     if policy != "labels":  # whose classes are plain enough to be found in other vectors
         other = POLICIES[policy](tables["decoy"], tmp_path / "other.parquet")
-        assert rows_of(other.decisions, decided) != rows_of(own.decisions, decided)
+        assert rows_of(other.decisions, decided) != rows_of(by_name.decisions, decided)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -158,32 +158,32 @@ def test_a_graph_of_one_column_is_not_taken_for_another(tables, tmp_path):
 
 @pytest.mark.parametrize("name", ["beside", "alone", "long"])
 def test_a_score_is_fitted_to_it(tables, tmp_path, name):
-    told = []
+    written = []
     for which, how in (("plain", {}), (name, {"embedding": "clip"})):
         out = tmp_path / f"{which}.fitted.parquet"
         curate.fit(tables[which], apply=out, label="label", **how)
-        told.append(pq.read_table(out))
+        written.append(pq.read_table(out))
     for column in ("unc_fitted", "unc_local", "unc_class"):
-        first, second = (table[column].to_numpy() for table in told)
+        first, second = (table[column].to_numpy() for table in written)
         assert np.allclose(first, second, atol=2e-3, equal_nan=True)
-    assert told[1].column_names[: len(pq.read_schema(tables[name]).names)] == pq.read_schema(tables[name]).names
-    about = json.loads(told[1].schema.metadata[b"curate"])["fit"]
+    assert written[1].column_names[: len(pq.read_schema(tables[name]).names)] == pq.read_schema(tables[name]).names
+    about = json.loads(written[1].schema.metadata[b"curate"])["fit"]
     assert about["embedding"] == "clip"
 
 
 def test_tables_are_compared_and_scores_measured_by_it(tables, tmp_path):
     half = {name: pq.read_table(path).slice(0, 150) for name, path in tables.items()}
     other = {name: write(tmp_path / f"{name}.parquet", table) for name, table in half.items()}
-    asked = {"repeats": 49, "clusters": 3}
-    plain = curate.compare(tables["plain"], other["plain"], **asked)
+    options = {"repeats": 49, "clusters": 3}
+    plain = curate.compare(tables["plain"], other["plain"], **options)
     for name in ("beside", "alone", "long"):
-        own = curate.compare(tables[name], other[name], embedding="clip", **asked)
-        assert own.embedding.auroc.value == pytest.approx(plain.embedding.auroc.value, abs=1e-6)
-        assert own.embedding.mmd == pytest.approx(plain.embedding.mmd, abs=1e-6)
+        by_name = curate.compare(tables[name], other[name], embedding="clip", **options)
+        assert by_name.embedding.auroc.value == pytest.approx(plain.embedding.auroc.value, abs=1e-6)
+        assert by_name.embedding.mmd == pytest.approx(plain.embedding.mmd, abs=1e-6)
         measured = curate.evaluate(tables[name], label="label", embedding="clip", repeats=20)
         expected = curate.evaluate(tables["plain"], label="label", repeats=20)
-        for one, two in zip(measured.measures, expected.measures, strict=True):
-            assert {k: v.value for k, v in one.values.items()} == pytest.approx(
+        for measure, two in zip(measured.measures, expected.measures, strict=True):
+            assert {k: v.value for k, v in measure.values.items()} == pytest.approx(
                 {k: v.value for k, v in two.values.items()}, nan_ok=True, abs=1e-6
             )
 

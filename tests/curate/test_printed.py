@@ -66,38 +66,38 @@ def is_safe(result):
 
 def test_an_evaluation_prints_as_its_command(tmp_path):
     path = table(tmp_path / "s.parquet", seed=1)
-    found = curate.evaluate(path, label="label", repeats=20)
+    evaluation = curate.evaluate(path, label="label", repeats=20)
     shown = run("evaluate", path, "--label", "label", "--repeats", 20)
     assert shown.exit_code == 0, shown.output
-    assert str(found) + "\n" == shown.stdout
+    assert str(evaluation) + "\n" == shown.stdout
     assert "verdict: " in shown.stdout
-    assert is_safe(found)
+    assert is_safe(evaluation)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_a_comparison_prints_as_its_command(tmp_path, shift):
     paths = table(tmp_path / "a.parquet", seed=1), table(tmp_path / "b.parquet", seed=2, shift=shift)
-    found = curate.compare(*paths, repeats=199, fail_above=0.6)
+    comparison = curate.compare(*paths, repeats=199, fail_above=0.6)
     shown = run("compare", *paths, "--repeats", 199, "--fail-above", 0.6)
-    assert shown.exit_code == 3 * found.failed, shown.output
-    assert found.failed == bool(shift)
-    assert str(found) + "\n" == shown.stdout
+    assert shown.exit_code == 3 * comparison.failed, shown.output
+    assert comparison.failed == bool(shift)
+    assert str(comparison) + "\n" == shown.stdout
     assert ("of both differ by more than chance" in shown.stdout) == bool(shift)
-    assert is_safe(found)
+    assert is_safe(comparison)
 
 
 @pytest.mark.parametrize("asked", [{}, {"label": "label"}])
 def test_a_fit_prints_as_its_command(tmp_path, asked):
     path, applied = table(tmp_path / "s.parquet", seed=1), tmp_path / "a.parquet"
-    found = curate.fit(path, apply=applied, **asked)
+    fitted = curate.fit(path, apply=applied, **asked)
     words = [word for name, value in asked.items() for word in (f"--{name}", value)]
     shown = run("fit", path, "--apply", applied, "--overwrite", *words)
     assert shown.exit_code == 0, shown.output
     about, *lines = shown.stderr.splitlines()  # the first says what is about to be done
     assert about.startswith("fitting to 150 images")
-    assert str(found).splitlines() == lines
+    assert str(fitted).splitlines() == lines
     assert lines[-1] == f"table: {applied}"
-    assert is_safe(found)
+    assert is_safe(fitted)
 
 
 def test_a_table_is_set_to_the_right_in_one_column_at_most():

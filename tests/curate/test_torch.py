@@ -88,8 +88,8 @@ def test_workers_read_what_one_process_reads(table):
 def test_forked_workers_read_what_one_process_reads(table):
     """In its own interpreter, for a process in which OpenVINO ran dies when it forks."""
     line = "import sys; sys.path.insert(0, sys.argv[1]); from test_torch import *; read_by_workers(sys.argv[2], 'fork')"
-    here = str(Path(__file__).parent)
-    subprocess.run([sys.executable, "-c", line, here, str(table)], check=True)
+    folder = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", line, folder, str(table)], check=True)
 
 
 def test_images_inside_a_table_are_found_by_key_and_the_data_set_pickles(table, tmp_path):
@@ -98,8 +98,8 @@ def test_images_inside_a_table_are_found_by_key_and_the_data_set_pickles(table, 
     pq.write_table(pq.read_table(table).drop_columns(["uri"]), table)
     data = SubsetDataset(table, source=str(tmp_path / "photos.parquet"), transform=red)
     again = pickle.loads(pickle.dumps(data))
-    for one in (data, again):
-        assert [one[index]["image"].tolist() for index in range(len(one))] == [[row * 20, 4 + row] for row in ROWS]
+    for dataset in (data, again):
+        assert [dataset[index]["image"].tolist() for index in range(len(dataset))] == [[row * 20, 4 + row] for row in ROWS]
     with pytest.raises(InputError, match="holds no path to any image"):
         SubsetDataset(table)
 

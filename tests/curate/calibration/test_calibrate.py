@@ -95,11 +95,11 @@ def test_the_order_of_rows_decides_nothing(scored, known, tmp_path):
         tmp_path / "m.parquet", table.take(np.random.default_rng(1).permutation(N)).replace_schema_metadata()
     )
     calibrate(moved, tmp_path / "m.json", column="unc_x", bad="is_bad == true", **FEW)
-    one, other = (json.loads(path.read_text()) for path in (known, tmp_path / "m.json"))
-    for record in (one, other):
+    first, other = (json.loads(path.read_text()) for path in (known, tmp_path / "m.json"))
+    for record in (first, other):
         record["about"]["table"].pop("path")
         record.pop("digest")
-    assert one == other
+    assert first == other
 
 
 def test_a_row_without_a_score_has_no_chance(known, tmp_path):
@@ -154,10 +154,10 @@ def test_a_file_of_keys_and_answers_is_as_good_as_a_condition(scored, tmp_path):
     table = pq.read_table(scored).slice(0, 300)
     words = ["bad" if bad else "good" for bad in table["is_bad"].to_pylist()]
     pq.write_table(pa.table({"key": table["key"], "answer": words}), tmp_path / "answers.parquet")
-    one = calibrate(scored, column="unc_x", audit=tmp_path / "answers.parquet", **FEW).calibration
+    first = calibrate(scored, column="unc_x", audit=tmp_path / "answers.parquet", **FEW).calibration
     some = written(tmp_path / "some.parquet", table.replace_schema_metadata())
     other = calibrate(some, column="unc_x", bad="is_bad == true", **FEW).calibration
-    assert one.to_json()["maps"] == other.to_json()["maps"]
+    assert first.to_json()["maps"] == other.to_json()["maps"]
 
 
 def test_a_neighbour_of_another_class_is_found_by_all_cosines(scored):

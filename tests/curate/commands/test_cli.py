@@ -45,8 +45,8 @@ def test_help_takes_at_most_three_times_as_long_as_importing_typer():
         python(code, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
-    whole = "import sys; sys.argv = ['curate', '--help']; from curate.cli import main; main()"
-    both = [(seconds("import typer"), seconds(whole)) for _ in range(5)]  # in turns: clocks of a machine change
+    full = "import sys; sys.argv = ['curate', '--help']; from curate.cli import main; main()"
+    both = [(seconds("import typer"), seconds(full)) for _ in range(5)]  # in turns: clocks of a machine change
     assert min(each for _, each in both) < 3 * min(each for each, _ in both)
 
 
@@ -61,10 +61,10 @@ def test_help_takes_at_most_three_times_as_long_as_importing_typer():
     ],
 )
 def test_help_and_a_command_is_the_help_of_the_command(typed, means):
-    found, expected = run(*typed.split()), run(*means.split())
-    assert found.exit_code == expected.exit_code == 0
-    assert found.output == expected.output
-    assert len(found.output) > 100
+    result, expected = run(*typed.split()), run(*means.split())
+    assert result.exit_code == expected.exit_code == 0
+    assert result.output == expected.output
+    assert len(result.output) > 100
 
 
 def test_help_of_an_unknown_command_gets_a_suggestion():

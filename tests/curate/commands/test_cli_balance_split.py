@@ -49,8 +49,8 @@ def test_a_split_says_what_would_have_leaked_on_stderr_and_json_on_stdout(scores
     assert result.stdout == ""
     assert "80.00%, requested 80%" in result.stderr
     assert "rows with a copy on another side: 0 (by their keys alone it would be" in result.stderr
-    told = json.loads(run(*typed, "--overwrite", "--json", "--finder", "bytes").stdout)
-    assert told["sides"] == {"train": 80, "test": 20}
-    assert told["strata"]["cat"] == [48, 12]
-    assert told["leaks"] == 0 < told["would_leak"]
+    report = json.loads(run(*typed, "--overwrite", "--json", "--finder", "bytes").stdout)
+    assert report["sides"] == {"train": 80, "test": 20}
+    assert report["strata"]["cat"] == [48, 12]
+    assert report["leaks"] == 0 < report["would_leak"]
     assert run("verify", tmp_path / "o.receipt.json").stdout.startswith("identical: 100 rows")

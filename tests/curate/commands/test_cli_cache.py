@@ -53,9 +53,9 @@ def test_a_cache_says_what_it_holds_and_what_it_left_out(cache, tiny_checkpoint)
     note = json.loads((out / "cache.json").read_text())
     assert note["made_from"] == {"digest": read_header(tiny_checkpoint)["digest"], "name": str(tiny_checkpoint)}
     assert note["recipe"]["augmentation"]["corrupt"] == 0.5
-    told = run("info", out).stdout
-    assert told.startswith(f"{out}: cache\n")
-    assert f"curate train METHOD --cached {out}" in told
+    text = run("info", out).stdout
+    assert text.startswith(f"{out}: cache\n")
+    assert f"curate train METHOD --cached {out}" in text
     assert note["recipe"]["augmentation"]["scale"] == [0.08, 1.0]
     assert pl.read_parquet(out / "epoch-000002.parquet").columns == ["key", "label", "features"]
     assert pl.read_parquet(out / "epoch-000002.parquet")["label"].to_list() == ["cat"] * 8 + ["dog"] * 8
@@ -95,9 +95,9 @@ def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, p
         assert (
             run("score", photos, "-o", tmp_path / f"{name}.parquet", "--model", model, "--device", "cpu").exit_code == 0
         )
-    one, all_three = pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "three.parquet")
-    assert one["kappa_visimsiam"].equals(all_three["kappa_visimsiam"])
-    assert one["embedding"].equals(all_three["embedding"])
+    single, all_three = pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "three.parquet")
+    assert single["kappa_visimsiam"].equals(all_three["kappa_visimsiam"])
+    assert single["embedding"].equals(all_three["embedding"])
     assert all_three["unc_losspred"].drop_nulls().min() > 0
     assert all_three["kappa_mcinfonce"].drop_nulls().len() == 16
     kept = run("filter", tmp_path / "three.parquet", "--keep-top", 4, "-o", tmp_path / "k.parquet")
@@ -226,8 +226,8 @@ def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint,
 )
 def test_a_cache_that_cannot_be_made_is_one_line(photos, tiny_checkpoint, tmp_path, monkeypatch, args, words):
     monkeypatch.chdir(tmp_path)
-    given = ["cache", photos, "--model", tiny_checkpoint, "-o", "f", "--device", "cpu"]
-    result = run(*given, *args)
+    typed = ["cache", photos, "--model", tiny_checkpoint, "-o", "f", "--device", "cpu"]
+    result = run(*typed, *args)
     assert result.exit_code == 1, result.output
     assert words in result.stderr.splitlines()[-1]
     assert not (tmp_path / "f").exists()

@@ -77,8 +77,8 @@ def test_a_checkpoint_of_pretrained_visual_uncertainties_converts_and_scores(pla
         state[f"unc_module.unc_module.{at}.weight"] = 0.05 * torch.randn(shape)
         state[f"unc_module.unc_module.{at}.bias"] = torch.zeros(shape[0])
     arguments = argparse.Namespace(model=name, loss="losspred-order")
-    found = {"epoch": 459, "arch": name, "state_dict": state, "version": 2, "args": arguments, "metric": 0.6}
-    torch.save(found, place / "theirs.pth.tar")
+    checkpoint = {"epoch": 459, "arch": name, "state_dict": state, "version": 2, "args": arguments, "metric": 0.6}
+    torch.save(checkpoint, place / "theirs.pth.tar")
     converted = run("models", "convert", place / "theirs.pth.tar", "-o", place / "ours.safetensors")
     assert converted.exit_code == 0, converted.output
     scored = run(

@@ -155,5 +155,5 @@ def test_a_scorer_that_cannot_be_is_one_line_and_nothing_is_written(place, args,
 
 
 def test_the_option_names_those_there_are():
-    told = " ".join(run("score", "--help").stdout.split())
-    assert "A score that needs no training (repeatable): crops, dropout, neighbour, ambiguous." in told
+    text = " ".join(run("score", "--help").stdout.split())
+    assert "A score that needs no training (repeatable): crops, dropout, neighbour, ambiguous." in text

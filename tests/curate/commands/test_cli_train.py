@@ -146,8 +146,8 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
     assert f"going on from {state}" in result.stderr
     assert steps == [3]  # three of four steps were in the state
     assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
-    whole, resumed = tensors(trained[0]), tensors(out)
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    complete, resumed = tensors(trained[0]), tensors(out)
+    assert all(torch.equal(complete[name], resumed[name]) for name in complete)
 
 
 def test_a_state_whose_model_has_its_name_is_swept_and_never_gone_on_from(trained, photos, tmp_path, monkeypatch):
@@ -236,11 +236,11 @@ def test_a_folder_in_the_folder_of_a_run_is_left_alone(trained, photos, tmp_path
 
 
 def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos, tmp_path):
-    trunk = tmp_path / "trunk.safetensors"
-    result = run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TRUNK, "--json")
+    backbone = tmp_path / "trunk.safetensors"
+    result = run("train", "supervised", photos, "--label-from-folder", "-o", backbone, *TRUNK, "--json")
     assert result.exit_code == 0, result.output
     assert "accuracy " in result.stderr
-    card, said = read_header(trunk), json.loads(result.stdout)
+    card, said = read_header(backbone), json.loads(result.stdout)
     assert (said["model"], said["images"], said["metrics"]) == (card["digest"], 16, card["metrics"])
     assert card["heads"] == {"supervised": {"kind": "classifier", "classes": 2}}
     pl.DataFrame({"path": [str(path) for path in sorted(photos.rglob("[0-9].png"))], "kind": [1, 2] * 8}).write_csv(
@@ -250,7 +250,7 @@ def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos
         "train", "supervised", tmp_path / "list.csv", "--label", "kind", "-o", tmp_path / "b.safetensors", *TRUNK
     )
     assert again.exit_code == 0, again.output
-    assert run("score", photos, "-o", tmp_path / "s.parquet", "--model", trunk, "--device", "cpu").exit_code == 0
+    assert run("score", photos, "-o", tmp_path / "s.parquet", "--model", backbone, "--device", "cpu").exit_code == 0
     columns = pl.read_parquet(tmp_path / "s.parquet").columns
     assert "embedding" in columns
     assert [name for name in columns if name.startswith(("kappa_", "unc_"))] == ["unc_supervised_entropy"]
@@ -275,21 +275,21 @@ def test_a_table_of_labels_by_key_feeds_training(photos, tiny_checkpoint, tmp_pa
 
 
 def test_a_checkpoint_as_backbone_is_where_a_run_starts_and_the_card_says_which(photos, tmp_path):
-    trunk, out = tmp_path / "trunk.safetensors", tmp_path / "mine.safetensors"
-    assert run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TRUNK).exit_code == 0
-    result = run("train", "visimsiam", photos, "-o", out, "--backbone", trunk, "--freeze", *TINY[2:])
+    backbone, out = tmp_path / "trunk.safetensors", tmp_path / "mine.safetensors"
+    assert run("train", "supervised", photos, "--label-from-folder", "-o", backbone, *TRUNK).exit_code == 0
+    result = run("train", "visimsiam", photos, "-o", out, "--backbone", backbone, "--freeze", *TINY[2:])
     assert result.exit_code == 0, result.output
-    before, after = tensors(trunk), tensors(out)
+    before, after = tensors(backbone), tensors(out)
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("backbone."))
-    assert read_header(out)["training"]["start"]["digest"] == read_header(trunk)["digest"]
+    assert read_header(out)["training"]["start"]["digest"] == read_header(backbone)["digest"]
 
 
 def test_half_stores_half_the_bytes_and_scores_alike(trained, photos, tmp_path):
     out = tmp_path / "half.safetensors"
     assert run("train", "visimsiam", photos, "-o", out, *TINY, "--half").exit_code == 0
     assert out.stat().st_size < 0.55 * trained[0].stat().st_size
-    whole, half = tensors(trained[0]), tensors(out)
-    assert max((whole[name].float() - half[name].float()).abs().max().item() for name in whole) < 1e-2
+    full, half = tensors(trained[0]), tensors(out)
+    assert max((full[name].float() - half[name].float()).abs().max().item() for name in full) < 1e-2
 
 
 @pytest.mark.parametrize(
@@ -317,8 +317,8 @@ def test_a_mistake_ends_in_one_line_with_exit_1_and_no_checkpoint(photos, tmp_pa
         for i in range(n):
             Image.new("RGB", (40, 40)).save(tmp_path / folder / f"{i}.png")
     (tmp_path / "list.csv").write_text(f"path,kind\n{photos}/cat/0.png,1\n{photos}/cat/1.png,2\n")
-    own = TINY if args[0] == "visimsiam" else TRUNK
-    options = [word for word in own if args[-2:-1] != ["--device"] or word not in ("--device", "cpu")]
+    typed = TINY if args[0] == "visimsiam" else TRUNK
+    options = [word for word in typed if args[-2:-1] != ["--device"] or word not in ("--device", "cpu")]
     result = run("train", *args[:2], "-o", "m.safetensors", *options, *args[2:])
     assert result.exit_code == 1, result.output
     errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
@@ -367,7 +367,7 @@ def test_overwrite_replaces_a_checkpoint_only_when_the_new_one_is_whole(trained,
 
 def test_low_resolution_views_that_are_larger_than_the_others_are_said(tmp_path):
     Image.new("RGB", (8, 8)).save(tmp_path / "one.png")  # too few to train on: what is reported comes before
-    given = [
+    typed = [
         "train",
         "simsiam",
         tmp_path,
@@ -380,7 +380,7 @@ def test_low_resolution_views_that_are_larger_than_the_others_are_said(tmp_path)
     ]
     words = "low-resolution views, of 96 pixels, are larger than the others, of 32, and cost more: --set small_size=16"
     for settings, is_said in ((["n_small=6"], True), (["n_small=0"], False), (["small_size=32"], False)):
-        result = run(*given, "--device", "cpu", *(word for one in settings for word in ("--set", one)))
+        result = run(*typed, "--device", "cpu", *(word for setting in settings for word in ("--set", setting)))
         assert (words in result.stderr, result.exit_code) == (is_said, 1), result.stderr
 
 
@@ -388,12 +388,12 @@ def test_a_queue_that_nobody_typed_is_shortened_and_one_that_was_is_refused_befo
     photos, tmp_path, monkeypatch
 ):
     small = ["--set", "hidden_dim=8", "--set", "latent_dim=8", "--epochs", "1", "-o", tmp_path / "m.safetensors"]
-    given = ["train", "moco", photos, "--backbone", "test_resnet", "--size", "32", "--device", "cpu", *small]
-    result = run(*given)
+    words = ["train", "moco", photos, "--backbone", "test_resnet", "--size", "32", "--device", "cpu", *small]
+    result = run(*words)
     assert result.exit_code == 0, result.output
     assert "queue=16 instead of 4096, for 16 images in batches of 16 (--set queue)" in result.stderr
     assert "key_groups" not in result.stderr
     monkeypatch.setattr("trainers.data.load_training_set", None)
-    refused = run(*given, "--overwrite", "--set", "queue=4096")
+    refused = run(*words, "--overwrite", "--set", "queue=4096")
     assert refused.exit_code == 1
     assert "the queue must not be longer than the data" in refused.stderr or "multiple of the batch" in refused.stderr

@@ -37,8 +37,8 @@ def folder(tmp_path_factory):
     (folder / "curate").write_text(f"#!{sys.executable}\nfrom curate.cli import main\n\nmain()\n")
     (folder / "curate").chmod(0o755)
     pq.write_table(pa.table({"key": ["a"], "unc_a": [0.1], "unc_b": [0.2]}), folder / "scores.parquet")
-    asked = {**os.environ, "_CURATE_COMPLETE": "source_bash"}
-    script = subprocess.run([folder / "curate"], env=asked, capture_output=True, check=True).stdout
+    environment = {**os.environ, "_CURATE_COMPLETE": "source_bash"}
+    script = subprocess.run([folder / "curate"], env=environment, capture_output=True, check=True).stdout
     (folder / "completion").write_bytes(script)
     return folder
 

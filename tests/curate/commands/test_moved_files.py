@@ -26,8 +26,8 @@ def test_what_cannot_be_shown_names_the_source(moved, tmp_path, command, out, ex
     line = [*command.split(" ")[:1], moved / "scores.parquet", *command.split(" ")[1:], "-o"]
     lost = run(*line, tmp_path / out)
     assert (lost.exit_code, "--source" in lost.output) == (exit_code, True)
-    found = run(*line, tmp_path / f"again-{out}", "--source", moved / "new")
-    assert (found.exit_code, "--source" in found.output) == (0, False), found.output
+    result = run(*line, tmp_path / f"again-{out}", "--source", moved / "new")
+    assert (result.exit_code, "--source" in result.output) == (0, False), result.output
 
 
 def test_an_export_from_another_folder_holds_every_image(moved, tmp_path):

@@ -197,7 +197,7 @@ def drawn(draw):
 
 
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
-@given(made=drawn(), which=st.sampled_from([one for one in EVERY if one[0] not in ("fit", "report", "round")]))
+@given(made=drawn(), which=st.sampled_from([typed for typed in EVERY if typed[0] not in ("fit", "report", "round")]))
 def test_a_command_ends_in_a_result_or_in_one_line(workdir, made, which):
     command, line = which
     ends_well(command, line, bad_table(folder=workdir, **made), workdir)

@@ -14,16 +14,16 @@ def clock(monkeypatch):
     return at
 
 
-def show(bar, clock, told, total, start, words):
+def show(bar, clock, moments, total, start, words):
     """Show what was done at some moments."""
-    for moment, done in told:
+    for moment, done in moments:
         clock[0] = moment
         bar.show(done, total, start, words)
 
 
 def test_the_rate_of_a_line_is_that_since_the_line_before(clock, capsys):
-    told = ((100.0, 0), (540.0, 1_000), (550.0, 21_000), (580.0, 91_000), (620.0, 291_000))
-    show(Bar("rows compared"), clock, told, 10_000_000, 0, "")
+    moments = ((100.0, 0), (540.0, 1_000), (550.0, 21_000), (580.0, 91_000), (620.0, 291_000))
+    show(Bar("rows compared"), clock, moments, 10_000_000, 0, "")
     # 440 s passed before the first row; then 90,000 rows in 40 s, then 200,000 in 40 s
     assert capsys.readouterr().err.splitlines() == [
         "0 of 10,000,000 rows compared",

@@ -16,11 +16,11 @@ SHOW = "from curate.commands.printing import say_table; say_table([('kept', 12),
 
 @pytest.mark.parametrize("columns", [0, 100])
 def test_a_table_is_shown_whatever_width_the_terminal_says_it_has(columns):
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 0, columns, 0, 0))
+    ours, far_end = pty.openpty()
+    fcntl.ioctl(far_end, termios.TIOCSWINSZ, struct.pack("HHHH", 0, columns, 0, 0))
     settings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    subprocess.run([sys.executable, "-c", SHOW], stderr=theirs, stdout=theirs, check=True, env=settings)
-    os.close(theirs)
+    subprocess.run([sys.executable, "-c", SHOW], stderr=far_end, stdout=far_end, check=True, env=settings)
+    os.close(far_end)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", os.read(ours, 10_000).decode())
     os.close(ours)
     assert [line.split() for line in shown.splitlines()] == [["kept", "12"], ["dropped", "3", "embedding"]]
@@ -30,13 +30,13 @@ def test_a_table_is_shown_whatever_width_the_terminal_says_it_has(columns):
     ("within", "lines"), [("", ["next: curate issues s.parquet"]), ("sys.stdout = sys.stderr", [])]
 )
 def test_what_comes_next_is_shown_on_a_terminal_but_not_of_a_step(within, lines):
-    ours, theirs = pty.openpty()
+    ours, far_end = pty.openpty()
     code = f"import sys\n{within}\nfrom curate.commands.printing import say_next; say_next('curate issues s.parquet')"
-    subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
-    os.write(theirs, b"end\n")
+    subprocess.run([sys.executable, "-c", code], stderr=far_end, check=True)
+    os.write(far_end, b"end\n")
     shown = ""
     while not shown.endswith("end\r\n"):
         shown += os.read(ours, 10_000).decode()
-    os.close(theirs)
+    os.close(far_end)
     os.close(ours)
     assert shown.splitlines() == [*lines, "end"]

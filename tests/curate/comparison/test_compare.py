@@ -52,8 +52,8 @@ def moved(tmp_path):
     return table(tmp_path / "a.parquet", seed=1), table(tmp_path / "b.parquet", seed=2, n=90, shift=1.0)
 
 
-def by_name(found):
-    return {each.name: each for each in found.columns}
+def by_name(comparison):
+    return {each.name: each for each in comparison.columns}
 
 
 def test_tables_of_the_same_kind_are_not_separated(pair):
@@ -217,7 +217,7 @@ def test_values_that_moved_most_are_named(tmp_path):
     b = table(tmp_path / "b.parquet", seed=2, light=["day"] * 108 + ["night"] * 12)
     light = by_name(curate.compare(a, b, **QUICK))["light"]
     assert light.distance == pytest.approx(0.4)
-    assert {(one.value, one.first, one.second) for one in light.moved} == {("day", 0.5, 0.9), ("night", 0.5, 0.1)}
+    assert {(each.value, each.first, each.second) for each in light.moved} == {("day", 0.5, 0.9), ("night", 0.5, 0.1)}
 
 
 def test_embeddings_of_two_models_are_refused_by_name_but_columns_can_be_compared(tmp_path, pair):

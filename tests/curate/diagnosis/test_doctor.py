@@ -28,29 +28,29 @@ def findings(tmp_path_factory):
 
 
 def by_name(findings):
-    return {(one.section, one.name): one for one in findings}
+    return {(finding.section, finding.name): finding for finding in findings}
 
 
 def test_this_installation_has_no_problem_and_every_format_decodes(findings):
-    assert [one for one in findings if one.state == PROBLEM] == []
-    assert {one.name for one in findings if one.section == "decoders"} == set(DECODED)
-    assert {one.name for one in findings if one.section == "models"} == {"trio", "world"}
+    assert [finding for finding in findings if finding.state == PROBLEM] == []
+    assert {finding.name for finding in findings if finding.section == "decoders"} == set(DECODED)
+    assert {finding.name for finding in findings if finding.section == "models"} == {"trio", "world"}
 
 
 def test_every_extra_of_the_package_is_listed_and_names_its_pip_line_where_it_lacks(findings):
     text = (Path(__file__).parents[3] / "pyproject.toml").read_text()
     extras = tomllib.loads(text)["project"]["optional-dependencies"].keys() - {"dev"}
-    found = {one.name: one for one in findings if one.section == "extras"}
-    assert found.keys() == extras
-    for name, one in found.items():
-        assert one.advice == (f"pip install 'kappa-curate[{name}]'" if "not installed" in one.value else "")
+    extras_of = {finding.name: finding for finding in findings if finding.section == "extras"}
+    assert extras_of.keys() == extras
+    for name, finding in extras_of.items():
+        assert finding.advice == (f"pip install 'kappa-curate[{name}]'" if "not installed" in finding.value else "")
 
 
 def test_nothing_of_a_person_or_a_secret_is_shown(monkeypatch, tmp_path):
     monkeypatch.setenv("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example:80")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("OMP_NUM_THREADS", f"2 # {SECRET}")
-    text = json.dumps([vars(one) for one in examine(tmp_path, seconds=0)])
+    text = json.dumps([vars(finding) for finding in examine(tmp_path, seconds=0)])
     assert SECRET not in text
     assert "HTTPS_PROXY set" in text
     for private in {socket.gethostname(), str(Path.home()), str(tmp_path), getpass.getuser()} - {"root", "localhost"}:
@@ -66,10 +66,10 @@ def test_a_package_that_lacks_or_is_too_old_is_a_problem_with_its_pip_line(monke
         return "9999.0"
 
     monkeypatch.setattr(software.importlib.metadata, "version", version)
-    found = {one.name: one for one in software.packages()}
-    assert {name for name, one in found.items() if one.state == PROBLEM} == {"polars", "pillow"}
-    assert found["polars"].value == "1.9.0, older than 1.30"
-    assert found["pillow"].advice.startswith("pip install 'pillow>=")
+    packages = {finding.name: finding for finding in software.packages()}
+    assert {name for name, finding in packages.items() if finding.state == PROBLEM} == {"polars", "pillow"}
+    assert packages["polars"].value == "1.9.0, older than 1.30"
+    assert packages["pillow"].advice.startswith("pip install 'pillow>=")
 
 
 @pytest.mark.parametrize(("text", "cores"), [("150000 100000\n", 1.5), ("max 100000\n", None), ("nonsense", None)])
@@ -138,9 +138,9 @@ def test_the_images_of_the_speed_test_are_the_same_each_time_and_as_large_as_pho
 @pytest.mark.slow
 def test_the_speed_test_measures_what_it_says(monkeypatch):
     monkeypatch.setattr(speed, "find_spec", lambda name: None)  # a process in which OpenVINO ran dies when it forks
-    found = list(speed.speed(0.01))
-    assert {one.name for one in found} == {"decoding", "model world", "curate score"}
-    assert all(one.section == "speed" for one in found)
+    findings = list(speed.speed(0.01))
+    assert {finding.name for finding in findings} == {"decoding", "model world", "curate score"}
+    assert all(finding.section == "speed" for finding in findings)
 
 
 def test_the_command_prints_for_people_and_for_programs():

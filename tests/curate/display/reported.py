@@ -45,7 +45,7 @@ def floats(values):
 def by_class(values, names):
     levels = [0.05, 0.25, 0.5, 0.75, 0.95]
     each = ((name, values[names == name]) for name in dict.fromkeys(names.tolist()))
-    return [{"name": name, "n": len(found), "q": np.quantile(found, levels).tolist()} for name, found in each]
+    return [{"name": name, "n": len(of_class), "q": np.quantile(of_class, levels).tolist()} for name, of_class in each]
 
 
 def document(n=150, *, thumbs=thumbnail):

@@ -33,7 +33,7 @@ def test_a_line_holds_its_points_and_a_band_its_ends():
     (axes,) = chart(Curve("a", [0, 1, 2], [0.5, math.nan, 0.6], [0.2, math.nan, 0.4], [0.8, math.nan, 0.9])).axes
     (line,) = axes.lines
     assert line.get_xydata().tolist() == [[0, 0.5], [2, 0.6]]
-    (band,) = [one for one in axes.collections if isinstance(one, PolyCollection)]
+    (band,) = [collection for collection in axes.collections if isinstance(collection, PolyCollection)]
     assert {(0, 0.2), (0, 0.8), (2, 0.4), (2, 0.9)} == set(map(tuple, band.get_paths()[0].vertices))
     low, high = axes.get_xlim()
     assert low <= 0 < 2 <= high

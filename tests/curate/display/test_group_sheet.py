@@ -148,9 +148,9 @@ def test_groups_and_rows_come_in_the_order_of_the_definition(tmp_path, seed):
     draw_from.shuffle(decisions)
     place = {row["key"]: at for at, row in enumerate(decisions)}
     expected = sorted((min(doubts)[0], group) for group, doubts in calls.items())[:10]
-    found = doubtful_groups(*write(tmp_path, decisions), limit=10)
-    assert [group.number for group in found] == [group for _, group in expected]
-    for group in found:
+    doubtful = doubtful_groups(*write(tmp_path, decisions), limit=10)
+    assert [group.number for group in doubtful] == [group for _, group in expected]
+    for group in doubtful:
         order = sorted(calls[group.number], key=lambda call: (round(call[0], 9), place[call[1]]))
         assert group.members[0].key == f"{group.number}"
         away = {key: round(distance, 9) for distance, key in order}
@@ -171,8 +171,8 @@ def test_exact_copies_and_groups_without_a_margin_come_last(tmp_path):
     decisions = [kept("a", 1), dropped("b", "a", 1, 1.0, 1.0), kept("c", 2), dropped("d", "c", 2, 0.99)]
     decisions += [kept("e", 0), dropped("f", "e", 0, None, None)]
     groups = [fact(0, "e", 2, None, margin=None), fact(1, "a", 2, 1.0, margin=1.0), fact(2, "c", 2, 0.99, margin=0.9)]
-    found = doubtful_groups(*write(tmp_path, decisions, groups), limit=5)
-    assert [group.number for group in found] == [2, 1, 0]
+    doubtful = doubtful_groups(*write(tmp_path, decisions, groups), limit=5)
+    assert [group.number for group in doubtful] == [2, 1, 0]
 
 
 def test_a_leak_that_was_reported_and_not_dropped_is_shown_as_kept(folder):

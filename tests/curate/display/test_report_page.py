@@ -192,18 +192,18 @@ def test_search_class_decision_and_range_change_the_gallery(fresh, facts):
     field(fresh, "search", "")
     chosen = rows["u:label"][int(np.argmax(rows["unc_losspred"]))]
     field(fresh, "klass", chosen)
-    wanted = [key for key, label in zip(rows["key"], rows["u:label"], strict=True) if label == chosen]
-    told(fresh, f"{len(wanted)} images, filtered")
-    assert fresh.run(SHOWN) == wanted
+    keys = [key for key, label in zip(rows["key"], rows["u:label"], strict=True) if label == chosen]
+    told(fresh, f"{len(keys)} images, filtered")
+    assert fresh.run(SHOWN) == keys
     field(fresh, "decision", "drop")
     field(fresh, "min", "0.9")
-    wanted = [
+    keys = [
         key
         for key, label, unsure in zip(rows["key"], rows["u:label"], rows["unc_losspred"], strict=True)
         if label == chosen and unsure >= 0.9
     ]
-    told(fresh, f"{len(wanted)} image{'s' * (len(wanted) != 1)}, filtered")
-    assert fresh.run(SHOWN) == wanted
+    told(fresh, f"{len(keys)} image{'s' * (len(keys) != 1)}, filtered")
+    assert fresh.run(SHOWN) == keys
 
 
 @with_browser

@@ -85,10 +85,10 @@ def test_everything_works_by_the_keyboard_alone_and_hostile_names_are_text(brows
         problems, sent = browser.problems()
         assert problems == []
         assert [url for url in sent if not url.startswith(server.url)] == []
-    found = verdicts(table)
-    assert [line["verdict"] for line in found] == ["drop", "split", "undo", "relabel", "keep", "audit"]
-    assert found[3]["label"] == "owl & <i>"
-    assert len(found[0]["keys"]) == GREY - 1
+    lines = verdicts(table)
+    assert [line["verdict"] for line in lines] == ["drop", "split", "undo", "relabel", "keep", "audit"]
+    assert lines[3]["label"] == "owl & <i>"
+    assert len(lines[0]["keys"]) == GREY - 1
 
 
 @with_browser
@@ -154,5 +154,5 @@ def test_of_a_drawn_sample_the_images_that_are_taken_out_are_bad_in_the_same_dec
         browser.press("k")
         until_about(browser, "0 groups")
     (line, bad) = read_verdicts(table.with_name("kept.audit.verdicts.jsonl")).live()[1:]
-    assert [(one.verdict, len(one.keys)) for one in (line, bad)] == [("keep", 19), ("drop", 1)]
+    assert [(decision.verdict, len(decision.keys)) for decision in (line, bad)] == [("keep", 19), ("drop", 1)]
     assert browser.problems()[0] == []

@@ -52,8 +52,8 @@ def table(tmp_path):
     return make(tmp_path / "s.parquet")
 
 
-def measure(found, name):
-    return next(one for one in found.measures if one.name == name)
+def measure(evaluation, name):
+    return next(measure_ for measure_ in evaluation.measures if measure_.name == name)
 
 
 def run(*args):
@@ -61,7 +61,7 @@ def run(*args):
 
 
 def test_values_are_those_of_scikit_learn_and_scipy(table):
-    found = evaluate(table, label="label", votes="votes", **QUICK)
+    evaluation = evaluate(table, label="label", votes="votes", **QUICK)
     data = pq.read_table(table)
     rows = np.stack(data["embedding"].to_numpy()).astype(np.float64)
     labels = np.array(data["label"].to_pylist())
@@ -69,18 +69,18 @@ def test_values_are_those_of_scikit_learn_and_scipy(table):
     other = np.where(near[:, 0] == np.arange(len(rows)), near[:, 1], near[:, 0])
     right = labels[other] == labels
     kappa, unc = data["kappa_a"].to_numpy(), data["unc_b"].to_numpy()
-    assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(right.mean())
+    assert measure(evaluation, "Recall@1").values["embedding"].value == pytest.approx(right.mean())
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     cosine = units @ units.T - 9 * np.eye(len(rows))
     hits = labels[np.argsort(-cosine, axis=1)] == labels[:, None]
     for k in (2, 4):
-        assert measure(found, f"Recall@{k}").values["embedding"].value == pytest.approx(hits[:, :k].any(1).mean())
+        assert measure(evaluation, f"Recall@{k}").values["embedding"].value == pytest.approx(hits[:, :k].any(1).mean())
     precise = [
         sum(hit[: k + 1].mean() for k in range(r) if hit[k]) / max(r, 1)
         for hit, r in zip(hits, (labels[:, None] == labels).sum(1) - 1, strict=True)
     ]
-    assert measure(found, "mAP@R").values["embedding"].value == pytest.approx(np.mean(precise))
-    r_auroc = measure(found, "R-AUROC")
+    assert measure(evaluation, "mAP@R").values["embedding"].value == pytest.approx(np.mean(precise))
+    r_auroc = measure(evaluation, "R-AUROC")
     assert r_auroc.values["kappa_a"].value == pytest.approx(sklearn.metrics.roc_auc_score(right, kappa))
     assert r_auroc.values["unc_b"].value == pytest.approx(sklearn.metrics.roc_auc_score(right, -unc))
     average = scipy.stats.rankdata(kappa) + scipy.stats.rankdata(-unc)
@@ -88,18 +88,18 @@ def test_values_are_those_of_scikit_learn_and_scipy(table):
     votes = np.sort(np.array(data["votes"].to_pylist()), axis=1)  # so that equal votes tie to the bit
     disagreement = scipy.stats.entropy(votes, axis=1)
     expected = scipy.stats.spearmanr(unc, disagreement).statistic
-    assert measure(found, "Spearman, votes").values["unc_b"].value == pytest.approx(expected)
-    assert found.columns == ["kappa_a", "unc_b", "rank average", "class entropy", "embedding"]
+    assert measure(evaluation, "Spearman, votes").values["unc_b"].value == pytest.approx(expected)
+    assert evaluation.columns == ["kappa_a", "unc_b", "rank average", "class entropy", "embedding"]
 
 
 def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):
-    found = evaluate(table, label="label", votes="votes", against=table, **QUICK)
-    assert len(found.measures) > 12
-    for one in found.measures:
-        assert one.meaning
-        assert one.n >= 100
-        assert one.better == "higher" or one.name.startswith(("AURC", "excess", "mean", "AUROC, against"))
-        for interval in one.values.values():
+    evaluation = evaluate(table, label="label", votes="votes", against=table, **QUICK)
+    assert len(evaluation.measures) > 12
+    for each in evaluation.measures:
+        assert each.meaning
+        assert each.n >= 100
+        assert each.better == "higher" or each.name.startswith(("AURC", "excess", "mean", "AUROC, against"))
+        for interval in each.values.values():
             assert interval.low <= interval.value + 0.05 * abs(interval.value)
             assert interval.value - 0.05 * abs(interval.value) <= interval.high
 
@@ -114,9 +114,9 @@ def test_a_table_cannot_be_told_from_itself_and_a_surer_one_can(tmp_path, table)
 
 
 def test_differences_are_paired_and_of_the_best_column(table):
-    found = evaluate(table, label="label", column=["kappa_a", "unc_b"], **QUICK)
-    gaps = measure(found, "R-AUROC").differences
-    values = {name: one.value for name, one in measure(found, "R-AUROC").values.items()}
+    evaluation = evaluate(table, label="label", column=["kappa_a", "unc_b"], **QUICK)
+    gaps = measure(evaluation, "R-AUROC").differences
+    values = {name: interval.value for name, interval in measure(evaluation, "R-AUROC").values.items()}
     best = max(values, key=values.get)
     assert {gap.first for gap in gaps} == {best}
     for gap in gaps:
@@ -135,10 +135,10 @@ def test_rows_without_status_label_or_score_are_left_out_and_counted(tmp_path, t
         label=pa.array(data["label"]),
         kappa_a=pa.array(data["kappa_a"], pa.float32()),
     )
-    found = evaluate(path, label="label", **QUICK)
-    assert found.left_out == {"status is not ok": 3, "a score is null or NaN": 4, "without a label": 2}
-    assert found.used == 111
-    assert measure(found, "Recall@1").n == 111
+    evaluation = evaluate(path, label="label", **QUICK)
+    assert evaluation.left_out == {"status is not ok": 3, "a score is null or NaN": 4, "without a label": 2}
+    assert evaluation.used == 111
+    assert measure(evaluation, "Recall@1").n == 111
 
 
 def test_another_order_of_rows_gives_the_same_sample_and_accuracy(tmp_path, table):
@@ -150,8 +150,8 @@ def test_another_order_of_rows_gives_the_same_sample_and_accuracy(tmp_path, tabl
     assert before.used == after.used == 60
     for name in ("Recall@1", "R-AUROC", "kNN accuracy"):
         a, b = measure(before, name), measure(after, name)
-        assert [one.value for one in a.values.values()][:3] == pytest.approx(
-            [one.value for one in b.values.values()][:3]
+        assert [interval.value for interval in a.values.values()][:3] == pytest.approx(
+            [interval.value for interval in b.values.values()][:3]
         )
 
 
@@ -159,8 +159,8 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
     data = pq.read_table(table)
     lines = [f"{key},{label}" for key, label in zip(data["key"].to_pylist(), data["label"].to_pylist(), strict=True)]
     (tmp_path / "truth.csv").write_text("\n".join(["key,class", *lines[::-1][10:]]) + "\n")
-    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", **QUICK)
-    assert found.used == 110
+    evaluation = evaluate(table, labelled=tmp_path / "truth.csv", label="class", **QUICK)
+    assert evaluation.used == 110
     inside = evaluate(table, label="label", **QUICK)
     assert inside.used == 120
     pq.write_table(data.select(["key", "votes"]).slice(20), tmp_path / "v.parquet")
@@ -172,29 +172,29 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
 
 def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp_path):
     path = make(tmp_path / "s.parquet", embedding=False)
-    found = evaluate(path, label="label", votes="votes", **QUICK)
-    assert measure(found, "Spearman, votes").values
-    assert "no embedding column" in measure(found, "R-AUROC").missing
+    evaluation = evaluate(path, label="label", votes="votes", **QUICK)
+    assert measure(evaluation, "Spearman, votes").values
+    assert "no embedding column" in measure(evaluation, "R-AUROC").missing
     assert "no embedding column" in run(path, "--label", "label", "--repeats", 5).stdout
 
 
 def test_a_table_of_uncertainties_alone_has_them_turned(tmp_path):
     path = make(tmp_path / "s.parquet", kappa_a=None)
-    found = evaluate(path, label="label", **QUICK)
-    assert "rank average" not in found.columns
+    evaluation = evaluate(path, label="label", **QUICK)
+    assert "rank average" not in evaluation.columns
     turned = make(tmp_path / "t.parquet", kappa_a=pa.array(-pq.read_table(path)["unc_b"].to_numpy()), unc_b=None)
     again = evaluate(turned, label="label", **QUICK)
-    assert measure(found, "R-AUROC").values["unc_b"] == measure(again, "R-AUROC").values["kappa_a"]
+    assert measure(evaluation, "R-AUROC").values["unc_b"] == measure(again, "R-AUROC").values["kappa_a"]
 
 
 def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
     unc = pq.read_table(make(tmp_path / "s.parquet"))["unc_b"].to_numpy().copy()
     unc[0] = np.inf
-    found = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), label="label", **QUICK)
-    assert np.isfinite(measure(found, "R-AUROC").values["unc_b"].value)
-    assert "unc_b" not in measure(found, "logistic slope").values
-    assert found.caveats.without_slope["unc_b"] == "infinite"
-    assert any("infinite" in note for note in found.notes())
+    evaluation = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), label="label", **QUICK)
+    assert np.isfinite(measure(evaluation, "R-AUROC").values["unc_b"].value)
+    assert "unc_b" not in measure(evaluation, "logistic slope").values
+    assert evaluation.caveats.without_slope["unc_b"] == "infinite"
+    assert any("infinite" in note for note in evaluation.notes())
 
 
 def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_and_say_so(tmp_path):
@@ -203,10 +203,10 @@ def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_a
     path = make(tmp_path / "s.parquet", embedding=False, label=pa.array(["a", "a", "b", "b"] * 30))
     table = pq.read_table(path).append_column("embedding", same)
     pq.write_table(table, path)
-    found = evaluate(path, label="label", **QUICK)
-    assert measure(found, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 5 folds"
-    assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
-    assert measure(found, "R-AUROC").values
+    evaluation = evaluate(path, label="label", **QUICK)
+    assert measure(evaluation, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 5 folds"
+    assert measure(evaluation, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
+    assert measure(evaluation, "R-AUROC").values
 
 
 MISTAKES = {
@@ -283,7 +283,7 @@ def test_the_report_is_the_json_and_is_not_replaced_unasked(tmp_path, table):
     result = run(table, "--label", "label", "--repeats", 20, "--json", "-o", out)
     assert result.exit_code == 0, result.output
     assert json.loads(out.read_text()) == json.loads(result.stdout)
-    names = [one["name"] for one in json.loads(result.stdout)["measures"]]
+    names = [each["name"] for each in json.loads(result.stdout)["measures"]]
     assert {"Recall@1", "R-AUROC", "AUROC, linear right", "logistic slope", "excess AURC, linear"} <= set(names)
     assert len(json.loads(result.stdout)["curves"]["linear"]["kappa_a"]) == 10
     again = run(table, "--label", "label", "-o", out)
@@ -309,24 +309,24 @@ def test_the_same_seed_gives_the_same_numbers(table):
 def test_worse_images_are_scored_by_the_model_and_counted(full_table, folder, tiny_checkpoint, by):
     source = str(folder) if by == "source" else None
     settings = {"repeats": 20, "degrade": 20, "device": "cpu"}
-    found = evaluate(full_table, source=source, model=tiny_checkpoint, **settings)
-    names = {one.name for one in found.measures}
+    evaluation = evaluate(full_table, source=source, model=tiny_checkpoint, **settings)
+    names = {each.name for each in evaluation.measures}
     kinds = ("crop", "blur", "noise", "grey box", "centre crop")
     assert {f"less certain: {kind}" for kind in kinds} <= names
     assert {"Spearman, crop size", "mean, greyscale", "mean, colour jitter", "mean, random crop"} <= names
-    assert measure(found, "less certain: blur").values["Laplacian"].value > 0.9
-    assert measure(found, "less certain: noise").n == 20
+    assert measure(evaluation, "less certain: blur").values["Laplacian"].value > 0.9
+    assert measure(evaluation, "less certain: noise").n == 20
 
 
 @pytest.mark.slow
 def test_strengths_are_ranks_among_the_images_as_they_are_and_change_nothing_else(full_table, tiny_checkpoint):
     settings = {"repeats": 20, "degrade": 20, "device": "cpu", "model": tiny_checkpoint}
-    found, without = evaluate(full_table, strengths=True, **settings), evaluate(full_table, **settings)
-    assert [one.to_json() for one in found.measures] == [one.to_json() for one in without.measures]
+    evaluation, without = evaluate(full_table, strengths=True, **settings), evaluate(full_table, **settings)
+    assert [each.to_json() for each in evaluation.measures] == [each.to_json() for each in without.measures]
     assert without.strengths == {}
-    assert list(found.strengths) == ["zoom", "blur", "noise", "grey box", "recompression", "darkness"]
-    assert read_strengths(json.loads(json.dumps(found.to_json())))[1]["kind"] == "blur"
-    for about in found.strengths.values():
+    assert list(evaluation.strengths) == ["zoom", "blur", "noise", "grey box", "recompression", "darkness"]
+    assert read_strengths(json.loads(json.dumps(evaluation.to_json())))[1]["kind"] == "blur"
+    for about in evaluation.strengths.values():
         assert about["strength"][0] == 0
         assert len(about["strength"]) == 6
         for ends in about["columns"].values():
@@ -334,10 +334,10 @@ def test_strengths_are_ranks_among_the_images_as_they_are_and_change_nothing_els
             assert all(
                 low <= value <= high for low, value, high in zip(ends["low"], ends["value"], ends["high"], strict=True)
             )
-    sharp = found.strengths["blur"]["columns"]["Laplacian"]["value"]
+    sharp = evaluation.strengths["blur"]["columns"]["Laplacian"]["value"]
     assert sharp == sorted(sharp)
     assert sharp[-1] > 0.89
-    noisy = found.strengths["noise"]["columns"]["Laplacian"]["value"]
+    noisy = evaluation.strengths["noise"]["columns"]["Laplacian"]["value"]
     assert noisy[-1] < 0.05  # noise is taken for sharpness
 
 
@@ -346,10 +346,10 @@ def test_ranks_by_strength_are_their_definition():
     shape = {"unc_a": base, "kappa_b": base}
     steps = [{"unc_a": worse, "kappa_b": worse}] * 5
     degraded = Degraded(np.arange(4), {ORIGINAL: shape}, np.zeros(4), np.zeros(4), {"zoom": steps})
-    found = strength_curves(degraded, repeats=10, seed=0)["zoom"]["columns"]
-    more = np.mean([np.mean(base < one) + np.mean(base == one) / 2 for one in worse])  # for unc_a, less is more certain
-    assert found["unc_a"]["value"][1] == pytest.approx(more)
-    assert found["kappa_b"]["value"][1] == pytest.approx(1 - more)
+    curves = strength_curves(degraded, repeats=10, seed=0)["zoom"]["columns"]
+    more = np.mean([np.mean(base < value) + np.mean(base == value) / 2 for value in worse])  # for unc_a, less is more certain
+    assert curves["unc_a"]["value"][1] == pytest.approx(more)
+    assert curves["kappa_b"]["value"][1] == pytest.approx(1 - more)
 
 
 def test_worse_images_scored_by_another_model_than_the_table_are_noted(full_table, tiny_checkpoint):
@@ -364,9 +364,9 @@ def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, ta
     keys, labels = (pq.read_table(table)[name].to_pylist() for name in ("key", "label"))
     rows = [f"{key},{'' if i < 30 else label}" for i, (key, label) in enumerate(zip(keys, labels, strict=True))]
     (tmp_path / "truth.csv").write_text("\n".join(["key,class", *rows]))
-    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", repeats=5)
-    assert found.left_out["without a label"] == 30
-    assert found.used == 90
+    evaluation = evaluate(table, labelled=tmp_path / "truth.csv", label="class", repeats=5)
+    assert evaluation.left_out["without a label"] == 30
+    assert evaluation.used == 90
 
 
 def test_nothing_is_printed_as_minus_nothing(tmp_path):
@@ -402,15 +402,15 @@ def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
     )
     people = shared_data / "cifar10h_test_0-1999.parquet"
     settings = {"repeats": 100}
-    found = evaluate(out, label="label", labelled=people, votes="counts", **settings)
-    column = next(name for name in found.columns if name.startswith(("kappa_", "unc_")))
-    assert measure(found, "R-AUROC").values[column].low > 0.5
-    assert measure(found, "R-AUROC").p[column] == pytest.approx(1 / 101)
-    assert measure(found, "Spearman, votes").values[column].value > 0
+    evaluation = evaluate(out, label="label", labelled=people, votes="counts", **settings)
+    column = next(name for name in evaluation.columns if name.startswith(("kappa_", "unc_")))
+    assert measure(evaluation, "R-AUROC").values[column].low > 0.5
+    assert measure(evaluation, "R-AUROC").p[column] == pytest.approx(1 / 101)
+    assert measure(evaluation, "Spearman, votes").values[column].value > 0
 
 
 def test_a_class_too_large_to_rank_has_no_average_precision_and_says_why(table, monkeypatch):
     monkeypatch.setattr("curate.evaluation.ranked.MOST_RANKED", 1000)
-    found = evaluate(table, label="label", **QUICK)
-    assert "would take minutes; measure fewer (--sample)" in measure(found, "mAP@R").missing
-    assert measure(found, "Recall@4").values
+    evaluation = evaluate(table, label="label", **QUICK)
+    assert "would take minutes; measure fewer (--sample)" in measure(evaluation, "mAP@R").missing
+    assert measure(evaluation, "Recall@4").values

@@ -27,31 +27,31 @@ def units(path):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), np.array(data["label"].to_pylist())
 
 
-def value(found, name, column="embedding"):
-    return measure(found, name).values[column].value
+def value(evaluation, name, column="embedding"):
+    return measure(evaluation, name).values[column].value
 
 
 def test_accuracies_are_those_of_scikit_learn(tables):
     train, test = tables
-    found = evaluate(test, train=train, label="label", **QUICK)
+    evaluation = evaluate(test, train=train, label="label", **QUICK)
     (x, y), (z, answer) = units(train), units(test)
     nearest = sklearn.neighbors.KNeighborsClassifier(1).fit(x, y).predict(z) == answer
-    assert value(found, "1-NN accuracy") == pytest.approx(nearest.mean())
+    assert value(evaluation, "1-NN accuracy") == pytest.approx(nearest.mean())
     near = np.argsort(-(z @ x.T), axis=1, kind="stable")[:, :20]
     names = np.unique(y)
     weight = np.exp(np.take_along_axis(z @ x.T, near, 1) / 0.07)
     votes = np.stack([((y[near] == name) * weight).sum(1) for name in names], 1)
-    assert value(found, "kNN accuracy") == pytest.approx((names[votes.argmax(1)] == answer).mean())
+    assert value(evaluation, "kNN accuracy") == pytest.approx((names[votes.argmax(1)] == answer).mean())
     scale = np.sqrt(((x - x.mean(0)) ** 2).sum(1).mean())
     fitted = sklearn.linear_model.LogisticRegression(C=1, tol=1e-8, max_iter=2000).fit((x - x.mean(0)) / scale, y)
     linear = fitted.predict((z - x.mean(0)) / scale) == answer
-    assert value(found, "linear accuracy") == pytest.approx(linear.mean())
+    assert value(evaluation, "linear accuracy") == pytest.approx(linear.mean())
     kappa = pq.read_table(test)["kappa_a"].to_numpy()
     auroc = sklearn.metrics.roc_auc_score(linear, kappa)
-    assert value(found, "AUROC, linear right", "kappa_a") == pytest.approx(auroc)
-    few, more = value(found, "linear accuracy, 1% of labels"), value(found, "linear accuracy, 10% of labels")
+    assert value(evaluation, "AUROC, linear right", "kappa_a") == pytest.approx(auroc)
+    few, more = value(evaluation, "linear accuracy, 1% of labels"), value(evaluation, "linear accuracy, 10% of labels")
     assert 0.25 < few <= more <= 1
-    assert found.settings["train"] == str(train)
+    assert evaluation.settings["train"] == str(train)
 
 
 def test_a_share_of_the_labels_is_a_share_of_each_class():
@@ -73,9 +73,9 @@ def test_images_that_are_measured_are_no_images_to_learn_from(tmp_path):
 def test_a_class_that_was_never_seen_counts_as_wrong(tmp_path):
     test = make(tmp_path / "test.parquet", 100, classes=4)
     train = make(tmp_path / "train.parquet", 60, seed=3, classes=2)
-    found = evaluate(test, train=train, label="label", **QUICK)
-    assert value(found, "linear accuracy") <= 0.5
-    assert any("50 of 100 rows are of classes" in note for note in found.notes())
+    evaluation = evaluate(test, train=train, label="label", **QUICK)
+    assert value(evaluation, "linear accuracy") <= 0.5
+    assert any("50 of 100 rows are of classes" in note for note in evaluation.notes())
 
 
 def test_what_cannot_be_learned_from_is_one_line(tables, tmp_path):
@@ -107,8 +107,8 @@ def test_own_embeddings_compare_whichever_model_scored_the_tables(tables, tmp_pa
         mine = pa.array(np.stack(data["embedding"].to_numpy()).astype(np.float32).tolist(), pa.list_(pa.float32()))
         paths.append(tmp_path / f"{digest}.parquet")
         pq.write_table(data.append_column("mine", mine).replace_schema_metadata(named), paths[-1])
-    own = evaluate(paths[1], train=paths[0], label="label", embedding="mine", **QUICK)
+    by_name = evaluate(paths[1], train=paths[0], label="label", embedding="mine", **QUICK)
     usual = evaluate(tables[1], train=tables[0], label="label", **QUICK)
-    assert value(own, "kNN accuracy") == value(usual, "kNN accuracy")
+    assert value(by_name, "kNN accuracy") == value(usual, "kNN accuracy")
     with pytest.raises(InputError, match="another model"):
         evaluate(paths[1], train=paths[0], label="label", **QUICK)

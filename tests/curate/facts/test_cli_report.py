@@ -97,29 +97,29 @@ def test_a_mistake_is_one_line_and_leaves_nothing(made, tmp_path, monkeypatch, w
 
 
 def test_what_evaluate_wrote_is_shown_as_tables(made, tmp_path):
-    worth = tmp_path / "worth.json"
+    evaluation = tmp_path / "worth.json"
     evaluated = CliRunner().invoke(
-        app, ["evaluate", str(made / "scores.parquet"), "--label", "label", "--repeats", "20", "-o", str(worth)]
+        app, ["evaluate", str(made / "scores.parquet"), "--label", "label", "--repeats", "20", "-o", str(evaluation)]
     )
     assert evaluated.exit_code == 0, evaluated.output
-    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--points", "0", "--measured", worth).stdout)
-    values = json.loads(worth.read_text())
+    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--points", "0", "--measured", evaluation).stdout)
+    values = json.loads(evaluation.read_text())
     scores, meanings = facts["measured"]
-    named = [one["name"] for one in values["measures"] if one.get("values")]
+    named = [each["name"] for each in values["measures"] if each.get("values")]
     assert scores["columns"] == ["column", *named]
     cell = next(row for row in scores["rows"] if row[0] == "unc_losspred")[1 + named.index("R-AUROC")]
-    value = next(one for one in values["measures"] if one["name"] == "R-AUROC")["values"]["unc_losspred"]["value"]
+    value = next(each for each in values["measures"] if each["name"] == "R-AUROC")["values"]["unc_losspred"]["value"]
     assert cell.startswith(f"{value:.3f} [")
-    assert [row[0] for row in meanings["rows"]] == [one["name"] for one in values["measures"]]
+    assert [row[0] for row in meanings["rows"]] == [each["name"] for each in values["measures"]]
     assert facts["strengths"] == []
     curve = {"value": [0.5, 0.7], "low": [0.4, 0.6], "high": [0.6, 0.8]}
     zoom = {"unit": "side", "strength": [0, 0.5], "columns": {"unc_losspred": curve}}
-    worth.write_text(json.dumps(values | {"strengths": {"zoom": zoom}}))
-    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--points", "0", "--measured", worth).stdout)
+    evaluation.write_text(json.dumps(values | {"strengths": {"zoom": zoom}}))
+    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--points", "0", "--measured", evaluation).stdout)
     assert facts["strengths"] == [{"kind": "zoom", **zoom}]
     for text in ("[]", "{", '{"measures": [{"values": 3}], "columns": [], "rows": 1, "used": 1}'):
-        worth.write_text(text)
-        refused = run(made / "scores.parquet", "--json", "--points", "0", "--measured", worth)
+        evaluation.write_text(text)
+        refused = run(made / "scores.parquet", "--json", "--points", "0", "--measured", evaluation)
         assert "is not what curate evaluate wrote" in refused.output
 
 

@@ -39,19 +39,19 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     ok = [row not in FAILED for row in range(N)]
     columns = columns_of(N, seed=3)
-    score = [value if there else None for value, there in zip(columns["unc_losspred"].tolist(), ok, strict=True)]
+    score = [value if is_ok else None for value, is_ok in zip(columns["unc_losspred"].tolist(), ok, strict=True)]
     for row in range(N):
         (folder / f"{row}.png").write_bytes(png(row))
     sha = [hashlib.sha256(png(row)).hexdigest() if ok[row] else None for row in range(N)]
     columns |= {
-        "status": ["ok" if there else ("truncated", "not_an_image")[row % 2] for row, there in enumerate(ok)],
+        "status": ["ok" if is_ok else ("truncated", "not_an_image")[row % 2] for row, is_ok in enumerate(ok)],
         "unc_losspred": score,
         "uri": [str(folder / f"{row}.png") for row in range(N)],
         "sha256": sha,
         "format": ["jpeg" if row % 3 else "png" for row in range(N)],
         "width": [100 + row % 5 for row in range(N)],
         "n": [f"text {row}" for row in range(N)],
-        "quality_highlight": [None if not there else 0.1 if row < 12 else 0.9 for row, there in enumerate(ok)],
+        "quality_highlight": [None if not is_ok else 0.1 if row < 12 else 0.9 for row, is_ok in enumerate(ok)],
         "label": [f"class {(row + (row % 80 == 11)) % 5}" for row in range(N)],
         "photographer": None,
     }
@@ -65,10 +65,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def made(folder, *results, thumbs=0, **asked):
-    asked = {"points": 0, "column": "unc_losspred", **asked}
+def made(folder, *results, thumbs=0, **options):
+    options = {"points": 0, "column": "unc_losspred", **options}
     results = [folder / name for name in results]
-    return document(open_table(folder / "scores.parquet"), FactsRequest(results=results, **asked), thumbs=thumbs)
+    return document(open_table(folder / "scores.parquet"), FactsRequest(results=results, **options), thumbs=thumbs)
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +82,9 @@ def frame(folder):
 
 
 def rows_of(document, gallery):
-    found = next(each for each in document["galleries"] if each["id"] == gallery)
+    shown = next(each for each in document["galleries"] if each["id"] == gallery)
     items = (
-        found["items"] if found["kind"] == "flat" else [item for group in found["groups"] for item in group["items"]]
+        shown["items"] if shown["kind"] == "flat" else [item for group in shown["groups"] for item in group["items"]]
     )
     return [document["rows"]["row"][item] for item in items]
 
@@ -126,11 +126,11 @@ def test_histograms_hold_every_value_once(whole, frame):
 def test_quantiles_of_a_class_are_those_of_polars(whole, frame):
     for column in ("unc_losspred", "kappa_mcinfonce"):
         spread = next(each for each in whole["distributions"] if each["column"] == column)
-        for one in spread["by_class"]:
-            values = frame.filter(pl.col("label") == one["name"])[column].cast(pl.Float64).drop_nulls()
-            assert one["n"] == len(values)
+        for of_class in spread["by_class"]:
+            values = frame.filter(pl.col("label") == of_class["name"])[column].cast(pl.Float64).drop_nulls()
+            assert of_class["n"] == len(values)
             expected = [values.quantile(q, interpolation="linear") for q in (0.05, 0.25, 0.5, 0.75, 0.95)]
-            assert one["q"] == pytest.approx(expected, rel=1e-12)
+            assert of_class["q"] == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_policies_stand_in_the_order_applied_and_those_between_are_found(whole):
@@ -141,10 +141,10 @@ def test_the_sums_of_the_funnel_are_those_of_the_decisions(whole, folder):
     for each in whole["funnel"]:
         decisions = pl.read_parquet(folder / each["file"].replace(".parquet", ".decisions.parquet"))
         counts = dict(decisions.group_by("decision").len().iter_rows())
-        assert each["rows_in"] == len(decisions) == each["kept"] + sum(one["n"] for one in each["out"])
+        assert each["rows_in"] == len(decisions) == each["kept"] + sum(reason["n"] for reason in each["out"])
         assert each["kept"] == counts["keep"]
         for word in ("drop", "undecided", "failed"):
-            assert sum(one["n"] for one in each["out"] if one["decision"] == word) == counts.get(word, 0)
+            assert sum(reason["n"] for reason in each["out"] if reason["decision"] == word) == counts.get(word, 0)
     after = {each["step"]: each["kept"] for each in whole["funnel"]}
     into = {each["step"]: each["rows_in"] for each in whole["funnel"]}
     assert (into["dedup"], into["select"]) == (after["filter"], after["dedup"])
@@ -169,8 +169,8 @@ def test_every_row_has_the_decision_of_what_dropped_it_else_of_the_last_that_saw
     "names", [("kept", "labels", "issues"), ("issues", "kept", "labels"), ("labels", "issues", "kept")]
 )
 def test_a_row_that_one_of_several_policies_on_one_table_drops_is_dropped_in_whatever_order(folder, names):
-    found = made(folder, *(f"{name}.parquet" for name in names))
-    rows = found["rows"]
+    report = made(folder, *(f"{name}.parquet" for name in names))
+    rows = report["rows"]
     assert dict(zip(rows["key"], zip(rows["decision"], rows["reason"], strict=True), strict=True)) == decisions_of(
         folder, *names
     )
@@ -181,8 +181,8 @@ def test_a_row_that_one_of_several_policies_on_one_table_drops_is_dropped_in_wha
         if decision == "drop"
     }
     assert {key for key, decision in zip(rows["key"], rows["decision"], strict=True) if decision == "drop"} == dropped
-    assert found["overview"]["kept"] == rows["decision"].count("keep")
-    gallery = next(each for each in found["galleries"] if each["id"] == "dropped")
+    assert report["overview"]["kept"] == rows["decision"].count("keep")
+    gallery = next(each for each in report["galleries"] if each["id"] == "dropped")
     assert sum(int(group["words"].rsplit(": ")[-1].split()[0]) for group in gallery["groups"]) == len(dropped)
 
 
@@ -231,17 +231,17 @@ def test_equal_images_are_shown_once_and_others_come_instead():
     flat = Gallery("flat", "", "", rows=[5, 0, 3, 8, 6, 1, 7, 9], most=4)
     grouped = Gallery("grouped", "", "", groups=[Group("g", [0, 1, 10]), Group("h", [2])], most=2)
     all_shown = Gallery("all", "", "", rows=[0, 1, 2])
-    found = without_copies(Bytes(), [flat, grouped, all_shown])
-    assert found[0].rows == [5, 8, 6, 7]
-    assert [group.rows for group in found[1].groups] == [[0, 10], [2]]
-    assert found[2].rows == [0, 1, 2]
+    galleries = without_copies(Bytes(), [flat, grouped, all_shown])
+    assert galleries[0].rows == [5, 8, 6, 7]
+    assert [group.rows for group in galleries[1].groups] == [[0, 10], [2]]
+    assert galleries[2].rows == [0, 1, 2]
 
 
 def test_high_values_come_first_where_that_is_asked_for(folder, frame):
-    found = made(folder, column="max:aesthetic")
-    assert found["default_score"] == "aesthetic"
+    report = made(folder, column="max:aesthetic")
+    assert report["default_score"] == "aesthetic"
     ok = frame.with_row_index().filter(pl.col("status") == "ok").sort("aesthetic", descending=True)
-    assert rows_of(found, "most-certain") == ok["index"].to_list()[:48]
+    assert rows_of(report, "most-certain") == ok["index"].to_list()[:48]
 
 
 def test_the_cut_is_the_last_value_that_stayed_and_both_sides_are_nearest_to_it(whole, folder, frame):
@@ -298,20 +298,20 @@ def test_ranks_are_spearmans_by_scipy(whole, frame):
 
 
 def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galleries(folder, tmp_path):
-    asked = FactsRequest(points=0, column="unc_losspred", sample=50)
+    request = FactsRequest(points=0, column="unc_losspred", sample=50)
     table = open_table(folder / "scores.parquet")
-    facts = gather(table, asked)
+    facts = gather(table, request)
     turned = pl.read_parquet(folder / "scores.parquet").reverse()
     turned.write_parquet(tmp_path / "turned.parquet")
-    again = gather(open_table(tmp_path / "turned.parquet"), asked)
+    again = gather(open_table(tmp_path / "turned.parquet"), request)
     keys = pl.read_parquet(folder / "scores.parquet")["key"]
     assert [keys[row] for row in facts.drawn.tolist()] == [turned["key"][row] for row in again.drawn.tolist()]
     assert len(facts.drawn) == 50
     assert set(facts.in_galleries()) <= set(facts.listed().tolist())
-    found = document(table, asked, thumbs=0)
-    assert found["sampled"]["n"] == 50
-    assert found["rows"]["n"] == len(facts.listed()) < N
-    assert found["about"]["digest"] == gather(open_table(tmp_path / "turned.parquet"), asked).counted["about"]["digest"]
+    report = document(table, request, thumbs=0)
+    assert report["sampled"]["n"] == 50
+    assert report["rows"]["n"] == len(facts.listed()) < N
+    assert report["about"]["digest"] == gather(open_table(tmp_path / "turned.parquet"), request).counted["about"]["digest"]
 
 
 def test_another_seed_draws_other_rows(folder):
@@ -329,24 +329,24 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fol
     )
     gone.write_parquet(tmp_path / "scores.parquet")
     (tmp_path / "text.png").write_text("no image")
-    found = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=100)
-    thumbs = found["thumbs"]
+    report = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=100)
+    thumbs = report["thumbs"]
     assert thumbs["missing"] == 4
     assert "4 images could not be shown" in thumbs["words"]
-    assert [place >= 0 for place in thumbs["of"]] == [row >= 4 for row in found["rows"]["row"]]
+    assert [place >= 0 for place in thumbs["of"]] == [row >= 4 for row in report["rows"]["row"]]
     picture = Image.open(io.BytesIO(base64.b64decode(thumbs["data"][thumbs["of"][9]])))
     assert picture.size[0] <= thumbs["side"] == 128
     assert picture.format == "WEBP"
-    assert np.abs(np.asarray(picture.convert("RGB"), int).mean((0, 1)) - (found["rows"]["row"][9], 100, 200)).max() < 5
+    assert np.abs(np.asarray(picture.convert("RGB"), int).mean((0, 1)) - (report["rows"]["row"][9], 100, 200)).max() < 5
 
 
 def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
-    found = made(folder, thumbs=9)
-    shown = [row for row, place in enumerate(found["thumbs"]["of"]) if place >= 0]
-    assert len(shown) == len(found["thumbs"]["data"]) == 9
+    report = made(folder, thumbs=9)
+    shown = [row for row, place in enumerate(report["thumbs"]["of"]) if place >= 0]
+    assert len(shown) == len(report["thumbs"]["data"]) == 9
     in_galleries = {
         item
-        for each in found["galleries"]
+        for each in report["galleries"]
         for items in [each.get("items", []), *(group["items"] for group in each.get("groups", []))]
         for item in items
     }
@@ -355,10 +355,10 @@ def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
 
 def test_a_table_without_paths_has_placeholders_and_says_what_to_name(folder, tmp_path):
     pl.read_parquet(folder / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
-    found = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=10)
-    assert found["thumbs"]["data"] == []
-    assert "--source" in found["thumbs"]["words"]
-    assert "path" not in found["rows"]
+    report = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=10)
+    assert report["thumbs"]["data"] == []
+    assert "--source" in report["thumbs"]["words"]
+    assert "path" not in report["rows"]
 
 
 def test_decisions_of_another_table_are_refused_in_one_line(folder, tmp_path):
@@ -406,27 +406,27 @@ def test_results_that_were_moved_with_their_table_are_found_beside_one_another(f
 def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(folder, tmp_path):
     for name in ("scores.parquet", "kept.receipt.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    asked = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
-    facts = gather(open_table(tmp_path / "scores.parquet"), asked)
+    request = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
+    facts = gather(open_table(tmp_path / "scores.parquet"), request)
     assert facts.counted["funnel"][0]["kept"] > 0
     assert any("decisions are gone" in note for note in facts.counted["overview"]["notes"])
 
 
 def test_without_the_library_the_map_is_left_out_with_the_line_that_installs_it(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openTSNE", None)
-    found = made(folder, points=50)
-    assert found["map"] is None
-    assert any("pip install 'kappa-curate[map]'" in note for note in found["overview"]["notes"])
+    report = made(folder, points=50)
+    assert report["map"] is None
+    assert any("pip install 'kappa-curate[map]'" in note for note in report["overview"]["notes"])
 
 
 def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_again_in_the_same_places(folder):
     pytest.importorskip("openTSNE")
-    found = made(folder, points=60)
-    places = found["map"]
+    report = made(folder, points=60)
+    places = report["map"]
     x, y, uncertainty = (np.frombuffer(base64.b64decode(places[name]), "<f4") for name in ("x", "y", "uncertainty"))
     again = made(folder, points=60)["map"]
     assert (places["x"], places["y"]) == (again["x"], again["y"])
-    rows = found["rows"]
+    rows = report["rows"]
     assert len(places["row"]) == len(x) == len(uncertainty) >= 57
     assert all(rows["status"][item] == "ok" for item in places["row"])
     score = np.array([rows["unc_losspred"][item] for item in places["row"]])
@@ -434,7 +434,7 @@ def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_agai
     assert np.allclose(uncertainty[order], np.arange(len(order)) / (len(order) - 1), atol=1e-6)
     xy = np.stack([x, y], 1)
     cluster = np.array([rows["row"][item] % 5 for item in places["row"]])
-    nearest = [np.argsort(((xy - one) ** 2).sum(1))[1] for one in xy]
+    nearest = [np.argsort(((xy - point) ** 2).sum(1))[1] for point in xy]
     assert (cluster[nearest] == cluster).mean() > 0.8
 
 
@@ -468,15 +468,15 @@ def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(folder,
     receipt["failed_by"] = {}
     receipt["undecided_by"] = {f"what {i}": 1 for i in range(1400)}
     (tmp_path / "kept.receipt.json").write_bytes(sealed(receipt))
-    asked = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
-    (one,) = gather(open_table(tmp_path / "scores.parquet"), asked).counted["funnel"]
-    assert one["rows_in"] == one["kept"] + sum(each["n"] for each in one["out"]) == 4000
-    assert len(one["out"]) <= 52
-    assert max(len(each["reason"]) for each in one["out"]) <= 200
+    request = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
+    (step,) = gather(open_table(tmp_path / "scores.parquet"), request).counted["funnel"]
+    assert step["rows_in"] == step["kept"] + sum(each["n"] for each in step["out"]) == 4000
+    assert len(step["out"]) <= 52
+    assert max(len(each["reason"]) for each in step["out"]) <= 200
 
 
 def test_from_python_one_result_needs_no_list(folder):
     table, kept = folder / "scores.parquet", folder / "kept.parquet"
-    one, listed = (curate.report(table, given, points=0, thumbs=0).document for given in (str(kept), [kept]))
-    assert [step["step"] for step in one["funnel"]] == ["filter"]
-    assert one["funnel"] == listed["funnel"]
+    single, listed = (curate.report(table, results, points=0, thumbs=0).document for results in (str(kept), [kept]))
+    assert [step["step"] for step in single["funnel"]] == ["filter"]
+    assert single["funnel"] == listed["funnel"]

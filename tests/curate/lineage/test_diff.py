@@ -33,13 +33,13 @@ def keys_of(path):
 def test_rows_of_only_one_are_named_with_the_reason_of_the_other(made):
     folder, best, other = made
     difference = curate.diff(best.subset, other.subset, out=folder / "rows.parquet")
-    one, two = keys_of(best.subset), keys_of(other.subset)
-    assert (difference.rows, difference.in_both) == ((len(one), len(two)), len(one & two))
-    assert (difference.only_first.rows, difference.only_second.rows) == (len(one - two), len(two - one))
-    assert len(one - two) > 0
+    first, two = keys_of(best.subset), keys_of(other.subset)
+    assert (difference.rows, difference.in_both) == ((len(first), len(two)), len(first & two))
+    assert (difference.only_first.rows, difference.only_second.rows) == (len(first - two), len(two - first))
+    assert len(first - two) > 0
     decisions = {row["key"]: row for row in pq.read_table(other.decisions).to_pylist()}
     rows = pq.read_table(folder / "rows.parquet").to_pylist()
-    assert {row["key"] for row in rows if row["only_in"] == "first"} == one - two
+    assert {row["key"] for row in rows if row["only_in"] == "first"} == first - two
     for row in rows:
         if row["only_in"] == "first":
             noted = decisions[row["key"]]
@@ -47,8 +47,8 @@ def test_rows_of_only_one_are_named_with_the_reason_of_the_other(made):
             assert (row["decision"], row["reason"], row["rule"]) == tuple(
                 noted[name] for name in ("decision", "reason", "rule")
             )
-    assert sum(difference.only_first.why.values()) == len(one - two)
-    assert all(key in one - two and reason == decisions[key]["reason"] for key, reason in difference.only_first.named)
+    assert sum(difference.only_first.why.values()) == len(first - two)
+    assert all(key in first - two and reason == decisions[key]["reason"] for key, reason in difference.only_first.named)
     assert not difference.identical
 
 
@@ -59,15 +59,15 @@ def test_a_row_that_an_earlier_step_dropped_is_reported_so(made):
     dropped = [
         row for row in pq.read_table(folder / "unique.decisions.parquet").to_pylist() if row["decision"] == "drop"
     ]
-    told = {why: n for why, n in difference.only_first.why.items() if "by step 1, dedup" in why}
-    assert sum(told.values()) == len(dropped) > 0
-    assert [one for one in difference.settings if one.name == "step"]
+    reasons = {why: n for why, n in difference.only_first.why.items() if "by step 1, dedup" in why}
+    assert sum(reasons.values()) == len(dropped) > 0
+    assert [setting for setting in difference.settings if setting.name == "step"]
 
 
 def test_settings_that_differ_are_named_and_no_others(made):
     _, best, other = made
     difference = curate.diff(best.receipt, other.receipt)
-    assert {one.step for one in difference.settings} == {"2 filter"}
+    assert {setting.step for setting in difference.settings} == {"2 filter"}
     shown = run("diff", best.receipt, other.receipt).stdout
     assert "50%" in shown
     assert "30%" in shown

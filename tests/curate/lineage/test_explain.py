@@ -21,12 +21,12 @@ def test_every_row_is_reported_as_the_decisions_of_each_step_note_it(made):
     folder, first, best = made
     keys = [f"{number:03}.png" for number in range(N)]
     stories = curate.explain(best.subset, keys)
-    assert [one.key for one in stories] == keys
-    noted = [{row["key"]: row for row in pq.read_table(one.decisions).to_pylist()} for one in (first, best)]
+    assert [each.key for each in stories] == keys
+    noted = [{row["key"]: row for row in pq.read_table(run.decisions).to_pylist()} for run in (first, best)]
     scored = {row["key"]: row for row in pq.read_table(folder / "scores.parquet").to_pylist()}
     for story in stories:
         assert story.row == {name: value for name, value in scored[story.key].items() if name != "embedding"}
-        assert [one.policy for one in story.events] == ["dedup", "filter"]
+        assert [event.policy for event in story.events] == ["dedup", "filter"]
         lost = None
         for number, (event, rows) in enumerate(zip(story.events, noted, strict=True)):
             row = rows.get(story.key)
@@ -37,7 +37,7 @@ def test_every_row_is_reported_as_the_decisions_of_each_step_note_it(made):
                 lost = number if lost is None and row["decision"] != "keep" else lost
         assert story.lost == lost
     kept = {row["key"] for row in pq.read_table(best.subset, columns=["key"]).to_pylist()}
-    assert {one.key for one in stories if one.lost is None} == kept
+    assert {each.key for each in stories if each.lost is None} == kept
 
 
 def test_a_copy_is_reported_with_the_row_in_its_place(made):
@@ -60,10 +60,10 @@ def test_of_the_scored_table_every_step_next_to_it_is_reported(made):
     folder, _first, _best = made
     curate.filter(folder / "scores.parquet", folder / "another.parquet", keep_top="10%", column="kappa_a")
     (story,) = curate.explain(folder / "scores.parquet", "001.png")
-    assert sorted(one.receipt for one in story.events) == sorted(
+    assert sorted(event.receipt for event in story.events) == sorted(
         str(folder / f"{n}.receipt.json") for n in ("another", "best", "unique")
     )
-    names = [one.policy for one in story.events]
+    names = [event.policy for event in story.events]
     assert names.index("dedup") < names.index("filter", names.index("dedup"))
     assert run("explain", folder / "scores.parquet", "001.png").exit_code == 0
 

@@ -46,7 +46,7 @@ def leaves(value, place=()):
     """Every place of a JSON value that holds no object or list with anything in it."""
     if isinstance(value, dict | list) and value:
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
-        return [found for name, inner in pairs for found in leaves(inner, (*place, name))]
+        return [leaf for name, inner in pairs for leaf in leaves(inner, (*place, name))]
     return [place]
 
 

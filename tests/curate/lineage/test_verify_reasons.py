@@ -34,9 +34,9 @@ def test_a_score_that_changed_and_changes_no_decision_is_named(made):
     rows = pq.read_table(first.subset)
     row = int(np.argmax(rows["kappa_a"].to_numpy()))
     changed(first.subset, "kappa_a", row, 999.0)
-    found, said = notes(best.receipt)
+    verification, said = notes(best.receipt)
     key = rows["key"][row].as_py()
-    assert f"{key}: its score is 999 now, 39 then; decided alike" in lines_of(found)["different"]
+    assert f"{key}: its score is 999 now, 39 then; decided alike" in lines_of(verification)["different"]
     assert "the input is not the one that was read then" in said
 
 
@@ -49,24 +49,24 @@ def test_a_decision_that_the_rules_do_not_give_is_named_though_all_digests_were_
     from curate.manifest.store_path import sha256_of
 
     resealed(best.receipt, lambda r: r["outputs"]["decisions"].update(sha256=sha256_of(best.decisions)))
-    found, said = notes(best.receipt)
-    told = lines_of(found)["different"]
-    assert told[0] == f"{rows[drop]['key']}: now drop, then keep"
-    assert any(line.startswith(f"{rows[keep]['key']}: its reason is") and "because I say so" in line for line in told)
+    verification, said = notes(best.receipt)
+    lines = lines_of(verification)["different"]
+    assert lines[0] == f"{rows[drop]['key']}: now drop, then keep"
+    assert any(line.startswith(f"{rows[keep]['key']}: its reason is") and "because I say so" in line for line in lines)
     assert "its rules decide otherwise" in said
-    assert found.n_different == 2
+    assert verification.n_different == 2
 
 
 def test_other_weights_and_another_version_are_said(made):
     folder, first, _ = made
     write(folder / "scores.parquet", pq.read_table(folder / "scores.parquet"), {**MODEL, "digest": "e" * 64})
-    found, said = notes(first.receipt)
-    assert not found.identical
+    verification, said = notes(first.receipt)
+    assert not verification.identical
     assert "scored by other weights: eeeeeeeeeeeeeeee... now, dddddddddddddddd... then" in said
     write(folder / "scores.parquet", pq.read_table(folder / "scores.parquet"))
     resealed(first.receipt, lambda r: r.update(curate="0.0.9"))
-    found, said = notes(first.receipt)
-    assert found.identical
+    verification, said = notes(first.receipt)
+    assert verification.identical
     assert "written by curate 0.0.9, this is 0.1.0" in said
 
 
@@ -86,12 +86,12 @@ def test_a_column_that_no_rule_read_is_found_by_the_bytes_unless_another_table_i
     folder, first, _ = made
     dropped = [row["decision"] for row in pq.read_table(first.decisions).to_pylist()].index("drop")
     changed(folder / "scores.parquet", "unread", dropped, 4711, folder / "other.parquet")
-    found, said = notes(first.receipt, folder / "other.parquet")
-    assert found.identical
+    verification, said = notes(first.receipt, folder / "other.parquet")
+    assert verification.identical
     assert "is another file than was read then, with the same rows" in said
     (folder / "other.parquet").replace(folder / "scores.parquet")
-    found, said = notes(first.receipt)
-    assert (found.identical, found.n_different) == (False, 0)
+    verification, said = notes(first.receipt)
+    assert (verification.identical, verification.n_different) == (False, 0)
     assert "what the rules read of it is the same, and other bytes differ" in said
 
 
@@ -119,8 +119,8 @@ def test_a_forged_graph_is_computed_again_and_not_believed(made):
         table = table.set_column(at, table.schema.field(at), column)
     pq.write_table(table, graph)
     again = curate.dedup(folder / "scores.parquet", folder / "h.parquet", {"embedding": 0.999}, graph=graph)
-    found, said = notes(again.receipt)
-    assert not found.identical
+    verification, said = notes(again.receipt)
+    assert not verification.identical
     assert "graph.parquet is forged: the neighbours of 2 rows of 40 are others (003.png, 005.png)" in said
 
 
@@ -132,8 +132,8 @@ def test_an_input_that_moved_is_found_by_its_digest_below_a_root_and_nothing_els
     shutil.copy(best.subset, archive / "scores.parquet")  # the name is right, and the bytes are not
     with pytest.raises(InputError, match=r"no longer there; name where it is now with --table or search .* --root"):
         curate.verify(first.receipt)
-    found, said = notes(first.receipt, root=folder / "archive")
-    assert found.identical
+    verification, said = notes(first.receipt, root=folder / "archive")
+    assert verification.identical
     assert f"is now {archive / 'renamed.parquet'}" in said
     (folder / "empty").mkdir()
     with pytest.raises(InputError, match=r"no longer there, nor below .*empty"):

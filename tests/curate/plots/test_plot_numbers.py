@@ -54,106 +54,106 @@ def rows(place):
     return pl.read_parquet(place / "s.parquet").filter(pl.col("status") == "ok")
 
 
-def numbers(place, kind, **asked):
-    found = curate.plot(place / "s.parquet", kind, **asked)
-    json.dumps(found.to_json(), allow_nan=False)
-    return found.numbers
+def numbers(place, kind, **options):
+    drawn = curate.plot(place / "s.parquet", kind, **options)
+    json.dumps(drawn.to_json(), allow_nan=False)
+    return drawn.numbers
 
 
 def test_a_histogram_counts_every_row_with_a_value_once(place, rows):
-    found = numbers(place, "histogram")
-    assert [one.name for one in found.spreads] == ["kappa_visimsiam", "unc_losspred"]
-    for one in found.spreads:
-        values, edges = rows[one.name].to_numpy(), one.edges
+    drawn = numbers(place, "histogram")
+    assert [spread.name for spread in drawn.spreads] == ["kappa_visimsiam", "unc_losspred"]
+    for spread in drawn.spreads:
+        values, edges = rows[spread.name].to_numpy(), spread.edges
         inside = [sum(a <= v < b for v in values) for a, b in pairwise(edges[:-1])]
-        assert one.counts[:-1] == inside
-        assert sum(one.counts) == one.rows == N - 2
-        assert one.median == np.median(values)
-    assert found.notes == [
+        assert spread.counts[:-1] == inside
+        assert sum(spread.counts) == spread.rows == N - 2
+        assert spread.median == np.median(values)
+    assert drawn.notes == [
         f"2 of {N} rows have no finite {name} and are left out" for name in ("kappa_visimsiam", "unc_losspred")
     ]
 
 
 def test_a_histogram_of_values_far_apart_has_bins_even_in_the_logarithm(place):
-    (one,) = numbers(place, "histogram", column="wide").spreads
-    assert one.log
+    (spread,) = numbers(place, "histogram", column="wide").spreads
+    assert spread.log
     assert not numbers(place, "histogram", column="even").spreads[0].log
-    steps = np.diff(np.log(one.edges))
+    steps = np.diff(np.log(spread.edges))
     assert np.allclose(steps, steps[0])
 
 
 def test_groups_of_a_histogram_share_its_bins_and_add_up(place, rows):
-    found = numbers(place, "histogram", column="unc_losspred", per="label")
-    whole = numbers(place, "histogram", column="unc_losspred").spreads[0]
-    assert sorted(one.name for one in found.spreads) == ["ant", "bee", "cat", "dog", "eel", "fox"]
-    assert np.sum([one.counts for one in found.spreads], 0).tolist() == whole.counts
-    for one in found.spreads:
-        assert one.median == rows.filter(pl.col("label") == one.name)["unc_losspred"].median()
+    drawn = numbers(place, "histogram", column="unc_losspred", per="label")
+    all_rows = numbers(place, "histogram", column="unc_losspred").spreads[0]
+    assert sorted(spread.name for spread in drawn.spreads) == ["ant", "bee", "cat", "dog", "eel", "fox"]
+    assert np.sum([spread.counts for spread in drawn.spreads], 0).tolist() == all_rows.counts
+    for spread in drawn.spreads:
+        assert spread.median == rows.filter(pl.col("label") == spread.name)["unc_losspred"].median()
 
 
 def test_abstained_accuracy_and_its_bands_are_those_of_evaluate(place):
-    found = numbers(place, "abstained-accuracy", label="label", repeats=60)
+    accuracies = numbers(place, "abstained-accuracy", label="label", repeats=60)
     curves = curate.evaluate(place / "s.parquet", label="label", repeats=60).curves["linear"]
-    assert set(found.accuracy) == set(curves)
+    assert set(accuracies.accuracy) == set(curves)
     for name, curve in curves.items():
-        assert [point["coverage"] for point in curve] == pytest.approx(found.coverage)
-        band = found.accuracy[name]
+        assert [point["coverage"] for point in curve] == pytest.approx(accuracies.coverage)
+        band = accuracies.accuracy[name]
         for end, values in (("accuracy", band.value), ("low", band.low), ("high", band.high)):
             assert values == pytest.approx([point[end] for point in curve], abs=1e-12)
 
 
 @pytest.mark.parametrize("prediction", ["linear", "neighbour", "kNN"])
 def test_the_area_under_risk_and_coverage_is_that_of_evaluate(place, prediction):
-    found = numbers(place, "risk-coverage", label="label", repeats=5, prediction=prediction)
-    measures = {one.name: one for one in curate.evaluate(place / "s.parquet", label="label", repeats=5).measures}
+    risks = numbers(place, "risk-coverage", label="label", repeats=5, prediction=prediction)
+    measures = {each.name: each for each in curate.evaluate(place / "s.parquet", label="label", repeats=5).measures}
     if prediction != "kNN":  # evaluate leaves these out
-        wanted = measures[f"AURC, {prediction}"].values
-        assert found.aurc == pytest.approx({name: interval.value for name, interval in wanted.items()})
-    for band in found.risk.values():
-        assert band.value[-1] == pytest.approx(found.chance)
+        expected = measures[f"AURC, {prediction}"].values
+        assert risks.aurc == pytest.approx({name: interval.value for name, interval in expected.items()})
+    for band in risks.risk.values():
+        assert band.value[-1] == pytest.approx(risks.chance)
         assert all(low <= high for low, high in zip(band.low, band.high, strict=True))
-    entropy = found.risk["class entropy"].value
-    assert all(best <= value + 1e-12 for best, value in zip(found.perfect, entropy, strict=True))
+    entropy = risks.risk["class entropy"].value
+    assert all(best <= value + 1e-12 for best, value in zip(risks.perfect, entropy, strict=True))
 
 
 def test_risk_by_a_column_of_ones_own_is_the_share_of_errors_among_the_surest(place, rows):
-    found = numbers(place, "risk-coverage", right="right", column="unc_losspred", repeats=5)
+    risks = numbers(place, "risk-coverage", right="right", column="unc_losspred", repeats=5)
     order = rows.sort("unc_losspred")["right"].to_numpy()  # no ties
-    for share, risk in zip(found.coverage, found.risk["unc_losspred"].value, strict=True):
-        whole = share * len(order)
-        n = int(whole)
-        errors = (~order[:n]).sum() + (whole - n) * (~order[n : n + 1]).sum()
-        assert risk == pytest.approx(errors / whole)
+    for share, risk in zip(risks.coverage, risks.risk["unc_losspred"].value, strict=True):
+        exact = share * len(order)
+        n = int(exact)
+        errors = (~order[:n]).sum() + (exact - n) * (~order[n : n + 1]).sum()
+        assert risk == pytest.approx(errors / exact)
 
 
 def test_reliability_of_a_confidence_is_its_mean_and_the_share_right_in_tenths(place):
     table = pl.read_parquet(place / "s.parquet").with_columns(pl.col("confidence").rank("ordinal") / N).head(N - 40)
     path = place / "c.parquet"
     table.write_parquet(path)
-    found = curate.plot(path, "reliability", right="right", column="confidence", repeats=5).numbers
+    drawn = curate.plot(path, "reliability", right="right", column="confidence", repeats=5).numbers
     order = table.sort("confidence")
     tenth = len(order) // 10
     parts = [order.slice(start, tenth) for start in range(0, len(order), tenth)]
-    mean, right = [one["confidence"].mean() for one in parts], [one["right"].mean() for one in parts]
-    assert found.confidence["confidence"] == pytest.approx(mean)
-    assert found.accuracy["confidence"].value == pytest.approx(right)
-    assert found.ece["confidence"].value == pytest.approx(np.abs(np.subtract(mean, right)).mean())
+    mean, right = [part["confidence"].mean() for part in parts], [part["right"].mean() for part in parts]
+    assert drawn.confidence["confidence"] == pytest.approx(mean)
+    assert drawn.accuracy["confidence"].value == pytest.approx(right)
+    assert drawn.ece["confidence"].value == pytest.approx(np.abs(np.subtract(mean, right)).mean())
 
 
 def test_reliability_without_a_column_is_of_the_linear_classifier(place):
-    found = numbers(place, "reliability", label="label", repeats=5)
-    (confidence,) = found.confidence.values()
+    drawn = numbers(place, "reliability", label="label", repeats=5)
+    (confidence,) = drawn.confidence.values()
     assert confidence == sorted(confidence)
     accuracy = curate.evaluate(place / "s.parquet", label="label", repeats=5).measures[2]
     assert accuracy.name == "linear accuracy"
-    assert np.mean(found.accuracy["linear classifier"].value) == pytest.approx(accuracy.values["embedding"].value)
+    assert np.mean(drawn.accuracy["linear classifier"].value) == pytest.approx(accuracy.values["embedding"].value)
 
 
 def test_reliability_of_scores_is_shown_over_tenths_and_promises_nothing(place):
-    found = numbers(place, "reliability", label="label", repeats=5, column=["unc_losspred", "kappa_visimsiam"])
-    assert found.confidence == found.ece == {}
-    assert np.mean(found.accuracy["unc_losspred"].value) == pytest.approx(
-        np.mean(found.accuracy["kappa_visimsiam"].value)
+    drawn = numbers(place, "reliability", label="label", repeats=5, column=["unc_losspred", "kappa_visimsiam"])
+    assert drawn.confidence == drawn.ece == {}
+    assert np.mean(drawn.accuracy["unc_losspred"].value) == pytest.approx(
+        np.mean(drawn.accuracy["kappa_visimsiam"].value)
     )
     with pytest.raises(InputError, match="share no axis"):
         numbers(place, "reliability", right="right", column=["confidence", "unc_losspred"], repeats=5)
@@ -167,15 +167,15 @@ def test_gains_are_those_of_the_batch_in_order_of_rank(place, tmp_path):
 
 
 def report(share):
-    one = {"a": {"value": share, "low": share - 0.1, "high": share + 0.1}}
+    shares_of = {"a": {"value": share, "low": share - 0.1, "high": share + 0.1}}
     kinds = ("centre crop", "crop", "blur", "noise", "grey box")
-    return {"measures": [{"name": f"less certain: {kind}", "n": 30, "values": one} for kind in kinds]}
+    return {"measures": [{"name": f"less certain: {kind}", "n": 30, "values": shares_of} for kind in kinds]}
 
 
 def test_degradation_is_what_the_evaluation_says(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(report(0.7)))
-    found = curate.plot(tmp_path / "r.json", "degradation").numbers
-    assert found.images == 30
-    assert found.kinds == ["centre crop", "crop", "blur", "noise", "grey box"]
-    assert found.share["a"].value == [0.7] * 5
-    assert found.share["a"].low == pytest.approx([0.6] * 5)
+    drawn = curate.plot(tmp_path / "r.json", "degradation").numbers
+    assert drawn.images == 30
+    assert drawn.kinds == ["centre crop", "crop", "blur", "noise", "grey box"]
+    assert drawn.share["a"].value == [0.7] * 5
+    assert drawn.share["a"].low == pytest.approx([0.6] * 5)

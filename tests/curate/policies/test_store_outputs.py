@@ -43,15 +43,15 @@ class Killed(BaseException):
 @pytest.fixture(scope="session")
 def labelled(full_table, tmp_path_factory):
     """The rows of a small run three times over, with two classes."""
-    one = open_table(full_table)
-    rows = one.read()
-    schema = pa.schema([*one.schema, pa.field("label", pa.string())], one.file_metadata)
+    opened = open_table(full_table)
+    rows = opened.read()
+    schema = pa.schema([*opened.schema, pa.field("label", pa.string())], opened.file_metadata)
     path = tmp_path_factory.mktemp("labelled") / "s.parquet"
-    with TableWriter(path, schema, {name: value for name, value in one.metadata.items() if name != "columns"}) as table:
+    with TableWriter(path, schema, {name: value for name, value in opened.metadata.items() if name != "columns"}) as table:
         for number in range(3):
             keys = pa.array([f"{number}/{key}" for key in rows.column("key").to_pylist()])
             classes = pa.array(np.where(np.arange(len(rows)) % 3 > 0, "a", "b"))
-            columns = [keys if name == "key" else rows.column(name) for name in one.schema.names]
+            columns = [keys if name == "key" else rows.column(name) for name in opened.schema.names]
             table.write(pa.Table.from_arrays([*columns, classes], schema=schema.remove_metadata()))
     return path
 
@@ -81,17 +81,17 @@ def nothing_is_left(s3, tmp_path):
 
 
 def ended(*arguments, code=0):
-    found = run(*arguments)
-    assert found.exit_code == code, (found.stderr, found.exception)
-    return " ".join((found.stderr if code else found.stdout).split())
+    result = run(*arguments)
+    assert result.exit_code == code, (result.stderr, result.exception)
+    return " ".join((result.stderr if code else result.stdout).split())
 
 
 def one_line(*arguments):
     """What a command says that refuses."""
-    found = run(*arguments)
-    assert found.exit_code == 1, (found.stderr, found.exception)
-    assert found.stderr.count("\n") == 1, found.stderr
-    return found.stderr
+    result = run(*arguments)
+    assert result.exit_code == 1, (result.stderr, result.exception)
+    assert result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in COMMANDS])
@@ -168,12 +168,12 @@ def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
     expected, seen = local(tmp_path / "here"), set()
 
     def check(calls):
-        there = objects(s3)
-        whole_set = {name for name in there if not name.startswith(".")}
-        seen.add(len(whole_set))
-        assert "k.receipt.json" not in there or whole_set == set(expected), calls
-        assert all(there[name] == expected[name] for name in whole_set)
-        if "k.receipt.json" in there:
+        stored = objects(s3)
+        named = {name for name in stored if not name.startswith(".")}
+        seen.add(len(named))
+        assert "k.receipt.json" not in stored or named == set(expected), calls
+        assert all(stored[name] == expected[name] for name in named)
+        if "k.receipt.json" in stored:
             with pytest.raises(InputError, match="exists already"):
                 filter_rows(full_table, out, keep_top="50%")
         else:
@@ -202,8 +202,8 @@ def test_wherever_a_replacement_is_killed_no_receipt_is_beside_files_of_another_
         filter_rows(full_table, out, keep_top="30%", overwrite=True)
 
     def check(calls):
-        there = {name: data for name, data in objects(s3).items() if not name.startswith(".")}
-        assert "k.receipt.json" not in there or there in (old, new), calls
+        stored = {name: data for name, data in objects(s3).items() if not name.startswith(".")}
+        assert "k.receipt.json" not in stored or stored in (old, new), calls
         filter_rows(full_table, out, keep_top="50%", overwrite=True)
         assert objects(s3) == new
         nothing_is_left(s3, tmp_path)
@@ -416,15 +416,15 @@ def test_receipts_of_a_store_are_verified_chained_explained_and_compared(full_ta
     key = filter_rows(full_table, keep_top="50%", dry_run=True).examples[0]["key"]
     assert f"{key}: dropped by step 1, filter" in ended("explain", f"{s3}/run/u.receipt.json", key)
     assert "step wrote" in ended("explain", f"{s3}/run/s.parquet", key)
-    found = run("diff", out, f"{s3}/run/l.parquet")
-    assert found.exit_code == 1
-    assert "> only in this one" not in found.stdout
-    assert "50%" in found.stdout
+    result = run("diff", out, f"{s3}/run/l.parquet")
+    assert result.exit_code == 1
+    assert "> only in this one" not in result.stdout
+    assert "50%" in result.stdout
     assert '"receipt"' in ended("info", f"{s3}/run/k.receipt.json", "--json")
     s3.put("run/k.parquet", s3.get("run/l.parquet"))
-    found = run("verify", out)
-    assert found.exit_code == 1
-    assert "k.parquet" in found.stdout
+    result = run("verify", out)
+    assert result.exit_code == 1
+    assert "k.parquet" in result.stdout
     nothing_is_left(s3, tmp_path)
 
 

@@ -92,9 +92,9 @@ def test_few_rows_and_classes_of_one_row_are_judged_or_left_open(given):
     rows, _ = blobs(len(given))
     evidence = crossed(rows, np.array(given), max(given) + 1)
     counts = np.bincount([label for label in given if label >= 0], minlength=5)
-    for label, own in zip(given, evidence.probabilities.of_label, strict=True):
+    for label, of_label in zip(given, evidence.probabilities.of_label, strict=True):
         if label < 0 or counts[label] < 2:
-            assert np.isnan(own)
+            assert np.isnan(of_label)
     assert np.isfinite(evidence.probabilities.probability).all()
 
 

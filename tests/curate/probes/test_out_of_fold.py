@@ -59,7 +59,7 @@ def test_losses_are_those_of_logistic_regressions_on_the_other_folds(monkeypatch
     loose = losses(pool_of())[0]
     monkeypatch.setattr(out_of_fold, "TOLERANCE", 1e-9)
     pool = pool_of()
-    found, facts, _ = losses(pool)
+    loss, facts, _ = losses(pool)
     spread = spread_of(pool.vectors)
     rows = (pool.vectors.astype(np.float64) - spread.mean) * spread.scale
     of_vector = np.unique(vector_hashes(pool.vectors), return_inverse=True)[1].astype(np.int64)
@@ -70,7 +70,7 @@ def test_losses_are_those_of_logistic_regressions_on_the_other_folds(monkeypatch
         model = LogisticRegression(C=1.0, tol=1e-10, max_iter=5000).fit(rows[others], pool.labels[others])
         expected[held] = -model.predict_log_proba(rows[held])[np.arange(len(held)), pool.labels[held]]
         right += int((model.predict(rows[held]) == pool.labels[held]).sum())
-    assert np.abs(found - expected).max() < 1e-4
+    assert np.abs(loss - expected).max() < 1e-4
     assert np.abs(loose - expected).max() < 0.02  # as far as a fit goes that is stopped early
     assert (facts["rows"], facts["says_otherwise"], facts["not_judged"]) == (90, 90 - right, 0)
 
@@ -81,8 +81,8 @@ def test_the_very_same_embedding_never_bears_itself_out():
     pool.labels[60], pool.labels[59] = 3, 3
     assert (losses(pool)[0] < 80).all()
     pool.vectors[60] = pool.vectors[59]
-    found, facts, notes = losses(pool)
-    assert np.flatnonzero(found > 80).tolist() == [59, 60]
+    loss, facts, notes = losses(pool)
+    assert np.flatnonzero(loss > 80).tolist() == [59, 60]
     assert (facts["rows"], facts["not_judged"]) == (59, 2)
     assert notes[1] == "2 rows have the largest loss, for want of another image of the class: 'd'"
 
@@ -90,10 +90,10 @@ def test_the_very_same_embedding_never_bears_itself_out():
 def test_a_class_of_one_row_gets_the_largest_loss_and_is_reported():
     pool = pool_of(60)
     pool.labels[7] = 3
-    found, facts, notes = losses(pool)
-    assert found.argmax() == 7
-    assert found[7] == pytest.approx(-np.log(np.finfo(np.float32).tiny))
-    assert np.isfinite(found).all()
+    loss, facts, notes = losses(pool)
+    assert loss.argmax() == 7
+    assert loss[7] == pytest.approx(-np.log(np.finfo(np.float32).tiny))
+    assert np.isfinite(loss).all()
     assert facts["classes"] == 4
     assert notes[1] == "1 row has the largest loss, for want of another image of the class: 'd'"
 
@@ -105,19 +105,19 @@ def test_rows_that_are_excluded_or_have_no_class_teach_nothing():
     pool.labels[80:] = (pool.labels[80:] + 1) % 3
     assert np.array_equal(losses(pool, 3, out)[0], first)
     pool.labels[80:] = -1
-    found, facts, _ = losses(pool, 3)
-    assert np.array_equal(found, first)
+    loss, facts, _ = losses(pool, 3)
+    assert np.array_equal(loss, first)
     assert facts["rows"] == 80
-    assert (found[80:] > 80).all()
+    assert (loss[80:] > 80).all()
 
 
 def test_of_many_rows_some_of_every_class_are_learned_from(monkeypatch):
     monkeypatch.setattr(out_of_fold, "MOST_ROWS", 12)
     pool = pool_of(400, classes=2)
     pool.labels[395:] = 2
-    found, facts, _ = losses(pool)
+    loss, facts, _ = losses(pool)
     assert (facts["rows"], facts["not_judged"]) == (400, 0)
-    assert found[395:].max() < 80
+    assert loss[395:].max() < 80
 
 
 def test_blocks_change_nothing(monkeypatch):

@@ -87,18 +87,18 @@ def test_the_same_rows_give_the_same_fit_and_inputs_are_only_read(fit):
 def test_half_precision_vectors_are_read_as_they_are():
     x, y = blobs(60)
     half = x.astype(np.float16)
-    whole = half.astype(np.float32)
-    assert np.array_equal(fit_linear_probe(half, y, 3).predict(half), fit_linear_probe(whole, y, 3).predict(whole))
+    single = half.astype(np.float32)
+    assert np.array_equal(fit_linear_probe(half, y, 3).predict(half), fit_linear_probe(single, y, 3).predict(single))
 
 
 def test_predictions_do_not_depend_on_the_block(monkeypatch):
     x, y = blobs(50)
     new, _ = blobs(301, seed=1)
     probes = fit_linear_probe(x, y, 3), fit_neighbour_probe(x, y, 3)
-    whole = [probe.predict(new) for probe in probes]
+    predictions = [probe.predict(new) for probe in probes]
     monkeypatch.setattr("curate.probes.linear.BLOCK_NUMBERS", 500)
     monkeypatch.setattr("curate.probes.neighbours.BLOCK_NUMBERS", 500)
-    for probe, expected in zip(probes, whole, strict=True):
+    for probe, expected in zip(probes, predictions, strict=True):
         assert probe.predict(new) == pytest.approx(expected, abs=1e-6)
 
 

@@ -60,52 +60,52 @@ def cosine(table):
 
 
 def test_the_nearest_rows_are_those_of_numpy_with_similarity_and_certainty(table, cosine):
-    found = curate.retrieve(table, ["0-000", "0-017"], top=4)
+    retrieval = curate.retrieve(table, ["0-000", "0-017"], top=4)
     kappa = pl.read_parquet(table)["kappa_visimsiam"].to_list()
     for at, row in enumerate((0, 17)):
-        wanted = np.argsort(-cosine[row], kind="stable")[:4]
-        near = found.neighbours(at)
-        assert [one.key for one in near] == [f"0-{i:03}" for i in wanted]
-        assert [one.similarity for one in near] == pytest.approx(cosine[row][wanted], abs=1e-6)
-        assert [one.certainty for one in near] == pytest.approx([kappa[i] for i in wanted])
-    assert found.recall.exact
-    assert sum(found.row_counts.values()) == N
-    assert found.row_counts["searched"] == N - 2
+        nearest = np.argsort(-cosine[row], kind="stable")[:4]
+        near = retrieval.neighbours(at)
+        assert [answer.key for answer in near] == [f"0-{i:03}" for i in nearest]
+        assert [answer.similarity for answer in near] == pytest.approx(cosine[row][nearest], abs=1e-6)
+        assert [answer.certainty for answer in near] == pytest.approx([kappa[i] for i in nearest])
+    assert retrieval.recall.exact
+    assert sum(retrieval.row_counts.values()) == N
+    assert retrieval.row_counts["searched"] == N - 2
 
 
 def test_every_query_of_another_table_is_accounted_for(table, tmp_path):
     other = write(tmp_path / "new.parquet", n=20, seed=1)
-    found = curate.retrieve(table, [str(other), "0-001"], top=1)
-    assert found.query_counts == {"answered": 19, "failed": 2}
-    assert sum(found.query_counts.values()) == len(found) == 21
-    assert "could not be scored" in found.reasons[found.queries.names.index("1-005")]
-    assert "missing" in found.reasons[found.queries.names.index("1-006")]
+    retrieval = curate.retrieve(table, [str(other), "0-001"], top=1)
+    assert retrieval.query_counts == {"answered": 19, "failed": 2}
+    assert sum(retrieval.query_counts.values()) == len(retrieval) == 21
+    assert "could not be scored" in retrieval.reasons[retrieval.queries.names.index("1-005")]
+    assert "missing" in retrieval.reasons[retrieval.queries.names.index("1-006")]
 
 
 def test_a_table_asks_itself_and_no_row_finds_itself(table, cosine):
-    found = curate.retrieve(table, str(table), top=1)
+    retrieval = curate.retrieve(table, str(table), top=1)
     ok = [i for i in range(N) if i not in (5, 6)]
-    assert [found.neighbours(i)[0].row for i in ok] == cosine[ok].argmax(1).tolist()
+    assert [retrieval.neighbours(i)[0].row for i in ok] == cosine[ok].argmax(1).tolist()
 
 
 def test_unsure_queries_are_rejected_and_unsure_rows_never_found(table):
-    found = curate.retrieve(table, str(table), top=3, reject="25%", clean="10%")
+    retrieval = curate.retrieve(table, str(table), top=3, reject="25%", clean="10%")
     kappa = pl.read_parquet(table)["kappa_visimsiam"].to_numpy()
     usable = np.array([i not in (5, 6) for i in range(N)])
     ascending = np.sort(kappa[usable])
     cut, least = ascending[int(0.25 * 238)], ascending[int(0.1 * 238)]
     for i in range(N):
-        assert found.states[i] == ("failed" if not usable[i] else "rejected" if kappa[i] < cut else "answered")
-    assert (kappa[found.links.row] >= least).all()
-    assert found.row_counts["searched"] == 238 - 23
-    assert any("cleaned away" in why and n == 23 for why, n in found.row_counts.items())
-    assert all("least certain 25%" in reason for reason in found.reasons if "below" in reason)
+        assert retrieval.states[i] == ("failed" if not usable[i] else "rejected" if kappa[i] < cut else "answered")
+    assert (kappa[retrieval.links.row] >= least).all()
+    assert retrieval.row_counts["searched"] == 238 - 23
+    assert any("cleaned away" in why and n == 23 for why, n in retrieval.row_counts.items())
+    assert all("least certain 25%" in reason for reason in retrieval.reasons if "below" in reason)
 
 
 def test_a_cut_may_be_a_value_of_the_column(table):
-    found = curate.retrieve(table, str(table), top=1, reject=20)
+    retrieval = curate.retrieve(table, str(table), top=1, reject=20)
     kappa = pl.read_parquet(table)["kappa_visimsiam"].to_numpy()
-    assert found.query_counts["rejected"] == (kappa[[i for i in range(N) if i not in (5, 6)]] < 20).sum()
+    assert retrieval.query_counts["rejected"] == (kappa[[i for i in range(N) if i not in (5, 6)]] < 20).sum()
     low = curate.retrieve(table, "0-000", clean="0.5")
     assert any("50% a share" in note for note in low.notes)
 
@@ -115,45 +115,45 @@ def test_calibrated_regions_hold_a_row_of_the_class_as_often_as_they_say_and_mor
     tmp_path, chance
 ):
     table, new = write(tmp_path / "t.parquet", n=2400), write(tmp_path / "new.parquet", n=2400, seed=1)
-    found = curate.retrieve(table, str(new), credible=chance, calibrate="label")
-    asked = np.array([state in ("answered", "alone") for state in found.states])
+    retrieval = curate.retrieve(table, str(new), credible=chance, calibrate="label")
+    answered = np.array([state in ("answered", "alone") for state in retrieval.states])
     of_row = np.arange(2400) % CLASSES
     right = np.zeros(2400, bool)
-    right[found.links.query[of_row[found.links.query] == of_row[found.links.row]]] = True
-    assert right[asked].mean() == pytest.approx(chance, abs=0.04)
-    order = np.argsort(found.certainty[asked])
-    sizes = found.inside[asked][order]
+    right[retrieval.links.query[of_row[retrieval.links.query] == of_row[retrieval.links.row]]] = True
+    assert right[answered].mean() == pytest.approx(chance, abs=0.04)
+    order = np.argsort(retrieval.certainty[answered])
+    sizes = retrieval.inside[answered][order]
     assert sizes[:500].mean() > 1.5 * sizes[-500:].mean()
-    assert "probability of" in found.region
+    assert "probability of" in retrieval.region
 
 
 def test_regions_of_a_concentration_are_its_quantiles(tmp_path):
     from scipy.integrate import quad
 
     table = write(tmp_path / "t.parquet", metadata={})
-    found = curate.retrieve(table, ["0-000", "0-010"], credible=0.8)
-    for bound, kappa in zip(found.bounds, found.certainty, strict=True):
+    retrieval = curate.retrieve(table, ["0-000", "0-010"], credible=0.8)
+    for bound, kappa in zip(retrieval.bounds, retrieval.certainty, strict=True):
 
         def density(c, kappa=kappa):
             return (1 - c * c) ** ((D - 3) / 2) * np.exp(kappa * (c - 1))
 
         assert quad(density, bound, 1)[0] / quad(density, -1, 1)[0] == pytest.approx(0.8, abs=1e-4)
-    for one in found.neighbours(0):
-        assert one.similarity >= found.bounds[0]
+    for answer in retrieval.neighbours(0):
+        assert answer.similarity >= retrieval.bounds[0]
 
 
 def test_a_region_without_rows_is_said(tmp_path):
     table = write(tmp_path / "t.parquet", metadata={}, kappa_visimsiam=np.full(N, 1e9))
-    found = curate.retrieve(table, "0-000", credible=0.5)
-    assert found.states == ["alone"]
-    assert "no row lies inside" in found.reasons[0]
+    retrieval = curate.retrieve(table, "0-000", credible=0.5)
+    assert retrieval.states == ["alone"]
+    assert "no row lies inside" in retrieval.reasons[0]
 
 
 def test_top_bounds_what_a_region_gives_and_says_how_many_there_are(tmp_path):
     table = write(tmp_path / "t.parquet", metadata={}, kappa_visimsiam=np.full(N, 0.0))
-    found = curate.retrieve(table, "0-000", credible=0.5, top=3)
-    assert len(found.neighbours(0)) == 3
-    assert found.inside[0] > 50
+    retrieval = curate.retrieve(table, "0-000", credible=0.5, top=3)
+    assert len(retrieval.neighbours(0)) == 3
+    assert retrieval.inside[0] > 50
 
 
 def test_large_tables_are_searched_in_lists_and_the_recall_is_that_of_the_answers(table, monkeypatch, tmp_path):
@@ -161,18 +161,18 @@ def test_large_tables_are_searched_in_lists_and_the_recall_is_that_of_the_answer
     exact = curate.retrieve(large, str(large), top=5)
     monkeypatch.setattr(search, "EXACT_ROWS", 1000)
     monkeypatch.setattr(search, "EXACT_PAIRS", 1000)
-    found = curate.retrieve(large, str(large), top=5)
-    pairs = [set(zip(one.links.query.tolist(), one.links.row.tolist(), strict=True)) for one in (exact, found)]
+    retrieval = curate.retrieve(large, str(large), top=5)
+    pairs = [set(zip(each.links.query.tolist(), each.links.row.tolist(), strict=True)) for each in (exact, retrieval)]
     share = len(pairs[0] & pairs[1]) / len(pairs[0])
-    assert not found.recall.exact
+    assert not retrieval.recall.exact
     assert share > 0.95
-    assert found.recall.low - 0.01 <= share <= found.recall.high + 0.01
+    assert retrieval.recall.low - 0.01 <= share <= retrieval.recall.high + 0.01
 
 
 def test_files_have_a_line_for_every_answer_and_every_query_without_one(table, tmp_path):
-    asked = ["retrieve", table, "0-000", "0-001", table, "--reject", "50%", "--top", "2", "-q"]
+    typed = ["retrieve", table, "0-000", "0-001", table, "--reject", "50%", "--top", "2", "-q"]
     for name in ("a.parquet", "a.csv", "a.jsonl"):
-        assert run(*asked, "-o", tmp_path / name).exit_code == 0
+        assert run(*typed, "-o", tmp_path / name).exit_code == 0
     columns = pl.read_parquet(tmp_path / "a.parquet")
     with (tmp_path / "a.csv").open(newline="") as file:
         cells = list(csv.DictReader(file))
@@ -190,16 +190,16 @@ def test_files_have_a_line_for_every_answer_and_every_query_without_one(table, t
 
 
 def test_what_became_of_every_row_is_a_file_of_its_own(table, tmp_path):
-    asked = ["retrieve", table, "0-000", "--clean", "10%", "-q"]
+    typed = ["retrieve", table, "0-000", "--clean", "10%", "-q"]
     for name in ("r.parquet", "r.csv", "r.jsonl"):
-        result = run(*asked, "--table-rows", tmp_path / name, "-o", tmp_path / f"of {name}")
+        result = run(*typed, "--table-rows", tmp_path / name, "-o", tmp_path / f"of {name}")
         assert result.exit_code == 0, result.output
     rows = pl.read_parquet(tmp_path / "r.parquet")
     assert rows["key"].to_list() == [f"0-{i:03}" for i in range(N)]
     assert rows["state"][5] == "an image that could not be scored"
     assert "missing" in rows["state"][6]
-    found = curate.retrieve(table, "0-000", clean="10%")
-    assert dict(rows["state"].value_counts().iter_rows()) == found.row_counts
+    retrieval = curate.retrieve(table, "0-000", clean="10%")
+    assert dict(rows["state"].value_counts().iter_rows()) == retrieval.row_counts
     gone = rows.filter(pl.col("state").str.starts_with("cleaned away"))
     assert gone["certainty"].max() < rows.filter(pl.col("state") == "searched")["certainty"].min()
     assert [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()] == rows.to_dicts()
@@ -217,17 +217,17 @@ def test_nothing_that_is_read_is_written_over(table, tmp_path, full_table, folde
     assert (table.read_bytes(), other.read_bytes()) == before
     image = tmp_path / "query.png"
     image.write_bytes((folder / "03.png").read_bytes())
-    asked = ["retrieve", full_table, image, "--model", tiny_checkpoint, "--sheet", image, "--overwrite", "-q"]
-    assert "would be written over" in run(*asked).stderr
+    typed = ["retrieve", full_table, image, "--model", tiny_checkpoint, "--sheet", image, "--overwrite", "-q"]
+    assert "would be written over" in run(*typed).stderr
     assert image.read_bytes() == (folder / "03.png").read_bytes()
 
 
 def test_json_and_terminal_say_the_same(table):
-    found = json.loads(run("retrieve", table, "0-000", "--top", 2, "--json").stdout)
+    printed_json = json.loads(run("retrieve", table, "0-000", "--top", 2, "--json").stdout)
     printed = run("retrieve", table, "0-000", "--top", 2).stdout
-    for one in found["queries"][0]["neighbours"]:
-        assert one["key"] in printed
-        assert f"{one['similarity']:.4f}" in printed
+    for answer in printed_json["queries"][0]["neighbours"]:
+        assert answer["key"] in printed
+        assert f"{answer['similarity']:.4f}" in printed
     assert "recall 1" in printed
 
 
@@ -313,33 +313,33 @@ def test_a_row_without_certainty_is_undecided_as_a_query_and_not_found_where_uns
     kappa = np.linspace(1, 9, N)
     kappa[3] = np.nan
     table = write(tmp_path / "t.parquet", kappa_visimsiam=kappa)
-    found = curate.retrieve(table, "0-003", reject="10%", clean="10%")
-    assert found.states == ["undecided"]
-    assert found.row_counts["no kappa_visimsiam"] == 1
+    retrieval = curate.retrieve(table, "0-003", reject="10%", clean="10%")
+    assert retrieval.states == ["undecided"]
+    assert retrieval.row_counts["no kappa_visimsiam"] == 1
     assert curate.retrieve(table, "0-003").states == ["answered"]
 
 
 def test_more_rows_than_there_are_is_said_and_all_are_given(tmp_path):
     table = write(tmp_path / "t.parquet", n=9)
-    found = curate.retrieve(table, "0-000", top=50)
-    assert len(found.neighbours(0)) == 6  # 9 less its own, one that failed and one without embedding
-    assert any("--top 50" in note for note in found.notes)
+    retrieval = curate.retrieve(table, "0-000", top=50)
+    assert len(retrieval.neighbours(0)) == 6  # 9 less its own, one that failed and one without embedding
+    assert any("--top 50" in note for note in retrieval.notes)
 
 
 def test_a_table_without_certainty_is_searched_all_the_same(tmp_path):
     table = write(tmp_path / "t.parquet", kappa_visimsiam=["x"] * N)
     pq.write_table(pq.read_table(table).drop_columns(["kappa_visimsiam"]), table)
-    found = curate.retrieve(table, "0-000", top=2)
-    assert len(found.neighbours(0)) == 2
-    assert any("no certainty is shown" in note for note in found.notes)
+    retrieval = curate.retrieve(table, "0-000", top=2)
+    assert len(retrieval.neighbours(0)) == 2
+    assert any("no certainty is shown" in note for note in retrieval.notes)
     with pytest.raises(InputError, match="no kappa column"):
         curate.retrieve(table, "0-000", clean="10%")
 
 
 def test_images_and_folders_are_scored_by_the_tables_model(full_table, folder, tiny_checkpoint, tmp_path):
     sheet, out = tmp_path / "s.png", tmp_path / "a.jsonl"
-    asked = ["retrieve", full_table, folder / "03.png", folder, "--model", tiny_checkpoint, "--top", 2]
-    result = run(*asked, "--sheet", sheet, "-o", out)
+    typed = ["retrieve", full_table, folder / "03.png", folder, "--model", tiny_checkpoint, "--top", 2]
+    result = run(*typed, "--sheet", sheet, "-o", out)
     assert result.exit_code == 0, result.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     of_three = [line for line in lines if line["query"] == str(folder / "03.png")]
@@ -374,11 +374,11 @@ def test_images_that_cannot_be_asked_with_are_one_line(full_table, folder, tiny_
 def test_a_model_fitted_to_the_table_tells_the_fitted_score_of_images(full_table, folder, tiny_checkpoint, tmp_path):
     fitted, scored = tmp_path / "fitted.safetensors", tmp_path / "t.parquet"
     curate.fit(full_table, fitted, apply=scored, model=tiny_checkpoint)
-    found = curate.retrieve(scored, str(folder / "07.png"), model=fitted, top=1)
+    retrieval = curate.retrieve(scored, str(folder / "07.png"), model=fitted, top=1)
     table = pl.read_parquet(scored).filter(pl.col("key") == "07.png")
-    assert found.column == "unc_fitted"
-    assert found.certainty[0] == pytest.approx(table["unc_fitted"][0], abs=1e-3)
-    assert found.neighbours(0)[0].key == "07.png"
+    assert retrieval.column == "unc_fitted"
+    assert retrieval.certainty[0] == pytest.approx(table["unc_fitted"][0], abs=1e-3)
+    assert retrieval.neighbours(0)[0].key == "07.png"
     assert curate.retrieve(scored, str(folder / "07.png"), model=tiny_checkpoint).column == "kappa_visimsiam"
 
 
@@ -398,7 +398,7 @@ def test_the_kappa_of_the_head_that_embeds_needs_no_calibration(folder, tmp_path
             model, ScoringModel(spec).eval(), {"method": "own", "training": {}, "metrics": {}, "data_licence": "CC0"}
         )
     curate.score(str(folder), table, model=model, fit=False)
-    found = curate.retrieve(table, "03.png", credible=0.9)
-    assert found.column == "kappa_own"
-    assert found.bounds is not None
-    assert "8 dimensions" in found.region
+    retrieval = curate.retrieve(table, "03.png", credible=0.9)
+    assert retrieval.column == "kappa_own"
+    assert retrieval.bounds is not None
+    assert "8 dimensions" in retrieval.region

@@ -96,9 +96,9 @@ def get(server, path="", *, token=None, method="GET", headers=None, body=None):
 def rows(server, **query):
     answer, content = get(server, "rows" + (f"?{urlencode(query)}" if query else ""))
     assert answer.status == 200, content
-    found = json.loads(content)
-    assert found["rows"]["n"] == len(found["rows"]["row"])
-    return found["total"], found["rows"]["row"], found["rows"]
+    page = json.loads(content)
+    assert page["rows"]["n"] == len(page["rows"]["row"])
+    return page["total"], page["rows"]["row"], page["rows"]
 
 
 def test_the_page_is_that_of_the_report_without_rows(server):
@@ -187,11 +187,11 @@ def test_filtered_pages_are_those_of_polars(server, frame, query, condition):
 
 
 def test_a_gallery_can_be_filtered_and_sorted(server, frame):
-    _, whole, _ = rows(server, gallery="cut", limit=1000)
-    kept = [row for row in whole if frame["decision"][row] == "keep"]
+    _, shown, _ = rows(server, gallery="cut", limit=1000)
+    kept = [row for row in shown if frame["decision"][row] == "keep"]
     assert rows(server, gallery="cut", decision="keep", limit=1000)[1] == kept
     width = rows(server, gallery="cut", sort="width", descending=1, limit=1000)[1]
-    assert width == sorted(whole, reverse=True)
+    assert width == sorted(shown, reverse=True)
 
 
 def test_rows_are_given_by_their_numbers(server):
@@ -315,13 +315,13 @@ def test_localhost_is_this_host_and_two_hosts_are_none(server):
 
 def raw(server, text):
     """What comes back; nothing where the server hung up on more than it wanted to read."""
-    found = b""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as one:
-        one.sendall(text.encode("latin-1"))
-        one.shutdown(socket.SHUT_WR)
-        while piece := one.recv(65536):
-            found += piece
-    return found
+    received = b""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+        connection.sendall(text.encode("latin-1"))
+        connection.shutdown(socket.SHUT_WR)
+        while piece := connection.recv(65536):
+            received += piece
+    return received
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BREW"])
@@ -397,17 +397,17 @@ def test_tokens_differ_and_only_this_machine_is_listened_to(server, folder):
 
 def test_many_ask_at_once(server, frame):
     expected = frame.sort("aesthetic")["row"].to_list()
-    found = []
+    as_expected = []
 
     def ask(at):
-        found.append(rows(server, sort="aesthetic", offset=at, limit=10)[1] == expected[at : at + 10])
+        as_expected.append(rows(server, sort="aesthetic", offset=at, limit=10)[1] == expected[at : at + 10])
 
     threads = [threading.Thread(target=ask, args=(at,)) for at in range(0, 240, 10)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [True] * 24
+    assert as_expected == [True] * 24
 
 
 def test_a_table_that_changes_is_noticed(folder, tmp_path):
@@ -478,6 +478,6 @@ def test_classes_of_long_names_are_found_by_what_is_shown_of_them(tmp_path):
     served = server.site.table.index
     name = served.facts.counted["overview"]["classes"]["shown"][0][0]
     assert len(name) == 200
-    total, found = served.rows(Query(of_class=name))
-    assert (total, found.tolist()) == (20, [row for row in range(30) if row % 3 < 2])
+    total, numbers = served.rows(Query(of_class=name))
+    assert (total, numbers.tolist()) == (20, [row for row in range(30) if row % 3 < 2])
     assert served.page(Query(of_class=name))["rows"]["label"] == [name] * 20

@@ -43,9 +43,9 @@ def kept(table, **options):
 
 def test_like_suspicions_come_in_one_group_the_largest_consequence_first(table):
     with serving(table) as server:
-        found = queue(server)
-        assert [(each["kind"], each["n"]) for each in found] == [("junk", GREY), ("junk", RED)]
-        assert rows(server, found[0]["id"]) == set(range(GREY))
+        groups = queue(server)
+        assert [(each["kind"], each["n"]) for each in groups] == [("junk", GREY), ("junk", RED)]
+        assert rows(server, groups[0]["id"]) == set(range(GREY))
         assert call(server, "state")[1]["remaining"] == GREY + RED
     assert not verdicts(table).exists()
 
@@ -102,15 +102,15 @@ def kept_nothing(table):
 
 
 def test_a_window_that_is_behind_decides_nothing(table):
-    with serving(table) as one, serving(table) as other:
-        grey = queue(one)[0]["id"]
+    with serving(table) as first, serving(table) as other:
+        grey = queue(first)[0]["id"]
         old = call(other, "state")[1]["seq"]
-        act(one, "drop", grey)
+        act(first, "drop", grey)
         status, said = call(other, "decide", {"seq": old, "action": "keep", "group": grey})
         assert status == 409
         assert "another window" in said["error"]
         assert call(other, "state")[1]["dropped"] == GREY
-        assert call(one, "decide", {"seq": 0, "action": "keep", "group": grey})[0] == 409
+        assert call(first, "decide", {"seq": 0, "action": "keep", "group": grey})[0] == 409
     assert [line.verdict for line in read_verdicts(verdicts(table)).all] == ["begin", "drop"]
 
 
@@ -119,8 +119,8 @@ def test_a_line_that_was_cut_off_is_left_out_said_and_written_over(table):
         grey, red = (each["id"] for each in queue(server))
         act(server, "drop", grey)
         act(server, "drop", red)
-    whole = verdicts(table).read_bytes()
-    verdicts(table).write_bytes(whole[:-30])
+    content = verdicts(table).read_bytes()
+    verdicts(table).write_bytes(content[:-30])
     result = curate.filter(table, None, verdicts=verdicts(table), dry_run=True)
     assert result.dropped == GREY
     assert any("cut off" in note.text for note in result.notes)
@@ -238,9 +238,9 @@ def test_undecided_rows_are_a_group_and_those_that_are_kept_stay_in_the_next_fil
     frame.with_columns(unc_x=score, p_junk=pl.lit(0.1, pl.Float32)).drop("row").write_parquet(table)
     curate.filter(table, table.with_name("kept.parquet"), max=0.5, column="unc_x")
     with serving(table, results=[table.with_name("kept.parquet")]) as server:
-        found = queue(server)
-        assert [(each["kind"], each["n"]) for each in found] == [("undecided", 3)]
-        act(server, "keep", found[0]["id"], out=[N - 1])
+        groups = queue(server)
+        assert [(each["kind"], each["n"]) for each in groups] == [("undecided", 3)]
+        act(server, "keep", groups[0]["id"], out=[N - 1])
     assert len(kept(table, max=0.5, column="unc_x")) == N - 1
 
 

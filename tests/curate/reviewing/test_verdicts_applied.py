@@ -71,8 +71,8 @@ def test_a_copy_that_is_dropped_gives_its_place_to_another_and_new_labels_are_ta
     assert first not in kept
     assert len(kept & set(range(GREY))) == 1
     frame = pl.read_parquet(table.with_name("unique.parquet")).sort("key")
-    given = pl.read_parquet(table)["label"][other]
-    assert frame.filter(label="owl").select("source_label").to_series().to_list() == [given]
+    label = pl.read_parquet(table)["label"][other]
+    assert frame.filter(label="owl").select("source_label").to_series().to_list() == [label]
     assert curate.verify(table.with_name("unique.receipt.json")).identical
 
 
@@ -96,7 +96,7 @@ def test_a_label_that_a_reviewer_kept_or_gave_is_settled(table):
     labels = [("dog", "cat")[(row < GREY) ^ (row in rows)] for row in range(N)]
     frame = pl.read_parquet(table).with_columns(label=pl.Series(labels))
     frame.write_parquet(table)
-    assert {one["key"] for one in curate.labels(table, None, "label").worst} >= set(frame["key"][rows])
+    assert {row["key"] for row in curate.labels(table, None, "label").worst} >= set(frame["key"][rows])
     path = decide(
         table,
         ("keep", "label", rows[:2], {}),
@@ -110,7 +110,7 @@ def test_a_label_that_a_reviewer_kept_or_gave_is_settled(table):
     assert set(settled["rule"]) == {"verdicts"}
     assert settled["score"].to_list()[:3] == [1, 1, 1]
     assert all("by ann" in reason for reason in settled["reason"])
-    assert not set(frame["key"][rows].to_list()) & {one["key"] for one in result.worst}
+    assert not set(frame["key"][rows].to_list()) & {row["key"] for row in result.worst}
     kept = pl.read_parquet(out).filter(pl.col("key") == frame["key"][rows[2]])
     source = pl.read_parquet(table)["label"][rows[2]]
     assert kept.select("label", "source_label", "better", "suggested_label").row(0) == ("owl", source, "owl", "owl")

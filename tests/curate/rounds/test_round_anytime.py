@@ -89,11 +89,11 @@ def test_control_images_count_as_they_were_predicted_before_their_label_came(mad
 
 
 def test_status_shows_both_intervals_by_name_and_says_stop(made):
-    asked = ("round", "status", made, "--stop", "accuracy >= 99%", "--stop", "lift >= 30%")
-    short = run(*asked)
+    typed = ("round", "status", made, "--stop", "accuracy >= 99%", "--stop", "lift >= 30%")
+    short = run(*typed)
     assert short.stdout.startswith("Stop: accuracy >= 40% is reached; accuracy ")
     assert "95 % of this look" not in short.stdout
-    finished = run(*asked, "--all")
+    finished = run(*typed, "--all")
     assert finished.exit_code == 0
     assert "95 % at every look" in finished.stdout
     assert "95 % of this look" in finished.stdout
@@ -111,24 +111,24 @@ def test_the_exit_code_says_whether_a_rule_is_reached(made, tmp_path):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=12, holdout="40")
     refused = run("round", "status", tmp_path / "r", "--fail-unless-stop")
     assert (refused.exit_code, "none is given; add --stop" in refused.output) == (1, True)
-    asked = ("round", "status", tmp_path / "r", "--stop", "accuracy >= 20%", "--fail-unless-stop")
-    early = run(*asked)
+    typed = ("round", "status", tmp_path / "r", "--stop", "accuracy >= 20%", "--fail-unless-stop")
+    early = run(*typed)
     assert (early.exit_code, "cannot determine (nothing is measured yet" in early.stdout) == (3, True)
     import_labels(tmp_path / "r", answer(next_round(tmp_path / "r"), truth, tmp_path / "1.csv"))
-    assert run(*asked).exit_code == 0
+    assert run(*typed).exit_code == 0
 
 
 def test_nothing_that_picks_or_learns_sees_the_rows_held_out(tmp_path):
     """Other embeddings of the rows held out change the table's digest, and no pick, probability or model."""
     truth = table(tmp_path / "a.parquet", n=150)
-    found = pq.read_table(tmp_path / "a.parquet")
+    scored = pq.read_table(tmp_path / "a.parquet")
     start(tmp_path / "a", tmp_path / "a.parquet", classes=CLASSES, batch=20, holdout="50", strategy="auto")
     held = set(open_folder(tmp_path / "a").holdout["key"].to_pylist())
-    vectors = np.array(found["embedding"].to_pylist(), np.float32)
-    vectors[[key in held for key in found["key"].to_pylist()]] = np.eye(8, dtype=np.float32)[0]
-    place = found.schema.get_field_index("embedding")
-    other = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), type=found.schema.field(place).type)
-    pq.write_table(found.set_column(place, found.schema.field(place), other), tmp_path / "b.parquet")
+    vectors = np.array(scored["embedding"].to_pylist(), np.float32)
+    vectors[[key in held for key in scored["key"].to_pylist()]] = np.eye(8, dtype=np.float32)[0]
+    place = scored.schema.get_field_index("embedding")
+    other = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), type=scored.schema.field(place).type)
+    pq.write_table(scored.set_column(place, scored.schema.field(place), other), tmp_path / "b.parquet")
     start(tmp_path / "b", tmp_path / "b.parquet", classes=CLASSES, batch=20, holdout="50", strategy="auto")
     for number in range(3):
         batches = []
@@ -224,19 +224,19 @@ def test_the_rows_that_a_rule_needs_at_best_are_enough_if_all_are_right():
 
 
 def test_rules_go_by_the_interval_of_every_look_in_both_directions():
-    found = Accuracy(450, 500, 0.9)
-    ends = anytime_accuracy(found, 4, 0.95)
+    accuracy = Accuracy(450, 500, 0.9)
+    ends = anytime_accuracy(accuracy, 4, 0.95)
     for text, reached in (
         (f"accuracy >= {ends.low - 0.001:.4f}", True),
         (f"accuracy >= {ends.low + 0.001:.4f}", False),
         (f"accuracy <= {ends.high + 0.001:.4f}", True),
         (f"accuracy <= {ends.high - 0.001:.4f}", False),
     ):
-        assert check_rule(StopRule.parse(text), 4, 0.95, found, None).reached is reached
+        assert check_rule(StopRule.parse(text), 4, 0.95, accuracy, None).reached is reached
     ends = anytime_difference(30, 20, 500, 4, 0.95)
     lift = PairLift(40, 500, 30, 20, 0.8, 0.78, ends)
     for bound, reached in ((ends.high + 0.001, True), (ends.high - 0.001, False)):
-        assert check_rule(StopRule.parse(f"lift <= {bound:.4f}"), 4, 0.95, found, lift).reached is reached
+        assert check_rule(StopRule.parse(f"lift <= {bound:.4f}"), 4, 0.95, accuracy, lift).reached is reached
 
 
 @pytest.mark.parametrize(("right", "text"), [(0, "accuracy >= 50%"), (500, "accuracy <= 50%")])

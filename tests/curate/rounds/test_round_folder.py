@@ -207,7 +207,7 @@ def test_what_a_dead_process_left_is_swept_and_nothing_else(folder):
     assert left.exists()
     next_round(folder)
     assert not left.exists()
-    assert sorted(one.name for one in (folder / "rounds").iterdir()) == ["0001", "0002", "0003", "notes"]
+    assert sorted(path.name for path in (folder / "rounds").iterdir()) == ["0001", "0002", "0003", "notes"]
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
@@ -216,12 +216,12 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     with pytest.raises(InputError, match=r"holds 'thesis\.txt'; choose another name"):
         start(tmp_path / "mine", tmp_path / "t.parquet")
-    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
     with pytest.raises(InputError, match="not a folder"):
         start(tmp_path / "t.parquet" / "where", tmp_path / "t.parquet")
     with pytest.raises(InputError, match=r"that `curate round init` made, and .* has no round.json"):
         next_round(tmp_path / "mine")
-    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ def truth(tmp_path):
     return table(tmp_path / "t.parquet")
 
 
-def begin(tmp_path, name="r", strategy="pairwise", parameters=None, **asked):
-    given = {"classes": CLASSES, "batch": 10, "holdout": "20", **asked}
-    start(tmp_path / name, tmp_path / "t.parquet", strategy=strategy, parameters=parameters or {}, **given)
+def begin(tmp_path, name="r", strategy="pairwise", parameters=None, **settings):
+    all_settings = {"classes": CLASSES, "batch": 10, "holdout": "20", **settings}
+    start(tmp_path / name, tmp_path / "t.parquet", strategy=strategy, parameters=parameters or {}, **all_settings)
     return tmp_path / name
 
 
@@ -155,7 +155,7 @@ def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path, trut
 
 
 def test_a_round_that_died_after_its_graph_was_made_is_made_again_as_it_was(tmp_path, truth, monkeypatch):
-    whole = next_round(begin(tmp_path, "whole"))
+    complete = next_round(begin(tmp_path, "whole"))
     folder = begin(tmp_path)
 
     def dies(*_args, **_how):
@@ -167,7 +167,7 @@ def test_a_round_that_died_after_its_graph_was_made_is_made_again_as_it_was(tmp_
             next_round(folder)
     assert (folder / "graph.parquet").is_file()
     assert not open_folder(folder).rounds
-    assert keys(next_round(folder)) == keys(whole)
+    assert keys(next_round(folder)) == keys(complete)
 
 
 def test_strategies_that_need_no_graph_make_none(tmp_path, truth):

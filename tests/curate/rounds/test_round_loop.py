@@ -55,7 +55,7 @@ def test_two_rounds_in_every_format_take_every_label_back(tmp_path, truth, forma
         assert (imported.labels, imported.missing, imported.skipped) == (22 if number == 1 else 10, 0, 0)
         assert imported.problems == ()
     opened = open_folder(tmp_path / "r")
-    said = {key: one.label for key, one in opened.votes.consensus().items()}
+    said = {key: agreed_label.label for key, agreed_label in opened.votes.consensus().items()}
     assert said == {key: truth[key] for key in opened.requested}
     assert len(said) == 32
     assert not opened.changed()
@@ -66,11 +66,11 @@ def test_no_image_is_requested_twice_and_the_held_out_ones_only_in_the_first_rou
     made = loop(tmp_path / "r", truth, tmp_path, 3)
     held_out = set(open_folder(tmp_path / "r").holdout["key"].to_pylist())
     assert len(held_out) == 12
-    seen = [row["key"] for one in made for row in batch_of(one)]
+    seen = [row["key"] for batch in made for row in batch_of(batch)]
     assert len(seen) == len(set(seen)) == 72
-    for number, one in enumerate(made):
+    for number, batch in enumerate(made):
         arms = {
-            arm: [row["key"] for row in batch_of(one) if row["arm"] == arm]
+            arm: [row["key"] for row in batch_of(batch) if row["arm"] == arm]
             for arm in ("strategy", "control", "holdout")
         }
         assert (len(arms["strategy"]), len(arms["control"])) == (15, 5)
@@ -80,11 +80,11 @@ def test_no_image_is_requested_twice_and_the_held_out_ones_only_in_the_first_rou
 def test_the_control_arm_is_a_fair_draw_from_what_was_left(tmp_path, truth):
     """Over many seeds every row that is not held out comes up about equally often."""
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=40, control=0.5, holdout="0")
-    opened, found = open_folder(tmp_path / "r"), read_table(tmp_path / "t.parquet")
-    standing = standing_of(opened, found, progress_of(opened))
+    opened, table = open_folder(tmp_path / "r"), read_table(tmp_path / "t.parquet")
+    standing = standing_of(opened, table, progress_of(opened))
     counts, n = np.zeros(120), 60
     for seed in range(n):
-        picked = pick_batch(found, replace(opened.settings, seed=seed), standing, 1, None)
+        picked = pick_batch(table, replace(opened.settings, seed=seed), standing, 1, None)
         drawn = picked.rows[np.array(picked.arm) == "control"]
         assert len(set(drawn.tolist())) == 20
         counts[drawn] += 1
@@ -117,9 +117,9 @@ def test_the_same_seed_gives_the_same_rounds_whatever_the_order_of_the_table(tmp
     for folder, place in ((tmp_path / "r", tmp_path), (other / "r", other)):
         start(folder, place / "t.parquet", classes=CLASSES, batch=15, seed=5)
     a, b = (loop(folder, truth, tmp_path, 3) for folder in (tmp_path / "r", other / "r"))
-    for one, two in zip(a, b, strict=True):
+    for first, two in zip(a, b, strict=True):
         rows = [
-            [(row["key"], row["arm"], row["gain"], row["predicted"]) for row in batch_of(made)] for made in (one, two)
+            [(row["key"], row["arm"], row["gain"], row["predicted"]) for row in batch_of(made)] for made in (first, two)
         ]
         assert rows[0] == rows[1]
     start(tmp_path / "s", tmp_path / "t.parquet", classes=CLASSES, batch=15, seed=6)
@@ -143,9 +143,9 @@ def test_the_accuracy_is_that_of_the_probe_on_the_held_out_rows(tmp_path, truth)
     )
     predicted = probe.predict(np.array([vectors[key] for key in held_out])).argmax(1)
     right = sum(int(predicted[i]) == code[truth[key]] for i, key in enumerate(held_out))
-    found = made[1].state["model"]["holdout"]
-    assert (found["right"], found["n"]) == (right, 30)
-    assert found["low"] < right / 30 < found["high"]
+    holdout = made[1].state["model"]["holdout"]
+    assert (holdout["right"], holdout["n"]) == (right, 30)
+    assert holdout["low"] < right / 30 < holdout["high"]
     chances = probe.predict(np.array([vectors[row["key"]] for row in batch_of(made[1])]))
     assert [row["predicted"] for row in batch_of(made[1])] == [CLASSES[i] for i in chances.argmax(1)]
     assert [row["probability"] for row in batch_of(made[1])] == pytest.approx(chances.max(1).tolist(), rel=1e-3)
@@ -204,7 +204,7 @@ def test_unknown_keys_classes_conflicts_and_ties_are_named_and_the_rest_is_taken
     assert f"votes are tied, and the image does not count: 1 ('{a}')" in said
     assert any(text.startswith("without a label: 3 (") for text in said)
     agreed = open_folder(tmp_path / "r").votes.consensus()
-    assert {key: (one.state, one.label) for key, one in agreed.items()} == {
+    assert {key: (agreement.state, agreement.label) for key, agreement in agreed.items()} == {
         a: ("tied", None), d: ("skipped", None), e: ("labelled", "ant"),
     }  # fmt: skip
     assert (imported.labels, imported.skipped) == (5, 1)
@@ -265,7 +265,7 @@ def test_a_file_in_which_every_image_was_skipped_is_taken_as_skips_however_long_
     imported = import_labels(tmp_path / "r", tmp_path / "back.json")
     assert (imported.labels, imported.skipped, imported.missing) == (0, 4, 0)
     said = open_folder(tmp_path / "r").votes.consensus()
-    assert {key: one.state for key, one in said.items()} == {task["data"]["curate_key"]: "skipped" for task in tasks}
+    assert {key: agreement.state for key, agreement in said.items()} == {task["data"]["curate_key"]: "skipped" for task in tasks}
 
 
 def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_back(tmp_path, truth):
@@ -280,7 +280,7 @@ def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_ba
     assert (again.labels, again.missing, len(again.news.new), again.news.changed) == (10, 0, 10, [])
     assert again.earlier == "rounds/0001/labels-0001.parquet"
     assert any("only images requested since" in note for note in import_notes(again))
-    said = {key: one.label for key, one in open_folder(tmp_path / "r").votes.consensus().items()}
+    said = {key: agreement.label for key, agreement in open_folder(tmp_path / "r").votes.consensus().items()}
     assert said == {key: truth[key] for key in said} | {keys[0]: other}
     assert len(said) == 20
     old = import_labels(tmp_path / "r", everything)
@@ -302,8 +302,8 @@ def test_held_out_labels_may_come_from_a_column_or_a_file(tmp_path, truth):
 def test_without_held_out_labels_status_says_so(tmp_path, truth):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="5")
     made = next_round(tmp_path / "r")
-    asked = [row["key"] for row in batch_of(made) if row["arm"] != "holdout"]
-    import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", [(key, truth[key], "") for key in asked]))
+    requested = [row["key"] for row in batch_of(made) if row["arm"] != "holdout"]
+    import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", [(key, truth[key], "") for key in requested]))
     state = status(tmp_path / "r")
     assert "none of the 5 held-out images has a label yet, so nothing can be said of accuracy" in status_notes(state)
     assert "not enough yet" in lift_words(state.lift)
@@ -334,16 +334,16 @@ def test_rows_run_out_in_peace(tmp_path):
     assert [len(batch_of(made)) for made in loop(tmp_path / "r", truth, tmp_path, 2)] == [10, 4]
     with pytest.raises(InputError, match=r"nothing is left to ask in .*t\.parquet"):
         next_round(tmp_path / "r")
-    found = {one.name: one.reached for one in status(tmp_path / "r").advice}
-    assert found["pool"] is True
+    reached = {each.name: each.reached for each in status(tmp_path / "r").advice}
+    assert reached["pool"] is True
 
 
 def test_rows_without_a_usable_embedding_are_never_requested(tmp_path):
     status_of = ["ok"] * 27 + ["decode"] * 3
     truth = table(tmp_path / "t.parquet", 30, status=status_of)
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=30, holdout="0")
-    asked = {row["key"] for row in batch_of(next_round(tmp_path / "r"))}
-    assert asked == set(list(truth)[:27])
+    requested = {row["key"] for row in batch_of(next_round(tmp_path / "r"))}
+    assert requested == set(list(truth)[:27])
 
 
 def test_labels_of_any_name_are_taken_where_no_classes_were_given(tmp_path, truth):

@@ -25,7 +25,7 @@ def model(kappa=None, changed=0.1, mean=0.5, entropy=0.4):
 
 
 def reached(*models, n_labels=100, budget=None, n_left=5):
-    return {one.name: one.reached for one in advise(models, n_labels, budget, n_left)}
+    return {each.name: each.reached for each in advise(models, n_labels, budget, n_left)}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -34,8 +34,8 @@ def test_kappa_is_agreement_beyond_that_of_shuffled_answers(seed):
     generator = np.random.default_rng(seed)
     a, b = (generator.choice(["x", "y", "z"], 40, p=[0.6, 0.3, 0.1]).tolist() for _ in range(2))
     b[:25] = a[:25]
-    observed = np.mean([one == two for one, two in zip(a, b, strict=True)])
-    expected = np.mean([one == two for one in a for two in b])
+    observed = np.mean([first == two for first, two in zip(a, b, strict=True)])
+    expected = np.mean([first == two for first in a for two in b])
     assert cohen_kappa(a, b) == pytest.approx((observed - expected) / (1 - expected))
     assert cohen_kappa(a, a) == 1
     assert cohen_kappa(["x"] * 5, ["x"] * 5) == 1
@@ -106,10 +106,10 @@ def arms(n_strategy=80, n_control=40, n_held_out=200, *, spoil=0.0, seed=0):
     labels = generator.integers(0, 2, n)
     vectors = (generator.standard_normal((n, 6)) + np.outer(labels * 2 - 1, [1.0, 0.5, 0, 0, 0, 0])).astype(np.float32)
     rows = np.split(np.arange(n), [n_strategy, n_strategy + n_control])
-    given = labels.copy()
+    noisy = labels.copy()
     wrong = rows[1][: round(spoil * n_control)]
-    given[wrong] = 1 - given[wrong]
-    known = [KnownClasses(part, (given if i < 2 else labels)[part], ("a", "b")) for i, part in enumerate(rows)]
+    noisy[wrong] = 1 - noisy[wrong]
+    known = [KnownClasses(part, (noisy if i < 2 else labels)[part], ("a", "b")) for i, part in enumerate(rows)]
     return Arms(vectors, *known, "linear")
 
 
@@ -132,7 +132,7 @@ def test_arms_alike_are_not_separated_and_it_says_so():
 @pytest.mark.slow
 def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     """Both arms are drawn alike, so the true difference is 0."""
-    inside = [found.low <= 0 <= found.high for found in (arm_lift(arms(40, 40, 100, seed=s), s) for s in range(40))]
+    inside = [lift.low <= 0 <= lift.high for lift in (arm_lift(arms(40, 40, 100, seed=s), s) for s in range(40))]
     assert sum(inside) >= 34
 
 
@@ -149,6 +149,6 @@ def test_too_few_labels_to_say_anything_are_counted(sizes, text):
 @pytest.mark.slow
 def test_the_number_of_labels_that_would_do_shrinks_as_the_difference_grows():
     needed = [arm_lift(arms(80, 40, 4000, spoil=spoil, seed=1)).needed for spoil in (0.1, 0.2)]
-    told = [number for number in needed if number is not None]
-    assert told == sorted(told, reverse=True)
-    assert all(number > 40 for number in told)
+    numbers = [number for number in needed if number is not None]
+    assert numbers == sorted(numbers, reverse=True)
+    assert all(number > 40 for number in numbers)

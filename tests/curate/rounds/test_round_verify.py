@@ -55,11 +55,11 @@ def rewrite(path, change):
     pq.write_table(change(table), path)
 
 
-def replaced(found, name, row, value):
-    values = found[name].to_pylist()
+def replaced(table, name, row, value):
+    values = table[name].to_pylist()
     values[row] = value
-    return found.set_column(
-        found.schema.get_field_index(name), found.schema.field(name), pa.array(values, found[name].type)
+    return table.set_column(
+        table.schema.get_field_index(name), table.schema.field(name), pa.array(values, table[name].type)
     )
 
 
@@ -107,7 +107,7 @@ def test_a_changed_batch_is_named_by_row_and_the_rounds_after_it_are_the_same(fo
     path = folder / "rounds" / "0002" / "batch.parquet"
     old = pq.read_table(path)
     row = next(at for at, other in enumerate(old[column].to_pylist()) if other != value)
-    rewrite(path, lambda found: replaced(found, column, row, value))
+    rewrite(path, lambda table: replaced(table, column, row, value))
     lines, problems, identical = said(folder)
     assert (lines[0], lines[2], problems, identical) == (ok(1, 20), ok(3), [], False)
     assert "rounds/0002/batch.parquet is not what rounds/0002/state.json says" in lines[1]
@@ -117,7 +117,7 @@ def test_a_changed_batch_is_named_by_row_and_the_rounds_after_it_are_the_same(fo
 
 
 def test_rows_that_changed_places_are_named_with_both(folder):
-    rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda found: found.take(pa.array([1, 0, *range(2, 20)])))
+    rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda table: table.take(pa.array([1, 0, *range(2, 20)])))
     keys = keys_of(folder, 1)
     check = verify_rounds(folder).rounds[0]
     assert check.n_different == 2
@@ -143,7 +143,7 @@ def test_a_batch_that_is_lost_or_damaged_is_named_and_what_is_derived_stands_in(
 
 
 def test_changed_labels_are_named_by_the_rounds_that_went_by_them_and_by_no_other(folder):
-    rewrite(folder / "rounds" / "0002" / "labels-0001.parquet", lambda found: replaced(found, "label", 0, "ant2"))
+    rewrite(folder / "rounds" / "0002" / "labels-0001.parquet", lambda table: replaced(table, "label", 0, "ant2"))
     lines, problems, _ = said(folder)
     assert (lines[:2], problems) == ([ok(1, 20), ok(2)], [])
     assert "cannot be chosen again: " in lines[2]
@@ -152,7 +152,7 @@ def test_changed_labels_are_named_by_the_rounds_that_went_by_them_and_by_no_othe
 
 def test_labels_of_the_last_round_that_were_changed_are_named_though_no_round_went_by_them(folder):
     import_labels(folder, sheet(folder.parent / "last.csv", [(keys_of(folder, 3)[0], "ant", "ann")]))
-    rewrite(folder / "rounds" / "0003" / "labels-0001.parquet", lambda found: replaced(found, "label", 0, "bee"))
+    rewrite(folder / "rounds" / "0003" / "labels-0001.parquet", lambda table: replaced(table, "label", 0, "bee"))
     lines, problems, identical = said(folder)
     assert (lines, identical) == ([ok(1, 20), ok(2), ok(3)], False)
     assert len(problems) == 1
@@ -223,13 +223,13 @@ def test_another_seed_gives_other_rows_in_every_round(folder):
 
 
 def test_without_the_rows_held_out_no_round_is_derived(folder):
-    rewrite(folder / "holdout.parquet", lambda found: found.slice(1))
+    rewrite(folder / "holdout.parquet", lambda table: table.slice(1))
     lines, _, _ = said(folder)
     assert all("cannot be chosen again: holdout.parquet is not what round.json says" in line for line in lines)
 
 
 def test_one_round_is_checked_by_itself(folder):
-    rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda found: replaced(found, "arm", 3, "other"))
+    rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda table: replaced(table, "arm", 3, "other"))
     assert said(folder, only=2) == ([ok(2)], [], True)
     assert "set/" in said(folder, only=1)[0][0]
     with pytest.raises(InputError, match="a round from 1 to 3"):

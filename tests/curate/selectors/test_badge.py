@@ -87,11 +87,11 @@ def test_the_bound_spares_most_products_where_classes_are_clear(monkeypatch):
     pool = Pool(
         np.arange(3000), vectors=generator.standard_normal((3000, 32)).astype("f4"), probabilities=p.astype("f4")
     )
-    asked = []
-    whole = _Gradients._products
-    monkeypatch.setattr(_Gradients, "_products", lambda self, rows, h: asked.append(len(rows)) or whole(self, rows, h))
+    sizes = []
+    real = _Gradients._products
+    monkeypatch.setattr(_Gradients, "_products", lambda self, rows, h: sizes.append(len(rows)) or real(self, rows, h))
     Badge()(pool, 50)
-    assert sum(asked) < 0.5 * 3000 * 50
+    assert sum(sizes) < 0.5 * 3000 * 50
 
 
 def test_a_batch_of_six_has_six_rows_even_where_most_are_copies():

@@ -7,11 +7,11 @@ from scoring.errors import InputError
 
 
 def pool_with(classes, candidates=None, labelled=(), labels=None):
-    one_hot = np.eye(max(classes) + 1, dtype=np.float32)[classes]
+    certain = np.eye(max(classes) + 1, dtype=np.float32)[classes]
     return Pool(
         np.arange(len(classes)) if candidates is None else np.asarray(candidates),
         np.asarray(labelled, np.int64),
-        probabilities=one_hot,
+        probabilities=certain,
         labels=None if labels is None else np.asarray(labels),
     )
 

@@ -23,16 +23,16 @@ def groups(sizes, width=16, spread=0.05, seed=0):
     return rows[order], label[order]
 
 
-def visited(found, pool, budget, score, small):
+def visited(clusters, pool, budget, score, small):
     """The definition: the cluster with the fewest labelled or picked rows, of these the largest, gives its best."""
-    place = {int(row): at for at, row in enumerate(found.rows)}
-    count, size = found.labelled.copy(), found.sizes
+    place = {int(row): at for at, row in enumerate(clusters.rows)}
+    count, size = clusters.labelled.copy(), clusters.sizes
     picks = []
     for _ in range(budget):
         left = [row for row in pool.candidates if row not in picks]
-        numbers = {int(found.of_row[place[row]]) for row in left}
+        numbers = {int(clusters.of_row[place[row]]) for row in left}
         number = min(numbers, key=lambda n: (small[n], count[n], -size[n], n))
-        inside = [row for row in left if found.of_row[place[row]] == number]
+        inside = [row for row in left if clusters.of_row[place[row]] == number]
         picks.append(max(inside, key=lambda row: (np.float32(score[row]), -row)))
         count[number] += 1
     return picks
@@ -43,12 +43,12 @@ def visited(found, pool, budget, score, small):
 def test_k_means_gives_the_nearest_to_each_centroid_of_clusters_without_labels_first(seed, budget):
     pool, rows = small_pool(seed)
     k = min(budget + len(pool.labelled), 30)
-    found, _ = cluster(pool, k, seed)
+    clusters, _ = cluster(pool, k, seed)
     score = {
-        int(row): float(rows[row] @ found.centroids[number].astype(np.float64))
-        for row, number in zip(found.rows, found.of_row, strict=True)
+        int(row): float(rows[row] @ clusters.centroids[number].astype(np.float64))
+        for row, number in zip(clusters.rows, clusters.of_row, strict=True)
     }
-    expected = visited(found, pool, budget, score, np.zeros(k + 1))
+    expected = visited(clusters, pool, budget, score, np.zeros(k + 1))
     selection = KMeans(most_clusters=30)(pool, budget, seed=seed)
     assert selection.rows.tolist() == expected
 
@@ -57,15 +57,15 @@ def test_k_means_gives_the_nearest_to_each_centroid_of_clusters_without_labels_f
 @pytest.mark.parametrize("seed", range(3))
 def test_typiclust_gives_the_densest_of_each_cluster_and_small_clusters_last(seed, budget):
     pool, rows = small_pool(seed)
-    found, _ = cluster(pool, min(budget + len(pool.labelled), 12), seed)
+    clusters, _ = cluster(pool, min(budget + len(pool.labelled), 12), seed)
     score = {}
-    for number in np.unique(found.of_row):
-        inside = [row for row in found.rows[found.of_row == number] if row in pool.candidates]
+    for number in np.unique(clusters.of_row):
+        inside = [row for row in clusters.rows[clusters.of_row == number] if row in pool.candidates]
         for row in inside:
             gaps = sorted(np.linalg.norm(rows[row] - rows[other]) for other in inside if other != row)
             near = gaps[: min(20, max(1, len(inside) // 2))]
             score[int(row)] = 1 / (np.mean(near) + 1e-5) if near else 1e5
-    expected = visited(found, pool, budget, score, found.sizes <= 5)
+    expected = visited(clusters, pool, budget, score, clusters.sizes <= 5)
     selection = TypiClust(most_clusters=12)(pool, budget, seed=seed)
     assert selection.rows.tolist() == expected
     assert selection.gains == pytest.approx([score[row] for row in expected], rel=1e-3)
@@ -105,10 +105,10 @@ def test_neighbours_in_a_large_cluster_are_looked_for_among_rows_drawn(monkeypat
 def test_typiclust_picks_the_same_with_an_exact_graph(seed, budget):
     pool, _ = small_pool(seed)
     rule = TypiClust(most_clusters=12)
-    plain, given = rule(pool, budget, seed=seed), rule(with_graph(pool, graph_of(pool.vectors, 64)), budget, seed=seed)
-    assert given.rows.tolist() == plain.rows.tolist()
-    assert given.gains == pytest.approx(plain.gains, rel=1e-4)
-    assert given.notes[-1].endswith("from the graph, the others' measured")
+    plain, from_graph = rule(pool, budget, seed=seed), rule(with_graph(pool, graph_of(pool.vectors, 64)), budget, seed=seed)
+    assert from_graph.rows.tolist() == plain.rows.tolist()
+    assert from_graph.gains == pytest.approx(plain.gains, rel=1e-4)
+    assert from_graph.notes[-1].endswith("from the graph, the others' measured")
 
 
 def graph_of(vectors, k):
@@ -118,11 +118,11 @@ def graph_of(vectors, k):
 def typicalities(rows, home, graph):
     """Of every row that has a home, cluster by cluster, and what was reported."""
     measure = Typicality(rows, home, 0, graph)
-    found = np.full(len(rows), np.nan)
+    measured = np.full(len(rows), np.nan)
     for number in np.unique(home[home >= 0]):
         inside = np.flatnonzero(home == number).astype(np.int32)
-        found[inside] = measure(inside)
-    return found, measure
+        measured[inside] = measure(inside)
+    return measured, measure
 
 
 @pytest.mark.parametrize("k", [1, 5, 21, 64])
@@ -132,8 +132,8 @@ def test_typicality_by_the_graph_is_the_measured_one_however_few_neighbours_it_h
     home[np.random.default_rng(1).random(len(home)) < 0.2] = -1  # labelled
     rows[10:13] = rows[9]  # copies
     plain, _ = typicalities(rows, home, None)
-    given, measure = typicalities(rows, home, graph_of(rows, k))
-    assert given == pytest.approx(plain, rel=1e-4, nan_ok=True)
+    from_graph, measure = typicalities(rows, home, graph_of(rows, k))
+    assert from_graph == pytest.approx(plain, rel=1e-4, nan_ok=True)
     enough = 0
     cosine = rows.astype(np.float64) @ rows.T.astype(np.float64)
     np.fill_diagonal(cosine, -2)
@@ -148,18 +148,18 @@ def test_typicality_by_the_graph_is_the_measured_one_however_few_neighbours_it_h
 
 def test_only_rows_that_the_graph_knows_too_little_of_are_measured(monkeypatch):
     rows, label = groups([120, 80], spread=0.05)
-    asked = []
+    sizes = []
     real = typicality._among
-    monkeypatch.setattr(typicality, "_among", lambda v, some, others: asked.append(len(some)) or real(v, some, others))
+    monkeypatch.setattr(typicality, "_among", lambda v, some, others: sizes.append(len(some)) or real(v, some, others))
     graph = graph_of(rows, 64)
     typicalities(rows, label.astype(np.int32), graph)
-    assert asked == [0, 0]
+    assert sizes == [0, 0]
     index, cosine = graph.index.copy(), graph.cosine.copy()
     index[:30], cosine[:30] = -1, -np.inf
-    found, measure = typicalities(rows, label.astype(np.int32), Graph(index, cosine, graph.recall))
-    assert sum(asked) == 30
+    values, measure = typicalities(rows, label.astype(np.int32), Graph(index, cosine, graph.recall))
+    assert sum(sizes) == 30
     assert measure.n_known == 170
-    assert found == pytest.approx(typicalities(rows, label.astype(np.int32), None)[0], rel=1e-4)
+    assert values == pytest.approx(typicalities(rows, label.astype(np.int32), None)[0], rel=1e-4)
 
 
 def test_a_large_cluster_is_measured_whole_where_the_graph_leaves_few_rows(monkeypatch):
@@ -170,8 +170,8 @@ def test_a_large_cluster_is_measured_whole_where_the_graph_leaves_few_rows(monke
     graph = graph_of(rows, 64)
     index, cosine = graph.index.copy(), graph.cosine.copy()
     index[:90], cosine[:90] = -1, -np.inf
-    found, measure = typicalities(rows, home, Graph(index, cosine, graph.recall))
-    assert found == pytest.approx(exact, rel=1e-4)  # in three parts of at most 100 rows
+    values, measure = typicalities(rows, home, Graph(index, cosine, graph.recall))
+    assert values == pytest.approx(exact, rel=1e-4)  # in three parts of at most 100 rows
     assert not measure.drawn
     index[:101], cosine[:101] = -1, -np.inf
     drawn, measure = typicalities(rows, home, Graph(index, cosine, graph.recall))

@@ -80,14 +80,14 @@ def test_gains_of_a_sparse_cover_stay_what_a_fresh_sum_gives():
     start = np.arange(51) * 8
     server = np.array([generator.choice(50, 8, replace=False) for _ in range(50)]).ravel().astype(np.int32)
     similarity = generator.random(400)
-    whole = np.zeros((50, 50))
-    whole[np.repeat(np.arange(50), 8), server] = similarity
+    dense = np.zeros((50, 50))
+    dense[np.repeat(np.arange(50), 8), server] = similarity
     cover = SparseCover(start, server, similarity, np.ones(50, bool), np.zeros(0, np.int64))
     picks, gains = greedy(cover, 50)
     covered = np.zeros(50)
     for pick, gain in zip(picks, gains, strict=True):
-        assert gain == pytest.approx(np.maximum(whole[:, pick] - covered, 0).sum(), abs=1e-12)
-        covered = np.maximum(covered, whole[:, pick])
+        assert gain == pytest.approx(np.maximum(dense[:, pick] - covered, 0).sum(), abs=1e-12)
+        covered = np.maximum(covered, dense[:, pick])
 
 
 def ragged(seed, size=40, most=9):
@@ -100,9 +100,9 @@ def ragged(seed, size=40, most=9):
     start = np.concatenate([[0], np.cumsum([len(each) for each in lists])])
     server = np.concatenate(lists).astype(np.int32)
     similarity = (generator.integers(1, 9, len(server)) / 8).astype(np.float32)
-    whole = np.zeros((size, size))
-    whole[np.repeat(np.arange(size), np.diff(start)), server] = similarity
-    return start, server, similarity, whole
+    dense = np.zeros((size, size))
+    dense[np.repeat(np.arange(size), np.diff(start)), server] = similarity
+    return start, server, similarity, dense
 
 
 @pytest.mark.parametrize("entries", [1, 7, 2_000_000])
@@ -110,14 +110,14 @@ def ragged(seed, size=40, most=9):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sparse_cover_of_any_shape_is_the_definition_in_blocks_of_any_size(monkeypatch, seed, labelled, entries):
     monkeypatch.setattr(cover, "ENTRIES", entries)
-    start, server, similarity, whole = ragged(seed)
+    start, server, similarity, dense = ragged(seed)
     order = np.random.default_rng(seed).permutation(40)
     taken, candidates = np.sort(order[:labelled]), np.sort(order[labelled:])
     open_rows = np.isin(np.arange(40), candidates)
-    found, gains = greedy(SparseCover(start, server, similarity, open_rows, taken), len(candidates))
+    picks, gains = greedy(SparseCover(start, server, similarity, open_rows, taken), len(candidates))
     pool = Pool(candidates, taken)
-    expected, added = locate(whole, pool, np.arange(40), len(candidates))
-    assert found.tolist() == expected
+    expected, added = locate(dense, pool, np.arange(40), len(candidates))
+    assert picks.tolist() == expected
     assert gains / 40 == pytest.approx(added, abs=1e-12)
 
 

@@ -70,11 +70,11 @@ def test_beyond_the_exact_range_a_smaller_budget_is_a_prefix_also_across_stages(
     monkeypatch.setattr(herding, "STAGE", 20)
     pool, _ = small_pool(1, n=1500, width=8)
     rule = MaxHerding(exact_rows=100, references=64, shortlist=1000)
-    whole = rule(pool, 55)
-    assert len(set(whole.rows.tolist())) == 55
+    complete = rule(pool, 55)
+    assert len(set(complete.rows.tolist())) == 55
     for budget in (1, 20, 21, 40):
-        assert np.array_equal(rule(pool, budget).rows, whole.rows[:budget])
-    assert "1,000 of 1,481 candidates and 64 references drawn" in whole.notes[0]
+        assert np.array_equal(rule(pool, budget).rows, complete.rows[:budget])
+    assert "1,000 of 1,481 candidates and 64 references drawn" in complete.notes[0]
 
 
 def test_beyond_the_exact_range_what_no_row_next_to_it_covers_is_ranked_by_weight():
@@ -145,15 +145,15 @@ def test_memory_does_not_grow_from_one_drawing_of_references_to_the_next(monkeyp
     def peak(budget):
         tracemalloc.start()
         strategy(pool, budget)
-        found = tracemalloc.get_traced_memory()[1]
+        reached = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return reached
 
     peak(2)  # what is loaded and kept at a first call
-    one, three = peak(200), peak(2100)
+    small, three = peak(200), peak(2100)
     kernel = 12_000 * 1024 * 2
-    assert one > kernel
-    assert three < one + 0.5 * kernel
+    assert small > kernel
+    assert three < small + 0.5 * kernel
 
 
 def test_how_many_rows_are_held_against_the_labelled_at_once_changes_no_pick(monkeypatch):
@@ -164,13 +164,13 @@ def test_how_many_rows_are_held_against_the_labelled_at_once_changes_no_pick(mon
     order = generator.permutation(900)
     pool = Pool(np.sort(order[400:]), np.sort(order[:400]), vectors)
     monkeypatch.setattr(herding, "LIKELY", 8)
-    found = []
+    choices = []
     for together in (1, 16, 100_000):
         monkeypatch.setattr(herding, "TOGETHER", together)
-        found.append(MaxHerding(exact_rows=1, references=60)(pool, 200))
-    assert np.array_equal(found[0].rows, found[1].rows)
-    assert np.array_equal(found[0].rows, found[2].rows)
-    assert found[0].gains == pytest.approx(found[2].gains, abs=1e-6)
+        choices.append(MaxHerding(exact_rows=1, references=60)(pool, 200))
+    assert np.array_equal(choices[0].rows, choices[1].rows)
+    assert np.array_equal(choices[0].rows, choices[2].rows)
+    assert choices[0].gains == pytest.approx(choices[2].gains, abs=1e-6)
 
 
 def test_what_is_covered_by_the_nearest_of_many_is_the_greatest_kernel():

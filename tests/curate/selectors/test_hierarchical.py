@@ -48,12 +48,12 @@ def test_picks_come_the_nearer_to_uniform_the_more_is_resampled_and_the_more_lev
 
 def shared(counts, taken, budget):
     """One row at a time to the child that had the fewest turns and has rows left, slowly; what each child gives."""
-    given = np.zeros(len(counts), int)
+    shares = np.zeros(len(counts), int)
     for _ in range(budget):
-        open_children = [at for at in range(len(counts)) if given[at] < counts[at]]
-        fewest = min(given[at] + taken[at] for at in open_children)
-        given[next(at for at in open_children if given[at] + taken[at] == fewest)] += 1
-    return np.sort(given + taken)
+        open_children = [at for at in range(len(counts)) if shares[at] < counts[at]]
+        fewest = min(shares[at] + taken[at] for at in open_children)
+        shares[next(at for at in open_children if shares[at] + taken[at] == fewest)] += 1
+    return np.sort(shares + taken)
 
 
 @pytest.mark.parametrize("budget", [1, 5, 17, 60, 200])
@@ -67,11 +67,11 @@ def test_every_level_shares_the_budget_out_as_one_at_a_time_would(budget):
     cell, had = home, taken
     for parent in [*parents, np.zeros(2, np.int32)]:
         n = len(had)
-        sizes, given = np.bincount(cell, minlength=n), np.bincount(cell[picks[:budget]], minlength=n)
+        sizes, shares = np.bincount(cell, minlength=n), np.bincount(cell[picks[:budget]], minlength=n)
         for above in range(parent.max() + 1):
             inside = parent == above
-            share = int(given[inside].sum())
-            assert np.array_equal(np.sort((given + had)[inside]), shared(sizes[inside], had[inside], share))
+            share = int(shares[inside].sum())
+            assert np.array_equal(np.sort((shares + had)[inside]), shared(sizes[inside], had[inside], share))
         cell, had = parent[cell], np.bincount(parent, had).astype(int)
 
 

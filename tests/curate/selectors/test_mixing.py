@@ -16,12 +16,12 @@ from scoring.errors import InputError
 def pool_of(n=40, seed=0, **more):
     generator = np.random.default_rng(seed)
     order = generator.permutation(n)
-    given = {
+    columns = {
         "vectors": generator.standard_normal((n, 3)).astype(np.float32),
         "probabilities": generator.dirichlet(np.ones(4), n).astype(np.float32),
         "quality": generator.random(n).astype(np.float32),
     }
-    return Pool(np.sort(order[: n - 10]), np.sort(order[n - 5 :]), **(given | more))
+    return Pool(np.sort(order[: n - 10]), np.sort(order[n - 5 :]), **(columns | more))
 
 
 def place_of(value, among):

@@ -98,12 +98,12 @@ def test_edges_are_the_pairs_of_which_one_names_the_other_from_both_sides(monkey
             if other >= 0:
                 expected[row, other] = max(cosine, 0)
     start, other, cosine, _ = edges(pool, 7, 0)
-    found = {}
+    weights = {}
     for row in range(30):
         for at in range(start[row], start[row + 1]):
-            assert (row, int(other[at])) not in found
-            found[row, int(other[at])] = float(cosine[at])
-    assert found == expected
+            assert (row, int(other[at])) not in weights
+            weights[row, int(other[at])] = float(cosine[at])
+    assert weights == expected
 
 
 def test_edges_take_little_more_memory_than_they_are(monkeypatch):
@@ -116,8 +116,8 @@ def test_edges_take_little_more_memory_than_they_are(monkeypatch):
     pool = Neighboured(rows, vectors=np.ones((len(many), 1), np.float32), graph=Graph(many, cosine, graph.recall))
     edges(pool, 10, 0)
     tracemalloc.start()
-    _, other, found, _ = edges(pool, 10, 0)
+    _, other, weights, _ = edges(pool, 10, 0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(other) == 2 * many.size - sum((graph.index[graph.index[row]] == row).sum() for row in range(3_000)) * 20
-    assert peak < 3 * (other.nbytes + found.nbytes) + 50 * 65_536  # a sort of all pairs takes 8 times
+    assert peak < 3 * (other.nbytes + weights.nbytes) + 50 * 65_536  # a sort of all pairs takes 8 times

@@ -14,28 +14,28 @@ POOL = Pool(np.arange(60), vectors=VECTORS)
 
 @pytest.mark.parametrize("strategy", ["k-center", "herding", "typiclust", "prob-cover", "pairwise"])
 def test_every_pick_is_reported_and_reporting_changes_none(strategy):
-    told = []
+    progress = []
     plan = Plan(strategy, "12")
-    chosen = choose(POOL, plan, picked=lambda done, total: told.append((done, total)))
-    done = [each for each, _ in told]
-    assert {total for _, total in told} == {12}
+    chosen = choose(POOL, plan, picked=lambda done, total: progress.append((done, total)))
+    done = [each for each, _ in progress]
+    assert {total for _, total in progress} == {12}
     assert done == sorted(done)
     assert done[-1] == 12
     assert chosen.rows.tolist() == choose(POOL, plan).rows.tolist()
 
 
 def test_groups_count_together():
-    told = []
+    progress = []
     groups = Groups((np.arange(60) % 3).astype(np.int32), ("a", "b", "c"))
-    choose(POOL, Plan("k-center", "4", shares=PER), groups, picked=lambda *at: told.append(at))
+    choose(POOL, Plan("k-center", "4", shares=PER), groups, picked=lambda *at: progress.append(at))
     # what one group ends with is what the next begins with
-    assert told == [(done, 12) for done in (0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12)]
+    assert progress == [(done, 12) for done in (0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12)]
 
 
 def test_a_strategy_that_looks_at_more_than_it_picks_never_passes_the_end():
-    told = []
-    with reporting_picks(lambda *at: told.append(at), 3):
+    progress = []
+    with reporting_picks(lambda *at: progress.append(at), 3):
         assert [list(picking(2)), list(picking(1)), list(picking(4))] == [[0, 1], [0], [0, 1, 2, 3]]
-    assert told == [(done, 3) for done in (0, 1, 2, 2, 3, 3, 3, 3, 3, 3)]
+    assert progress == [(done, 3) for done in (0, 1, 2, 2, 3, 3, 3, 3, 3, 3)]
     assert list(picking(2)) == [0, 1]  # and nobody is reported outside
-    assert len(told) == 10
+    assert len(progress) == 10

@@ -66,9 +66,9 @@ def test_rho_loss_leaves_noise_and_what_is_learnt():
 def test_scores_over_many_blocks_equal_those_of_single_rows():
     rows = chances(7001, 600)  # more numbers than one block holds
     for score in (least_confidence, margin, entropy):
-        whole = score(rows)
+        scores = score(rows)
         for row in (0, 6665, 6666, 6667, 7000):
-            assert whole[row] == score(rows[row : row + 1])[0]
+            assert scores[row] == score(rows[row : row + 1])[0]
 
 
 @pytest.mark.parametrize("kind", [LeastConfidence, Margin, Entropy, Bald, HighestScore, RhoLoss])
@@ -83,9 +83,9 @@ def test_a_ranked_selector_takes_the_candidates_one_by_one_from_the_highest(kind
         best = max(left, key=lambda row: (score[row], -row))  # of equal ones the lower row
         expected.append(best)
         left.remove(best)
-    found = kind()(pool, 11)
-    assert found.rows.tolist() == expected
-    assert found.gains.tolist() == [score[row] for row in expected]
+    choice = kind()(pool, 11)
+    assert choice.rows.tolist() == expected
+    assert choice.gains.tolist() == [score[row] for row in expected]
 
 
 def test_scores_of_rows_that_are_no_candidates_do_not_matter():

@@ -23,13 +23,13 @@ def pool_of(seed, n=60, classes=4, unknown=0.1, levels=None):
 
 def trusted_rows(pool, share):
     """The definition, unhurried: of each class, sorted by loss and then row, the first ceil(share * size)."""
-    found = {}
+    parts = {}
     for label in sorted({int(label) for label in pool.labels[pool.candidates] if label >= 0}):
         mine = [int(row) for row in pool.candidates if pool.labels[row] == label]
         by_loss = sorted(mine, key=lambda row: (float(pool.holdout_loss[row]), row))
         n = math.ceil(Fraction(str(share)) * len(mine))
-        found[label] = (by_loss[:n], by_loss[n:])
-    return found
+        parts[label] = (by_loss[:n], by_loss[n:])
+    return parts
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -94,12 +94,12 @@ def test_rows_whose_labels_were_flipped_are_left_out():
     generator = np.random.default_rng(3)
     right = generator.integers(0, 5, 2000)
     wrong = generator.random(2000) < 0.4
-    given = np.where(wrong, (right + generator.integers(1, 5, 2000)) % 5, right)
+    labels = np.where(wrong, (right + generator.integers(1, 5, 2000)) % 5, right)
     said = np.where(generator.random(2000) < 0.9, right, generator.integers(0, 5, 2000))
-    loss = np.where(said == given, 0.3, 3.0).astype(np.float32) + generator.random(2000).astype(np.float32) / 10
-    picks = SmallLoss()(Pool(np.arange(2000), labels=given, holdout_loss=loss), 400).rows
+    loss = np.where(said == labels, 0.3, 3.0).astype(np.float32) + generator.random(2000).astype(np.float32) / 10
+    picks = SmallLoss()(Pool(np.arange(2000), labels=labels, holdout_loss=loss), 400).rows
     assert wrong[picks].mean() < 0.05
-    assert np.bincount(given[picks]).tolist() == [80] * 5
+    assert np.bincount(labels[picks]).tolist() == [80] * 5
 
 
 def test_what_the_user_should_know_is_reported():

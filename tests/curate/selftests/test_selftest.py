@@ -72,8 +72,8 @@ class Made:
     def __call__(self, images):
         small = torch.nn.functional.adaptive_avg_pool2d(images.float(), 8).flatten(1).double()
         embedding = torch.nn.functional.normalize(small - small.mean(1, keepdim=True), dim=1).float().numpy()
-        found = {name: function(images.float()).double().numpy() for name, function in self.columns.items()}
-        return embedding, found | {LAPLACIAN: np.zeros(len(images))}
+        columns = {name: function(images.float()).double().numpy() for name, function in self.columns.items()}
+        return embedding, columns | {LAPLACIAN: np.zeros(len(images))}
 
 
 def light(images):
@@ -124,7 +124,7 @@ def test_a_score_that_falls_with_the_light_keeps_the_contract_and_one_that_rises
 def test_the_share_is_how_many_unchanged_images_are_surer(climbed):
     base = climbed.base["unc_dark"]
     last = climbed.steps["darkness"][-1]["unc_dark"]
-    slow = [np.mean([(other < one) + (other == one) / 2 for other in base]) for one in last]
+    slow = [np.mean([(other < value) + (other == value) / 2 for other in base]) for value in last]
     assert climbed.shares("darkness", "unc_dark")[-1] == pytest.approx(slow)
     assert climbed.shares("darkness", "unc_dark")[0].mean() == pytest.approx(0.5)
     check = judged(climbed, "darkness")["unc_dark"]
@@ -145,10 +145,10 @@ def test_copies_are_nearer_than_anything_else():
     pictures = [picture(seed) for seed in range(30)]
     made = Made(kappa_light=light)
     dataset = np.concatenate([made(torch.rand(200, 3, 32, 32) * 255)[0], made(torch.zeros(1, 3, 32, 32))[0]])
-    found = {check.what: check for check in copies.less_unique(pictures, made, dataset)}
-    assert found.keys() == copies.KINDS.keys()
-    assert {check.state for check in found.values()} == {HOLDS}
-    assert found["an exact copy"].measured.value == 1
+    checks = {check.what: check for check in copies.less_unique(pictures, made, dataset)}
+    assert checks.keys() == copies.KINDS.keys()
+    assert {check.state for check in checks.values()} == {HOLDS}
+    assert checks["an exact copy"].measured.value == 1
 
 
 def test_an_embedding_that_is_another_each_time_makes_no_image_less_unique():
@@ -231,8 +231,8 @@ def test_a_column_that_knows_the_labels_is_separated_from_chance_level(photos, t
     score(photos, out, model=tiny_checkpoint, device="cpu", label_from_folder=True, workers=1)
     table = pq.read_table(out)
     generator = np.random.default_rng(5)
-    found = table.append_column("unc_noise", pa.array(generator.random(len(table)), mask=_failed(table)))
-    pq.write_table(found, out)
+    widened = table.append_column("unc_noise", pa.array(generator.random(len(table)), mask=_failed(table)))
+    pq.write_table(widened, out)
     from curate.evaluation.correctness import LINEAR
     from curate.evaluation.work import EvaluateSettings, judge_table
 
@@ -241,8 +241,8 @@ def test_a_column_that_knows_the_labels_is_separated_from_chance_level(photos, t
     )
     wrong = np.zeros(len(table))
     wrong[judged_rows.rows.index] = ~judged_rows.correctness.right[LINEAR]
-    found = found.append_column("unc_knows", pa.array(wrong + generator.random(len(table)) / 10, mask=_failed(table)))
-    pq.write_table(found, out)
+    widened = widened.append_column("unc_knows", pa.array(wrong + generator.random(len(table)) / 10, mask=_failed(table)))
+    pq.write_table(widened, out)
     result = selftest(
         out, images=30, model=tiny_checkpoint, device="cpu", label="label", change="darkness", ways=QUICK, repeats=200
     )

@@ -67,9 +67,9 @@ def test_a_stop_is_the_first_round_in_which_it_is_shown_and_wrong_where_it_is_no
 
 def test_a_replay_reports_what_held_and_where_it_would_have_stopped(tmp_path):
     table(tmp_path / "t.parquet", n=400)
-    asked = ("--label", "truth", "--budget", "6,12,24", "--test", "0.5", "--seeds", "3", "--holdout", "60")
-    asked += ("--stop", "accuracy >= 40%", "--stop", "lift <= 50%", "--strategy", "margin")
-    finished = run("round", "simulate", tmp_path / "t.parquet", *asked, "-o", tmp_path / "r.json")
+    typed = ("--label", "truth", "--budget", "6,12,24", "--test", "0.5", "--seeds", "3", "--holdout", "60")
+    typed += ("--stop", "accuracy >= 40%", "--stop", "lift <= 50%", "--strategy", "margin")
+    finished = run("round", "simulate", tmp_path / "t.parquet", *typed, "-o", tmp_path / "r.json")
     assert finished.exit_code == 0
     assert "each run holds out 60 of the images measured on" in finished.stdout
     record = json.loads((tmp_path / "r.json").read_text())
@@ -77,8 +77,8 @@ def test_a_replay_reports_what_held_and_where_it_would_have_stopped(tmp_path):
     margin = record["at_every_look"]["margin"]
     assert margin["accuracy"]["runs"] == 3
     assert np.shape(margin["lift"]["low"]) == (3, 3)
-    assert [one["rule"] for one in margin["stops"]] == record["stop"]
-    assert [one["rule"] for one in record["at_every_look"]["random"]["stops"]] == ["accuracy >= 40%"]
+    assert [stop["rule"] for stop in margin["stops"]] == record["stop"]
+    assert [stop["rule"] for stop in record["at_every_look"]["random"]["stops"]] == ["accuracy >= 40%"]
     assert run("round", "plot", tmp_path / "r.json", "-o", tmp_path / "r.svg").exit_code == 0
 
 

@@ -98,12 +98,12 @@ def test_no_row_is_labelled_twice_and_all_can_be():
 
 
 def test_the_seed_drives_everything_and_strategies_begin_alike():
-    one, again = (replay(data(), SELECTORS["badge"](), budgets=[6, 20], seeds=[3, 5]) for _ in range(2))
-    assert np.array_equal(one.picks, again.picks)
-    assert np.array_equal(one.accuracy, again.accuracy)
-    assert not np.array_equal(one.picks[0], one.picks[1])
+    first, again = (replay(data(), SELECTORS["badge"](), budgets=[6, 20], seeds=[3, 5]) for _ in range(2))
+    assert np.array_equal(first.picks, again.picks)
+    assert np.array_equal(first.accuracy, again.accuracy)
+    assert not np.array_equal(first.picks[0], first.picks[1])
     other = replay(data(), SELECTORS["margin"](), budgets=[6, 20], seeds=[3, 5])
-    assert np.array_equal(one.picks[:, :6], other.picks[:, :6])
+    assert np.array_equal(first.picks[:, :6], other.picks[:, :6])
 
 
 def test_annotators_that_err_teach_and_the_truth_tests():
@@ -121,16 +121,16 @@ def test_a_first_selector_other_than_random_can_be_given():
 
 
 def test_progress_is_reported_after_every_round():
-    told = []
+    reports = []
     comparison = compare(
         data(),
         {"random": Random(), "margin": SELECTORS["margin"]()},
         budgets=[5, 9],
         seeds=[1, 2],
-        observe=lambda *news: told.append(news),
+        observe=lambda *news: reports.append(news),
     )
-    assert [news[:3] for news in told] == list(product(["random", "margin"], [1, 2], [5, 9]))
-    assert told[0][3] == comparison["random"].accuracy[0, 0]
+    assert [news[:3] for news in reports] == list(product(["random", "margin"], [1, 2], [5, 9]))
+    assert reports[0][3] == comparison["random"].accuracy[0, 0]
 
 
 @pytest.mark.parametrize("budgets", [[], [0, 5], [5, 5], [9, 3], [10, 81]])
@@ -181,24 +181,24 @@ def test_the_paired_test_of_many_seeds_agrees_with_the_normal_one():
 
 def test_a_lift_is_taken_seed_by_seed():
     known = data()
-    one, other = (
+    first, other = (
         replay(known, SELECTORS[name](), budgets=[5, 20, 40], seeds=range(4)) for name in ("margin", "random")
     )
-    gain = lift(one, other)
-    gap = one.accuracy - other.accuracy
+    gain = lift(first, other)
+    gap = first.accuracy - other.accuracy
     assert gain.difference == pytest.approx(gap.mean(0))
     assert gain.error == pytest.approx(gap.std(0, ddof=1) / 2)
-    assert gain.area == pytest.approx((one.area - other.area).mean())
-    assert gain.p == sign_flip_p(one.area - other.area)
-    assert one.error == pytest.approx(one.accuracy.std(0, ddof=1) / 2)
+    assert gain.area == pytest.approx((first.area - other.area).mean())
+    assert gain.p == sign_flip_p(first.area - other.area)
+    assert first.error == pytest.approx(first.accuracy.std(0, ddof=1) / 2)
     same = lift(other, other)
     assert same.area == 0
     assert same.p == 1
 
 
 def test_one_seed_has_no_standard_error_and_other_seeds_cannot_be_compared():
-    one = replay(data(), Random(), budgets=[5, 9], seeds=[0])
-    assert np.isnan(one.error).all()
-    assert np.isnan(lift(one, one).area_error)
+    first = replay(data(), Random(), budgets=[5, 9], seeds=[0])
+    assert np.isnan(first.error).all()
+    assert np.isnan(lift(first, first).area_error)
     with pytest.raises(ValueError, match="same seeds and budgets"):
-        lift(one, replay(data(), Random(), budgets=[5, 9], seeds=[1]))
+        lift(first, replay(data(), Random(), budgets=[5, 9], seeds=[1]))

@@ -37,9 +37,9 @@ def images():
 
 
 def config(**changes):
-    own = METHODS["visimsiam"].Settings(latent_dim=8, hidden_dim=8, n_small=0)
+    settings = METHODS["visimsiam"].Settings(latent_dim=8, hidden_dim=8, n_small=0)
     plain = TrainConfig(
-        "visimsiam", "test_resnet", size=16, epochs=4, batch_size=8, lr=0.05, settings=own,
+        "visimsiam", "test_resnet", size=16, epochs=4, batch_size=8, lr=0.05, settings=settings,
         augmentation=Augmentation(scale=(0.5, 1.0)),
     )  # fmt: skip
     return replace(plain, **changes)
@@ -90,35 +90,35 @@ def test_a_run_with_a_course_and_a_probe_is_the_run_without_and_goes_on_to_the_b
     followed, again = run(images, tmp_path, "whole")
     assert same(weights(plain), weights(followed))
     assert measures == again
-    whole = rows(tmp_path / "whole-course")
-    assert [(row["epoch"], row["step"]) for row in whole] == [(1, 3), (2, 6), (3, 9), (4, 12)]
-    assert [row["knn"] is None for row in whole] == [True, False, True, False]
-    assert all(row["gradient_norm"] > 0 and row["lr"] == 0.05 for row in whole)
+    complete = rows(tmp_path / "whole-course")
+    assert [(row["epoch"], row["step"]) for row in complete] == [(1, 3), (2, 6), (3, 9), (4, 12)]
+    assert [row["knn"] is None for row in complete] == [True, False, True, False]
+    assert all(row["gradient_norm"] > 0 and row["lr"] == 0.05 for row in complete)
     assert run(images, tmp_path, "cut", stop=3) == (None, {})
     assert len(rows(tmp_path / "cut-course")) == 3  # the state is of the step before
     resumed, _ = run(images, tmp_path, "cut")
     assert same(weights(plain), weights(resumed))
-    assert rows(tmp_path / "cut-course") == whole
+    assert rows(tmp_path / "cut-course") == complete
 
 
 def test_a_probe_measures_each_image_against_the_others(images):
     model, _ = train_once(images)
     probe = Probe(images.pixels, images.labels)
-    found = probe.measure(model)
+    measured = probe.measure(model)
     with torch.inference_mode():
         outputs = model(images.pixels)
     cosine = outputs.embedding @ outputs.embedding.T
     cosine.fill_diagonal_(-2)
     nearest = cosine.argmax(1)
-    assert found["recall_at_1"] == pytest.approx((images.labels[nearest] == images.labels).float().mean().item())
+    assert measured["recall_at_1"] == pytest.approx((images.labels[nearest] == images.labels).float().mean().item())
     votes = torch.zeros(24, 2)
     for row in range(24):
         for other in cosine[row].topk(20).indices.tolist():
             votes[row, images.labels[other]] += torch.exp(cosine[row, other] / 0.07)
-    assert found["knn"] == pytest.approx((votes.argmax(1) == images.labels).float().mean().item())
+    assert measured["knn"] == pytest.approx((votes.argmax(1) == images.labels).float().mean().item())
     certainty = outputs.columns["kappa_visimsiam"].numpy()
-    if found["recall_at_1"] < 1:
-        assert found["r_auroc"] == pytest.approx(r_auroc(certainty, outputs.embedding, images.labels))
+    if measured["recall_at_1"] < 1:
+        assert measured["r_auroc"] == pytest.approx(r_auroc(certainty, outputs.embedding, images.labels))
 
 
 def train_once(images):
@@ -164,13 +164,13 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
         for i in range(4):
             noise = np.random.default_rng(i).integers(0, 256, (20, 20, 3), dtype=np.uint8)
             Image.fromarray(noise).save(tmp_path / "photos" / kind / f"{i}.png")
-    given = {
+    options = {
         "label_from_folder": True, "backbone": "test_resnet", "size": 16, "batch_size": 8, "device": "cpu",
         "set": {"latent_dim": 8, "n_small": 0}, "keep_state": True, "overwrite": True,
         "course": tmp_path / "lab", "measure_on": tmp_path / "photos", "save_best": "knn",
     }  # fmt: skip
     for epochs in (1, 2):
-        curate_train("visimsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", epochs=epochs, **given)
+        curate_train("visimsiam", tmp_path / "photos", out=tmp_path / "m.safetensors", epochs=epochs, **options)
     assert [row["epoch"] for row in read_course(tmp_path / "lab")] == [1, 2]
     best = read_header(tmp_path / "m.best.safetensors")["metrics"]
     assert best["knn"] == max(row["knn"] for row in read_course(tmp_path / "lab"))
@@ -192,5 +192,5 @@ def test_the_command_writes_a_course_that_plot_draws(tmp_path):
                 tmp_path / "photos",
                 out=tmp_path / "n.safetensors",
                 epochs=1,
-                **{**given, "batch_size": 4, **wrong},
+                **{**options, "batch_size": 4, **wrong},
             )

@@ -131,12 +131,12 @@ def test_a_default_batch_shrinks_to_the_images_and_says_so_and_a_typed_one_stays
 )
 def test_what_nobody_typed_is_lowered_to_what_batches_and_images_have_room_for(method, settings, batch, n, expected):
     said, config = [], recipe(method, {"batch_size": batch}, settings)
-    found = fitted(config, n, untyped(batch), said.append)
-    changed = {name: value for name, value in vars(found.settings).items() if value != vars(config.settings)[name]}
+    adapted = fitted(config, n, untyped(batch), said.append)
+    changed = {name: value for name, value in vars(adapted.settings).items() if value != vars(config.settings)[name]}
     assert changed == expected
-    METHODS[method].check_amount(found.settings, found.batch_size, n)
+    METHODS[method].check_amount(adapted.settings, adapted.batch_size, n)
     assert [line.partition("=")[0] for line in said if "(--set" in line] == list(expected)
-    assert fitted(found, n, untyped(batch), said.append) is found
+    assert fitted(adapted, n, untyped(batch), said.append) is adapted
     stays = fitted(config, n, untyped(batch, ["queue=4096", "key_groups=8"])).settings
     assert stays == config.settings
 

@@ -83,13 +83,13 @@ def content(out: Path):
 
 
 def test_an_addition_that_is_killed_in_its_midst_is_finished_by_a_repeat(grown, tmp_path):
-    whole, out = (copied(grown, "s.parquet", tmp_path / each) for each in ("whole", "killed"))
-    score(grown / "photos", whole, add=True)
+    complete, out = (copied(grown, "s.parquet", tmp_path / each) for each in ("whole", "killed"))
+    score(grown / "photos", complete, add=True)
     assert run(grown, out, 20).returncode == -9
     assert content(out) == content(grown / "s.parquet")
     score(grown / "photos", out, add=True)
-    assert content(out) == content(whole)
-    assert open_table(out).metadata == open_table(whole).metadata
+    assert content(out) == content(complete)
+    assert open_table(out).metadata == open_table(complete).metadata
     assert {path.name for path in out.parent.iterdir()} - {"s.parquet.fit"} == {"s.parquet"}
 
 

@@ -77,8 +77,8 @@ def test_classes_of_random_draws_seldom_move():
         right = easy + drawn > 0
         sides = {"subset": right[:1], "whole": right[1:2], "random": right[2:7], "random by class": right[7:]}
         result_of_models = compared("any", sides, tested)
-        assert [one.tested for one in result_of_models.classes] == [40] * 10
-        moved += min(one.adjusted_p["random"] for one in result_of_models.classes) <= 0.05
+        assert [of_class.tested for of_class in result_of_models.classes] == [40] * 10
+        moved += min(of_class.adjusted_p["random"] for of_class in result_of_models.classes) <= 0.05
     assert moved / 200 < 0.09
 
 

@@ -19,27 +19,27 @@ def make(counts):
 def test_shares_ratio_and_p_are_those_of_the_definitions():
     codes, kept = make([(100, 80), (50, 25), (30, 24)])
     result_by_group = fairness("group", codes, kept)
-    assert [one.name for one in result_by_group.groups] == ["g1", "g0", "g2"]
+    assert [group.name for group in result_by_group.groups] == ["g1", "g0", "g2"]
     assert result_by_group.ratio == pytest.approx(0.5 / 0.8)
     assert not result_by_group.passes
     assert result_by_group.kept == pytest.approx(129 / 180)
     lowest = result_by_group.groups[0]
     assert lowest.p == pytest.approx(scipy.stats.hypergeom(180, 51, 50).sf(24))
     assert lowest.adjusted_p == pytest.approx(min(1, 3 * lowest.p))
-    assert [one.name for one in result_by_group.groups if one.dropped_more] == ["g1"]
+    assert [group.name for group in result_by_group.groups if group.dropped_more] == ["g1"]
     assert lowest.share.low == pytest.approx(0.366, abs=0.001)  # Wilson, 25 of 50
 
 
 def test_shares_that_are_alike_pass_and_no_group_is_dropped_more():
     result_by_group = fairness("group", *make([(1000, 480), (1000, 500)]))
     assert result_by_group.passes
-    assert not any(one.dropped_more for one in result_by_group.groups)
+    assert not any(group.dropped_more for group in result_by_group.groups)
 
 
 def test_rows_without_a_group_are_one_of_their_own():
     codes, kept = make([(10, 5), (10, 5)])
     codes.codes[:4] = -1
-    assert {one.name: one.rows for one in fairness("group", codes, kept).groups} == {"g0": 6, "g1": 10, NOBODY: 4}
+    assert {group.name: group.rows for group in fairness("group", codes, kept).groups} == {"g0": 6, "g1": 10, NOBODY: 4}
 
 
 @pytest.mark.parametrize("counts", [[(20, 7)], [(5, 0), (6, 0)]])
@@ -53,7 +53,7 @@ def test_random_subsets_are_seldom_called_unfair():
     codes, _ = make([(300, 0), (200, 0), (40, 0), (12, 0)])
     generator = np.random.default_rng(0)
     called = [
-        any(one.dropped_more for one in fairness("g", codes, generator.permutation(552) < 276).groups)
+        any(group.dropped_more for group in fairness("g", codes, generator.permutation(552) < 276).groups)
         for _ in range(400)
     ]
     assert np.mean(called) < 0.08

@@ -20,8 +20,8 @@ from tests.curate.evaluation.subset.labelled_tables import keys, made, write
 
 def read(path, subset, test=None, **changes):
     table = open_table(path)
-    asked = {"label": "label", "labelled": None, "group": (), "sample": None, "seed": 0, **changes}
-    return read_pool(table, subset, parse_test(test, table), **asked)
+    options = {"label": "label", "labelled": None, "group": (), "sample": None, "seed": 0, **changes}
+    return read_pool(table, subset, parse_test(test, table), **options)
 
 
 def as_keys(pool, rows):
@@ -100,29 +100,29 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path, columns):
 def test_a_column_or_another_table_says_what_is_tested_on(tmp_path, columns, table, half):
     by_column = read(table, half, "camera=old")
     assert as_keys(by_column, by_column.tests) == {
-        key for key, one in zip(columns["key"], columns["camera"], strict=True) if one == "old"
+        key for key, camera in zip(columns["key"], columns["camera"], strict=True) if camera == "old"
     }
     other = {**made(90, seed=5), "label": [*made(90, seed=5)["true"][:80], *["stranger"] * 10]}
     pool = read(table, half, str(write(tmp_path / "other.parquet", other)))
     assert len(pool.tests) == 80
     assert len(pool.trainable) == 300
     assert pool.left_out == {"of a class that the table has not, in other.parquet": 10}
-    found = np.array(pool.classes)[pool.label[pool.tests]]
+    names = np.array(pool.classes)[pool.label[pool.tests]]
     place = dict(zip(other["key"], other["label"], strict=True))
     reference = pool.tables[1].take(pool.row[pool.tests], ["key"]).column(0).to_pylist()
-    assert [place[key] for key in reference] == found.tolist()
+    assert [place[key] for key in reference] == names.tolist()
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.binary()])
 def test_rows_with_the_bytes_of_one_to_train_on_are_not_tested_on(tmp_path, columns, half, kind):
     digest = [hashlib.sha256(key.encode()).hexdigest() for key in columns["key"]]
     digest[:9] = [None, "", " "] * 3  # of no image: alike, and still no copies
-    there = {**columns, "sha256": pa.array(digest, pa.string()).cast(kind)}
+    with_digests = {**columns, "sha256": pa.array(digest, pa.string()).cast(kind)}
     if kind == pa.binary():
-        there["sha256"] = pa.array([one and one.encode() if one and one.strip() else None for one in digest], kind)
+        with_digests["sha256"] = pa.array([each and each.encode() if each and each.strip() else None for each in digest], kind)
     other = made(90, seed=5)
     other["sha256"] = [None, "", " ", *digest[200:230], *(f"{i:064x}" for i in range(57))]
-    table, path = write(tmp_path / "sha.parquet", there), write(tmp_path / "other.parquet", other)
+    table, path = write(tmp_path / "sha.parquet", with_digests), write(tmp_path / "other.parquet", other)
     pool = read(table, half, str(path))
     rows = pool.row[pool.tests]
     assert set(rows[pool.same_bytes()].tolist()) == set(range(3, 33))
@@ -152,9 +152,9 @@ def test_a_table_of_the_same_images_in_another_precision_is_nothing_to_test_on(t
 
 def test_a_column_without_classes_is_said_to_be_one(tmp_path, columns, half):
     table = write(tmp_path / "s.parquet", columns)
-    told = r"got 0 .*: none.*; 300 classes, of which 300 have one row, cannot be both trained and tested on"
+    reason = r"got 0 .*: none.*; 300 classes, of which 300 have one row, cannot be both trained and tested on"
     for sample in (None, 100):
-        with pytest.raises(InputError, match=told) as error:
+        with pytest.raises(InputError, match=reason) as error:
             judged(table, half, label="key", sample=sample)
         assert "larger share" not in str(error.value)
     nearly = {**columns, "name": [*columns["key"][:270], *(f"of three {i // 3}" for i in range(30))]}
@@ -244,7 +244,7 @@ def test_subsets_that_say_nothing_are_refused(tmp_path, columns, table):
     pq.write_table(pa.table({"kez": ["0001.jpg"]}), tmp_path / "z.parquet")
     with pytest.raises(InputError, match="no column 'key'"):
         judged(table, tmp_path / "z.parquet")
-    only_tested = np.array([one == "old" for one in columns["camera"]])
+    only_tested = np.array([camera == "old" for camera in columns["camera"]])
     with pytest.raises(InputError, match="expected rows to train on, got none"):
         judged(table, keys(tmp_path / "t.parquet", columns, only_tested), test="camera=old")
 
@@ -256,9 +256,9 @@ def test_tables_that_nothing_can_be_trained_on_are_refused(tmp_path, columns, ha
     unlabelled = write(tmp_path / "u.parquet", {**columns, "label": pa.nulls(300, pa.string())})
     with pytest.raises(InputError, match="expected at least 20 labelled rows to test on, got 0"):
         judged(unlabelled, half)
-    one = write(tmp_path / "o.parquet", {**columns, "label": ["x"] * 300})
+    single_class = write(tmp_path / "o.parquet", {**columns, "label": ["x"] * 300})
     with pytest.raises(InputError, match="at least two classes"):
-        judged(one, half)
+        judged(single_class, half)
     path = write(tmp_path / "w.parquet", {**made(90, width=5), "key": [f"w{i}" for i in range(90)]})
     table = write(tmp_path / "s.parquet", columns)
     with pytest.raises(InputError, match="expected embeddings of 8 numbers"):

@@ -43,8 +43,8 @@ def judged(folder, columns, kept, **options):
     return evaluate(folder / "s.parquet", subset=subset, **options)
 
 
-def says(found):
-    return {one.model: (one.says, one.of_rows, one.of_size) for one in found.verdicts}
+def says(result):
+    return {verdict.model: (verdict.says, verdict.of_rows, verdict.of_size) for verdict in result.verdicts}
 
 
 def test_leaving_out_wrong_labels_helps(folder, columns):
@@ -67,7 +67,7 @@ def test_keeping_wrong_labels_hurts(folder, columns):
     assert says(judgement)["linear"][0] == "hurts"
     assert says(judgement)["kNN"][0] == "hurts"
     assert "the subset hurts" in judgement.verdict()[0]
-    assert any(one.gaps["random"].interval.high < 0 for one in judgement.trained[0].classes)
+    assert any(of_class.gaps["random"].interval.high < 0 for of_class in judgement.trained[0].classes)
     assert any("reported worse than with random rows" in line for line in judgement.verdict())
 
 
@@ -76,7 +76,7 @@ def test_a_random_subset_does_not_help(folder, columns):
     said = []
     for seed in range(3):
         kept = np.random.default_rng(seed).random(1500) < 0.5
-        said += [one.says for one in judged(folder, columns, kept, seed=seed, sample=800).verdicts]
+        said += [verdict.says for verdict in judged(folder, columns, kept, seed=seed, sample=800).verdicts]
     assert said.count("helps") + said.count("hurts") <= 1
 
 
@@ -92,7 +92,7 @@ def test_a_subset_of_few_classes_is_separated_from_one_of_good_rows(folder, colu
 
 def test_models_are_those_of_scikit_learn():
     columns = made(400, wrong=0.2)
-    rows, label = columns["embedding"].astype(np.float32), np.array([int(one[-1]) for one in columns["label"]])
+    rows, label = columns["embedding"].astype(np.float32), np.array([int(name[-1]) for name in columns["label"]])
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     train, test = slice(0, 300), slice(300, 400)
     right, c = right_by_linear(rows[train], label[train], rows[test], label[test], 3, seed=0)
@@ -102,8 +102,8 @@ def test_models_are_those_of_scikit_learn():
     near = sklearn.neighbors.KNeighborsClassifier(
         20, metric="cosine", weights=lambda distance: np.exp((1 - distance) / 0.07)
     ).fit(rows[train], label[train])
-    found = right_by_neighbours(rows[train], label[train], rows[test], label[test])
-    assert np.mean(found == (near.predict(rows[test]) == label[test])) > 0.98
+    predicted = right_by_neighbours(rows[train], label[train], rows[test], label[test])
+    assert np.mean(predicted == (near.predict(rows[test]) == label[test])) > 0.98
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_the_verdict_follows_from_the_interval(low, high, said, size):
 def test_it_is_not_the_rows_only_where_the_interval_says_so(low, high, line):
     gap = Gap(Interval((low + high) / 2, low, high), 0.5, 100)
     model = SimpleNamespace(gaps={"random by class": gap})
-    (told,) = _of_classes_or_rows(model, "hurts", against(gap))
-    assert told.startswith(line)
+    (sentence,) = _of_classes_or_rows(model, "hurts", against(gap))
+    assert sentence.startswith(line)
 
 
 def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
@@ -186,7 +186,7 @@ def test_a_table_is_not_tested_on_itself(folder, columns, tmp_path):
 
 def test_without_labels_there_is_diversity_and_fairness_but_no_verdict(tmp_path, columns):
     table = write(tmp_path / "s.parquet", {name: columns[name] for name in ("key", "camera", "embedding")})
-    kept = np.array([one == "old" for one in columns["camera"]])
+    kept = np.array([camera == "old" for camera in columns["camera"]])
     evaluation = evaluate(table, subset=keys(tmp_path / "k.parquet", columns, kept), group="camera", seeds=3)
     assert evaluation.trained == []
     assert evaluation.diversity.subset.value > 1
@@ -194,7 +194,7 @@ def test_without_labels_there_is_diversity_and_fairness_but_no_verdict(tmp_path,
     assert "cannot be determined" in evaluation.verdict()[0]
     fair = evaluation.fairness[0]
     assert fair.ratio == 0
-    assert [one.name for one in fair.groups if one.dropped_more] == ["new"]
+    assert [group.name for group in fair.groups if group.dropped_more] == ["new"]
     assert "fails the four-fifths rule" in str(evaluation)
 
 

@@ -166,7 +166,7 @@ def test_rules_before_it_narrow_what_is_promised_and_rules_after_it_are_refused(
     kept = pq.read_table(tmp_path / "kept.parquet")
     assert set(kept["label"].to_pylist()) == {"cat"}
     assert 0 < result.kept < 1500
-    found = run(
+    refused = run(
         "filter",
         dataset[0],
         "--max-bad-rate",
@@ -179,8 +179,8 @@ def test_rules_before_it_narrow_what_is_promised_and_rules_after_it_are_refused(
         "unc_made_up",
         "--dry-run",
     )
-    assert found.exit_code == 1
-    assert "put it after all other rules" in found.output
+    assert refused.exit_code == 1
+    assert "put it after all other rules" in refused.output
 
 
 def test_rows_of_equal_score_stay_or_go_together(dataset, audit, tmp_path):
@@ -247,7 +247,7 @@ def test_label_studio_brings_verdicts_back(dataset, audit, tmp_path):
         task["annotations"] = [{"id": number, "completed_by": 1, "result": result}]
     (tmp_path / "done.json").write_text(json.dumps(tasks))
     verdicts = read_audit([path, tmp_path / "done.json"])
-    assert {one.key: one.badness for one in verdicts.judged} == {key: float(dataset[1][key]) for key in keys}
+    assert {each.key: each.badness for each in verdicts.judged} == {key: float(dataset[1][key]) for key in keys}
 
 
 def test_what_verdicts_show_without_the_table(dataset, audit):
@@ -268,10 +268,10 @@ def test_on_average_is_another_promise(dataset, audit):
 
 
 def refused(*line):
-    found = run(*line)
-    assert found.exit_code == 1, found.output
-    assert found.output.count("\n") == 1
-    return found.output
+    result = run(*line)
+    assert result.exit_code == 1, result.output
+    assert result.output.count("\n") == 1
+    return result.output
 
 
 def test_infeasible_says_how_many_more(dataset, audit, tmp_path):
@@ -372,7 +372,7 @@ def test_a_drawn_sample_is_judged_on_the_page_and_what_is_taken_out_is_the_contr
         assert queue(server)[0]["n"] == len(bad)
         act(server, "drop", queue(server)[0]["id"])
     assert shown == keys
-    judged = {one.key: one.badness for one in read_audit([path]).judged}
+    judged = {verdict.key: verdict.badness for verdict in read_audit([path]).judged}
     assert judged == {key: float(dataset[1][key]) for key in keys}
 
 

@@ -64,8 +64,8 @@ def test_a_power_of_the_sizes_lies_between_uniform_and_the_dataset(scores):
     root = curate.balance(scores, dry_run=True, per="label", to="square-root", rows=20)
     assert root.cells == curate.balance(scores, dry_run=True, per="label", alpha=0.5, rows=20).cells
     weights = {name: n**0.5 for name, n in SIZES.items()}
-    for name, (_, _, wanted) in root.cells.items():
-        assert abs(wanted - 20 * weights[name] / sum(weights.values())) < 1
+    for name, (_, _, share) in root.cells.items():
+        assert abs(share - 20 * weights[name] / sum(weights.values())) < 1
     assert kept(curate.balance(scores, dry_run=True, per="label", alpha=1, rows="50%")) == {
         "cat": 25,
         "dog": 15,
@@ -125,9 +125,9 @@ def test_clusters_are_cells_and_the_typical_rows_of_each_have_the_nearest_neighb
     assert result.kept == 60
     assert len(result.cells) <= 12
     assert max(kept(result).values()) - min(n for _, n, _ in result.cells.values() if n) <= 60
-    told = pq.read_table(result.decisions).to_pylist()
+    decisions = pq.read_table(result.decisions).to_pylist()
     for cell in result.cells:
-        mine = [row for row in told if row["cell"] == cell]
+        mine = [row for row in decisions if row["cell"] == cell]
         stay = [row["score"] for row in mine if row["decision"] == "keep"]
         assert min(stay, default=np.inf) >= max((row["score"] for row in mine if row["decision"] == "drop"), default=0)
     assert verify(result.receipt).identical
@@ -232,11 +232,11 @@ def test_amounts_are_the_nearest_whole_numbers_to_a_common_level_never_more_than
         assert plan.taken.sum() == total == plan.quota.sum()
         assert (plan.taken <= sizes).all()
         assert (np.abs(plan.taken - one_at_a_time(sizes.tolist(), shares, total)) < 1 + 1e-6).all()
-        whole = amounts(sizes, np.array([float(share) for share in shares]))
-        assert whole.most == whole.taken.sum()
-        assert not whole.short.any()
+        everything = amounts(sizes, np.array([float(share) for share in shares]))
+        assert everything.most == everything.taken.sum()
+        assert not everything.short.any()
         bound = min(Fraction(int(n)) / share for n, share in zip(sizes, shares, strict=True) if share)
-        assert bound - 1 < whole.most <= bound
+        assert bound - 1 < everything.most <= bound
 
 
 def test_the_largest_remainders_get_the_rest_and_equal_ones_the_earlier_cell():

@@ -34,13 +34,13 @@ class Matrix:
 
     def first(self, rows, among):
         parts = []
-        asked = rows.tolist()
+        queried = rows.tolist()
         for row in np.flatnonzero(among).tolist():
-            ahead = asked[: asked.index(row)] if row in asked else asked
+            ahead = queried[: queried.index(row)] if row in queried else queried
             query = next((q for q in ahead if self.linked[q, row]), None)
             if query is not None:
-                one = np.array([query]), np.array([row]), self.similarity[[query], [row]], np.zeros(1, np.int8)
-                parts.append(Links(*one))
+                link = np.array([query]), np.array([row]), self.similarity[[query], [row]], np.zeros(1, np.int8)
+                parts.append(Links(*link))
         return joined(parts)
 
 
@@ -98,7 +98,7 @@ def jittered(generator, signature, n, size=2.0):
 def soft_pictures(generator, n, side=96):
     """Images of soft blobs, RGB uint8 (n, side, side, 3); no two alike."""
     coarse = generator.integers(0, 256, (n, 9, 9), dtype=np.uint8)
-    grey = [np.asarray(Image.fromarray(one).resize((side, side), Image.Resampling.BICUBIC)) for one in coarse]
+    grey = [np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC)) for image in coarse]
     return np.repeat(np.stack(grey)[..., None], 3, axis=3)
 
 

@@ -20,13 +20,13 @@ from scoring.errors import InputError
 NEW, OLD = 60, 50
 
 
-def outside(theirs, searches, open_rows):
-    return find_outside(theirs, searches, open_rows)
+def outside(others, searches, open_rows):
+    return find_outside(others, searches, open_rows)
 
 
 def made(generator):
     base = random_signatures(generator, 20)
-    mine, theirs = (jittered(generator, base[generator.integers(0, 20, n)], n, 8.0) for n in (NEW, OLD))
+    mine, others = (jittered(generator, base[generator.integers(0, 20, n)], n, 8.0) for n in (NEW, OLD))
     codes = [generator.integers(0, 2**63, n).astype(np.uint64) for n in (NEW, OLD)]
     codes[0][:10] = codes[1][20:30] ^ np.uint64(4)
     codes[0][5:15] = codes[1][30:40] ^ np.uint64(1)
@@ -34,7 +34,7 @@ def made(generator):
     texts[0][:5] = texts[1][:5] = ["a", "b", "c", "d", None]
     texts[1][5] = "a"
     sides = []
-    for signatures, code, text in zip((mine, theirs), codes, texts, strict=True):
+    for signatures, code, text in zip((mine, others), codes, texts, strict=True):
         rows = plain_rows(signature=signatures, phash=code, has_phash=np.ones(len(code), bool))
         rows.texts["sha256"] = pa.chunked_array([text], pa.large_string())
         rows.ok = generator.random(len(code)) < 0.9
@@ -48,24 +48,24 @@ def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one
     monkeypatch.setattr(other, "FEWEST", fewest)
     monkeypatch.setattr(other, "MANY", 10)
     generator = np.random.default_rng(seed)
-    rows, theirs = made(generator)
+    rows, others = made(generator)
     open_rows = rows.ok & (generator.random(NEW) < 0.9)
     searches = {
         "bytes": SameText(rows.texts["sha256"]),
         "hash": NearHash(rows, 2),
         "signature": NearVector(rows.signature, 0.93, "signature"),
     }
-    stars = outside(theirs, searches, open_rows.copy())
-    texts = [each.texts["sha256"].to_pylist() for each in (rows, theirs)]
-    cosine = cosines(np.concatenate([rows.signature, theirs.signature]))[:NEW, NEW:].astype(np.float32)
-    found = 0
+    stars = outside(others, searches, open_rows.copy())
+    texts = [each.texts["sha256"].to_pylist() for each in (rows, others)]
+    cosine = cosines(np.concatenate([rows.signature, others.signature]))[:NEW, NEW:].astype(np.float32)
+    n_leaks = 0
     for row in range(NEW):
         equal = [1.0 if a is not None and a == texts[0][row] else None for a in texts[1]]
-        bits = [(int(code) ^ int(rows.phash[row])).bit_count() for code in theirs.phash]
+        bits = [(int(code) ^ int(rows.phash[row])).bit_count() for code in others.phash]
         choices = [
-            [(-1.0, theirs.hashes[o], o) for o in range(OLD) if theirs.ok[o] and equal[o]],
-            [(bits[o], theirs.hashes[o], o) for o in range(OLD) if theirs.ok[o] and bits[o] <= 2],
-            [(-cosine[row, o], theirs.hashes[o], o) for o in range(OLD) if theirs.ok[o] and cosine[row, o] >= 0.93],
+            [(-1.0, others.hashes[o], o) for o in range(OLD) if others.ok[o] and equal[o]],
+            [(bits[o], others.hashes[o], o) for o in range(OLD) if others.ok[o] and bits[o] <= 2],
+            [(-cosine[row, o], others.hashes[o], o) for o in range(OLD) if others.ok[o] and cosine[row, o] >= 0.93],
         ]
         expected = next(((at, min(each)) for at, each in enumerate(choices) if each), None)
         if expected is None or not open_rows[row]:
@@ -74,8 +74,8 @@ def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one
             finder, (value, _, owner) = expected
             assert (stars.finder[row], stars.owner[row]) == (finder, owner)
             assert stars.similarity[row] == pytest.approx(abs(value), abs=1e-6)
-            found += 1
-    assert found > 15
+            n_leaks += 1
+    assert n_leaks > 15
 
 
 class Asked:
@@ -85,22 +85,22 @@ class Asked:
         self.search, self.higher, self.pairs, self.inside = search, search.higher, 0, 0
 
     def foreign(self, rows, among, some):
-        found = self.search.foreign(rows, among, some)
-        self.pairs += len(found)
-        return found
+        links = self.search.foreign(rows, among, some)
+        self.pairs += len(links)
+        return links
 
 
 def test_rows_of_the_other_table_are_never_compared_with_one_another():
     generator = np.random.default_rng(0)
-    rows, theirs = made(generator)
+    rows, others = made(generator)
     search = NearVector(rows.signature, 0.93, "signature")
     searched = []
     index = search.index.search
     search.index.search = lambda queries, among, **how: (
         searched.append((len(queries), len(among))) or index(queries, among, **how)
     )
-    outside(theirs, {"signature": search}, rows.ok)
-    assert sum(queries for queries, _ in searched) == theirs.ok.sum()
+    outside(others, {"signature": search}, rows.ok)
+    assert sum(queries for queries, _ in searched) == others.ok.sum()
     assert {among for _, among in searched} == {NEW}
 
 
@@ -108,27 +108,27 @@ def test_thousands_of_copies_here_and_there_are_not_millions_of_pairs():
     generator = np.random.default_rng(0)
     base = random_signatures(generator, 1)
     n = 6000
-    mine, theirs = (plain_rows(signature=jittered(generator, base, n, 3.0)) for _ in range(2))
+    mine, others = (plain_rows(signature=jittered(generator, base, n, 3.0)) for _ in range(2))
     search = Asked(NearVector(mine.signature, 0.95, "signature"))
-    stars, mb = peak_mb(lambda: outside(theirs, {"signature": search}, mine.ok))
+    stars, mb = peak_mb(lambda: outside(others, {"signature": search}, mine.ok))
     assert (stars.owner >= 0).all()
     assert search.pairs < n * 2 * (other.ENOUGH + other.FEWEST)
     assert mb < 400
     texts = pa.chunked_array([np.repeat("same", 50_000)], pa.large_string())
-    mine, theirs = plain_rows(n=50_000), plain_rows(n=50_000)
-    theirs.texts["sha256"] = texts
+    mine, others = plain_rows(n=50_000), plain_rows(n=50_000)
+    others.texts["sha256"] = texts
     search = Asked(SameText(texts))
-    stars, mb = peak_mb(lambda: outside(theirs, {"bytes": search}, mine.ok))
-    assert (stars.owner == np.argmin(theirs.hashes)).all()
+    stars, mb = peak_mb(lambda: outside(others, {"bytes": search}, mine.ok))
+    assert (stars.owner == np.argmin(others.hashes)).all()
     assert search.pairs <= 64 * 50_000
     assert mb < 400
 
 
 def test_a_table_without_rows_that_were_scored_has_nothing():
     generator = np.random.default_rng(0)
-    rows, theirs = made(generator)
-    theirs.ok[:] = False
-    assert (outside(theirs, {"bytes": SameText(rows.texts["sha256"])}, rows.ok).owner == -1).all()
+    rows, others = made(generator)
+    others.ok[:] = False
+    assert (outside(others, {"bytes": SameText(rows.texts["sha256"])}, rows.ok).owner == -1).all()
 
 
 # the whole of it
@@ -150,8 +150,8 @@ def tables(tmp_path):
     return tmp_path
 
 
-def run(folder, name="out", **asked):
-    result = curate.dedup(folder / "new.parquet", folder / f"{name}.parquet", against=folder / "old.parquet", **asked)
+def run(folder, name="out", **options):
+    result = curate.dedup(folder / "new.parquet", folder / f"{name}.parquet", against=folder / "old.parquet", **options)
     return (
         result,
         pl.read_parquet(folder / f"{name}.decisions.parquet"),
@@ -203,10 +203,10 @@ def test_with_report_only_leaks_stay_and_are_told(tables):
 
 def test_with_report_only_the_table_itself_is_deduplicated_as_without_another(tables):
     for groups in ("star", "chain"):
-        _, told, _ = run(tables, f"reported {groups}", report_only=True, groups=groups)
+        _, reported, _ = run(tables, f"reported {groups}", report_only=True, groups=groups)
         alone = curate.dedup(tables / "new.parquet", tables / f"alone {groups}.parquet", groups=groups)
         plain = pl.read_parquet(alone.decisions)
-        assert told["decision"].to_list() == plain["decision"].to_list()
+        assert reported["decision"].to_list() == plain["decision"].to_list()
 
 
 def test_protected_rows_stay_although_the_other_table_has_them(tables):
@@ -258,9 +258,9 @@ def test_with_only_against_nothing_goes_for_a_row_of_its_own_table(tables):
     assert groups["other_table"].all()
     assert result.n_leaks == result.dropped == len(leaks)
     assert verify(tables / "out.receipt.json").identical
-    told, decisions, _ = run(tables, "told", only_against=True, report_only=True)
-    assert (told.n_leaks, told.kept) == (len(leaks), 30)
-    assert [each["key"] for each in told.examples if each["why"] == "leak"] == [f"k{i}" for i in sorted(leaks)]
+    reported, decisions, _ = run(tables, "told", only_against=True, report_only=True)
+    assert (reported.n_leaks, reported.kept) == (len(leaks), 30)
+    assert [each["key"] for each in reported.examples if each["why"] == "leak"] == [f"k{i}" for i in sorted(leaks)]
 
 
 @pytest.mark.parametrize("asked", [{}, {"report_only": True}, {"only_against": True}])
@@ -280,8 +280,8 @@ def test_without_leaks_the_csv_has_a_header_alone_and_text_is_guarded(tmp_path):
     write_table(tmp_path / "new.parquet", {"key": ["=cmd()", "b"], "sha256": ["x", "y"]})
     write_table(tmp_path / "old.parquet", {"key": ["ü"], "sha256": ["x"]})
     write_table(tmp_path / "none.parquet", {"key": ["o"], "sha256": ["z"]})
-    found = curate.dedup(tmp_path / "new.parquet", tmp_path / "a.parquet", "bytes", against=tmp_path / "old.parquet")
-    text = found.leaks.read_bytes().decode("utf-8-sig")
+    result = curate.dedup(tmp_path / "new.parquet", tmp_path / "a.parquet", "bytes", against=tmp_path / "old.parquet")
+    text = result.leaks.read_bytes().decode("utf-8-sig")
     assert "\n=cmd" not in text
     assert ",=cmd" not in text
     assert "=cmd()" in text
@@ -310,16 +310,16 @@ def test_only_against_refuses_what_is_about_pairs_inside(tables, asked, words):
 def test_the_gate_exits_3_where_there_are_leaks_and_everything_is_written(tables):
     from commandline import run as typed
 
-    asked = ["dedup", tables / "new.parquet", "--only-against", "--fail-on-leaks"]
-    gate = typed(*asked, "--against", tables / "old.parquet", "-o", tables / "g.parquet")
+    typed_line = ["dedup", tables / "new.parquet", "--only-against", "--fail-on-leaks"]
+    gate = typed(*typed_line, "--against", tables / "old.parquet", "-o", tables / "g.parquet")
     assert gate.exit_code == 3
     assert "leak: k0: the same as o0" in gate.stderr
     assert "failed: 10 rows are in" in gate.stderr
     assert (tables / "g.leaks.csv").is_file()
     assert (tables / "g.receipt.json").is_file()
-    dry = typed(*asked, "--against", tables / "old.parquet", "--dry-run", "--json")
+    dry = typed(*typed_line, "--against", tables / "old.parquet", "--dry-run", "--json")
     assert dry.exit_code == 3
     assert json.loads(dry.stdout)["n_leaks"] == 10
     write_table(tables / "other.parquet", {"signature": signed(random_signatures(np.random.default_rng(77), 5))})
-    assert typed(*asked, "--against", tables / "other.parquet", "--dry-run").exit_code == 0
-    assert typed(*asked, "--dry-run").exit_code == 1
+    assert typed(*typed_line, "--against", tables / "other.parquet", "--dry-run").exit_code == 0
+    assert typed(*typed_line, "--dry-run").exit_code == 1

@@ -60,7 +60,7 @@ VERDICTS = {"y": "drop", "n": "keep", "?": "unsure", "": ""}
 def answered(drawn, path, say, **reviewer):
     """Write an audit and judge it: ``say`` gives the answer to a pair."""
     path.write_bytes(audit_text(drawn))
-    judge(path, [(VERDICTS[say(one)], one.key_b, one.key_a, "") for one in drawn], question="copy", **reviewer)
+    judge(path, [(VERDICTS[say(pair)], pair.key_b, pair.key_a, "") for pair in drawn], question="copy", **reviewer)
     return read_answers(path)
 
 
@@ -93,8 +93,8 @@ def test_weights_add_up_to_the_pairs_of_each_stratum_and_side(many):
     assert len(drawn) == 200
     similarity, finder = many.column("similarity").to_numpy(), np.array(many.column("finder").to_pylist())
     total = Counter()
-    for one in drawn:
-        total[one.stratum.finder, one.stratum.side] += one.weight
+    for pair in drawn:
+        total[pair.stratum.finder, pair.stratum.side] += pair.weight
     assert total["signature", DROPPED] == pytest.approx(
         ((finder == "signature") & (similarity >= np.float32(0.9))).sum()
     )
@@ -106,10 +106,10 @@ def test_weights_add_up_to_the_pairs_of_each_stratum_and_side(many):
 def test_strata_divide_the_pairs_by_similarity_and_ties_stay_together(many):
     drawn = draw_pairs(many, LIMITS, 300)
     ranges = defaultdict(set)
-    for one in drawn:
-        name = one.stratum
+    for pair in drawn:
+        name = pair.stratum
         low, high = sorted((name.least, name.most))
-        assert low <= one.similarity <= high
+        assert low <= pair.similarity <= high
         ranges[name.finder].add((low, high))
     for parts in ranges.values():
         ordered = sorted(parts)
@@ -118,7 +118,7 @@ def test_strata_divide_the_pairs_by_similarity_and_ties_stay_together(many):
 
 
 def test_pairs_next_to_the_threshold_stand_for_fewer_others(many):
-    weight = {one.stratum: one.weight for one in draw_pairs(many, LIMITS, 300) if one.stratum.finder == "signature"}
+    weight = {pair.stratum: pair.weight for pair in draw_pairs(many, LIMITS, 300) if pair.stratum.finder == "signature"}
     for side in (DROPPED, NEAR):
         outward = [w for name, w in sorted(weight.items(), key=lambda item: item[0].number) if name.side == side]
         assert outward[0] < outward[-1]
@@ -130,7 +130,7 @@ def test_the_same_pairs_are_drawn_whatever_the_order_of_rows_and_of_keys(many):
     turned = turned.rename_columns(["key_b", "key_a", "similarity", "finder"])
 
     def drawn(table, seed):
-        return [frozenset((one.key_a, one.key_b)) for one in draw_pairs(table, LIMITS, 50, seed=seed)]
+        return [frozenset((pair.key_a, pair.key_b)) for pair in draw_pairs(table, LIMITS, 50, seed=seed)]
 
     assert drawn(many, 0) == drawn(turned, 0)
     assert len(set(drawn(many, 0)) & set(drawn(many, 1))) < 25
@@ -140,7 +140,7 @@ def test_every_pair_of_a_stratum_is_as_likely_as_any_other():
     table = pairs_of(np.linspace(0.91, 1, 60))
     times = Counter()
     for seed in range(400):
-        times.update(one.key_a for one in draw_pairs(table, LIMITS, 15, seed=seed) if one.stratum.number == 2)
+        times.update(pair.key_a for pair in draw_pairs(table, LIMITS, 15, seed=seed) if pair.stratum.number == 2)
     n = np.array(list(times.values()))
     assert len(n) == 30
     assert n.std() < 3 * np.sqrt(n.mean())
@@ -148,15 +148,15 @@ def test_every_pair_of_a_stratum_is_as_likely_as_any_other():
 
 def test_the_first_answers_are_a_sample_of_all_strata(many):
     drawn = draw_pairs(many, LIMITS, 300)
-    strata = [str(one.stratum) for one in drawn]
+    strata = [str(pair.stratum) for pair in drawn]
     share = [Counter(strata[half])[strata[0]] for half in (slice(0, 150), slice(150, 300))]
     assert min(share) > 0.3 * max(share)
 
 
 def test_fewer_pairs_than_wanted_are_all_drawn_once():
     drawn = draw_pairs(pairs_of([0.95, 0.91, 0.85]), LIMITS, 200)
-    assert sorted(one.key_a for one in drawn) == [f"signature/a{i}.jpg" for i in range(3)]
-    assert {one.weight for one in drawn} == {1.0}
+    assert sorted(pair.key_a for pair in drawn) == [f"signature/a{i}.jpg" for i in range(3)]
+    assert {pair.weight for pair in drawn} == {1.0}
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 79, 80, 500])
@@ -170,8 +170,8 @@ def test_an_allocation_draws_as_many_as_asked_and_no_more_than_there_are(sizes, 
 
 def test_a_threshold_belongs_to_what_was_dropped_in_the_precision_of_the_pairs():
     drawn = draw_pairs(pairs_of(np.array([0.9, 0.95], np.float32)), LIMITS, 2)
-    assert {one.stratum.side for one in drawn} == {DROPPED}
-    assert min(one.similarity for one in drawn) == 0.9
+    assert {pair.stratum.side for pair in drawn} == {DROPPED}
+    assert min(pair.similarity for pair in drawn) == 0.9
 
 
 @pytest.mark.parametrize("n", [0, -1, 100_001])
@@ -222,12 +222,12 @@ def test_no_pairs_near_a_threshold_leave_none():
 
 
 def test_pairs_short_of_a_threshold_stand_for_those_that_were_not_looked_for(many, tmp_path):
-    part, whole = (draw_pairs(many, LIMITS, 200, looked_for=share) for share in (0.25, 1.0))
+    part, everything = (draw_pairs(many, LIMITS, 200, looked_for=share) for share in (0.25, 1.0))
     for side, times in ((DROPPED, 1), (NEAR, 4)):
-        sums = [sum(one.weight for one in drawn if one.stratum.side == side) for drawn in (part, whole)]
+        sums = [sum(pair.weight for pair in drawn if pair.stratum.side == side) for drawn in (part, everything)]
         assert sums[0] == pytest.approx(times * sums[1], rel=0.01)
-    counted = count_answers(answered(part, tmp_path / "x.csv", lambda one: "y"))
-    assert sum(one.size for one in counted if one.name.side == DROPPED) == 3000 + sum(
+    counted = count_answers(answered(part, tmp_path / "x.csv", lambda pair: "y"))
+    assert sum(pair.size for pair in counted if pair.name.side == DROPPED) == 3000 + sum(
         many.column("similarity").to_numpy()[3500:] <= 2
     )
 
@@ -237,26 +237,26 @@ def test_pairs_short_of_a_threshold_stand_for_those_that_were_not_looked_for(man
 
 def test_an_audit_comes_back_as_it_was_drawn(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 60)
-    words = {one.key_a: "yn?"[at % 3] if at % 7 else "" for at, one in enumerate(drawn)}
-    answers = answered(drawn, tmp_path / "x.audit.csv", lambda one: words[one.key_a])
-    assert [one.pair for one in answers.judged] == drawn
+    words = {pair.key_a: "yn?"[at % 3] if at % 7 else "" for at, pair in enumerate(drawn)}
+    answers = answered(drawn, tmp_path / "x.audit.csv", lambda pair: words[pair.key_a])
+    assert [pair.pair for pair in answers.judged] == drawn
     expected = {"y": SAME, "n": DIFFERENT, "?": UNSURE, "": None}
-    assert [one.answer for one in answers.judged] == [expected[words[one.key_a]] for one in drawn]
+    assert [pair.answer for pair in answers.judged] == [expected[words[pair.key_a]] for pair in drawn]
 
 
 def test_where_reviewers_differ_a_pair_is_unsure_and_a_key_in_two_pairs_has_two_verdicts(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 20)
     drawn[1] = Drawn(drawn[1].key_a, drawn[0].key_b, *list(vars(drawn[1]).values())[2:])
     path = tmp_path / "x.audit.csv"
-    answered(drawn, path, lambda one: "n" if one == drawn[1] else "y")
-    answers = answered(drawn, path, lambda one: "n" if one in drawn[1:3] else "", reviewer="bob")
-    assert [one.answer for one in answers.judged][:4] == [SAME, DIFFERENT, UNSURE, SAME]
+    answered(drawn, path, lambda pair: "n" if pair == drawn[1] else "y")
+    answers = answered(drawn, path, lambda pair: "n" if pair in drawn[1:3] else "", reviewer="bob")
+    assert [pair.answer for pair in answers.judged][:4] == [SAME, DIFFERENT, UNSURE, SAME]
 
 
 def test_an_audit_with_verdicts_is_not_replaced_and_one_without_is(many, tmp_path):
     path = tmp_path / "x.audit.csv"
     refuse_judged([path], "--audit")
-    answered(draw_pairs(many, LIMITS, 20), path, lambda one: "y")
+    answered(draw_pairs(many, LIMITS, 20), path, lambda pair: "y")
     with pytest.raises(InputError, match=r"x.audit.verdicts.jsonl holds verdicts .* --audit"):
         refuse_judged([path], "--audit")
 
@@ -339,50 +339,50 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_precision_weighs_each_answer_by_what_it_stands_for(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 200)
     answers = answered(
-        drawn, tmp_path / "x.csv", lambda one: "y" if one.similarity > 0.93 or one.similarity < 0.5 else "n"
+        drawn, tmp_path / "x.csv", lambda pair: "y" if pair.similarity > 0.93 or pair.similarity < 0.5 else "n"
     )
-    found = precision(answers)
-    dropped = [one for one in drawn if one.stratum.side == DROPPED]
-    yes = sum(one.weight for one in dropped if one.similarity > 0.93 or one.similarity < 0.5)
-    assert found.dropped.strict.value == pytest.approx(yes / sum(one.weight for one in dropped))
-    assert found.dropped.strict == found.dropped.lenient
-    assert found.dropped.strict.low < found.dropped.strict.value < found.dropped.strict.high
-    assert set(found.by_finder) == {"signature", "hash"}
+    measured = precision(answers)
+    dropped = [pair for pair in drawn if pair.stratum.side == DROPPED]
+    yes = sum(pair.weight for pair in dropped if pair.similarity > 0.93 or pair.similarity < 0.5)
+    assert measured.dropped.strict.value == pytest.approx(yes / sum(pair.weight for pair in dropped))
+    assert measured.dropped.strict == measured.dropped.lenient
+    assert measured.dropped.strict.low < measured.dropped.strict.value < measured.dropped.strict.high
+    assert set(measured.by_finder) == {"signature", "hash"}
 
 
 def test_the_interval_is_that_of_the_strata(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 150)
-    found = precision(answered(drawn, tmp_path / "x.csv", lambda one: "y"))
-    n = Counter(one.stratum for one in drawn if one.stratum.side == DROPPED)
-    weight = {one.stratum: one.weight for one in drawn}
+    measured = precision(answered(drawn, tmp_path / "x.csv", lambda pair: "y"))
+    n = Counter(pair.stratum for pair in drawn if pair.stratum.side == DROPPED)
+    weight = {pair.stratum: pair.weight for pair in drawn}
     strata = [Stratum(round(weight[name] * count), count, count) for name, count in n.items()]
-    assert found.dropped.strict == pytest.approx(stratified_interval(strata))
-    assert found.dropped.strict.high == 1.0
+    assert measured.dropped.strict == pytest.approx(stratified_interval(strata))
+    assert measured.dropped.strict.high == 1.0
 
 
 def test_unsure_and_blank_answers_are_told_and_both_readings_given(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 200)
     words = ["y", "n", "?", "", "y", "y"]
-    order = {one.key_a: words[at % 6] for at, one in enumerate(drawn)}
-    found = precision(answered(drawn, tmp_path / "x.csv", lambda one: order[one.key_a]))
-    assert found.dropped.strict.value < found.dropped.lenient.value
+    order = {pair.key_a: words[at % 6] for at, pair in enumerate(drawn)}
+    measured = precision(answered(drawn, tmp_path / "x.csv", lambda pair: order[pair.key_a]))
+    assert measured.dropped.strict.value < measured.dropped.lenient.value
     total = Counter(order.values())
-    first = precision_lines(found)[0]
+    first = precision_lines(measured)[0]
     assert first == (
         f"200 pairs drawn: {total['y']} same, {total['n']} different, {total['?']} unsure, "
         f"{total['']} without an answer"
     )
     assert any(
-        "if unsure ones are different" in line and "if they are the same" in line for line in precision_lines(found)
+        "if unsure ones are different" in line and "if they are the same" in line for line in precision_lines(measured)
     )
-    assert any("just short of the threshold" in line for line in precision_lines(found))
-    assert sum(one.drawn for one in found.strata) == 200
-    assert json.loads(json.dumps(found.to_json()))["strata"][0]["blank"] >= 0
+    assert any("just short of the threshold" in line for line in precision_lines(measured))
+    assert sum(pair.drawn for pair in measured.strata) == 200
+    assert json.loads(json.dumps(measured.to_json()))["strata"][0]["blank"] >= 0
 
 
 def test_no_answer_at_all_is_refused(many, tmp_path):
     with pytest.raises(InputError, match="expected verdicts on the 10 pairs"):
-        precision(answered(draw_pairs(many, LIMITS, 10), tmp_path / "x.csv", lambda one: ""))
+        precision(answered(draw_pairs(many, LIMITS, 10), tmp_path / "x.csv", lambda pair: ""))
 
 
 def test_a_weight_that_was_changed_is_refused(many, tmp_path):
@@ -397,9 +397,9 @@ def test_a_weight_that_was_changed_is_refused(many, tmp_path):
 
 def test_only_near_pairs_give_no_precision(tmp_path):
     drawn = draw_pairs(pairs_of(np.linspace(0.8, 0.89, 30)), LIMITS, 30)
-    found = precision(answered(drawn, tmp_path / "x.csv", lambda one: "n"))
-    assert found.dropped is None
-    assert found.near.strict == pytest.approx((0.0, 0.0, 0.0))
+    measured = precision(answered(drawn, tmp_path / "x.csv", lambda pair: "n"))
+    assert measured.dropped is None
+    assert measured.near.strict == pytest.approx((0.0, 0.0, 0.0))
 
 
 # -- thresholds
@@ -407,75 +407,75 @@ def test_only_near_pairs_give_no_precision(tmp_path):
 
 def test_all_answers_yes_suggest_the_loosest_threshold_that_was_looked_at(tmp_path):
     drawn = draw_pairs(pairs_of(np.linspace(0.85, 1, 400)), LIMITS, 400)
-    (found,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda one: "y"), 0.99)
-    assert found.threshold == 0.85
-    assert all(one.passed for one in found.tested)
-    assert "threshold 0.85 keeps precision 0.99 with confidence 0.95" in suggestion_line(found)
+    (suggestion,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "y"), 0.99)
+    assert suggestion.threshold == 0.85
+    assert all(test.passed for test in suggestion.tested)
+    assert "threshold 0.85 keeps precision 0.99 with confidence 0.95" in suggestion_line(suggestion)
 
 
 def test_the_threshold_lies_where_answers_turn_and_its_bound_is_the_one_stated(tmp_path):
     cosine = np.linspace(0.85, 1, 3000).astype(np.float32)
     drawn = draw_pairs(pairs_of(cosine), LIMITS, 600)
-    (found,) = suggest_threshold(
-        answered(drawn, tmp_path / "x.csv", lambda one: "y" if one.similarity > 0.92 else "n"), 0.9
+    (suggestion,) = suggest_threshold(
+        answered(drawn, tmp_path / "x.csv", lambda pair: "y" if pair.similarity > 0.92 else "n"), 0.9
     )
-    least = min(one.stratum.least for one in drawn if one.stratum.number == 3 and one.stratum.side == DROPPED)
-    assert 0.92 <= found.threshold <= least
-    assert (cosine[cosine >= np.float32(found.threshold)] > 0.92).mean() >= 0.9
-    assert [one.passed for one in found.tested][-1] is False
-    assert json.loads(json.dumps(found.to_json()))["more"] is None
+    least = min(pair.stratum.least for pair in drawn if pair.stratum.number == 3 and pair.stratum.side == DROPPED)
+    assert 0.92 <= suggestion.threshold <= least
+    assert (cosine[cosine >= np.float32(suggestion.threshold)] > 0.92).mean() >= 0.9
+    assert [test.passed for test in suggestion.tested][-1] is False
+    assert json.loads(json.dumps(suggestion.to_json()))["more"] is None
 
 
 def test_the_bound_of_a_tested_threshold_is_that_of_the_pairs_it_drops(tmp_path):
     drawn = draw_pairs(pairs_of(np.linspace(0.905, 1, 1000)), LIMITS, 300)
-    (found,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda one: "y"), 0.9)
-    for one in found.tested:
-        inside = [pair for pair in drawn if pair.stratum.least >= one.threshold]
+    (suggestion,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "y"), 0.9)
+    for test in suggestion.tested:
+        inside = [pair for pair in drawn if pair.stratum.least >= test.threshold]
         n = Counter(pair.stratum for pair in inside)
         weight = {pair.stratum: pair.weight for pair in inside}
         strata = [Stratum(round(weight[name] * count), count, count) for name, count in n.items()]
-        assert one.low == pytest.approx(lower_bound(strata))
-        assert one.pairs == sum(stratum.size for stratum in strata)
+        assert test.low == pytest.approx(lower_bound(strata))
+        assert test.pairs == sum(stratum.size for stratum in strata)
 
 
 def test_too_few_answers_say_how_many_more_would_do(tmp_path):
     table = pairs_of(np.linspace(0.9, 1, 5000))
-    (found,) = suggest_threshold(answered(draw_pairs(table, LIMITS, 40), tmp_path / "x.csv", lambda one: "y"), 0.98)
-    assert found.threshold is None
-    assert 100 < found.more < 400
-    assert f"about {found.more:,} more answers would be needed" in suggestion_line(found)
+    (suggestion,) = suggest_threshold(answered(draw_pairs(table, LIMITS, 40), tmp_path / "x.csv", lambda pair: "y"), 0.98)
+    assert suggestion.threshold is None
+    assert 100 < suggestion.more < 400
+    assert f"about {suggestion.more:,} more answers would be needed" in suggestion_line(suggestion)
     (enough,) = suggest_threshold(
-        answered(draw_pairs(table, LIMITS, 40 + found.more), tmp_path / "x.csv", lambda one: "y"), 0.98
+        answered(draw_pairs(table, LIMITS, 40 + suggestion.more), tmp_path / "x.csv", lambda pair: "y"), 0.98
     )
     assert enough.threshold is not None
 
 
 def test_answers_that_fall_short_say_that_no_more_of_them_will_do(tmp_path):
     drawn = draw_pairs(pairs_of(np.linspace(0.9, 1, 1000)), LIMITS, 200)
-    said = {one.key_a: "yn"[at % 2] for at, one in enumerate(drawn)}
-    (found,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda one: said[one.key_a]), 0.9)
-    assert found.threshold is None
-    assert found.more is None
-    assert "no threshold keeps precision 0.9" in suggestion_line(found)
+    said = {pair.key_a: "yn"[at % 2] for at, pair in enumerate(drawn)}
+    (suggestion,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: said[pair.key_a]), 0.9)
+    assert suggestion.threshold is None
+    assert suggestion.more is None
+    assert "no threshold keeps precision 0.9" in suggestion_line(suggestion)
 
 
 def test_each_finder_has_its_own_threshold_in_its_own_unit(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 2000)
-    found = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda one: "n" if one.similarity == 4 else "y"), 0.9)
-    by_name = {one.finder: one for one in found}
+    suggestions = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "n" if pair.similarity == 4 else "y"), 0.9)
+    by_name = {pair.finder: pair for pair in suggestions}
     assert set(by_name) == {"hash", "signature"}
     assert by_name["hash"].threshold == 3
 
 
 def test_an_unsure_pair_counts_against_a_threshold(tmp_path):
     drawn = draw_pairs(pairs_of(np.linspace(0.9, 1, 300)), LIMITS, 300)
-    (found,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda one: "?"), 0.5)
-    assert found.threshold is None
+    (suggestion,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "?"), 0.5)
+    assert suggestion.threshold is None
 
 
 @pytest.mark.parametrize("bad", [(1.0, 0.95), (0.0, 0.95), (0.9, 1.0)])
 def test_a_wanted_share_out_of_range_is_refused(many, tmp_path, bad):
-    answers = answered(draw_pairs(many, LIMITS, 5), tmp_path / "x.csv", lambda one: "y")
+    answers = answered(draw_pairs(many, LIMITS, 5), tmp_path / "x.csv", lambda pair: "y")
     with pytest.raises(InputError, match="between 0 and 1"):
         suggest_threshold(answers, *bad)
 
@@ -499,13 +499,13 @@ def test_a_suggested_threshold_keeps_its_precision_as_often_as_it_says(tmp_path,
     repeats = 200
     for seed in range(repeats):
         drawn = draw_pairs(table, LIMITS, 300, seed=seed)
-        answers = answered(drawn, tmp_path / "x.csv", lambda one: "y" if same[one.key_a] else "n")
-        (found,) = suggest_threshold(answers, wanted, 0.9)
+        answers = answered(drawn, tmp_path / "x.csv", lambda pair: "y" if same[pair.key_a] else "n")
+        (suggestion,) = suggest_threshold(answers, wanted, 0.9)
         interval = precision(answers).dropped.strict
         missed += not interval.low <= truth[cosine >= np.float32(0.9)].mean() <= interval.high
-        if found.threshold is not None:
+        if suggestion.threshold is not None:
             chosen += 1
-            wrong += truth[cosine >= np.float32(found.threshold)].mean() < wanted
+            wrong += truth[cosine >= np.float32(suggestion.threshold)].mean() < wanted
     assert chosen > 0
     assert wrong / repeats <= 0.1
     assert missed / repeats <= 0.05

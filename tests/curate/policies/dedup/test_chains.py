@@ -25,8 +25,8 @@ def components(linked, taking_part):
 
 class Graded(Matrix):
     def measure(self, query, row):
-        found = self.links(np.zeros(0, np.int64), np.zeros(len(self.linked), bool))
-        return type(found)(query, row, self.similarity[query, row], np.zeros(len(row), np.int8))
+        links = self.links(np.zeros(0, np.int64), np.zeros(len(self.linked), bool))
+        return type(links)(query, row, self.similarity[query, row], np.zeros(len(row), np.int8))
 
 
 @pytest.mark.parametrize("seed", range(6))

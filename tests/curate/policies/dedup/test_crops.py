@@ -65,38 +65,38 @@ def finder(signatures, looks, threshold=SAME, vectors=None):
 
 def links_of(signatures, looks, threshold=SAME, vectors=None):
     n = len(signatures)
-    found = finder(signatures, looks, threshold, vectors).links(np.arange(n), np.ones(n, bool))
-    return {(q, r): s for q, r, s in zip(found.query.tolist(), found.row.tolist(), found.similarity, strict=True)}
+    links = finder(signatures, looks, threshold, vectors).links(np.arange(n), np.ones(n, bool))
+    return {(q, r): s for q, r, s in zip(links.query.tolist(), links.row.tolist(), links.similarity, strict=True)}
 
 
 def test_a_crop_a_border_and_the_photograph_are_the_same_both_ways_round(copies):
     keys = list(copies)
-    found = links_of(np.stack(list(copies.values())), views(mirrored=True), 0.97)
+    links = links_of(np.stack(list(copies.values())), views(mirrored=True), 0.97)
     for name in ("flower", "retina"):
         photo, crop, border, mirrored = (
             keys.index(f"{name} {kind}") for kind in ("photo", "crop", "border", "mirrored")
         )
         for a, b in ((photo, crop), (photo, border), (photo, mirrored), (crop, mirrored)):
-            assert found[a, b] == pytest.approx(found[b, a], abs=1e-6)
-    assert all(keys[a].split()[0] == keys[b].split()[0] for a, b in found)
+            assert links[a, b] == pytest.approx(links[b, a], abs=1e-6)
+    assert all(keys[a].split()[0] == keys[b].split()[0] for a, b in links)
 
 
 def test_without_the_view_a_mirrored_crop_is_another_picture(copies):
     keys = list(copies)
-    found = links_of(np.stack(list(copies.values())), views(), 0.97)
-    assert (keys.index("flower photo"), keys.index("flower mirrored")) not in found
-    assert (keys.index("flower photo"), keys.index("flower crop")) in found
+    links = links_of(np.stack(list(copies.values())), views(), 0.97)
+    assert (keys.index("flower photo"), keys.index("flower mirrored")) not in links
+    assert (keys.index("flower photo"), keys.index("flower crop")) in links
 
 
 def test_turned_crops_are_found_in_either_order_and_as_alike():
     generator = np.random.default_rng(0)
     looks = views(mirrored=True, rotated=True)
     (picture,) = soft_pictures(generator, 1)
-    whole, part = signature(cut(generator, picture, 1)), signature(cut(generator, picture, 0.85))
+    full, part = signature(cut(generator, picture, 1)), signature(cut(generator, picture, 0.85))
     for look in looks:
-        found = links_of(np.concatenate([whole[None], look.apply(part[None])]), looks)
-        assert sorted(found) == [(0, 1), (1, 0)]
-        assert found[0, 1] == pytest.approx(found[1, 0], abs=2e-3)
+        links = links_of(np.concatenate([full[None], look.apply(part[None])]), looks)
+        assert sorted(links) == [(0, 1), (1, 0)]
+        assert links[0, 1] == pytest.approx(links[1, 0], abs=2e-3)
 
 
 def test_pictures_of_nothing_are_a_part_of_nothing():
@@ -105,8 +105,8 @@ def test_pictures_of_nothing_are_a_part_of_nothing():
     assert not links_of(signatures, views())
     search = finder(signatures, views())
     assert search.measure(np.array([0, 0, 2]), np.array([1, 2, 2])).similarity.tolist() == [0, 0, 1]
-    theirs = plain_rows(signature=signatures[:2], embedding=vectors_of(2))
-    assert not len(search.foreign(theirs, np.ones(4, bool)))
+    others = plain_rows(signature=signatures[:2], embedding=vectors_of(2))
+    assert not len(search.foreign(others, np.ones(4, bool)))
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,9 @@ def restated(signatures, vectors, threshold):
     coarse = np.maximum(nearest_frames(signatures, signatures), nearest_frames(signatures, signatures).T)
     near = [[j for j in np.argsort(-cosine[i]) if j != i] for i in range(n)]  # 59: all are candidates
     crowd = np.array([np.median([coarse[i, j] for j in near[i][:16]]) for i in range(n)])
-    one, other = (signatures[at.ravel()] for at in np.indices((n, n)))
-    plain = as_they_are(one, other).reshape(n, n)
-    parts = np.maximum(large_parts(refine(one, other)), large_parts(refine(other, one))).reshape(n, n)
+    first, other = (signatures[at.ravel()] for at in np.indices((n, n)))
+    plain = as_they_are(first, other).reshape(n, n)
+    parts = np.maximum(large_parts(refine(first, other)), large_parts(refine(other, first))).reshape(n, n)
     best = np.where(plain >= threshold, plain, np.where(coarse >= LIKELY, parts, 0))
     return np.where(1 - best <= 0.05 * (1 - np.maximum(crowd[:, None], crowd)), best, 0)
 
@@ -145,12 +145,12 @@ def test_links_are_the_pairs_that_stand_out_by_the_definition(dataset):
     signatures, vectors = dataset
     similarity = restated(signatures, vectors, SAME)
     expected = np.argwhere((similarity >= SAME) & ~np.eye(60, dtype=bool))
-    found = links_of(signatures, views(), SAME, vectors)
-    assert set(found) == {tuple(pair) for pair in expected.tolist()}
-    assert all(found[i, j] == pytest.approx(similarity[i, j], abs=2e-3) for i, j in found)
+    links = links_of(signatures, views(), SAME, vectors)
+    assert set(links) == {tuple(pair) for pair in expected.tolist()}
+    assert all(links[i, j] == pytest.approx(similarity[i, j], abs=2e-3) for i, j in links)
     parts = {(i, 40 + i) for i in range(10)}
-    assert len(parts & set(found)) >= 8
-    assert not any(i >= 50 for i, _ in found)  # of one kind: what fits all says nothing of one
+    assert len(parts & set(links)) >= 8
+    assert not any(i >= 50 for i, _ in links)  # of one kind: what fits all says nothing of one
     alone = PartOf(signatures, SAME, views()).measure(np.full(9, 50), np.arange(51, 60))
     assert (alone.similarity >= SAME).all()
 
@@ -159,8 +159,8 @@ def test_another_table_finds_the_same_pairs_whatever_order_its_rows_have(dataset
     signatures, vectors = dataset
     search = finder(signatures[:40], views(), SAME, vectors[:40])
     for order in (np.arange(40, 60), np.random.default_rng(0).permutation(np.arange(40, 60))):
-        found = search.foreign(plain_rows(signature=signatures[order], embedding=vectors[order]), np.ones(40, bool))
-        pairs = set(zip(order[found.query].tolist(), found.row.tolist(), strict=True))
+        links = search.foreign(plain_rows(signature=signatures[order], embedding=vectors[order]), np.ones(40, bool))
+        pairs = set(zip(order[links.query].tolist(), links.row.tolist(), strict=True))
         assert pairs <= {(40 + i, i) for i in range(10)}
         assert len(pairs) >= 8
         some = search.foreign(
@@ -173,8 +173,8 @@ def test_the_first_of_some_rows_is_the_first_of_all_their_links(dataset):
     signatures, vectors = dataset
     search = finder(signatures, views(), SAME, vectors)
     stars = find_stars(np.arange(60)[::-1].copy(), {"crop": search}, np.ones(60, bool))
-    found = {i: 40 + i for i in range(10) if (i, 40 + i) in links_of(signatures, views(), SAME, vectors)}
-    assert {row: int(stars.owner[row]) for row in np.flatnonzero(stars.finder >= 0)} == found
+    owners = {i: 40 + i for i in range(10) if (i, 40 + i) in links_of(signatures, views(), SAME, vectors)}
+    assert {row: int(stars.owner[row]) for row in np.flatnonzero(stars.finder >= 0)} == owners
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_a_part_of_less_than_seventy_percent_of_a_side_is_not_the_same(side, is_
 
 def test_the_rows_settled_are_told_up_to_all_of_them():
     signatures = random_signatures(np.random.default_rng(0), 300)
-    told = []
+    progress = []
     search = {"crop": finder(signatures, views())}
-    find_stars(np.arange(300), search, np.ones(300, bool), compared=lambda done, total: told.append((done, total)))
-    assert told[-1] == (300, 300)
-    assert told == sorted(told)
+    find_stars(np.arange(300), search, np.ones(300, bool), compared=lambda done, total: progress.append((done, total)))
+    assert progress[-1] == (300, 300)
+    assert progress == sorted(progress)

@@ -87,24 +87,24 @@ def test_every_decision_is_the_one_of_the_definition(made):
     keys = table["key"].to_list()
     assert decisions["key"].to_list() == keys
     names = list(FINDERS)
-    for row, told in enumerate(decisions.iter_rows(named=True)):
+    for row, line in enumerate(decisions.iter_rows(named=True)):
         if not ok[row]:
-            assert (told["decision"], told["reason"]) == ("failed", "not scored: broken (it is broken)")
+            assert (line["decision"], line["reason"]) == ("failed", "not scored: broken (it is broken)")
             continue
-        assert told["decision"] == ("keep" if owner[row] == row else "drop")
+        assert line["decision"] == ("keep" if owner[row] == row else "drop")
         if owner[row] == row:
-            assert (told["kept_key"], told["rule"], told["score"], told["margin"]) == (None, None, None, None)
+            assert (line["kept_key"], line["rule"], line["score"], line["margin"]) == (None, None, None, None)
             continue
-        assert told["kept_key"] == keys[owner[row]]
+        assert line["kept_key"] == keys[owner[row]]
         number = next(i for i, part in enumerate(parts) if part[owner[row], row])
         score = 1.0 if not number else measured[number - 1][owner[row], row]
-        assert told["rule"].split()[0] == names[number]
-        assert told["score"] == pytest.approx(score, abs=2e-6)
+        assert line["rule"].split()[0] == names[number]
+        assert line["score"] == pytest.approx(score, abs=2e-6)
         threshold = FINDERS[names[number]] or 1.0
-        assert told["threshold"] == threshold
-        assert told["margin"] == pytest.approx((threshold - score) if number == 1 else (score - threshold), abs=2e-6)
-        assert told["margin"] >= 0
-        assert f"the same as {keys[owner[row]]} by {names[number]}" in told["reason"]
+        assert line["threshold"] == threshold
+        assert line["margin"] == pytest.approx((threshold - score) if number == 1 else (score - threshold), abs=2e-6)
+        assert line["margin"] >= 0
+        assert f"the same as {keys[owner[row]]} by {names[number]}" in line["reason"]
     by = {name: int(sum(decisions["rule"].drop_nulls().str.starts_with(name))) for name in names}
     assert {name.split()[0]: n for name, n in result.dropped_by.items()} == by
     assert min(by.values()) > 0
@@ -127,14 +127,14 @@ def test_shuffled_rows_are_decided_alike(made, tmp_path, groups):
     folder, _ = made
     table = pq.read_table(folder / "scores.parquet")
     pq.write_table(table.take(np.random.default_rng(0).permutation(N)), tmp_path / "shuffled.parquet")
-    told, digests = [], []
+    tables, digests = [], []
     for number, path in enumerate((folder / "scores.parquet", tmp_path / "shuffled.parquet")):
         result = curate.dedup(path, tmp_path / f"{number}.parquet", FINDERS, groups=groups)
         digests.append(result.input_digest)
         groups_table = pl.read_parquet(tmp_path / f"{number}.groups.parquet")
-        told.append((pl.read_parquet(tmp_path / f"{number}.decisions.parquet").sort("key"), groups_table))
-    assert told[0][0].equals(told[1][0])
-    assert told[0][1].equals(told[1][1])
+        tables.append((pl.read_parquet(tmp_path / f"{number}.decisions.parquet").sort("key"), groups_table))
+    assert tables[0][0].equals(tables[1][0])
+    assert tables[0][1].equals(tables[1][1])
     assert digests[0] == digests[1]
 
 
@@ -142,15 +142,15 @@ def test_a_chain_says_so_where_its_end_does_not_reach_the_threshold(tmp_path):
     angle = np.deg2rad(np.arange(6) * 8.0)
     vectors = np.stack([np.cos(angle), np.sin(angle)], 1).astype("f4").tolist()
     path = write_table(tmp_path / "scores.parquet", {"embedding": embedded(vectors), "rank": list(range(6))})
-    asked = {"finder": {"embedding": 0.985}, "keep": "min:rank"}
-    curate.dedup(path, tmp_path / "chain.parquet", groups="chain", **asked)
+    options = {"finder": {"embedding": 0.985}, "keep": "min:rank"}
+    curate.dedup(path, tmp_path / "chain.parquet", groups="chain", **options)
     decisions = pl.read_parquet(tmp_path / "chain.decisions.parquet")
     assert decisions["decision"].to_list() == ["keep"] + ["drop"] * 5
     margins = decisions["margin"].to_list()[1:]
     assert margins == pytest.approx((np.cos(angle[1:]) - 0.985).tolist(), abs=1e-6)
     assert ["joined by a chain" in reason for reason in decisions["reason"]] == [False, False, *[True] * 4]
     assert pl.read_parquet(tmp_path / "chain.groups.parquet")["margin"].item() < 0
-    curate.dedup(path, tmp_path / "star.parquet", **asked)
+    curate.dedup(path, tmp_path / "star.parquet", **options)
     stars = pl.read_parquet(tmp_path / "star.decisions.parquet")
     assert stars["kept_key"].to_list() == [None, "k0", None, "k2", None, "k4"]
 
@@ -158,7 +158,7 @@ def test_a_chain_says_so_where_its_end_does_not_reach_the_threshold(tmp_path):
 def test_the_best_row_stays_and_a_protected_one_too(tmp_path):
     same = {"sha256": ["a"] * 4, "kappa_a": pa.array([1.0, 3.0, 2.0, None]), "year": [1, 2, 3, 4]}
     path = write_table(tmp_path / "scores.parquet", same)
-    for asked, kept in (
+    for options, kept in (
         ({}, ["k1"]),
         ({"keep": "min:kappa_a"}, ["k0"]),
         ({"keep": "max:year"}, ["k3"]),
@@ -166,7 +166,7 @@ def test_the_best_row_stays_and_a_protected_one_too(tmp_path):
         ({"protect": "year <= 2", "keep": "max:year"}, ["k0", "k1"]),
         ({"protect": "year > 0"}, ["k0", "k1", "k2", "k3"]),
     ):
-        curate.dedup(path, tmp_path / "out.parquet", ["bytes"], overwrite=True, **asked)
+        curate.dedup(path, tmp_path / "out.parquet", ["bytes"], overwrite=True, **options)
         assert pl.read_parquet(tmp_path / "out.parquet")["key"].to_list() == kept
         decisions = pl.read_parquet(tmp_path / "out.decisions.parquet")
         assert set(decisions["kept_key"].drop_nulls()) <= set(kept)
@@ -177,12 +177,12 @@ def test_the_best_row_stays_and_a_protected_one_too(tmp_path):
 
 def everything(n, *, same=False):
     generator = np.random.default_rng(0)
-    one = random_signatures(generator, 1)
+    single = random_signatures(generator, 1)
     return {
         "key": pa.array([f"k{i}" for i in range(n)], pa.string()),
         "sha256": pa.array(["a" if same else f"s{i}" for i in range(n)], pa.string()),
         "phash": pa.array([7 if same else i * 0x0F0F0F0F for i in range(n)], pa.uint64()),
-        "signature": signed(np.repeat(one, n, 0) if same else random_signatures(generator, n)),
+        "signature": signed(np.repeat(single, n, 0) if same else random_signatures(generator, n)),
         "embedding": pa.array([[1.0, 0.0] if same else [1.0, float(i)] for i in range(n)], pa.list_(pa.float32(), 2)),
     }
 
@@ -336,10 +336,10 @@ def test_a_receipt_that_lies_is_refused_in_one_line(done, lie):
 @pytest.mark.parametrize("name", ["new", "old"])
 def test_a_table_that_is_replaced_meanwhile_is_told_and_nothing_is_written(done, monkeypatch, name):
     def replaced(*args, **how):
-        found = decide_duplicates(*args, **how)
+        duplicates = decide_duplicates(*args, **how)
         write_table(done / "short.parquet", {"sha256": ["x"], "phash": pa.array([1], pa.uint64())})
         (done / "short.parquet").replace(done / f"{name}.parquet")
-        return found
+        return duplicates
 
     monkeypatch.setattr("curate.policies.dedup.policy.decide_duplicates", replaced)
     before = sorted(path.name for path in done.iterdir())

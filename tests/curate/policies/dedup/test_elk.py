@@ -29,26 +29,26 @@ def slow_kernel(cosine, a, b, dim):
     first, second = torch.zeros(2, len(cosine), dim, dtype=torch.float64)
     first[:, 0] = 1
     second[:, 0], second[:, 1] = cosine, (1 - cosine.square()).clamp(min=0).sqrt()
-    own = vmf.log_expected_likelihood(first, a, first, a) + vmf.log_expected_likelihood(second, b, second, b)
-    return (vmf.log_expected_likelihood(first, a, second, b) - own / 2).numpy()
+    of_each = vmf.log_expected_likelihood(first, a, first, a) + vmf.log_expected_likelihood(second, b, second, b)
+    return (vmf.log_expected_likelihood(first, a, second, b) - of_each / 2).numpy()
 
 
 def slow_bounds(a, b, threshold, median, dim):
     """The smallest cosine that is enough, by bisection of the definition; 2 where none is."""
-    wanted = slow_kernel([threshold], median, median, dim)
+    limit = slow_kernel([threshold], median, median, dim)
     low, high = np.full(len(a), -1.0), np.full(len(a), 1.0)
     for _ in range(40):
         middle = (low + high) / 2
-        enough = slow_kernel(middle, a, b, dim) >= wanted
+        enough = slow_kernel(middle, a, b, dim) >= limit
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(slow_kernel(np.ones(len(a)), a, b, dim) < wanted, 2, high)
+    return np.where(slow_kernel(np.ones(len(a)), a, b, dim) < limit, 2, high)
 
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_kernel_is_the_normalised_expected_likelihood(dim):
     cosine, a, b = (x.ravel() for x in np.meshgrid([-1.0, -0.3, 0.0, 0.9, 0.999, 1.0], KAPPAS, KAPPAS))
-    found, expected = log_kernel(cosine, a, b, dim), slow_kernel(cosine, a, b, dim)
-    assert (np.abs(found - expected) <= 1e-9 * np.abs(expected) + 1e-12 * np.maximum(a, b)).all()
+    kernel, expected = log_kernel(cosine, a, b, dim), slow_kernel(cosine, a, b, dim)
+    assert (np.abs(kernel - expected) <= 1e-9 * np.abs(expected) + 1e-12 * np.maximum(a, b)).all()
 
 
 @pytest.mark.parametrize(("a", "b", "cosine"), [(2.0, 2.0, 0.5), (1.0, 6.0, 0.9), (4.0, 0.5, -0.4), (8.0, 8.0, 0.99)])
@@ -65,8 +65,8 @@ def test_kernel_is_the_integral_of_the_product_of_densities_in_three_dimensions(
 
         return scipy.integrate.dblquad(density, 0, math.pi, 0, 2 * math.pi, epsabs=1e-11, epsrel=1e-10)[0]
 
-    own = math.log(integral(a, a, 1, 0)) + math.log(integral(b, b, 1, 0))
-    expected = math.log(integral(a, b, cosine, sine)) - own / 2
+    of_each = math.log(integral(a, a, 1, 0)) + math.log(integral(b, b, 1, 0))
+    expected = math.log(integral(a, b, cosine, sine)) - of_each / 2
     assert log_kernel(np.array([cosine]), np.array([a]), np.array([b]), 3)[0] == pytest.approx(expected, abs=1e-8)
 
 
@@ -86,10 +86,10 @@ def test_bounds_match_bisection_of_the_definition(dim, threshold):
     for median in (5.0, 1000.0):
         a = median * np.exp(generator.normal(0, 0.4, 5))
         b = a * np.exp(generator.normal(0, 0.2, 5))
-        found = cosine_bounds(a, b, threshold, median=median, dim=dim)
+        bounds = cosine_bounds(a, b, threshold, median=median, dim=dim)
         expected = slow_bounds(a, b, threshold, median, dim)
-        assert ((found > 1) == (expected == 2)).all()
-        assert found[found <= 1] == pytest.approx(expected[found <= 1], abs=1e-9)
+        assert ((bounds > 1) == (expected == 2)).all()
+        assert bounds[bounds <= 1] == pytest.approx(expected[bounds <= 1], abs=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -107,43 +107,43 @@ def test_bounds_invert_the_kernel_for_kappas_from_1_to_a_million(log_a, log_rati
     bound = cosine_bounds(a, b, threshold, median=median, dim=dim)
     again = cosine_bounds(b, a, threshold, median=median, dim=dim)
     assert bound[0] == pytest.approx(again[0], abs=1e-12)  # symmetric
-    wanted = log_kernel(np.array([threshold]), np.array([median]), np.array([median]), dim)[0]
-    step, near = 1e-8, 1e-9 * abs(wanted)
+    limit = log_kernel(np.array([threshold]), np.array([median]), np.array([median]), dim)[0]
+    step, near = 1e-8, 1e-9 * abs(limit)
     if bound[0] < 1 - 1e-7:  # what is a little above is enough
-        assert log_kernel(bound + step, a, b, dim)[0] >= wanted - near
+        assert log_kernel(bound + step, a, b, dim)[0] >= limit - near
     if -1 + step < bound[0] < 1 - 1e-7:  # what is a little below is not
-        assert log_kernel(bound - step, a, b, dim)[0] <= wanted + near
+        assert log_kernel(bound - step, a, b, dim)[0] <= limit + near
     if bound[0] == -1:
-        assert log_kernel(bound, a, b, dim)[0] >= wanted - near
+        assert log_kernel(bound, a, b, dim)[0] >= limit - near
 
 
 @pytest.mark.parametrize("dim", DIMS)
 def test_two_rows_of_the_median_kappa_have_the_threshold(dim):
     for median in KAPPAS:
         for threshold in (-0.5, 0.5, 0.95, 0.999, 1.0):
-            found = cosine_bounds(np.array([median]), np.array([median]), threshold, median=median, dim=dim)
-            assert found[0] == pytest.approx(threshold, abs=1e-12)
+            bounds = cosine_bounds(np.array([median]), np.array([median]), threshold, median=median, dim=dim)
+            assert bounds[0] == pytest.approx(threshold, abs=1e-12)
 
 
 def test_uncertain_pairs_may_be_further_apart_and_certain_ones_have_to_be_closer():
     kappas = np.geomspace(10, 1e5, 60)
-    found = cosine_bounds(kappas, kappas, 0.95, median=1000.0, dim=512)
-    assert (np.diff(found[found > -1]) > 0).all()
-    assert found[kappas < 1000].max() < 0.95 < found[kappas > 1000].min()
+    bounds = cosine_bounds(kappas, kappas, 0.95, median=1000.0, dim=512)
+    assert (np.diff(bounds[bounds > -1]) > 0).all()
+    assert bounds[kappas < 1000].max() < 0.95 < bounds[kappas > 1000].min()
 
 
 def test_a_certain_and_an_uncertain_row_need_more_than_either_alone_until_no_cosine_is_enough():
     shares = np.geomspace(1, 4, 30)
-    found = cosine_bounds(1000 * np.sqrt(shares), 1000 / np.sqrt(shares), 0.98, median=1000.0, dim=512)
-    assert (np.diff(found) > 0).all()
-    assert found[0] == pytest.approx(0.98)
-    assert found[-1] > 1
+    bounds = cosine_bounds(1000 * np.sqrt(shares), 1000 / np.sqrt(shares), 0.98, median=1000.0, dim=512)
+    assert (np.diff(bounds) > 0).all()
+    assert bounds[0] == pytest.approx(0.98)
+    assert bounds[-1] > 1
     assert log_kernel(np.array([1.0]), np.array([2000.0]), np.array([500.0]), 512)[0] < -10  # at cosine 1
 
 
 def test_far_above_the_dimension_the_radius_is_an_angle_over_the_square_root_of_kappa():
-    found = cosine_bounds(np.array([1e5]), np.array([1e5]), 0.999, median=1e4, dim=3)
-    assert math.acos(found[0]) == pytest.approx(math.acos(0.999) / math.sqrt(10), rel=1e-3)
+    bounds = cosine_bounds(np.array([1e5]), np.array([1e5]), 0.999, median=1e4, dim=3)
+    assert math.acos(bounds[0]) == pytest.approx(math.acos(0.999) / math.sqrt(10), rel=1e-3)
 
 
 @settings(max_examples=15, deadline=None)
@@ -195,15 +195,15 @@ def test_similarity_reaches_the_threshold_exactly_where_the_cosine_reaches_the_b
 def test_similarity_grows_with_the_cosine():
     radius = Radius.of(np.array([400.0, 1000.0, 3000.0]), 0.95, 128)
     cosine = np.linspace(0.5, 1, 50)
-    found = radius.similarity(cosine, np.full(50, 400.0), np.full(50, 600.0))
-    assert (np.diff(found) > 0).all()
-    assert found.max() < 1
+    similarity = radius.similarity(cosine, np.full(50, 400.0), np.full(50, 600.0))
+    assert (np.diff(similarity) > 0).all()
+    assert similarity.max() < 1
 
 
 def test_threshold_one_asks_for_equal_directions_and_equal_kappas():
-    found = cosine_bounds(np.array([10.0, 10.0]), np.array([10.0, 11.0]), 1.0, median=500.0, dim=512)
-    assert found[0] == pytest.approx(1, abs=1e-12)
-    assert found[1] > 1
+    bounds = cosine_bounds(np.array([10.0, 10.0]), np.array([10.0, 11.0]), 1.0, median=500.0, dim=512)
+    assert bounds[0] == pytest.approx(1, abs=1e-12)
+    assert bounds[1] > 1
 
 
 def test_no_pairs_give_no_bounds():
@@ -214,10 +214,10 @@ def test_no_pairs_give_no_bounds():
 def test_blocks_of_pairs_give_the_same_as_pairs_alone():
     generator = np.random.default_rng(0)
     a, b = 10 ** generator.uniform(2, 4, (2, 70_000))
-    whole = cosine_bounds(a, b[::-1], 0.9, median=1000.0, dim=512)
+    all_bounds = cosine_bounds(a, b[::-1], 0.9, median=1000.0, dim=512)
     some = generator.integers(0, len(a), 50)
     alone = [cosine_bounds(a[i : i + 1], b[::-1][i : i + 1], 0.9, median=1000.0, dim=512)[0] for i in some]
-    assert whole[some] == pytest.approx(alone, abs=1e-10)
+    assert all_bounds[some] == pytest.approx(alone, abs=1e-10)
 
 
 def test_float32_and_kappas_above_the_highest_are_taken():

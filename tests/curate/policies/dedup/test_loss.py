@@ -45,11 +45,11 @@ def rows_of(*files):
         if name == "format":
             continue
         short = name.removeprefix("quality_")
-        values = [getattr(one.quality if name != short else one, short) for one in images]
-        there = np.array([value is not None for value in values])
-        rows.exact[name] = Numbers(np.array([value or 0 for value in values], np.float64), there)
-    formats = sorted({one.format for one in images})
-    rows.names["format"] = Codes(np.array([formats.index(one.format) for one in images], np.int32), formats)
+        values = [getattr(image.quality if name != short else image, short) for image in images]
+        has_value = np.array([value is not None for value in values])
+        rows.exact[name] = Numbers(np.array([value or 0 for value in values], np.float64), has_value)
+    formats = sorted({image.format for image in images})
+    rows.names["format"] = Codes(np.array([formats.index(image.format) for image in images], np.int32), formats)
     return rows
 
 
@@ -74,7 +74,7 @@ def test_the_original_of_a_photograph_has_lost_least(original):
         best = coded(picture, original, **({"quality": 95} if original == "jpeg" else {}))
         rank = ranks(rows_of(best, *(make(picture) for make in WORSE.values())))
         worst = dict(zip(WORSE, rank[1:], strict=True))
-        assert {name for name, one in worst.items() if one >= rank[0]} <= {"quality 10 saved as png"}, path.stem
+        assert {name for name, place in worst.items() if place >= rank[0]} <= {"quality 10 saved as png"}, path.stem
         if path == PHOTOS[0]:
             assert worst["quality 10 saved as png"] < rank[0]
 

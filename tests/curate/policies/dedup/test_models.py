@@ -30,8 +30,8 @@ def parts(folder, *makers):
 
 
 def test_a_table_says_who_made_it(tmp_path):
-    one = open_table(parts(tmp_path / "one", (A, "x"), (A, "x")))
-    assert (model_of(one), signature_of(one)) == (A, "x")
+    table = open_table(parts(tmp_path / "one", (A, "x"), (A, "x")))
+    assert (model_of(table), signature_of(table)) == (A, "x")
     bare = open_table(parts(tmp_path / "bare", (None, None)))
     assert (model_of(bare), signature_of(bare)) == ("", "")
 
@@ -73,16 +73,16 @@ def test_parts_with_two_kinds_of_signatures_are_refused_naming_both_where_these_
 )
 def test_another_table_of_another_maker_is_refused_naming_both(tmp_path, maker, check, words):
     mine = write_table(tmp_path / "mine.parquet", columns(0), model=A, signature="x")
-    theirs = write_table(tmp_path / "theirs.parquet", columns(1), model=maker[0], signature=maker[1])
+    others = write_table(tmp_path / "theirs.parquet", columns(1), model=maker[0], signature=maker[1])
     finder = "embedding" if check is same_model else "signature"
     with pytest.raises(InputError) as caught:
-        curate.dedup(mine, finder=[finder], against=theirs, dry_run=True)
+        curate.dedup(mine, finder=[finder], against=others, dry_run=True)
     for word in [*words, "mine.parquet", "theirs.parquet"]:
         assert word in str(caught.value)
     with pytest.raises(InputError):
-        check(open_table(mine), open_table(theirs))
+        check(open_table(mine), open_table(others))
     unaffected = "signature" if check is same_model else "embedding"
-    assert curate.dedup(mine, finder=[unaffected], against=theirs, dry_run=True).n_leaks == 0
+    assert curate.dedup(mine, finder=[unaffected], against=others, dry_run=True).n_leaks == 0
 
 
 def test_metadata_of_an_odd_shape_says_nothing(tmp_path):

@@ -115,12 +115,12 @@ def test_what_is_found_by_short_lists_is_what_a_search_of_all_rows_finds(seed):
     mine = NearGraph(vectors, threshold, stored, np.arange(len(rows)), rows.hashes)
     plain = NearVector(vectors, threshold, "embedding", ties=rows.hashes)
     for _ in range(4):
-        asked, among = generator.permutation(len(rows))[: generator.integers(1, len(rows))], generator.random(len(rows))
+        queried, among = generator.permutation(len(rows))[: generator.integers(1, len(rows))], generator.random(len(rows))
         for name in ("links", "first"):
-            found = [getattr(each, name)(asked, among < 0.7) for each in (mine, plain)]
-            triples = [set(zip(f.query.tolist(), f.row.tolist(), f.similarity.tolist(), strict=True)) for f in found]
+            links = [getattr(each, name)(queried, among < 0.7) for each in (mine, plain)]
+            triples = [set(zip(f.query.tolist(), f.row.tolist(), f.similarity.tolist(), strict=True)) for f in links]
             assert triples[0] == triples[1]
-            assert len(triples[0]) == len(found[0])
+            assert len(triples[0]) == len(links[0])
 
 
 def test_embeddings_of_double_width_are_the_same_rows_for_dedup_and_choice(tmp_path):
@@ -145,19 +145,19 @@ def test_the_graph_as_typed(tmp_path):
     wrong = CliRunner().invoke(app, ["dedup", str(table), "--finder", "embedding", "--graph", str(table), "--dry-run"])
     assert wrong.exit_code == 1
     assert "is not a graph of neighbours; name another file with --graph" in wrong.output
-    told = CliRunner().invoke(app, ["info", str(graph)])
-    assert told.output.splitlines()[0] == f"{graph}: graph"
-    assert "embedding_hash" in told.output
+    info = CliRunner().invoke(app, ["info", str(graph)])
+    assert info.output.splitlines()[0] == f"{graph}: graph"
+    assert "embedding_hash" in info.output
 
 
 @pytest.mark.parametrize("threshold", [0.6, 0.9, 0.97])
 def test_a_graph_of_more_rows_gives_some_of_them_the_decisions_they_have_alone(tmp_path, threshold):
     vectors, _ = grouped(2, [140, 70, *[3] * 20, *[1] * 40], spread=0.08)
-    whole, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
-    curate.dedup(whole, tmp_path / "a.parquet", EMBEDDING, graph=graph)
+    full, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
+    curate.dedup(full, tmp_path / "a.parquet", EMBEDDING, graph=graph)
     some = np.random.default_rng(0).permutation(len(vectors))[:150]
     part = tmp_path / "p.parquet"
-    pq.write_table(pq.read_table(whole).take(pa.array(some)), part)
+    pq.write_table(pq.read_table(full).take(pa.array(some)), part)
     finders = {"embedding": threshold}
     plain = curate.dedup(part, tmp_path / "b.parquet", finders)
     used = curate.dedup(part, tmp_path / "c.parquet", finders, graph=graph)
@@ -166,9 +166,9 @@ def test_a_graph_of_more_rows_gives_some_of_them_the_decisions_they_have_alone(t
 
 def test_a_graph_serves_the_table_that_is_compared_with_another(tmp_path):
     vectors, _ = grouped(3, [80, 20, *[1] * 60], spread=0.03)
-    theirs, _ = grouped(3, [80, 20, *[1] * 60], spread=0.04)
+    others, _ = grouped(3, [80, 20, *[1] * 60], spread=0.04)
     table = scored(tmp_path / "t.parquet", vectors)
-    other = scored(tmp_path / "o.parquet", theirs[:70], key=pa.array([f"o{i}" for i in range(70)]))
+    other = scored(tmp_path / "o.parquet", others[:70], key=pa.array([f"o{i}" for i in range(70)]))
     plain = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, against=other)
     used = curate.dedup(table, tmp_path / "b.parquet", EMBEDDING, against=other, graph=tmp_path / "g.parquet")
     assert outputs(plain) == outputs(used)
@@ -183,10 +183,10 @@ def test_the_receipt_names_the_graph_and_verify_goes_by_it(tmp_path):
     assert noted["path"] == str(graph)
     assert verify(result.receipt).identical
     graph.rename(tmp_path / "elsewhere")
-    found = verify(result.receipt)
+    verification = verify(result.receipt)
     assert not graph.exists()
-    assert found.identical
-    assert lines_of(found)["notes"] == [f"{graph} is no longer there: it was computed again, and nothing was written"]
+    assert verification.identical
+    assert lines_of(verification)["notes"] == [f"{graph} is no longer there: it was computed again, and nothing was written"]
     (tmp_path / "elsewhere").rename(graph)
     moved = vectors.copy()
     moved[3] = moved[4]

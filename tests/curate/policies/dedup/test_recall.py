@@ -39,7 +39,7 @@ def hits(finder, *pairs):
 
 def test_a_copy_is_found_if_it_is_linked_with_its_original():
     report = count_recalled(planted([4, 7]), [hits("hash", (0, 4), (1, 4), (5, 7), (3, 4))], KINDS)
-    assert [(one.name, one.n_found, one.n) for one in report.kinds] == [
+    assert [(kind.name, kind.n_found, kind.n) for kind in report.kinds] == [
         ("crop-90", 1, 2),
         ("png", 1, 2),
         ("mirror", 1, 2),
@@ -56,8 +56,8 @@ def test_a_copy_is_found_if_it_is_linked_with_a_row_of_its_originals_group_but_n
 
 
 def test_finders_are_counted_apart_and_together_each_copy_once():
-    found = [hits("hash", (0, 4), (0, 4)), hits("embedding", (0, 4), (1, 4)), hits("bytes")]
-    overall = count_recalled(planted([4, 7]), found, KINDS).overall
+    finders = [hits("hash", (0, 4), (0, 4)), hits("embedding", (0, 4), (1, 4)), hits("bytes")]
+    overall = count_recalled(planted([4, 7]), finders, KINDS).overall
     assert overall.by_finder == {"hash": 1, "embedding": 2, "bytes": 0}
     assert overall.n_found == 2
 
@@ -130,8 +130,8 @@ def test_images_are_read_from_their_paths_or_from_the_source(full_table, folder)
     rows = drawn_rows(table, 5, seed=0).tolist()
     keys = table.read(["key"]).column(0).to_pylist()
     expected = {row: (folder / keys[row]).read_bytes() for row in rows}
-    assert {one.row: one.data for one in Images.of(table, rows).read(rows)} == expected
-    assert {one.row: one.data for one in Images.of(table, rows, source=str(folder)).read(rows)} == expected
+    assert {image.row: image.data for image in Images.of(table, rows).read(rows)} == expected
+    assert {image.row: image.data for image in Images.of(table, rows, source=str(folder)).read(rows)} == expected
 
 
 def test_a_source_without_the_key_is_named(full_table, tmp_path, folder):
@@ -191,8 +191,8 @@ def test_a_lossless_copy_has_the_scores_of_its_original(full_table, tiny_checkpo
     lossless = made.copies.take(list(range(0, 12, 2)))
     for name in ("phash", "signature", "width", "height"):
         assert lossless.column(name).to_pylist() == scored.column(name).to_pylist()
-    ours, theirs = (embedding_matrix(one.column("embedding")).astype(float) for one in (lossless, scored))
-    assert np.abs(ours - theirs).max() < 2e-3  # batches of another composition
+    ours, others = (embedding_matrix(table.column("embedding")).astype(float) for table in (lossless, scored))
+    assert np.abs(ours - others).max() < 2e-3  # batches of another composition
     assert np.allclose(lossless.column("kappa_visimsiam"), scored.column("kappa_visimsiam"), rtol=1e-3)
     names = [name for name in made.copies.column_names if name not in (ORIGINAL, EDIT)]
     assert names == table.schema.names
@@ -223,7 +223,7 @@ def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(full_t
 
     made = plant(Images.of(table, rows), rows, runner, settings, n=2, kinds=["jpeg-20", "png"], seed=0, digest=digest)
     assert made.copies.column("same_pixels").to_pylist() == [False, True] * 2
-    expected = [digest(one.data) for one in Images.of(table, rows).read(rows)]
+    expected = [digest(image.data) for image in Images.of(table, rows).read(rows)]
     assert made.copies.column("pixels").to_pylist()[1::2] == expected
 
 
@@ -251,7 +251,7 @@ def brute_force(table, threshold):
     """The definition: every copy against every row, by cosine of signature or by equal bytes."""
 
     def unit(column):
-        vectors = np.array([np.frombuffer(one or bytes(255), np.int8) for one in column.to_pylist()], float)
+        vectors = np.array([np.frombuffer(value or bytes(255), np.int8) for value in column.to_pylist()], float)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
     rows = table.read(["signature", "sha256"])
@@ -275,12 +275,12 @@ def test_recall_is_estimated_on_the_users_own_images(full_table, tiny_checkpoint
         settings=RecallSettings(n=10, kinds=("png", "jpeg-50", "half-size", "mirror"), device="cpu"),
         report=lambda done, total: seen.append((done, total)),
     )
-    share = {one.name: one.n_found / one.n for one in report.kinds}
+    share = {kind.name: kind.n_found / kind.n for kind in report.kinds}
     assert list(share) == ["half-size", "jpeg-50", "png", "mirror"]
     assert share["png"] == share["jpeg-50"] == share["half-size"] == 1.0
     assert share["mirror"] < 0.5
     assert report.overall.by_finder["bytes"] == 10  # the originals are PNGs of the same encoder
-    assert report.overall.n_found == sum(one.n_found for one in report.kinds)
+    assert report.overall.n_found == sum(kind.n_found for kind in report.kinds)
     assert seen == [(8, 10), (10, 10)]
 
 
@@ -307,7 +307,7 @@ def test_every_edit_can_be_planted(full_table, tiny_checkpoint):
     table = open_table(full_table)
     settings = RecallSettings(n=2, device="cpu")
     report = estimate_recall(table, brute_force(table, 0.97), model=tiny_checkpoint, settings=settings)
-    assert [one.name for one in report.kinds] == list(EDITS)
+    assert [kind.name for kind in report.kinds] == list(EDITS)
     assert report.failed == 0
 
 

@@ -40,13 +40,13 @@ def near_hash(generator):
         base[generator.integers(0, 15, n)] ^ (np.uint64(1) << generator.integers(0, 64, n).astype(np.uint64))
         for n in (N, M)
     ]
-    rows, theirs = (plain_rows(phash=code, has_phash=generator.random(len(code)) < 0.9) for code in codes)
-    rows.ok[:3] = theirs.ok[:3] = False
-    there = [each.has_phash & each.ok for each in (rows, theirs)]
+    rows, others = (plain_rows(phash=code, has_phash=generator.random(len(code)) < 0.9) for code in codes)
+    rows.ok[:3] = others.ok[:3] = False
+    usable = [each.has_phash & each.ok for each in (rows, others)]
     bits = [
         np.array([[(a ^ b).bit_count() for b in codes[0].tolist()] for a in side.tolist()], float) for side in codes
     ]
-    return NearHash(rows, 2), theirs, bits, [(b <= 2) & there[0] & t[:, None] for b, t in zip(bits, there, strict=True)]
+    return NearHash(rows, 2), others, bits, [(b <= 2) & usable[0] & t[:, None] for b, t in zip(bits, usable, strict=True)]
 
 
 def seen(looks, mine, others):
@@ -88,8 +88,8 @@ def near_graph(generator):
     rows = plain_rows(n=N, embedding=mine)
     rows.ok[7] = False
     at = rows.compared()
-    whole = knn_graph(mine[at], 5)
-    search = NearGraph(mine, 0.95, Stored(whole, whole.cosine[:, -1], "g.parquet", "", ()), at, rows.hashes)
+    graph = knn_graph(mine[at], 5)
+    search = NearGraph(mine, 0.95, Stored(graph, graph.cosine[:, -1], "g.parquet", "", ()), at, rows.hashes)
     assert 10 < len(search.many) < 60
     assert search.notes == (ManyLinks(len(search.many), "g.parquet"),)
     cosine = [cosines(np.concatenate([side, mine]))[: len(side), len(side) :] for side in (mine, others)]
@@ -119,15 +119,15 @@ KINDS = [same_text, near_hash, near_signature, near_embedding, near_graph, near_
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)
 def case(request):
-    search, theirs, measured, linked = request.param(np.random.default_rng(3))
+    search, others, measured, linked = request.param(np.random.default_rng(3))
     linked = [linked[0] & ~np.eye(N, dtype=bool), linked[1]]
     assert linked[0].sum() > 20
     assert linked[1].sum() > 20
-    return search, theirs, measured, linked
+    return search, others, measured, linked
 
 
-def as_pairs(found):
-    pairs = list(zip(found.query.tolist(), found.row.tolist(), strict=True))
+def as_pairs(links):
+    pairs = list(zip(links.query.tolist(), links.row.tolist(), strict=True))
     assert len(set(pairs)) == len(pairs)
     return set(pairs)
 
@@ -136,9 +136,9 @@ def test_every_pair_of_some_rows_among_others_is_found_and_no_other(case):
     search, _, measured, (linked, _) = case
     generator = np.random.default_rng(0)
     rows, among = generator.permutation(N)[:40], generator.random(N) < 0.7
-    found = search.links(rows, among)
-    assert as_pairs(found) == {(q, r) for q in rows.tolist() for r in range(N) if linked[q, r] and among[r]}
-    assert found.similarity.tolist() == pytest.approx(measured[0][found.query, found.row].tolist(), abs=2e-6)
+    links = search.links(rows, among)
+    assert as_pairs(links) == {(q, r) for q in rows.tolist() for r in range(N) if linked[q, r] and among[r]}
+    assert links.similarity.tolist() == pytest.approx(measured[0][links.query, links.row].tolist(), abs=2e-6)
 
 
 def test_the_first_match_of_a_row_is_the_first_of_those_that_ask(case):
@@ -147,23 +147,23 @@ def test_the_first_match_of_a_row_is_the_first_of_those_that_ask(case):
     shuffled = generator.permutation(N)
     asking, among = shuffled[:40], np.zeros(N, bool)
     among[shuffled[40:]] = True
-    found = search.first(asking, among)
+    links = search.first(asking, among)
     expected = {}
     for row in np.flatnonzero(among).tolist():
         hits = [q for q in asking.tolist() if linked[q, row]]
         if hits:
             expected[row] = hits[0]
-    assert dict(zip(found.row.tolist(), found.query.tolist(), strict=True)) == expected
-    assert len(found) == len(expected) > 3
-    assert found.similarity.tolist() == pytest.approx(measured[0][found.query, found.row].tolist(), abs=2e-6)
+    assert dict(zip(links.row.tolist(), links.query.tolist(), strict=True)) == expected
+    assert len(links) == len(expected) > 3
+    assert links.similarity.tolist() == pytest.approx(measured[0][links.query, links.row].tolist(), abs=2e-6)
 
 
 def test_rows_that_ask_for_themselves_get_one_before_them_where_there_is_one(case):
     search, _, _, (linked, _) = case
     order = np.random.default_rng(1).permutation(N)
     place = np.argsort(order)
-    found = search.first(order, np.ones(N, bool))
-    before = found.take(place[found.query] < place[found.row])
+    links = search.first(order, np.ones(N, bool))
+    before = links.take(place[links.query] < place[links.row])
     expected = {}
     for at, row in enumerate(order.tolist()):
         hits = [q for q in order[:at].tolist() if linked[q, row]]
@@ -173,38 +173,38 @@ def test_rows_that_ask_for_themselves_get_one_before_them_where_there_is_one(cas
 
 
 def test_rows_of_another_table_find_every_pair(case):
-    search, theirs, measured, (_, linked) = case
+    search, others, measured, (_, linked) = case
     generator = np.random.default_rng(0)
     among, some = generator.random(N) < 0.7, generator.permutation(M)[:30]
-    found = search.foreign(theirs, among, some)
-    assert as_pairs(found) == {(q, r) for q in some.tolist() for r in range(N) if linked[q, r] and among[r]}
-    assert found.similarity.tolist() == pytest.approx(measured[1][found.query, found.row].tolist(), abs=2e-6)
-    everything = search.foreign(theirs, np.ones(N, bool))
+    links = search.foreign(others, among, some)
+    assert as_pairs(links) == {(q, r) for q in some.tolist() for r in range(N) if linked[q, r] and among[r]}
+    assert links.similarity.tolist() == pytest.approx(measured[1][links.query, links.row].tolist(), abs=2e-6)
+    everything = search.foreign(others, np.ones(N, bool))
     assert as_pairs(everything) == {(q, r) for q, r in np.argwhere(linked).tolist()}
 
 
 def test_pairs_are_measured_whether_or_not_they_reach_the_threshold(case):
     search, _, measured, (linked, _) = case
     generator = np.random.default_rng(0)
-    there = np.flatnonzero(linked.any(0))
-    query, row = generator.choice(there, 60), generator.choice(there, 60)
+    linked_rows = np.flatnonzero(linked.any(0))
+    query, row = generator.choice(linked_rows, 60), generator.choice(linked_rows, 60)
     query, row = query[query != row], row[query != row]
-    found = search.measure(query, row)
-    assert found.similarity.tolist() == pytest.approx(measured[0][query, row].tolist(), abs=2e-6)
+    links = search.measure(query, row)
+    assert links.similarity.tolist() == pytest.approx(measured[0][query, row].tolist(), abs=2e-6)
 
 
 def test_asking_about_nothing_finds_nothing(case):
-    search, theirs, _, _ = case
+    search, others, _, _ = case
     nothing, nobody = np.zeros(0, np.int64), np.zeros(N, bool)
-    for found in (
+    for links in (
         search.links(nothing, ~nobody),
         search.links(np.arange(N), nobody),
         search.first(nothing, ~nobody),
         search.first(np.arange(N), nobody),
-        search.foreign(theirs, nobody),
-        search.foreign(theirs, ~nobody, nothing),
+        search.foreign(others, nobody),
+        search.foreign(others, ~nobody, nothing),
     ):
-        assert len(found) == 0
+        assert len(links) == 0
 
 
 def test_pictures_of_one_colour_are_not_the_same_by_their_hash():
@@ -227,8 +227,8 @@ def links(*pairs):
 def test_the_best_view_of_a_pair_counts_and_the_first_query_of_a_row():
     first, second = links((0, 1, 0.5, 0), (3, 1, 0.9, 0)), links((0, 1, 0.7, 1), (2, 4, 0.6, 1))
     best = best_of([first, second])
-    told = [best.query.tolist(), best.row.tolist(), best.view.tolist()]
-    assert told == [[0, 2, 3], [1, 4, 1], [1, 1, 0]]
+    kept = [best.query.tolist(), best.row.tolist(), best.view.tolist()]
+    assert kept == [[0, 2, 3], [1, 4, 1], [1, 1, 0]]
     leading = first_of([first, second])
     assert [leading.row.tolist(), leading.query.tolist(), leading.view.tolist()] == [[1, 4], [0, 2], [1, 1]]
 

@@ -80,9 +80,9 @@ def test_what_finds_only_one_way_counts_from_the_row_that_stays(share, rounds):
     generator = np.random.default_rng(0)
     n = 30
     for _ in range(40):
-        one_way = generator.random((n, n)) < share
+        directed = generator.random((n, n)) < share
         order = generator.permutation(n)
-        check(order, [one_way], np.ones(n, bool), np.zeros(n, bool))
+        check(order, [directed], np.ones(n, bool), np.zeros(n, bool))
 
 
 @settings(max_examples=60, deadline=None)
@@ -126,8 +126,8 @@ def test_protected_rows_stay_although_they_are_the_same():
 def test_no_rows_and_one_row():
     none = find_stars(np.zeros(0, np.int64), {"a": Matrix(np.zeros((0, 0), bool))}, np.zeros(0, bool))
     assert len(none.owner) == 0
-    one = find_stars(np.zeros(1, np.int64), {"a": Matrix(np.ones((1, 1), bool))}, np.ones(1, bool))
-    assert one.owner.tolist() == [0]
+    single = find_stars(np.zeros(1, np.int64), {"a": Matrix(np.ones((1, 1), bool))}, np.ones(1, bool))
+    assert single.owner.tolist() == [0]
 
 
 def test_rows_that_take_no_part_have_no_owner_and_are_nobodys():
@@ -206,7 +206,7 @@ def test_elk_matches_the_definition(rounds, monkeypatch):
 def test_the_order_of_the_rows_in_the_file_changes_nothing(rounds):
     generator = np.random.default_rng(0)
     n = 120
-    signatures = np.concatenate([jittered(generator, one, 4, 12.0) for one in random_signatures(generator, n // 4)])
+    signatures = np.concatenate([jittered(generator, signature, 4, 12.0) for signature in random_signatures(generator, n // 4)])
     ties = plain_rows(n=n).hashes
     owners = []
     for _ in range(3):
@@ -229,10 +229,10 @@ class Counted:
         self.search, self.pairs, self.largest = search, 0, 0
         self.higher = search.higher
 
-    def _count(self, found):
-        self.pairs += len(found)
-        self.largest = max(self.largest, len(found))
-        return found
+    def _count(self, links):
+        self.pairs += len(links)
+        self.largest = max(self.largest, len(links))
+        return links
 
     def links(self, rows, among):
         return self._count(self.search.links(rows, among))
@@ -280,7 +280,7 @@ def test_a_group_of_20_000_near_copies_is_bounded_wherever_it_stands(together):
 def test_many_dense_groups_that_stand_one_after_another_match_the_definition():
     generator = np.random.default_rng(0)
     base = random_signatures(generator, 5)
-    signatures = np.concatenate([jittered(generator, one, 900, 1.0) for one in base])
+    signatures = np.concatenate([jittered(generator, signature, 900, 1.0) for signature in base])
     search = Counted(NearVector(signatures, 0.95, "signature"))
     stars = find_stars(np.arange(4500), {"signature": search}, np.ones(4500, bool))
     assert stars.owner.tolist() == [row // 900 * 900 for row in range(4500)]

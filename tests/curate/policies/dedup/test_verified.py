@@ -94,19 +94,19 @@ def test_the_chance_of_a_pair_is_the_formula_restated(dataset):
                 odds,
                 sum(w * c for w, c in zip(weights, [*close, -np.log(1.02 - part)], strict=True)) + FITTED.intercept,
             )
-        found = finder.measure(np.array([i, j]), np.array([j, i])).similarity
-        assert found == pytest.approx(1 / (1 + np.exp(-odds)), abs=1e-4)
+        probability = finder.measure(np.array([i, j]), np.array([j, i])).similarity
+        assert probability == pytest.approx(1 / (1 + np.exp(-odds)), abs=1e-4)
 
 
 def test_copies_are_found_and_others_are_not(dataset):
-    found = pairs_of(Verified(rows_of(dataset), 0.5, MIRRORED).links(np.arange(60), np.ones(60, bool)))
-    assert set(found) == {pair for i in range(12) for pair in ((i, 48 + i), (48 + i, i))}
+    pairs = pairs_of(Verified(rows_of(dataset), 0.5, MIRRORED).links(np.arange(60), np.ones(60, bool)))
+    assert set(pairs) == {pair for i in range(12) for pair in ((i, 48 + i), (48 + i, i))}
 
 
 def test_a_mirrored_copy_is_likelier_where_mirrors_are_asked_for_and_says_so(dataset):
     dataset.vectors[49] = dataset.vectors[[1, 30]].mean(0)  # else both probabilities are 1
     query, row = np.array([1]), np.array([49])
-    plain, both = (Verified(rows_of(dataset), 0.5, asked).measure(query, row) for asked in (views(), MIRRORED))
+    plain, both = (Verified(rows_of(dataset), 0.5, looks).measure(query, row) for looks in (views(), MIRRORED))
     assert both.similarity[0] > plain.similarity[0]
     assert both.view[0] % 8 == 1
 
@@ -116,23 +116,23 @@ def test_links_hold_every_measured_pair_that_reaches_the_threshold(dataset):
     a, b = np.triu_indices(60, 1)  # 59 others: all are candidates
     measured = finder.measure(a, b).similarity
     expected = {(x, y) for x, y, s in zip(a.tolist(), b.tolist(), measured, strict=True) if s >= np.float32(0.3)}
-    found = pairs_of(finder.links(np.arange(60), np.ones(60, bool)))
-    assert set(found) == expected | {(y, x) for x, y in expected}
-    assert all(found[y, x] == s for (x, y), s in found.items())
+    pairs = pairs_of(finder.links(np.arange(60), np.ones(60, bool)))
+    assert set(pairs) == expected | {(y, x) for x, y in expected}
+    assert all(pairs[y, x] == s for (x, y), s in pairs.items())
 
 
 def test_first_is_the_first_of_links(dataset):
     finder = Verified(rows_of(dataset), 0.3, MIRRORED)
     generator = np.random.default_rng(0)
-    asked, among = generator.permutation(60)[:40], generator.random(60) < 0.7
-    links = pairs_of(finder.links(asked, among))
+    queried, among = generator.permutation(60)[:40], generator.random(60) < 0.7
+    links = pairs_of(finder.links(queried, among))
     expected = {}
     for row in np.flatnonzero(among).tolist():
-        before = asked.tolist()[: asked.tolist().index(row)] if row in asked else asked.tolist()
+        before = queried.tolist()[: queried.tolist().index(row)] if row in queried else queried.tolist()
         query = next((q for q in before if (q, row) in links), None)
         if query is not None:
             expected[query, row] = links[query, row]
-    assert pairs_of(finder.first(asked, among)) == expected
+    assert pairs_of(finder.first(queried, among)) == expected
 
 
 def test_the_order_of_the_rows_decides_nothing(dataset):
@@ -157,8 +157,8 @@ def test_rows_of_another_table_find_what_they_are_copies_of(dataset):
     mine = SimpleNamespace(vectors=dataset.vectors[:48], signatures=dataset.signatures[:48])
     other = plain_rows(embedding=dataset.vectors[48:], signature=dataset.signatures[48:])
     finder = Verified(rows_of(mine), 0.5, MIRRORED)
-    found = finder.foreign(other, np.ones(48, bool))
-    assert {(q, r) for q, r in zip(found.query.tolist(), found.row.tolist(), strict=True)} == {
+    links = finder.foreign(other, np.ones(48, bool))
+    assert {(q, r) for q, r in zip(links.query.tolist(), links.row.tolist(), strict=True)} == {
         (i, i) for i in range(12)
     }
     some = finder.foreign(other, np.arange(48) != 3, np.array([3, 4]))
@@ -175,16 +175,16 @@ def test_a_crowd_of_copies_does_not_hide_itself(dataset):
     many = 30
     dataset.vectors = np.concatenate([dataset.vectors, np.repeat(dataset.vectors[20:21], many, 0)])
     dataset.signatures = np.concatenate([dataset.signatures, np.repeat(dataset.signatures[20:21], many, 0)])
-    found = pairs_of(Verified(rows_of(dataset), 0.9, MIRRORED).links(np.arange(90), np.ones(90, bool)))
+    pairs = pairs_of(Verified(rows_of(dataset), 0.9, MIRRORED).links(np.arange(90), np.ones(90, bool)))
     crowd = [20, *range(60, 90)]
-    assert all((q, r) in found for q in crowd for r in crowd if q != r)
+    assert all((q, r) in pairs for q in crowd for r in crowd if q != r)
 
 
 def test_rows_without_embedding_or_structure_are_like_nothing(dataset):
     dataset.vectors[48], dataset.signatures[49] = 0, 0
     finder = Verified(rows_of(dataset), 0.05, MIRRORED)
-    found = finder.links(np.arange(60), np.ones(60, bool))
-    assert not {48, 49} & set(found.query.tolist()) | ({48, 49} & set(found.row.tolist()))
+    links = finder.links(np.arange(60), np.ones(60, bool))
+    assert not {48, 49} & set(links.query.tolist()) | ({48, 49} & set(links.row.tolist()))
     assert finder.measure(np.array([0, 1]), np.array([48, 49])).similarity.tolist() == [0, 0]
 
 
@@ -198,8 +198,8 @@ def test_few_rows_are_compared_carefully(dataset, n):
         0.9,
         MIRRORED,
     )
-    found = pairs_of(finder.links(np.arange(n), np.ones(n, bool)))
-    assert set(found) == ({(0, 1), (1, 0)} if n >= 2 else set())
+    pairs = pairs_of(finder.links(np.arange(n), np.ones(n, bool)))
+    assert set(pairs) == ({(0, 1), (1, 0)} if n >= 2 else set())
     if n:
         assert (finder.surroundings.side.crowding == CAREFUL).all()
 

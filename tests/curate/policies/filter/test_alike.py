@@ -70,11 +70,11 @@ def test_unlike_drops_what_like_keeps(dataset):
 def test_examples_apply_in_the_order_typed_among_other_rules(dataset):
     folder, _ = dataset
     table, out = folder / "heap.parquet", folder / "o.parquet"
-    asked = ["filter", table, "--like", "k1=0.9", "--where", "key != 'k1'", "--like", "k2=0.9", "-o", out]
-    assert run(*asked).exit_code == 0
+    typed = ["filter", table, "--like", "k1=0.9", "--where", "key != 'k1'", "--like", "k2=0.9", "-o", out]
+    assert run(*typed).exit_code == 0
     rules = json.loads((folder / "o.receipt.json").read_text())["policy"]
     assert [rule["rule"] for rule in rules] == ["like", "where"]
-    assert [one["name"] for one in rules[0]["examples"]] == ["k1", "k2"]
+    assert [example["name"] for example in rules[0]["examples"]] == ["k1", "k2"]
     assert "k2" in set(pl.read_parquet(out)["key"])
 
 

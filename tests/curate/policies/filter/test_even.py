@@ -45,7 +45,7 @@ def test_it_is_what_dropping_one_row_at_a_time_gives(seed):
     values = draw.normal(size=n) + draw.normal(0, 2, groups)[codes]
     free = draw.random(n) < draw.choice([0, 0.2])
     n_dropped = int(draw.integers(0, n + 1))
-    keep, _, found = even_best(
+    keep, _, evened = even_best(
         values,
         np.ones(n, bool),
         lambda m: m - n_dropped,
@@ -57,7 +57,7 @@ def test_it_is_what_dropping_one_row_at_a_time_gives(seed):
         low_is_best=True,
     )
     assert keep.sum() == n - n_dropped
-    assert found.share == pytest.approx(n_dropped / n)
+    assert evened.share == pytest.approx(n_dropped / n)
     assert keep.tolist() == slowly(values.tolist(), codes.tolist(), n_dropped, free.tolist())
 
 
@@ -92,8 +92,8 @@ def test_a_rare_class_is_not_emptied(tmp_path, name, kind, amount):
     assert (plain.kept, kept_of_rare(out), plain.evened) == (160, 0, {})
     even = curate.filter(path, out, **amount, overwrite=True)
     assert (even.kept, kept_of_rare(out)) == (160, 24)  # of 40 at most twice 20% go
-    (found,) = even.evened.values()
-    assert [(each["rows"], each["plain"], each["dropped"]) for each in found["limited"]] == [(40, 40, 16)]
+    (evened,) = even.evened.values()
+    assert [(each["rows"], each["plain"], each["dropped"]) for each in evened["limited"]] == [(40, 40, 16)]
     assert curate.verify(even.receipt).identical
 
 

@@ -181,10 +181,10 @@ def test_rules_apply_in_order_each_to_what_is_left():
 def test_bounds_are_inclusive_and_in_the_precision_of_the_column():
     assert outcome([Minimum("0.1", "kappa_a")], scores_of([0.1, 0.0999])) == ["keep", "drop"]
     assert outcome([Maximum("0.1", "kappa_a")], scores_of([0.1, 0.1001])) == ["keep", "drop"]
-    whole = scores_of([1, 2, 3], dtype=np.int64)
-    assert outcome([Minimum("1.5", "kappa_a")], whole) == ["drop", "keep", "keep"]
-    assert outcome([Maximum("2.5", "kappa_a")], whole) == ["keep", "keep", "drop"]
-    assert outcome([Minimum("-1e30", "kappa_a")], whole) == ["keep"] * 3
+    whole_numbers = scores_of([1, 2, 3], dtype=np.int64)
+    assert outcome([Minimum("1.5", "kappa_a")], whole_numbers) == ["drop", "keep", "keep"]
+    assert outcome([Maximum("2.5", "kappa_a")], whole_numbers) == ["keep", "keep", "drop"]
+    assert outcome([Minimum("-1e30", "kappa_a")], whole_numbers) == ["keep"] * 3
     big = scores_of([2**63, 2**63 + 1], dtype=np.uint64)
     assert outcome([Minimum(2**63 + 1, "kappa_a")], big) == ["drop", "keep"]
     assert outcome([Minimum("-3", "kappa_a")], big) == ["keep", "keep"]

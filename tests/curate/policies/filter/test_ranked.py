@@ -21,8 +21,8 @@ def made(kind, generator, n):
     if kind == "few":
         return generator.integers(-2, 3, n).astype(np.float32)
     if kind == "extremes":
-        odd = np.array([np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38], np.float32)
-        return odd[generator.integers(0, len(odd), n)]
+        extremes = np.array([np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4e38, -3.4e38], np.float32)
+        return extremes[generator.integers(0, len(extremes), n)]
     if kind == "bool":
         return generator.integers(0, 2, n).astype(bool)
     dtype = np.dtype(kind)

@@ -71,8 +71,8 @@ def test_every_reason_is_that_of_its_row(rows, rules, start, stop):
     words = DecisionWords(rules, rows, verdict)
     ok = rows.ok[start:stop].tolist()
     keys = pa.array([f"k{i}" for i in range(start, stop)])
-    status = pa.array(["ok" if one else "io_error" for one in ok])
-    decisions = words.rows(start, keys, status, pa.array([None if one else "gone" for one in ok]))
+    status = pa.array(["ok" if is_ok else "io_error" for is_ok in ok])
+    decisions = words.rows(start, keys, status, pa.array([None if is_ok else "gone" for is_ok in ok]))
     expected = [slow_reason(rules, rows, verdict, row) for row in range(start, stop)]
     assert decisions.column("reason").to_pylist() == expected
     assert {"keep", "drop", "undecided"} <= set(decisions.column("decision").to_pylist())

@@ -92,12 +92,12 @@ def test_a_clean_dataset_has_none(tmp_path):
 @pytest.mark.parametrize("n_bad", [1, N // 10, N // 10 + 1, N * 6 // 10])
 def test_a_bad_image_is_found_but_a_style_of_the_dataset_is_not(tmp_path, kind, n_bad):
     path = dataset(tmp_path, **{kind: slice(n_bad)})
-    found = curate.issues(path).kinds[kind]
+    dark = curate.issues(path).kinds[kind]
     n = N - n_bad if kind == "odd-size" and n_bad > N / 2 else n_bad  # then it is the others that are odd
     if KINDS[kind].style and n > N / 10:
-        assert (found["n"], found["off"]) == (0, n)
+        assert (dark["n"], dark["off"]) == (0, n)
     else:
-        assert (found["n"], "off" in found) == (n, False)
+        assert (dark["n"], "off" in dark) == (n, False)
     forced = curate.issues(path, force=[kind]).kinds[kind]
     assert (forced["n"], "off" in forced) == (n, False)
 
@@ -302,9 +302,9 @@ def test_from_photographs_to_a_sheet(tmp_path, tiny_checkpoint):
     table = tmp_path / "s.parquet"
     curate.score(tmp_path / "photos", table, model=tiny_checkpoint, fit=False)
     done = curate_run("issues", table, "--sheet", tmp_path / "s.png", "--json")
-    told = json.loads(done.stdout)
-    assert (told["kinds"]["dark"]["n"], told["subset"]) == (2, None)
-    assert sorted(each["key"] for each in told["examples"] if each["why"] == "dark") == ["00.png", "01.png"]
+    report = json.loads(done.stdout)
+    assert (report["kinds"]["dark"]["n"], report["subset"]) == (2, None)
+    assert sorted(each["key"] for each in report["examples"] if each["why"] == "dark") == ["00.png", "01.png"]
     assert Image.open(tmp_path / "s.png").width > 500
     shown = curate_run("issues", table)
     assert "begins at" in shown.stdout

@@ -28,10 +28,10 @@ def rows_of(n=N, seed=0):
     generator = np.random.default_rng(seed)
     true = np.arange(n) % 3
     vectors = generator.normal(size=(3, 12))[true] + 0.3 * generator.normal(size=(n, 12))
-    given = true.copy()
+    labels = true.copy()
     wrong = generator.permutation(n)[: n // 10]
-    given[wrong] = (true[wrong] + 1) % 3
-    return vectors.astype(np.float32), true, given
+    labels[wrong] = (true[wrong] + 1) % 3
+    return vectors.astype(np.float32), true, labels
 
 
 def embedded(vectors):
@@ -40,15 +40,15 @@ def embedded(vectors):
 
 @pytest.fixture
 def table(tmp_path):
-    vectors, true, given = rows_of()
+    vectors, true, labels = rows_of()
     names = np.array(CLASSES)
     columns = {
         "key": [f"k{i:04}" for i in range(N)],
-        "label": names[given].tolist(),
+        "label": names[labels].tolist(),
         "clean": names[true].tolist(),
-        "number": given.tolist(),
-        "share": (given / 2).tolist(),
-        "flag": (given > 0).tolist(),
+        "number": labels.tolist(),
+        "share": (labels / 2).tolist(),
+        "flag": (labels > 0).tolist(),
         "status": ["ok"] * (N - 2) + ["truncated"] * 2,
         "error": [None] * (N - 2) + ["cut short"] * 2,
         "embedding": embedded(vectors),
@@ -279,14 +279,14 @@ def test_the_labels_of_a_file_are_in_the_receipt_and_verify_reads_them_again(tab
     assert noted["path"] == str(file)
     assert verify(result.receipt).identical
     sheet(file, pairs[::-1], ("key", "label"))
-    found = verify(result.receipt)
-    assert (found.n_different, found.identical) == (0, False)
-    assert any("what the rules read of it is the same" in note for note in lines_of(found)["notes"])
+    verification = verify(result.receipt)
+    assert (verification.n_different, verification.identical) == (0, False)
+    assert any("what the rules read of it is the same" in note for note in lines_of(verification)["notes"])
     other = next(name for name in CLASSES if name != pairs[0][1])
     sheet(file, [(pairs[0][0], other), *pairs[1:]], ("key", "label"))
-    found = verify(result.receipt)
-    assert not found.identical
-    assert any("labels.csv" in note for note in lines_of(found)["notes"])
+    verification = verify(result.receipt)
+    assert not verification.identical
+    assert any("labels.csv" in note for note in lines_of(verification)["notes"])
     pq.write_table(pa.table(dict(zip(("key", "label"), zip(*pairs, strict=True), strict=True))), tmp_path / "v.parquet")
     with pytest.raises(InputError, match=r"is read by --labelled and would be written over"):
         labels(table, tmp_path / "v.parquet", labelled=tmp_path / "v.parquet", overwrite=True)
@@ -365,10 +365,10 @@ def test_labels_that_cannot_be_had_are_one_line(table, tmp_path, monkeypatch, op
     monkeypatch.chdir(tmp_path)
     sheet(tmp_path / "v.csv", [("stranger", "cat")], ("key", "label"))
     sheet(tmp_path / "one.csv", [("k0001", "cat"), ("k0002", "cat")], ("key", "label"))
-    found = invoke("scores.parquet", *options)
-    assert found.exit_code == 1
-    assert words in found.output
-    assert found.output.strip().count("\n") == 0
+    result = invoke("scores.parquet", *options)
+    assert result.exit_code == 1
+    assert words in result.output
+    assert result.output.strip().count("\n") == 0
 
 
 def test_a_changed_quality_is_named_by_verify(table, tmp_path):
@@ -378,8 +378,8 @@ def test_a_changed_quality_is_named_by_verify(table, tmp_path):
     quality[3] = 0.123
     at = written.schema.names.index("label_quality")
     pq.write_table(written.set_column(at, written.schema.field(at), pa.array(quality)), result.subset)
-    found = verify(result.receipt)
-    assert [(each.key, each.column) for each in found.different] == [("k0003", "label_quality")]
+    verification = verify(result.receipt)
+    assert [(each.key, each.column) for each in verification.different] == [("k0003", "label_quality")]
 
 
 def test_a_review_is_drawn_by_strata_and_its_verdicts_bound_the_share(table, tmp_path):
@@ -395,13 +395,13 @@ def test_a_review_is_drawn_by_strata_and_its_verdicts_bound_the_share(table, tmp
         verdict = "keep" if row["given"] == clean[row["key"]] else "relabel"
         judged.append((verdict, row["key"], "", clean[row["key"]] if verdict == "relabel" else ""))
     judge(path, judged, question="label")
-    told = json.loads(audited(path, "--json").stdout)
+    report = json.loads(audited(path, "--json").stdout)
     true_share = len(wrong_keys(table)) / (N - 2)
-    assert told["wrong"]["strict"]["low"] <= true_share <= told["wrong"]["strict"]["high"]
-    assert told["counts"]["blank"] == told["counts"]["unsure"] == 0
+    assert report["wrong"]["strict"]["low"] <= true_share <= report["wrong"]["strict"]["high"]
+    assert report["counts"]["blank"] == report["counts"]["unsure"] == 0
     suggested = sum(row["suggested"] == clean[row["key"]] != row["given"] for row in rows)
-    assert told["counts"]["suggested"] == suggested > 0
-    assert told["suspected"]["strict"]["value"] > 0.8
+    assert report["counts"]["suggested"] == suggested > 0
+    assert report["suspected"]["strict"]["value"] > 0.8
     assert "wrong labels" in audited(path).stdout
     judge(path, [("keep", judged[0][1], "", ""), ("drop", judged[1][1], "", "")], question="label", reviewer="bob")
     again = json.loads(audited(path, "--json").stdout)["counts"]
@@ -453,8 +453,8 @@ def test_the_report_is_on_stdout_and_the_json_is_whole(table):
     text = invoke(table, "--label", "label").stdout
     for words in ("wrong labels:", "suspected:", "labelled", "but rather", "quality"):
         assert words in text
-    told = json.loads(invoke(table, "--label", "label", "--json").stdout)
-    assert told["judged"] == N - 2
-    assert sum(row["rows"] for row in told["of_class"]) == N - 2
-    assert told["subset"] is None
-    assert told["worst"][0]["quality"] <= told["worst"][-1]["quality"] < 0.5
+    report = json.loads(invoke(table, "--label", "label", "--json").stdout)
+    assert report["judged"] == N - 2
+    assert sum(row["rows"] for row in report["of_class"]) == N - 2
+    assert report["subset"] is None
+    assert report["worst"][0]["quality"] <= report["worst"][-1]["quality"] < 0.5

@@ -24,8 +24,8 @@ def made(tmp_path):
 
 
 def rewrite(path, change):
-    whole = pq.read_table(path)
-    pq.write_table(change(whole), path)
+    table = pq.read_table(path)
+    pq.write_table(change(table), path)
 
 
 def replaced(table, name, values):
@@ -35,9 +35,9 @@ def replaced(table, name, values):
 def test_other_labels_are_another_choice(made):
     _, _, labels, result = made
     csv(labels, [(f"img/{i:03}.png", f"c{i % 2}") for i in range(9)])
-    found = verify(result.receipt)
-    assert not found.identical
-    assert any("l.csv is not the one that was read then" in note for note in lines_of(found)["notes"])
+    verification = verify(result.receipt)
+    assert not verification.identical
+    assert any("l.csv is not the one that was read then" in note for note in lines_of(verification)["notes"])
 
 
 def test_labels_that_moved_to_the_receipt_are_found(made, tmp_path):
@@ -55,9 +55,9 @@ def test_another_score_in_the_table_is_named_by_row(made):
     row = columns["key"].index(first)
     columns["kappa_mcinfonce"][row] = 0.001  # the worst of all: the gate leaves it out now
     write(source, columns)
-    found = verify(result.receipt)
-    assert any(f"{first}: now drop, then keep" in line for line in lines_of(found)["different"])
-    assert any("the input is not the one that was read then" in note for note in lines_of(found)["notes"])
+    verification = verify(result.receipt)
+    assert any(f"{first}: now drop, then keep" in line for line in lines_of(verification)["different"])
+    assert any("the input is not the one that was read then" in note for note in lines_of(verification)["notes"])
 
 
 def test_a_column_that_the_choice_did_not_read_is_compared_too(made):
@@ -65,54 +65,54 @@ def test_a_column_that_the_choice_did_not_read_is_compared_too(made):
     key = pq.read_table(result.subset)["key"][3].as_py()
     columns["aesthetic"][columns["key"].index(key)] += 1
     write(source, columns)
-    found = verify(result.receipt)
-    assert lines_of(found)["different"] == [f"{key}: column 'aesthetic' differs from the batch"]
-    assert found.n_different == 1
+    verification = verify(result.receipt)
+    assert lines_of(verification)["different"] == [f"{key}: column 'aesthetic' differs from the batch"]
+    assert verification.n_different == 1
 
 
 def test_ranks_that_were_swapped_are_named(made):
     _, _, _, result = made
     order = [1, 0, *range(2, 10)]
     rewrite(result.subset, lambda table: table.take(pa.array(order)))
-    found = verify(result.receipt)
-    assert any("bytes differ from the receipt" in note for note in lines_of(found)["notes"])
+    verification = verify(result.receipt)
+    assert any("bytes differ from the receipt" in note for note in lines_of(verification)["notes"])
     keys = pq.read_table(result.subset)["key"].to_pylist()
-    assert f"{keys[0]}: now number 2, then number 1" in lines_of(found)["different"]
+    assert f"{keys[0]}: now number 2, then number 1" in lines_of(verification)["different"]
 
 
 def test_gains_that_were_changed_are_named(made):
     _, _, _, result = made
     rewrite(result.subset, lambda table: replaced(table, "gain", [9.0, *table["gain"].to_pylist()[1:]]))
-    found = verify(result.receipt)
+    verification = verify(result.receipt)
     key = pq.read_table(result.subset)["key"][0].as_py()
-    assert f"{key}: column 'gain' differs from the batch" in lines_of(found)["different"]
+    assert f"{key}: column 'gain' differs from the batch" in lines_of(verification)["different"]
 
 
 def test_a_column_taken_out_of_the_batch_is_told(made):
     _, _, _, result = made
     rewrite(result.subset, lambda table: table.drop_columns(["predicted"]))
-    found = verify(result.receipt)
-    assert any("the batch has other columns or types" in note for note in lines_of(found)["notes"])
+    verification = verify(result.receipt)
+    assert any("the batch has other columns or types" in note for note in lines_of(verification)["notes"])
 
 
 def test_a_row_that_is_missing_or_there_twice_is_no_other_column(made):
     _, _, _, result = made
-    whole = pq.read_table(result.subset)
-    keys = whole["key"].to_pylist()
-    pq.write_table(whole.slice(0, 9), result.subset)
-    found = verify(result.receipt)
-    assert lines_of(found)["different"] == [f"{keys[9]}: kept, but not in the subset"]
-    pq.write_table(pa.concat_tables([whole, whole.slice(9)]), result.subset)
-    found = verify(result.receipt)
-    assert lines_of(found)["different"] == [f"{keys[9]}: now number 10, then number 11"]
-    assert "the subset holds some rows more than once" in lines_of(found)["notes"]
+    table = pq.read_table(result.subset)
+    keys = table["key"].to_pylist()
+    pq.write_table(table.slice(0, 9), result.subset)
+    verification = verify(result.receipt)
+    assert lines_of(verification)["different"] == [f"{keys[9]}: kept, but not in the subset"]
+    pq.write_table(pa.concat_tables([table, table.slice(9)]), result.subset)
+    verification = verify(result.receipt)
+    assert lines_of(verification)["different"] == [f"{keys[9]}: now number 10, then number 11"]
+    assert "the subset holds some rows more than once" in lines_of(verification)["notes"]
 
 
 def test_a_receipt_that_was_tampered_with_is_one_line(made):
     from scoring.errors import InputError
 
     _, _, _, result = made
-    whole = json.loads(result.receipt.read_text())
+    receipt = json.loads(result.receipt.read_text())
     for change, said in (
         ({"settings": "x"}, "settings of the rule of the receipt"),
         ({"strategy": "nothing"}, "unknown strategy 'nothing'"),
@@ -120,7 +120,7 @@ def test_a_receipt_that_was_tampered_with_is_one_line(made):
         ({"gate": "x"}, "a number as gate"),
         ({"seed": None}, "a whole number as seed"),
     ):
-        other = json.loads(json.dumps(whole))
+        other = json.loads(json.dumps(receipt))
         other["policy"][0].update(change)
         result.receipt.write_bytes(sealed(other))
         with pytest.raises(InputError, match=said) as caught:

@@ -61,20 +61,20 @@ def test_a_shuffled_table_gives_the_same_bytes(tmp_path, name):
 
 def test_the_batch_holds_all_columns_and_what_the_choice_says(scores, tmp_path):
     result = curate.select(scores, tmp_path / "b.parquet", "margin", 9, labelled_where=LABELLED, label="label")
-    batch, whole = batch_of(result), pq.read_table(scores)
-    assert batch.schema.names[: len(whole.schema.names)] == whole.schema.names
-    assert batch.schema.names[len(whole.schema.names) :] == ["rank", "gain", "predicted", "probability"]
-    by_key = {row["key"]: row for row in whole.to_pylist()}
+    batch, table = batch_of(result), pq.read_table(scores)
+    assert batch.schema.names[: len(table.schema.names)] == table.schema.names
+    assert batch.schema.names[len(table.schema.names) :] == ["rank", "gain", "predicted", "probability"]
+    by_key = {row["key"]: row for row in table.to_pylist()}
     for row in batch.to_pylist():
-        assert {name: row[name] for name in whole.schema.names} == by_key[row["key"]]
+        assert {name: row[name] for name in table.schema.names} == by_key[row["key"]]
     gains = batch["gain"].to_numpy()
     assert (np.diff(gains) <= 1e-12).all()
     assert set(batch["predicted"].to_pylist()) <= {f"class {c}" for c in range(5)}
     assert batch["probability"].to_numpy().min() >= 0.2 - 1e-6  # the likeliest of five
-    told = json.loads(pq.read_schema(result.subset).metadata[b"curate"])
-    assert told["kind"] == "subset"
-    assert told["columns"]["rank"]["meaning"] == "place among the picks, from 1"
-    assert told["policy"][-1]["rule"] == "select"
+    metadata = json.loads(pq.read_schema(result.subset).metadata[b"curate"])
+    assert metadata["kind"] == "subset"
+    assert metadata["columns"]["rank"]["meaning"] == "place among the picks, from 1"
+    assert metadata["policy"][-1]["rule"] == "select"
 
 
 def test_every_row_has_a_decision_with_its_reason(tmp_path):
@@ -90,22 +90,22 @@ def test_every_row_has_a_decision_with_its_reason(tmp_path):
     labels = csv(tmp_path / "l.csv", [(f"img/{i:03}.png", "a" if i % 2 else "b") for i in range(3)])
     out = csv(tmp_path / "x.csv", [("img/010.png",), ("img/000.png",), ("elsewhere.png",)], header="key")
     result = curate.select(source, tmp_path / "b.parquet", budget=5, labelled=labels, exclude=out, noise_guard=True)
-    found = decisions_of(result)
-    assert len(found) == 30
-    assert [found[f"img/{i:03}.png"]["reason"] for i in (0, 1, 2)] == ["labelled already"] * 3
-    assert found["img/010.png"]["reason"] == "excluded"
-    assert found["img/010.png"]["rule"].endswith("x.csv")
-    assert (found["img/020.png"]["decision"], found["img/020.png"]["reason"]) == ("failed", "not scored: damaged")
-    assert found["img/021.png"]["decision"] == found["img/022.png"]["decision"] == "undecided"
-    assert found["img/021.png"]["reason"] == "kappa_mcinfonce has no value (null, NaN or infinite)"
-    assert found["img/022.png"]["reason"] == "has an embedding of zeros, which auto uses"
+    decisions = decisions_of(result)
+    assert len(decisions) == 30
+    assert [decisions[f"img/{i:03}.png"]["reason"] for i in (0, 1, 2)] == ["labelled already"] * 3
+    assert decisions["img/010.png"]["reason"] == "excluded"
+    assert decisions["img/010.png"]["rule"].endswith("x.csv")
+    assert (decisions["img/020.png"]["decision"], decisions["img/020.png"]["reason"]) == ("failed", "not scored: damaged")
+    assert decisions["img/021.png"]["decision"] == decisions["img/022.png"]["decision"] == "undecided"
+    assert decisions["img/021.png"]["reason"] == "kappa_mcinfonce has no value (null, NaN or infinite)"
+    assert decisions["img/022.png"]["reason"] == "has an embedding of zeros, which auto uses"
     # 24 candidates and 3 labelled rows are ranked; the lowest fifth, places below 5.4, goes: kappa 4 to 6 are left
-    gated = sorted(key for key, row in found.items() if row["rule"] == "--noise-guard")
+    gated = sorted(key for key, row in decisions.items() if row["rule"] == "--noise-guard")
     assert gated == ["img/003.png", "img/004.png"]
-    kept = {key: row for key, row in found.items() if row["decision"] == "keep"}
+    kept = {key: row for key, row in decisions.items() if row["decision"] == "keep"}
     assert sorted(row["rank"] for row in kept.values()) == [1, 2, 3, 4, 5]
     assert all(row["score"] == row["gain"] for row in kept.values())
-    others = [row for row in found.values() if row["reason"] == "not among the 5 that auto picked"]
+    others = [row for row in decisions.values() if row["reason"] == "not among the 5 that auto picked"]
     assert len(others) == 30 - 3 - 1 - 1 - 2 - 2 - 5
     assert result.dropped_by == {
         "labelled already": 3,
@@ -120,9 +120,9 @@ def test_every_row_has_a_decision_with_its_reason(tmp_path):
 
 def test_labels_come_from_the_file_else_from_the_table(scores, tmp_path):
     keys = [f"img/{i:03}.png" for i in range(10)]
-    own = csv(tmp_path / "own.csv", [(key, f"x{i % 2}") for i, key in enumerate(keys)])
+    labels_file = csv(tmp_path / "own.csv", [(key, f"x{i % 2}") for i, key in enumerate(keys)])
     none = csv(tmp_path / "none.csv", [(key,) for key in keys], header="key")
-    by_file = curate.select(scores, tmp_path / "a.parquet", "margin", 4, labelled=own)
+    by_file = curate.select(scores, tmp_path / "a.parquet", "margin", 4, labelled=labels_file)
     assert set(batch_of(by_file)["predicted"].to_pylist()) <= {"x0", "x1"}
     by_table = curate.select(scores, tmp_path / "b.parquet", "margin", 4, labelled=none)
     by_where = curate.select(scores, tmp_path / "c.parquet", "margin", 4, labelled_where=LABELLED)
@@ -153,7 +153,7 @@ def test_per_and_balance_are_exact_and_null_is_a_group_of_its_own(scores, tmp_pa
 
 
 def test_ranking_by_a_column_goes_the_way_of_the_column(scores, tmp_path):
-    whole = {row["key"]: row for row in pq.read_table(scores).to_pylist()}
+    rows = {row["key"]: row for row in pq.read_table(scores).to_pylist()}
     for typed, key in (
         ("unc_losspred", lambda row: -row["unc_losspred"]),
         ("kappa_mcinfonce", lambda row: row["kappa_mcinfonce"]),
@@ -161,7 +161,7 @@ def test_ranking_by_a_column_goes_the_way_of_the_column(scores, tmp_path):
         ("min:aesthetic", lambda row: row["aesthetic"]),
     ):
         result = curate.select(scores, tmp_path / "b.parquet", "score", 7, score=typed, overwrite=True)
-        expected = sorted(whole, key=lambda name, key=key: key(whole[name]))[:7]
+        expected = sorted(rows, key=lambda name, key=key: key(rows[name]))[:7]
         assert batch_of(result)["key"].to_pylist() == expected
 
 
@@ -301,17 +301,17 @@ def test_stratified_by_given_classes_takes_its_share_of_each(tmp_path, shares):
     """Four of every five rows are of one class: 8 of 10 picks, or as many as of each other class."""
     species = ["cat" if i % 5 else ("dog", "emu")[i // 5 % 2] for i in range(60)]
     source = table(tmp_path / "s.parquet", 60, label=None, species=species)
-    asked = {"set": {"by": "given", "shares": shares}, "label": "species"}
-    result = curate.select(source, tmp_path / "b.parquet", "stratified", 10, **asked)
-    found = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
-    assert found == [8, 1, 1] if shares == "proportional" else sorted(found) == [3, 3, 4]
+    options = {"set": {"by": "given", "shares": shares}, "label": "species"}
+    result = curate.select(source, tmp_path / "b.parquet", "stratified", 10, **options)
+    counts = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
+    assert counts == [8, 1, 1] if shares == "proportional" else sorted(counts) == [3, 3, 4]
     assert verify(result.receipt).identical
     labels = csv(tmp_path / "l.csv", [("img/000.png", "dog"), ("img/001.png", "yak")], header="key,species")
-    result = curate.select(source, tmp_path / "c.parquet", "stratified", 9, labelled=labels, **asked)
-    found = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
-    assert sum(found) == 9
+    result = curate.select(source, tmp_path / "c.parquet", "stratified", 9, labelled=labels, **options)
+    counts = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
+    assert sum(counts) == 9
     if shares == "equal":
-        assert sorted([found[0], found[1] + 1, found[2]]) == [3, 3, 4]  # one dog is labelled already
+        assert sorted([counts[0], counts[1] + 1, counts[2]]) == [3, 3, 4]  # one dog is labelled already
     with pytest.raises(InputError, match=r"stratified .* uses a class of each row, and .* has no column 'label'"):
         curate.select(source, None, "stratified", 3, set={"by": "given"}, dry_run=True)
 
@@ -363,9 +363,9 @@ def test_embeddings_of_two_models_are_refused(tmp_path):
         columns = columns_of(10, seed=number)
         columns["key"] = [f"{number}/{key}" for key in columns["key"]]
         path = write(folder / f"part-{number}.parquet", columns)
-        whole = pq.read_table(path)
+        table = pq.read_table(path)
         text = json.dumps({"model": {"digest": digest, "method": f"m{number}"}})
-        pq.write_table(whole.replace_schema_metadata({"curate": text}), path)
+        pq.write_table(table.replace_schema_metadata({"curate": text}), path)
     with pytest.raises(InputError, match="embeddings of two models"):
         curate.select(folder, tmp_path / "b.parquet", budget=3)
     assert curate.select(folder, tmp_path / "b.parquet", "random", 3).kept == 3

@@ -20,18 +20,18 @@ from curate.tables.table import open_table
 def signatures(*groups):
     """One random signature a group, as often as it says; copies differ a little."""
     random = np.random.default_rng(0)
-    found = []
+    made = []
     for size in groups:
         base = random.normal(0, 40, 255)
-        found += [(base + random.normal(0, 2, 255)).clip(-127, 127).astype(np.int8) for _ in range(size)]
-    return found
+        made += [(base + random.normal(0, 2, 255)).clip(-127, 127).astype(np.int8) for _ in range(size)]
+    return made
 
 
 @pytest.fixture
 def table(tmp_path):
     """Ten rows: k0, k1 and k2 look the same, k3 and k4 are one file without a signature, the rest are alone."""
-    found = signatures(3, *[1] * 7)
-    found[3] = found[4] = np.zeros(255, np.int8)
+    signed = signatures(3, *[1] * 7)
+    signed[3] = signed[4] = np.zeros(255, np.int8)
     digests = [hashlib.sha256(str(min(row, 3) if row in (3, 4) else row).encode()).hexdigest() for row in range(10)]
     random = np.random.default_rng(1)
     vectors = random.normal(size=(10, 8)).astype(np.float32)
@@ -41,7 +41,7 @@ def table(tmp_path):
             {
                 "key": [f"k{row}" for row in range(10)],
                 "sha256": digests,
-                "signature": signature_array(found),
+                "signature": signature_array(signed),
                 "embedding": pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 8),
             }
         ),
@@ -60,15 +60,15 @@ def test_copies_are_what_dedup_calls_the_same():
 
 def test_copies_of_earlier_picks_and_of_labelled_rows_are_counted(table):
     assert find_picked_copies(table, rows(0, 5, 6), rows()).n == 0
-    found = find_picked_copies(table, rows(5, 2, 0, 1), rows())
-    assert (found.n, found.of, found.key, found.earlier) == (2, 4, "k0", "k2")
+    copies = find_picked_copies(table, rows(5, 2, 0, 1), rows())
+    assert (copies.n, copies.of, copies.key, copies.earlier) == (2, 4, "k0", "k2")
     assert find_picked_copies(table, rows(5, 2), rows(1)).n == 1
     assert find_picked_copies(table, rows(5, 6), rows(0, 1, 2)).n == 0  # labelled copies of one another do not count
 
 
 def test_equal_files_count_though_they_have_no_signature_and_flat_ones_are_not_alike(table):
-    found = find_picked_copies(table, rows(3, 4), rows())
-    assert (found.n, found.key, found.earlier) == (1, "k4", "k3")
+    copies = find_picked_copies(table, rows(3, 4), rows())
+    assert (copies.n, copies.key, copies.earlier) == (1, "k4", "k3")
 
 
 def test_nothing_is_said_where_the_table_tells_nothing(table, tmp_path, monkeypatch):

@@ -86,8 +86,8 @@ def test_a_group_is_picked_as_if_there_were_no_other_candidates():
     groups = groups_of(pool, [40, 44])
     chosen = choose(pool, Plan("herding", "5", shares="per"), groups)
     for code in (0, 1):
-        own = pool.candidates[groups.codes[pool.candidates] == code]
-        alone = MaxHerding()(replace(pool, candidates=own), 5).rows
+        in_group = pool.candidates[groups.codes[pool.candidates] == code]
+        alone = MaxHerding()(replace(pool, candidates=in_group), 5).rows
         assert chosen.rows[groups.codes[chosen.rows] == code].tolist() == alone.tolist()
 
 
@@ -97,8 +97,8 @@ def test_with_many_groups_and_labels_each_group_sees_its_own_labelled_rows(monke
     groups = groups_of(pool, [40, 44])
     chosen = choose(pool, Plan("herding", "5", shares="per"), groups)
     for code in (0, 1):
-        own, known = (rows[groups.codes[rows] == code] for rows in (pool.candidates, pool.labelled))
-        alone = MaxHerding()(replace(pool, candidates=own, labelled=known), 5).rows
+        in_group, known = (rows[groups.codes[rows] == code] for rows in (pool.candidates, pool.labelled))
+        alone = MaxHerding()(replace(pool, candidates=in_group, labelled=known), 5).rows
         assert chosen.rows[groups.codes[chosen.rows] == code].tolist() == alone.tolist()
     assert chosen.notes[0] == "6 labelled rows and 2 groups: each group keeps away from its own ones only"
 
@@ -140,14 +140,14 @@ def test_the_noise_guard_is_a_gate_and_the_discount_where_there_is_one():
 
 def test_a_least_distance_stops_at_the_first_pick_that_is_too_near():
     pool = pool_of()
-    whole = choose(pool, Plan("k-center", "40"))
+    complete = choose(pool, Plan("k-center", "40"))
     stopped = choose(pool, Plan("k-center", "40", min_distance=0.6))
     n = len(stopped.rows)
     assert 0 < n < 40
     assert stopped.budget == 40
-    assert stopped.rows.tolist() == whole.rows[:n].tolist()
+    assert stopped.rows.tolist() == complete.rows[:n].tolist()
     assert stopped.stopped < 0.6 <= stopped.gains[n - 1]  # k-center's gain is that very distance
-    assert whole.gains[n] == pytest.approx(stopped.stopped, abs=1e-5)
+    assert complete.gains[n] == pytest.approx(stopped.stopped, abs=1e-5)
     assert f"stopped after {n} of 40" in stopped.notes[-1]
 
 

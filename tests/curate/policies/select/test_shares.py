@@ -8,11 +8,11 @@ from curate.policies.select.groups import group_order, in_turns, water_fill
 
 def poured(sizes, budget):
     """One row at a time to the group that has given fewest and has some left; the first of equals."""
-    given = [0] * len(sizes)
+    shares = [0] * len(sizes)
     for _ in range(budget):
-        open_groups = [g for g, size in enumerate(sizes) if given[g] < size]
-        given[min(open_groups, key=lambda g: (given[g], g))] += 1
-    return given
+        open_groups = [g for g, size in enumerate(sizes) if shares[g] < size]
+        shares[min(open_groups, key=lambda g: (shares[g], g))] += 1
+    return shares
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -31,10 +31,10 @@ def sides_in(path):
 
 
 def test_rows_keep_their_side_when_others_come_and_go_and_another_seed_draws_anew(tmp_path):
-    half, whole = table(tmp_path / "half.parquet", 3000), table(tmp_path / "whole.parquet", 6000)
+    half, full = table(tmp_path / "half.parquet", 3000), table(tmp_path / "whole.parquet", 6000)
     curate.split(half, tmp_path / "a.parquet", **USUAL)
-    result = curate.split(whole, tmp_path / "b.parquet", **USUAL)
-    curate.split(whole, tmp_path / "c.parquet", **USUAL, seed=1)
+    result = curate.split(full, tmp_path / "b.parquet", **USUAL)
+    curate.split(full, tmp_path / "c.parquet", **USUAL, seed=1)
     first, second, other = (sides_in(tmp_path / f"{name}.parquet") for name in "abc")
     assert all(second[key] == side for key, side in first.items())
     assert 0.5 < np.mean([second[key] == other[key] for key in second]) < 0.8  # by chance 0.66
