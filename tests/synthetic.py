@@ -20,8 +20,8 @@ def slow_distance(rows, copy=0.97):
     """1 - cosine to the nearest other row that is no copy, restated one row at a time in float64."""
     rows = unit(rows.astype(np.float64))
     moved = unit(rows - rows.mean(0))
-    found = []
+    distances = []
     for i in range(len(rows)):
         others = [j for j in range(len(rows)) if j != i and rows[i] @ rows[j] <= copy]
-        found.append(1 - max((moved[i] @ moved[j] for j in others), default=-1.0))
-    return np.array(found)
+        distances.append(1 - max((moved[i] @ moved[j] for j in others), default=-1.0))
+    return np.array(distances)

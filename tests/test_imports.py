@@ -81,19 +81,19 @@ def parsed(path):
 @cache
 def imports(path, *, at_import=False):
     """Every module that a file names in an import; with ``at_import`` only those that importing it loads."""
-    found = set()
+    names = set()
     waiting = list(parsed(path).body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports by a relative name"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif at_import and (is_for_types_only(node) or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
             continue
         waiting += ast.iter_child_nodes(node)
-    return found
+    return names
 
 
 def packages(names):
@@ -107,10 +107,10 @@ def arrows():
 
     def module_of(name):
         starts = [name.rsplit(".", cut)[0] for cut in range(name.count(".") + 1)]
-        return next((one for start in starts for one in (start, f"{start}.__init__") if one in modules), None)
+        return next((each for start in starts for each in (start, f"{start}.__init__") if each in modules), None)
 
-    return {(one, module_of(name)) for one, path in modules.items() for name in imports(path)} - {
-        (one, other) for one in modules for other in (one, None)
+    return {(module, module_of(name)) for module, path in modules.items() for name in imports(path)} - {
+        (module, other) for module in modules for other in (module, None)
     }
 
 
@@ -118,10 +118,10 @@ def neighbours(pairs):
     """Package -> what lies directly in it -> what else there it imports, a package inside counting as one."""
     graphs = {}
     for importer, imported in pairs:
-        one, other = importer.split("."), imported.split(".")
-        shared = next(i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-        graph = graphs.setdefault(".".join(one[:shared]), {})
-        graph.setdefault(one[shared], set()).add(other[shared])
+        first, other = importer.split("."), imported.split(".")
+        shared = next(i for i, (a, b) in enumerate(zip(first, other, strict=False)) if a != b)
+        graph = graphs.setdefault(".".join(first[:shared]), {})
+        graph.setdefault(first[shared], set()).add(other[shared])
     return graphs
 
 
@@ -136,8 +136,10 @@ def circle(graph):
 
 def upward(pairs):
     """The imports inside curate that run to a higher floor."""
-    inside = [(one, other) for one, other in pairs if one.startswith("curate.") and other.startswith("curate.")]
-    return {(one, other) for one, other in inside if FLOOR[one.split(".")[1]] < FLOOR[other.split(".")[1]]}
+    inside = [
+        (module, other) for module, other in pairs if module.startswith("curate.") and other.startswith("curate.")
+    ]
+    return {(module, other) for module, other in inside if FLOOR[module.split(".")[1]] < FLOOR[other.split(".")[1]]}
 
 
 def every(paths):
@@ -165,23 +167,31 @@ ELSEWHERE = {"lance": "pylance"}  # who makes what may not be installed here
 def names_brought_by(package):
     """The modules that a package installs, or where it is not installed here, the one that we import it by."""
     try:
-        found = distribution(package)
+        installed = distribution(package)
     except PackageNotFoundError:
         return {name for name, by in ELSEWHERE.items() if by == package} or {package}
-    declared = (found.read_text("top_level.txt") or "").split()
-    return declared or {path.parts[0].partition(".")[0] for path in found.files or ()}
+    declared = (installed.read_text("top_level.txt") or "").split()
+    return declared or {path.parts[0].partition(".")[0] for path in installed.files or ()}
 
 
 def test_whatever_is_imported_is_a_stated_dependency_or_an_extra():
     """What `pip install` does not bring would be missing where nobody develops."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [one for name, those in project["optional-dependencies"].items() if name != "dev" for one in those]
-    stated = {re.match(r"[\w.-]+", one)[0].lower().replace("_", "-") for one in [*project["dependencies"], *extras]}
-    brought = {name for one in stated for name in names_brought_by(one)}
+    extras = [
+        requirement
+        for name, those in project["optional-dependencies"].items()
+        if name != "dev"
+        for requirement in those
+    ]
+    stated = {
+        re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-")
+        for requirement in [*project["dependencies"], *extras]
+    }
+    brought = {name for each in stated for name in names_brought_by(each)}
     outside = {}
     for path in MODULES:
         for node in ast.walk(parsed(path)):
-            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             for top in {name.split(".")[0] for name in names} - sys.stdlib_module_names - set(PACKAGES) - brought:
                 outside.setdefault(top, str(path))

@@ -142,23 +142,23 @@ def test_the_wheel_runs_where_only_its_stated_dependencies_are(installed, tmp_pa
     assert "torch" in names
     assert not names & {"pytest", "scikit-learn", "duckdb", "hypothesis", "ruff", "mypy", "pillow-heif"}
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    here = {"cwd": tmp_path, "env": environment}
+    how = {"cwd": tmp_path, "env": environment}
     python = programs / "python"
-    where = run(python, "-c", "import curate, scoring, trainers; print(curate.__file__, scoring.__file__)", **here)
+    where = run(python, "-c", "import curate, scoring, trainers; print(curate.__file__, scoring.__file__)", **how)
     assert all(path.startswith(str(programs.parent)) for path in where.stdout.split())
     absent = "import importlib.util as u; print([n for n in ('pytest', 'duckdb', 'sklearn') if u.find_spec(n)])"
-    assert run(python, "-c", absent, **here).stdout == "[]\n"
-    assert "Usage: curate" in run(programs / "curate", "--help", **here).stdout
-    assert run(programs / "curate", "--version", **here).stdout == f"curate {curate.__version__}\n"
+    assert run(python, "-c", absent, **how).stdout == "[]\n"
+    assert "Usage: curate" in run(programs / "curate", "--help", **how).stdout
+    assert run(programs / "curate", "--version", **how).stdout == f"curate {curate.__version__}\n"
     photos = ROOT / "examples" / "photos"
     model = [] if SHIPPED else ["--model", tiny_checkpoint]
-    scored = run(programs / "curate", "score", photos, "-o", "s.parquet", "--device", "cpu", "--json", *model, **here)
+    scored = run(programs / "curate", "score", photos, "-o", "s.parquet", "--device", "cpu", "--json", *model, **how)
     assert json.loads(scored.stdout)["statuses"] == {"ok": 12}
-    kept = run(programs / "curate", "filter", "s.parquet", "--keep-top", "50%", "-o", "k.parquet", "--json", **here)
+    kept = run(programs / "curate", "filter", "s.parquet", "--keep-top", "50%", "-o", "k.parquet", "--json", **how)
     assert json.loads(kept.stdout)["kept"] == 6
-    assert run(programs / "curate", "train", "--help", **here).returncode == 0
+    assert run(programs / "curate", "train", "--help", **how).returncode == 0
     exact = "from scoring.metrics.proportions import clopper_pearson as f; print(round(f(10, 10).low, 3))"
-    assert run(python, "-c", exact, **here).stdout == "0.692\n"
+    assert run(python, "-c", exact, **how).stdout == "0.692\n"
 
 
 @pytest.mark.parametrize(("name", "since"), [("bitwise_count", "2.0"), ("vecdot", "2.0"), ("matvec", "2.2")])
@@ -168,7 +168,7 @@ def test_the_oldest_numpy_allowed_has_what_is_called(name, since):
     callers = [
         path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if f"np.{name}" in path.read_text()
     ]
-    (numpy,) = [one for one in map(Requirement, PROJECT["dependencies"]) if one.name == "numpy"]
+    (numpy,) = [requirement for requirement in map(Requirement, PROJECT["dependencies"]) if requirement.name == "numpy"]
     older = {"2.0": "1.26.4", "2.2": "2.1.3"}[since]
     assert not callers or older not in numpy.specifier, f"{callers[0]} needs numpy {since}"
 

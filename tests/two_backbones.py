@@ -24,10 +24,10 @@ def make_package(folder, seed=0):
         for name, value in state.items():
             if name.endswith("running_mean"):
                 value.normal_()
-    theirs = {f"_{at}.{name.rsplit('.')[-1]}": value for at, (name, value) in enumerate(state.items())}
+    renamed = {f"_{at}.{name.rsplit('.')[-1]}": value for at, (name, value) in enumerate(state.items())}
     (folder / "tiny_weights" / "models").mkdir(parents=True, exist_ok=True)
     (folder / "tiny_weights" / "__init__.py").write_text("raise RuntimeError('code of the package ran')\n")
-    torch.save(theirs, folder / FILE)
+    torch.save(renamed, folder / FILE)
     about = folder / "tiny_weights-0.1.dist-info"
     about.mkdir(exist_ok=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-weights\nVersion: 0.1\n")

@@ -417,12 +417,12 @@ def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_w
     key = keys_of(result.subset)[2]
     errors = dict(zip(columns_of()["key"].to_pylist(), columns_of()["error"].to_pylist(), strict=True))
     error = ["edited" if each == key else was for each, was in errors.items()]
-    verification = verify(result.receipt, write(tmp_path / "other.parquet", columns_of(error=pa.array(error))))
-    assert [line.split(" differs from")[0] for line in lines_of(verification)["different"]] == [f"{key}: column 'error'"]
+    again = verify(result.receipt, write(tmp_path / "other.parquet", columns_of(error=pa.array(error))))
+    assert [line.split(" differs from")[0] for line in lines_of(again)["different"]] == [f"{key}: column 'error'"]
     fewer = pq.read_table(scores).filter(pa.array([each != key for each in columns_of()["key"].to_pylist()]))
-    verification = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
-    assert f"{key}: decided then, but no longer in the input" in lines_of(verification)["different"]
-    assert any("the input is not the one that was read then" in note for note in lines_of(verification)["notes"])
+    again = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
+    assert f"{key}: decided then, but no longer in the input" in lines_of(again)["different"]
+    assert any("the input is not the one that was read then" in note for note in lines_of(again)["notes"])
 
 
 @pytest.mark.parametrize(

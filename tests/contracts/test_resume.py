@@ -86,17 +86,9 @@ def test_a_run_that_was_killed_ends_with_the_weights_memory_and_measures_of_one_
         )
         return nn.ModuleDict({"model": model, "method": method}).state_dict(), measures, data.failures
 
-<<<<<<< Updated upstream
-    whole, measured, failures = run("whole")
+    complete, measured, failures = run("whole")
     kill_at(4, partial(run, "cut"), monkeypatch)
     resumed, *again = run("cut")
-    assert [at for at, value in whole.items() if not torch.equal(value, resumed[at])] == []
+    assert [at for at, value in complete.items() if not torch.equal(value, resumed[at])] == []
     assert again == [measured, failures]
     assert failures == ({"truncated": 1} if config.stream else {})
-=======
-    complete, measured = run("whole")
-    kill_at(4, partial(run, "cut"), monkeypatch)
-    resumed, again = run("cut")
-    assert [at for at, value in complete.items() if not torch.equal(value, resumed[at])] == []
-    assert again == measured
->>>>>>> Stashed changes

@@ -27,7 +27,7 @@ def test_the_table_holds_every_command_that_writes():
     assert inner == [("plan", "review_plan"), ("verdicts", "review_verdicts"), ("convert", "convert")]
     writing = {name for name, known in options.items() if "--out" in known} | WITHOUT_OUT
     writing |= {"review plan", "models convert"}  # which the tree of commands does not hold
-    driven = {name for name in writing for driven_name in DRIVEN if f"{COMMANDS[driven_name].line} ".startswith(f"{name} ")}
+    driven = {name for name in writing for key in DRIVEN if f"{COMMANDS[key].line} ".startswith(f"{name} ")}
     assert writing - driven == set()
     assert options.keys() - writing == WRITE_NOTHING
 

@@ -90,7 +90,9 @@ class Handler(BaseHTTPRequestHandler):
         if what == "paths-info":
             return self.send([entry(path, files[path]) for path in self.form["paths"] if path in files])
         siblings = [{"rfilename": path} for path in files]
-        return self.send({"_id": "1", "id": name, "sha": "c" * 40, "private": bool(dataset.token), "siblings": siblings})
+        return self.send(
+            {"_id": "1", "id": name, "sha": "c" * 40, "private": bool(dataset.token), "siblings": siblings}
+        )
 
     def tree(self, files, folder):
         prefix = folder + "/" if folder else ""

@@ -26,7 +26,7 @@ def table(
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     keys = [f"set/{i:04}.png" for i in range(n)]
     keys = columns.pop("key", keys)
-    found = pa.table(
+    rows = pa.table(
         {
             "key": keys,
             "uri": [str(path.parent / "images" / f"{i:04}.png") for i in range(n)],
@@ -40,9 +40,9 @@ def table(
         }
     )
     if order is not None:
-        found = found.take(pa.array(order))
+        rows = rows.take(pa.array(order))
     text = json.dumps({"kind": "scores", "model": {"digest": model}})
-    pq.write_table(found.replace_schema_metadata({METADATA_KEY: text.encode()}), path)
+    pq.write_table(rows.replace_schema_metadata({METADATA_KEY: text.encode()}), path)
     return dict(zip(keys, (CLASSES[i] for i in classes), strict=True))
 
 
@@ -108,15 +108,15 @@ def _coco(value: dict, truth: dict) -> None:
 
 def content(folder: Path) -> dict[str, bytes]:
     """Every file of a folder of rounds by name, without what differs from run to run."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != "lock":
             data = path.read_bytes()
             if path.name == "state.json":
                 value = json.loads(data)
                 data = json.dumps({k: v for k, v in value.items() if k not in DIFFERS}).encode()
-            found[path.relative_to(folder).as_posix()] = data
-    return found
+            files[path.relative_to(folder).as_posix()] = data
+    return files
 
 
 DIFFERS = ("wall_s", "peak_mb", "digest", "parent", "labels")

@@ -20,20 +20,20 @@ from curate.tables.table import open_table
 
 def commands():
     """Function -> the command of the command line that it represents: all that there are."""
-    found = {}
+    by_name = {}
     for name, command in typer.main.get_command(app).commands.items():
         inner = getattr(command, "commands", None)
         if inner:
-            found |= {f"{name}_{each}": command for each, command in inner.items()}
+            by_name |= {f"{name}_{each}": command for each, command in inner.items()}
         else:
-            found[name] = command
+            by_name[name] = command
     for name, word, rest in (
         ("review", "plan", ["s.parquet", "--max-bad-rate", "2%"]),
         ("review", "verdicts", ["a.audit.csv"]),
         ("models", "convert", ["a", "-o", "b"]),
     ):
-        found[f"{name}_{word}"] = found[name].make_context(name, [word, *rest]).command
-    return found
+        by_name[f"{name}_{word}"] = by_name[name].make_context(name, [word, *rest]).command
+    return by_name
 
 
 COMMANDS = commands()

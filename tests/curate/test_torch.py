@@ -98,8 +98,8 @@ def test_images_inside_a_table_are_found_by_key_and_the_data_set_pickles(table, 
     pq.write_table(pq.read_table(table).drop_columns(["uri"]), table)
     data = SubsetDataset(table, source=str(tmp_path / "photos.parquet"), transform=red)
     again = pickle.loads(pickle.dumps(data))
-    for dataset in (data, again):
-        assert [dataset[index]["image"].tolist() for index in range(len(dataset))] == [[row * 20, 4 + row] for row in ROWS]
+    for each in (data, again):
+        assert [each[index]["image"].tolist() for index in range(len(each))] == [[row * 20, 4 + row] for row in ROWS]
     with pytest.raises(InputError, match="holds no path to any image"):
         SubsetDataset(table)
 

@@ -55,8 +55,8 @@ def rate(texts):
     """Return stumbling terms in 1,000 words, and how often each occurs."""
     text = "\n".join(texts)
     words = len(re.findall(r"[A-Za-z']+", text))
-    found = {term: len(re.findall(rf"\b(?:{term})\b", text, re.IGNORECASE)) for term in TERMS}
-    return 1000 * sum(found.values()) / words, found
+    counts_by_term = {term: len(re.findall(rf"\b(?:{term})\b", text, re.IGNORECASE)) for term in TERMS}
+    return 1000 * sum(counts_by_term.values()) / words, counts_by_term
 
 
 def test_a_text_of_stumbling_words_has_a_high_rate():
@@ -70,10 +70,12 @@ def test_words_that_readers_stumble_over_stay_few(part):
         texts = [path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
     else:
         texts = [text for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") for text in prose_of(path)]
-    found, counts = rate(texts)
+    counts_by_term, counts = rate(texts)
     most = MOST_IN_1000[part]
     often = sorted(counts, key=counts.get)[-3:]
-    assert found <= most, f"{found:.2f} in 1,000 words, most often {often}: write {[TERMS[term] for term in often]}"
+    assert counts_by_term <= most, (
+        f"{counts_by_term:.2f} in 1,000 words, most often {often}: write {[TERMS[term] for term in often]}"
+    )
 
 
 def test_names_that_say_nothing_stay_few():

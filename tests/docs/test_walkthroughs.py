@@ -51,11 +51,11 @@ def test_no_page_shows_a_mistake(walk):
 @pytest.mark.skipif(not DATA.is_dir(), reason="no data sets next to the checkout")
 def test_the_pages_show_what_the_commands_print(walk, tmp_path):
     for name, begin in walk.BEGINNINGS.items():
-        here = tmp_path / name
-        here.mkdir()
-        begin(DATA, here)
+        folder = tmp_path / name
+        folder.mkdir()
+        begin(DATA, folder)
         shown = (PAGES / f"{name}.md").read_text()
-        renewed = walk.renew(shown, lambda line, here=here: walk.run(line, here))
+        renewed = walk.renew(shown, lambda line, folder=folder: walk.run(line, folder))
         assert steady(renewed) == steady(shown)
 
 

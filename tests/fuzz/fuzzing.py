@@ -42,24 +42,24 @@ def fuzz(examples):
 
 def survives(parse, *arguments, **options):
     """Call a parser: it returns a value, or raises InputError with one printable line of bounded length, in time."""
-    began, found = time.thread_time(), None
+    began, result = time.thread_time(), None
     try:
-        found = parse(*arguments, **options)
+        result = parse(*arguments, **options)
     except InputError as error:
         said = single_line(error)  # as every command prints it
         assert said
         assert len(said) < 2000, len(said)
         assert not any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") for letter in said), said
     assert time.thread_time() - began < SECONDS
-    return found
+    return result
 
 
 @st.composite
 def broken_json(draw, document):
     """The text of a JSON document with some of its values taken out or replaced, or some of its letters."""
-    whole = json.loads(json.dumps(document))
+    copied = json.loads(json.dumps(document))
     for _ in range(draw(st.integers(0, 3))):
-        place = whole
+        place = copied
         while isinstance(place, dict | list) and place:
             name = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
             if not isinstance(place[name], dict | list) or draw(st.booleans()):
@@ -69,7 +69,7 @@ def broken_json(draw, document):
                     place[name] = draw(values)
                 break
             place = place[name]
-    text = json.dumps(whole).encode()
+    text = json.dumps(copied).encode()
     kind = draw(st.sampled_from(["whole"] * 6 + ["bytes", "cut", "deep", "other"]))
     if kind == "deep":
         return b"[" * 100_000

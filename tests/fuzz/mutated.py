@@ -168,9 +168,9 @@ def _large(schema: pa.Schema) -> pa.Schema:
     return pa.schema([("image", inner), *[field for field in schema if field.name != "image"]])
 
 
-def mutate(whole: bytes, rng: random.Random, suffix: str) -> bytes:
+def mutate(content: bytes, rng: random.Random, suffix: str) -> bytes:
     """Return bytes with one to four changes, at places and of kinds that break readers."""
-    out = bytearray(whole)
+    out = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         near_end = suffix == ".parquet" and rng.random() < 0.5  # the footer
         at = max(0, len(out) - rng.randrange(1, min(3000, len(out)) + 1)) if near_end else rng.randrange(len(out) + 1)
@@ -275,19 +275,19 @@ def receipts(folder: Path, name: str, rng: random.Random) -> None:
     """Change one file of a set that verifies: it verifies no more."""
     files = {"subset": "s.parquet", "decisions": "s.decisions.parquet", "receipt": "s.receipt.json"}
     place = folder / "set" / files[name]
-    whole = place.read_bytes()
-    changed = mutate(whole, rng, place.suffix)
+    content = place.read_bytes()
+    changed = mutate(content, rng, place.suffix)
     place.write_bytes(changed)
     with contextlib.suppress(InputError):
         info(place)
     try:
         proof = verify(folder / "set" / files["receipt"])
-        if proof.identical and changed != whole and name != "receipt":
+        if proof.identical and changed != content and name != "receipt":
             raise Lost(f"a changed {name} verifies")
     except InputError:
         pass
     finally:
-        place.write_bytes(whole)
+        place.write_bytes(content)
 
 
 def problems(
@@ -296,11 +296,11 @@ def problems(
     """Yield what went wrong in one case."""
     rng = random.Random(f"{seed} {number}")
     name = list(files)[number % len(files)]
-    kind, suffix, whole = files[name]
+    kind, suffix, content = files[name]
     path = folder / f"m{suffix}"
     uses: list[Callable[[Path, Path], Any]] = USES.get(kind, [lambda path, folder: receipts(folder, name, rng)])
     if kind != "receipt":
-        path.write_bytes(mutate(whole, rng, suffix))
+        path.write_bytes(mutate(content, rng, suffix))
     for place, use in enumerate(uses):
         if use is fit_labelled and rng.random() > 0.2:
             continue

@@ -228,8 +228,8 @@ CARD = {"format": 1, "backbone": {"name": "resnet10t", "options": {}}, "heads": 
 def test_checkpoints(folder, card, length, data):
     tensor = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
     header = json.dumps({"__metadata__": {"curate": card.decode("latin-1")}, "w": tensor}).encode()
-    whole = safetensors_of(header, length)
-    survives(read_header, with_file(folder, "m.safetensors", data.draw(st.just(whole) | broken_bytes(whole))))
+    complete = safetensors_of(header, length)
+    survives(read_header, with_file(folder, "m.safetensors", data.draw(st.just(complete) | broken_bytes(complete))))
 
 
 @fuzz(100)
@@ -268,11 +268,11 @@ def test_typed_json(text):
         value = json.loads(text)
     except (ValueError, RecursionError):
         return
-    found = survives(from_json, Typed, value, what="the value")
-    if found is not None:
-        assert type(found.n) is int
-        assert found.kind in ("a", "b")
-        assert all(isinstance(each, Inner) and isinstance(each.share, float) for each in [found.inner, *found.many])
+    read = survives(from_json, Typed, value, what="the value")
+    if read is not None:
+        assert type(read.n) is int
+        assert read.kind in ("a", "b")
+        assert all(isinstance(each, Inner) and isinstance(each.share, float) for each in [read.inner, *read.many])
 
 
 @fuzz(100)

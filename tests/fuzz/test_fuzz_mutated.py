@@ -37,7 +37,7 @@ def run(first, count, folder):
 def test_a_changed_file_is_read_or_refused_in_one_line_in_time_and_no_row_is_lost(tmp_path):
     problems, first = [], 0
     while first < COUNT:
-        found, died = run(first, COUNT - first, tmp_path)
-        problems += found
+        more, died = run(first, COUNT - first, tmp_path)
+        problems += more
         first = COUNT if died is None else died + 1
     assert not problems, "\n".join(map(json.dumps, problems))

@@ -45,8 +45,8 @@ TOKENS = (
 def test_conditions(text):
     condition = survives(parse_condition, text, BATCH.schema)
     if condition is not None:
-        told = survives(condition, BATCH)
-        assert told is None or (len(told) == 3 and pa.types.is_boolean(told.type))
+        parsed = survives(condition, BATCH)
+        assert parsed is None or (len(parsed) == 3 and pa.types.is_boolean(parsed.type))
 
 
 def test_conditions_of_great_depth_and_length():

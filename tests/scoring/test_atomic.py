@@ -137,8 +137,8 @@ def test_bytes_are_on_the_disk_before_the_name_is_and_the_name_before_it_is_repo
         return real(*args, **named)
 
     def synced(real, handle):
-        found = os.fstat(handle)
-        return noted("folder" if stat.S_ISDIR(found.st_mode) else f"{found.st_size} bytes", real, handle)
+        status = os.fstat(handle)
+        return noted("folder" if stat.S_ISDIR(status.st_mode) else f"{status.st_size} bytes", real, handle)
 
     monkeypatch.setattr(os, "fsync", partial(synced, os.fsync))
     monkeypatch.setattr(os, "link", partial(noted, "name", os.link))

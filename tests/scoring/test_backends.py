@@ -130,8 +130,8 @@ def test_a_network_that_cannot_be_traced_is_refused_in_one_line():
 def test_a_network_whose_features_come_out_otherwise_is_refused():
     class Moody(nn.Module):
         def forward(self, pictures):
-            found = pictures.mean((2, 3))
-            return found + 1 if torch.is_inference_mode_enabled() else found  # it is not while it is traced
+            means = pictures.mean((2, 3))
+            return means + 1 if torch.is_inference_mode_enabled() else means  # it is not while it is traced
 
     with pytest.raises(InputError, match="openvino gives other features of Moody"):
         OpenvinoBackbone(Moody(), 32, "fp32")

@@ -28,7 +28,9 @@ def max_min(x, y, w):
         rows = (x >= low) & (x <= high)
         return w[rows] @ y[rows] / w[rows].sum()
 
-    return at, np.array([max(min(mean(low, high) for high in at[at >= one]) for low in at[at <= one]) for one in at])
+    return at, np.array(
+        [max(min(mean(low, high) for high in at[at >= level]) for low in at[at <= level]) for level in at]
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -41,9 +43,9 @@ def test_isotonic_is_the_max_min_of_means_with_ties_and_weights(seed):
 @pytest.mark.parametrize("decimals", [1, 8])
 def test_isotonic_is_that_of_scikit_learn_between_and_beyond_its_rows(decimals):
     x, y, w = drawn(5, 3000, decimals)
-    asked = np.linspace(-6, 6, 997)
+    points = np.linspace(-6, 6, 997)
     other = IsotonicRegression(out_of_bounds="clip").fit(x, y, w)
-    np.testing.assert_allclose(Isotonic.fit(x, y, w).predict(asked), other.predict(asked), atol=1e-12)
+    np.testing.assert_allclose(Isotonic.fit(x, y, w).predict(points), other.predict(points), atol=1e-12)
 
 
 def test_logistic_is_platts_of_scikit_learn():
@@ -103,7 +105,7 @@ def test_a_weight_of_two_is_nearly_a_row_twice(kind):
     x, y, _ = drawn(6, 400)
     twice = np.arange(400) % 4 == 0
     weighted = kind.fit(x, y, 1.0 + twice).predict(x)
-    repeated = kind.fit(*(np.concatenate([one, one[twice]]) for one in (x, y)), np.ones(500)).predict(x)
+    repeated = kind.fit(*(np.concatenate([values, values[twice]]) for values in (x, y)), np.ones(500)).predict(x)
     np.testing.assert_allclose(weighted, repeated, atol=5e-3)
 
 

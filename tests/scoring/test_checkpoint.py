@@ -56,14 +56,14 @@ def test_half_precision_halves_the_file_and_barely_moves_the_scores(model, saved
 
 
 def test_the_digest_changes_with_a_weight_and_with_the_card(model, tmp_path):
-    one = save_checkpoint(tmp_path / "a.safetensors", model, CARD)
-    assert save_checkpoint(tmp_path / "b.safetensors", model, CARD) == one
-    assert save_checkpoint(tmp_path / "c.safetensors", model, {**CARD, "data_licence": "other"}) != one
+    digest = save_checkpoint(tmp_path / "a.safetensors", model, CARD)
+    assert save_checkpoint(tmp_path / "b.safetensors", model, CARD) == digest
+    assert save_checkpoint(tmp_path / "c.safetensors", model, {**CARD, "data_licence": "other"}) != digest
     with torch.no_grad():
         model.heads["visimsiam"].out.bias.add_(1)
         changed = save_checkpoint(tmp_path / "d.safetensors", model, CARD)
         model.heads["visimsiam"].out.bias.sub_(1)
-    assert changed != one
+    assert changed != digest
 
 
 def test_a_pickle_is_refused_and_never_run(tmp_path):

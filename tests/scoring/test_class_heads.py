@@ -89,12 +89,12 @@ def test_images_far_from_all_that_was_added_keep_the_variance_of_the_prior_and_l
 
 
 def test_a_precision_that_was_read_is_used_and_not_the_one_before():
-    one, other = built(SNGPHeadSpec(3, 16)), built(SNGPHeadSpec(3, 16))
-    before = one(X.float())
+    first, other = built(SNGPHeadSpec(3, 16)), built(SNGPHeadSpec(3, 16))
+    before = first(X.float())
     other.add(Y.float())
-    one.load_state_dict(other.state_dict())
-    assert torch.equal(one(X.float()), other(X.float()))
-    assert not torch.equal(one(X.float()), before)
+    first.load_state_dict(other.state_dict())
+    assert torch.equal(first(X.float()), other(X.float()))
+    assert not torch.equal(first(X.float()), before)
 
 
 def test_an_ensemble_is_the_mean_of_its_members():
@@ -159,16 +159,16 @@ def test_an_image_has_the_same_scores_in_every_batch_and_every_model(spec):
     again.load_state_dict(head.state_dict())
     for name, values in columns.items():
         assert values.shape == (4,)
-        assert [one[name].item() for one in alone][::-1] == pytest.approx(values.tolist(), abs=1e-5)
+        assert [columns[name].item() for columns in alone][::-1] == pytest.approx(values.tolist(), abs=1e-5)
         assert torch.equal(spec.score(again(x))[name], values)
 
 
 @pytest.mark.parametrize("spec", SPECS[1:], ids=lambda spec: spec.kind)
 def test_many_images_at_once_are_done_in_blocks(spec, monkeypatch):
     head, x = built(spec), X.float()
-    whole = head(x)
+    together = head(x)
     monkeypatch.setattr("scoring.class_modules.BLOCK", 1)
-    assert torch.allclose(head(x), whole, atol=1e-6)
+    assert torch.allclose(head(x), together, atol=1e-6)
 
 
 def test_passes_with_dropout_are_reported_as_the_members_of_an_ensemble():

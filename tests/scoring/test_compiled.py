@@ -98,9 +98,9 @@ def test_more_backbones_than_torch_allows_by_itself_keep_their_own_weights():
     shown = torch.rand(2, 3, 4, 4)
     with torch._dynamo.config.patch(recompile_limit=1):
         for _ in range(2):
-            trunk = nn.Sequential(nn.Conv2d(3, 2, 4), nn.Flatten()).eval()
+            backbone = nn.Sequential(nn.Conv2d(3, 2, 4), nn.Flatten()).eval()
             with torch.no_grad():
-                assert relative_error(CompiledBackbone(trunk, 4, "fp32", 2)(shown), trunk(shown)) < 1e-4
+                assert relative_error(CompiledBackbone(backbone, 4, "fp32", 2)(shown), backbone(shown)) < 1e-4
 
 
 @needs_compiler

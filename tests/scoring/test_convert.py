@@ -84,8 +84,8 @@ def test_a_published_checkpoint_says_after_conversion_what_it_said_before(publis
     assert torch.allclose(said.embedding, nn.functional.normalize(features, dim=1), atol=1e-5)
 
 
-def same(one, other):
-    return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+def same(first, other):
+    return all(torch.equal(value, other.state_dict()[name]) for name, value in first.state_dict().items())
 
 
 def test_averaged_weights_go_first_and_the_prefix_of_parallel_training_is_dropped(published_model, file, tmp_path):

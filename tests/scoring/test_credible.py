@@ -25,8 +25,8 @@ def drawn(n, seed, *, base=3.0, slope=2.0, dim=DIM):
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.95])
 def test_the_share_of_a_cap_inverts_its_cosine(dim, share):
     kappa = torch.tensor([0.0, 0.5, 10, 200, 5000], dtype=torch.float64)
-    found = cap_share(credible_cosine(share, kappa, dim), kappa, dim)
-    np.testing.assert_allclose(found, share, atol=1e-9)
+    returned = cap_share(credible_cosine(share, kappa, dim), kappa, dim)
+    np.testing.assert_allclose(returned, share, atol=1e-9)
 
 
 @pytest.mark.parametrize(("dim", "kappa", "cosine"), [(3, 2.0, 0.3), (8, 20.0, 0.7), (16, 5.0, -0.2)])
@@ -60,8 +60,8 @@ def test_a_certainty_that_says_nothing_has_slope_zero_and_one_that_lies_no_negat
 def test_regions_hold_new_matches_as_often_as_they_say_though_the_model_is_wrong(chance):
     def mixed(seed):  # half of the matches of another distribution than any vMF
         cosine, rank = drawn(4000, seed)
-        odd = np.random.default_rng(seed).random(4000) < 0.5
-        return np.where(odd, cosine**3 * 0.5, cosine), rank
+        distorted = np.random.default_rng(seed).random(4000) < 0.5
+        return np.where(distorted, cosine**3 * 0.5, cosine), rank
 
     cosine, rank = mixed(2)
     calibration = calibrate(cosine, rank, np.arange(4000) % 2 == 0)

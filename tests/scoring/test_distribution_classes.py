@@ -69,8 +69,8 @@ def test_the_divergence_of_power_sphericals_is_the_mean_over_draws(dim):
     q = PowerSpherical(direction(dim, 1), torch.tensor(0.5 * dim).double())
     z = p.sample((4_000,))
     draws = p.log_prob(z) - q.log_prob(z)
-    found = kl_divergence(p, q).item()
-    assert abs(found - draws.mean().item()) < 5 * draws.std().item() / len(draws) ** 0.5
+    divergence = kl_divergence(p, q).item()
+    assert abs(divergence - draws.mean().item()) < 5 * draws.std().item() / len(draws) ** 0.5
     assert kl_divergence(p, p).item() == pytest.approx(0, abs=1e-9 * dim)
     uniform = PowerSpherical(direction(dim, 2), torch.tensor(0.0).double())
     assert kl_divergence(p, uniform).item() == pytest.approx((uniform.entropy() - p.entropy()).item(), rel=1e-9)

@@ -69,9 +69,9 @@ def test_a_crop_is_a_window_of_the_image_and_another_seed_takes_another(name):
     for seed in range(6):
         edited = pixels(result(name, picture, seed))
         height, width = edited.shape[:2]
-        whole = pixels(picture)
+        full = pixels(picture)
         places = [(y, x) for y in range(H - height + 1) for x in range(W - width + 1)]
-        gaps = [np.abs(whole[y : y + height, x : x + width] - edited).mean() for y, x in places]
+        gaps = [np.abs(full[y : y + height, x : x + width] - edited).mean() for y, x in places]
         assert min(gaps) < 2
         windows.add(places[int(np.argmin(gaps))])
     assert len(windows) > 2

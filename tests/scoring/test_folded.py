@@ -84,11 +84,11 @@ def test_zeros_before_the_kernel_do_what_tensorflows_padding_does(size, kernel, 
     low = torch.randn(2, 8, size, size).bfloat16().to(dtype).contiguous(memory_format=torch.channels_last)
     conv.weight.copy_(conv.weight.bfloat16().float())
     conv.bias.copy_(conv.bias.bfloat16().float())
-    found = PackedConv(conv, nn.ReLU6(), low.shape, dtype)(low).float()
+    result = PackedConv(conv, nn.ReLU6(), low.shape, dtype)(low).float()
     expected = conv(low.float()).clamp(0, 6)
-    assert found.shape == expected.shape
+    assert result.shape == expected.shape
     near = 0.01 if dtype == torch.bfloat16 else 1e-5  # bfloat16 keeps 8 bits
-    assert torch.allclose(found, expected, rtol=near, atol=near)
+    assert torch.allclose(result, expected, rtol=near, atol=near)
 
 
 @needs_bfloat16
@@ -104,9 +104,9 @@ def test_in_bfloat16_features_are_near_and_heads_and_batches_are_as_they_were(na
     pixels = torch.randint(0, 256, (9, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
     full, low = model(pixels), fast(pixels)
     assert relative_error(low.embedding, full.embedding) < 0.03
-    kappas = [one.columns["kappa_visimsiam"] for one in (full, low)]
+    kappas = [outputs.columns["kappa_visimsiam"] for outputs in (full, low)]
     assert torch.allclose(*kappas, rtol=0.05)
-    parts = torch.cat([fast(one).embedding for one in pixels.split(4)])
+    parts = torch.cat([fast(part).embedding for part in pixels.split(4)])
     assert relative_error(parts, low.embedding) < 0.01
 
 
@@ -119,9 +119,9 @@ def test_in_full_precision_folding_moves_the_last_digits_alone(name):
     fast = for_inference(model, CPU, "fp32")
     assert isinstance(fast.quick.backbones[0], PackedBackbone)
     pixels = torch.randint(0, 256, (40, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
-    full, found = model(pixels), fast(pixels)
-    assert relative_error(found.embedding, full.embedding) < 1e-5
-    assert torch.allclose(found.columns["kappa_visimsiam"], full.columns["kappa_visimsiam"], rtol=1e-4)
+    full, folded = model(pixels), fast(pixels)
+    assert relative_error(folded.embedding, full.embedding) < 1e-5
+    assert torch.allclose(folded.columns["kappa_visimsiam"], full.columns["kappa_visimsiam"], rtol=1e-4)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
@@ -133,14 +133,14 @@ def test_what_backbones_read_is_what_the_model_would_have_made_of_the_pixels():
     ]
     seen = Preprocessing(64, 64, mean=(0, 0, 0), std=(1, 1, 1))
     several = ScoringModel(ModelSpec("two", {}, {}, seen, tuple(parts))).eval()
-    one = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(64, 64, mean=(0.1, 0.2, 0.3)))).eval()
+    network = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(64, 64, mean=(0.1, 0.2, 0.3)))).eval()
     pixels = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     plain = several.normalize(pixels)
     pairs = [*zip(BackboneInputs(several)(pixels), [several.backbone.read(at, plain) for at in (0, 1)], strict=True)]
-    pairs.append((BackboneInputs(one)(pixels)[0], one.normalize(pixels)))
-    for found, expected in pairs:
-        assert found.is_contiguous(memory_format=torch.channels_last)
-        assert torch.allclose(found, expected, rtol=1e-5, atol=2e-6)
+    pairs.append((BackboneInputs(network)(pixels)[0], network.normalize(pixels)))
+    for result, expected in pairs:
+        assert result.is_contiguous(memory_format=torch.channels_last)
+        assert torch.allclose(result, expected, rtol=1e-5, atol=2e-6)
 
 
 @torch.inference_mode()
@@ -167,9 +167,9 @@ def test_backbones_side_by_side_are_each_folded_and_the_model_they_came_from_sta
     assert all(isinstance(part, PackedBackbone) for part in runner.model.quick.backbones)
     assert list(model.backbone.parts) == before
     pixels = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8).numpy()
-    found = torch.from_numpy(runner.submit(pixels).result().embedding)
+    embedding = torch.from_numpy(runner.submit(pixels).result().embedding)
     expected = model(torch.from_numpy(pixels).permute(0, 3, 1, 2)).embedding
-    assert relative_error(found, expected) < 0.03
+    assert relative_error(embedding, expected) < 0.03
 
 
 def test_auto_takes_bfloat16_on_a_cpu_that_has_it_for_models_that_ask_for_it(monkeypatch):

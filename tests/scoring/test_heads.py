@@ -80,7 +80,7 @@ def test_a_head_of_prototypes_gives_the_entropy_of_centred_and_sharpened_cosines
     head.centre.copy_(torch.randn(16) / 10)
     x = torch.randn(7, 3)
     place = head.cosines.layers(x)
-    cosine = torch.stack([torch.cosine_similarity(place, one, dim=1) for one in head.cosines.prototypes], 1)
+    cosine = torch.stack([torch.cosine_similarity(place, vector, dim=1) for vector in head.cosines.prototypes], 1)
     chances = ((cosine - head.centre).double() / 0.1).softmax(1)
     said = spec.score(head(x))
     assert list(said) == ["unc_dino"]

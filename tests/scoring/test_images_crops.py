@@ -37,9 +37,9 @@ def wholes(photos):
     return np.stack([signed(photo) for photo in photos])
 
 
-def slow_part(one, edges, kept):
+def slow_part(vector, edges, kept):
     """The low frequencies of a part of one signature's image, from the series itself, point by point."""
-    waves = np.concatenate([[0], one / WEIGHTS]).reshape(KEPT, KEPT)
+    waves = np.concatenate([[0], vector / WEIGHTS]).reshape(KEPT, KEPT)
     points = 32
     within = (np.arange(points) + 0.5) / points
     scale = np.where(np.arange(KEPT) > 0, np.sqrt(2), 1)
@@ -70,8 +70,8 @@ def test_frames_are_parts_of_70_percent_or_more_and_the_whole_comes_first():
 
 def test_a_framed_vector_is_the_series_between_the_frames_edges(wholes):
     made = framed(wholes)
-    for one, frame in product(range(3), range(0, len(FRAMES), 37)):
-        assert cosine(made[one, frame].astype(float), slow_part(wholes[one], FRAMES[frame], 8)) > 0.9999
+    for row, frame in product(range(3), range(0, len(FRAMES), 37)):
+        assert cosine(made[row, frame].astype(float), slow_part(wholes[row], FRAMES[frame], 8)) > 0.9999
     assert np.abs(made[:, 0].astype(int) - rescaled(coarse(wholes))).max() <= 1
 
 
@@ -97,11 +97,11 @@ def test_a_crop_anywhere_and_its_place_are_found(photos, wholes, side):
     every = np.arange(len(photos))
     near, _ = coarse_fits(wholes, every, parts, every)
     fit = refine(wholes, parts)
-    found = (near >= LIKELY) & (fit.cosine >= SAME)
+    is_near = (near >= LIKELY) & (fit.cosine >= SAME)
     before = as_they_are(wholes, parts)
-    assert found.sum() >= (0.75 if side > 0.8 else 0.6) * len(photos)  # grass and brick are finer than a signature
-    assert (fit.cosine[found] > before[found]).all()
-    assert np.median(np.abs(fit.edges[found] / STEPS - edges[found])) < 0.01
+    assert is_near.sum() >= (0.75 if side > 0.8 else 0.6) * len(photos)  # grass and brick are finer than a signature
+    assert (fit.cosine[is_near] > before[is_near]).all()
+    assert np.median(np.abs(fit.edges[is_near] / STEPS - edges[is_near])) < 0.01
 
 
 @pytest.mark.parametrize("colour", ["white", "black"])
@@ -118,11 +118,11 @@ def test_of_a_bordered_copy_the_original_is_a_part(photos, wholes, colour):
 
 
 def test_other_photographs_are_not_parts_of_one_another(wholes):
-    whole, part = (at.ravel() for at in np.indices((len(wholes), len(wholes))))
-    apart = whole != part
-    fit = refine(wholes[whole[apart]], wholes[part[apart]])
+    container, part = (at.ravel() for at in np.indices((len(wholes), len(wholes))))
+    apart = container != part
+    fit = refine(wholes[container[apart]], wholes[part[apart]])
     assert fit.cosine.max() < 0.9
-    near, _ = coarse_fits(wholes, whole.ravel(), wholes, part.ravel())
+    near, _ = coarse_fits(wholes, container.ravel(), wholes, part.ravel())
     assert np.array_equal(near >= LIKELY, ~apart.ravel())
 
 
@@ -147,12 +147,12 @@ def test_refining_is_as_good_as_trying_every_frame_of_a_fine_grid(photos, wholes
 def test_the_cosine_is_measured_in_the_frame_returned(photos, wholes):
     parts = np.stack([signed(box(photo, (0.04, 0.93, 0.02, 0.9))) for photo in photos])
     fit = refine(wholes, parts)
-    for whole, part, told, edges in zip(wholes, parts, fit.cosine, fit.edges, strict=True):
+    for container, part, measured, edges in zip(wholes, parts, fit.cosine, fit.edges, strict=True):
         top, bottom, left, right = edges / STEPS
         held = np.outer(np.arange(12) < 12 * (bottom - top), np.arange(12) < 12 * (right - left))
-        seen = np.concatenate([[0], slow_part(whole, edges / STEPS, 12)]).reshape(12, 12)
+        seen = np.concatenate([[0], slow_part(container, edges / STEPS, 12)]).reshape(12, 12)
         low = np.concatenate([[0], part.astype(float)]).reshape(KEPT, KEPT)[:12, :12]
-        assert told == pytest.approx(cosine((seen * held).ravel(), (low * held).ravel()), abs=1e-5)
+        assert measured == pytest.approx(cosine((seen * held).ravel(), (low * held).ravel()), abs=1e-5)
 
 
 def test_the_coarse_fit_is_the_largest_cosine_of_a_frame(photos, wholes):
@@ -198,10 +198,10 @@ def test_an_image_with_itself_is_the_whole_of_it(wholes):
 
 def test_zeros_are_a_part_of_nothing_and_nothing_is_a_part_of_them(wholes):
     zeros = np.zeros((2, 255), np.int8)
-    for whole, part in ((zeros, wholes[:2]), (wholes[:2], zeros), (zeros, zeros)):
-        assert coarse_fits(whole, np.arange(2), part, np.arange(2))[0].tolist() == [0, 0]
-        assert refine(whole, part).cosine.tolist() == [-1, -1]
-        assert as_they_are(whole, part).tolist() == [0, 0]
+    for container, part in ((zeros, wholes[:2]), (wholes[:2], zeros), (zeros, zeros)):
+        assert coarse_fits(container, np.arange(2), part, np.arange(2))[0].tolist() == [0, 0]
+        assert refine(container, part).cosine.tolist() == [-1, -1]
+        assert as_they_are(container, part).tolist() == [0, 0]
     assert not framed(zeros).any()
     nothing = zeros[:0]
     none = np.zeros(0, np.int64)

@@ -37,11 +37,11 @@ def ended():
     DECODERS.end()
 
 
-def assert_equal(one, other):
+def assert_equal(image, other):
     arrays = ("pixels", "signature")
-    assert replace(one, pixels=None, signature=None) == replace(other, pixels=None, signature=None)
+    assert replace(image, pixels=None, signature=None) == replace(other, pixels=None, signature=None)
     for name in arrays:
-        first, second = getattr(one, name), getattr(other, name)
+        first, second = getattr(image, name), getattr(other, name)
         assert (first is None) == (second is None)
         if first is not None:
             assert first.dtype == second.dtype

@@ -136,6 +136,6 @@ def test_a_white_out_of_range_is_a_mistake_of_the_caller(white):
 
 def test_a_process_of_its_own_reads_the_same():
     for data in (png16(values(7, 3, 4095)), encoded(Image.fromarray(values(8, 1, 4095)))):
-        here, there = (decode(data, P16, white=4095, supervised=supervised) for supervised in (False, True))
-        assert (here.pixels == there.pixels).all()
-        assert here.highest == there.highest
+        local, elsewhere = (decode(data, P16, white=4095, supervised=supervised) for supervised in (False, True))
+        assert (local.pixels == elsewhere.pixels).all()
+        assert local.highest == elsewhere.highest

@@ -55,8 +55,8 @@ def by_pillow(data, preprocessing):
     return np.asarray(picture)[top : top + preprocessing.size, left : left + preprocessing.size]
 
 
-def psnr(one, other):
-    return 10 * np.log10(255**2 / max(1e-9, np.mean((one.astype(float) - other.astype(float)) ** 2)))
+def psnr(first, other):
+    return 10 * np.log10(255**2 / max(1e-9, np.mean((first.astype(float) - other.astype(float)) ** 2)))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -271,9 +271,9 @@ def test_many_threads_give_what_one_gives():
     for thread in threads:
         thread.join()
     for outcomes in got.values():
-        for one, two in zip(expected, outcomes, strict=True):
-            assert (one.status, one.error, one.phash) == (two.status, two.error, two.phash)
-            assert one.pixels is None or (one.pixels == two.pixels).all()
+        for first, two in zip(expected, outcomes, strict=True):
+            assert (first.status, first.error, first.phash) == (two.status, two.error, two.phash)
+            assert first.pixels is None or (first.pixels == two.pixels).all()
     assert len(got) == 8
 
 
@@ -315,11 +315,11 @@ def test_broken_tiffs_print_nothing_from_c(capfd):
     generator = np.random.default_rng(0)
     stream = io.BytesIO()
     Image.fromarray(generator.integers(0, 255, (64, 64, 3), np.uint8)).save(stream, "TIFF", compression="tiff_lzw")
-    whole = stream.getvalue()
+    content = stream.getvalue()
     statuses = set()
     for _ in range(30):
-        broken = bytearray(whole)
-        for at in generator.integers(8, len(whole) - 200, 20):
+        broken = bytearray(content)
+        for at in generator.integers(8, len(content) - 200, 20):
             broken[at] = generator.integers(256)
         statuses.add(decode(bytes(broken), Preprocessing(size=32, resize=32)).status)
     assert "corrupt" in statuses

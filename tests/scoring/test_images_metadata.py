@@ -20,8 +20,8 @@ def exif(orientation=None):
     values[0x010F] = "a maker of cameras " * 4
     if orientation:
         values[0x0112] = orientation
-    whole = values.tobytes()
-    return whole.removeprefix(b"Exif\0\0")
+    data = values.tobytes()
+    return data.removeprefix(b"Exif\0\0")
 
 
 def png_with(*chunks, behind=False):

@@ -16,8 +16,8 @@ import hostile  # noqa: E402
 def test_mutations_are_made_by_their_seed_alone_and_differ_from_what_they_are_of():
     some, again = (list(hostile.mutations(hostile.PLAIN, 60, 3)) for _ in range(2))
     assert some == again
-    whole = {name: set(hostile.originals(name)) for name in hostile.PLAIN}
-    assert sum(data in whole[name] for name, data in some) <= 3
+    originals = {name: set(hostile.originals(name)) for name in hostile.PLAIN}
+    assert sum(data in originals[name] for name, data in some) <= 3
     assert some != list(hostile.mutations(hostile.PLAIN, 60, 4))
 
 

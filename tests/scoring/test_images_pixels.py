@@ -203,11 +203,11 @@ def test_sixteen_bit_colour_agrees_with_nothing_but_its_own_bytes(colour):
     channels = {2: 3, 6: 4, 4: 2}[colour]
     values = np.random.default_rng(2).integers(0, 65536, (10, 12 * channels))
     low = values ^ 1  # another image, in the bytes that Pillow does not read
-    one, two = (png_of([row.astype(">u2").tobytes() for row in v], 16, colour) for v in (values, low))
-    assert np.array_equal(np.asarray(Image.open(io.BytesIO(one))), np.asarray(Image.open(io.BytesIO(two))))
-    assert pixel_digest(one) != pixel_digest(two)
-    assert pixel_digest(one) == pixel_digest(bytes(one))
-    assert pixel_digest(one) != pixel_digest(encoded(Image.open(io.BytesIO(one))))
+    first, two = (png_of([row.astype(">u2").tobytes() for row in v], 16, colour) for v in (values, low))
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(first))), np.asarray(Image.open(io.BytesIO(two))))
+    assert pixel_digest(first) != pixel_digest(two)
+    assert pixel_digest(first) == pixel_digest(bytes(first))
+    assert pixel_digest(first) != pixel_digest(encoded(Image.open(io.BytesIO(first))))
 
 
 def test_cmyk_follows_pillows_conversion_to_rgb():
@@ -230,17 +230,17 @@ def test_an_animation_agrees_with_nothing_but_its_own_bytes(name):
     """Two that begin alike may go on differently, and a page of a document is not the document."""
     first, second, third = (scene(seed).quantize(16).convert("RGB") for seed in (4, 5, 6))
     options = {"lossless": True} if name == "webp" else {}
-    one, other = (encoded(first, name, save_all=True, append_images=[rest], **options) for rest in (second, third))
-    assert len({pixel_digest(one), pixel_digest(other), pixel_digest(encoded(first))}) == 3
-    assert pixel_digest(one) == pixel_digest(bytes(one))
+    picture, other = (encoded(first, name, save_all=True, append_images=[rest], **options) for rest in (second, third))
+    assert len({pixel_digest(picture), pixel_digest(other), pixel_digest(encoded(first))}) == 3
+    assert pixel_digest(picture) == pixel_digest(bytes(picture))
 
 
 def test_bands_change_nothing(monkeypatch):
     files = [encoded(scene(6, 50, 90)), encoded(scene(6, 50, 90, "RGBA")), grey_png(np.arange(6000).reshape(60, 100))]
-    whole = [pixel_digest(data) for data in files]
+    digests = [pixel_digest(data) for data in files]
     monkeypatch.setattr(subject, "_BAND", 130)
     monkeypatch.setattr("scoring.images.colour._BAND", 170)
-    assert [pixel_digest(data) for data in files] == whole
+    assert [pixel_digest(data) for data in files] == digests
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ def test_preprocessing_survives_json():
 
 
 def test_lists_become_tuples_of_floats_so_that_equal_records_hash_alike():
-    one = Preprocessing(mean=[0, 0, 0], std=[1, 1, 1])
-    assert one.mean == (0.0, 0.0, 0.0)
-    assert hash(one) == hash(Preprocessing(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+    listed = Preprocessing(mean=[0, 0, 0], std=[1, 1, 1])
+    assert listed.mean == (0.0, 0.0, 0.0)
+    assert hash(listed) == hash(Preprocessing(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
 
 
 @pytest.mark.parametrize(

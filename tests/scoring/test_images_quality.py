@@ -133,10 +133,10 @@ def test_the_jpeg_quality_is_the_one_that_pillow_was_given():
 
 def test_the_measures_of_an_image_are_those_of_it_at_twice_the_size():
     small = scene(256, 192)
-    one, two = measured(small), measured(small.resize((512, 384), Image.Resampling.BICUBIC))
+    first, two = measured(small), measured(small.resize((512, 384), Image.Resampling.BICUBIC))
     for name in ("brightness", "shadow", "highlight", "contrast", "colourfulness", "border"):
-        assert getattr(two, name) == pytest.approx(getattr(one, name), abs=0.01, rel=0.03), name
-    assert two.sharpness == pytest.approx(one.sharpness, rel=0.1)
+        assert getattr(two, name) == pytest.approx(getattr(first, name), abs=0.01, rel=0.03), name
+    assert two.sharpness == pytest.approx(first.sharpness, rel=0.1)
 
 
 @pytest.mark.parametrize("resize_to", [64, 128, 224])

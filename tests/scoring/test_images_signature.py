@@ -97,8 +97,8 @@ def test_reorient_holds_for_the_file_of_a_photograph_that_is_not_square(name):
 
 def test_orientations_are_eight_different_ones():
     assert sorted(ORIENTATIONS.values()) == list(range(8))
-    found = {reorient(signature(noise(0))[None], index).tobytes() for index in ORIENTATIONS.values()}
-    assert len(found) == 8
+    turned = {reorient(signature(noise(0))[None], index).tobytes() for index in ORIENTATIONS.values()}
+    assert len(turned) == 8
 
 
 @given(SIGNATURES, ORIENTATION, ORIENTATION)

@@ -55,12 +55,12 @@ def test_netpbm_of_every_kind_has_the_pixels_of_pillow(kind, largest):
 
 def test_a_white_is_for_grey_of_16_bits_and_not_for_what_pillow_scaled():
     grey = VALUES[:, :, 0] % 4096
-    full, own = written(5, 65_535, grey), written(5, 4095, grey)
+    full, with_white = written(5, 65_535, grey), written(5, 4095, grey)
     expected = np.rint(grey * 255 / 4095)
     assert np.abs(decode_rgb(full, white=4095)[:, :, 1] - expected).max() <= 1
-    assert np.abs(decode_rgb(own, white=4095)[:, :, 1] - expected).max() <= 1
+    assert np.abs(decode_rgb(with_white, white=4095)[:, :, 1] - expected).max() <= 1
     assert decode(full, P16).highest == grey.max()
-    assert decode(own, P16).highest is None
+    assert decode(with_white, P16).highest is None
     assert may_be_deep(full)
     assert not may_be_deep(written(6, 255, VALUES % 256))
 

@@ -92,19 +92,26 @@ def test_another_process_gives_the_same_outcome_bit_for_bit():
     for name, data in samples():
         for short_side, allow_truncated in ((16, False), (None, True)):
             arguments = data, name, Bounds(), short_side, allow_truncated
-            here, there = (outcome_of(one, *arguments) for one in (LocalImage, supervised.ChildImage))
-            assert here == there, (name, here[:5], there[:5])
-            seen.add(here[0] if isinstance(here[0], str) else here[1])
+            local, elsewhere = (
+                outcome_of(image_class, *arguments) for image_class in (LocalImage, supervised.ChildImage)
+            )
+            assert local == elsewhere, (name, local[:5], elsewhere[:5])
+            seen.add(local[0] if isinstance(local[0], str) else local[1])
     assert {None, "truncated", "corrupt"} <= seen
 
 
 def test_the_whole_outcome_of_a_plain_image_is_the_same_when_it_is_supervised():
     p = Preprocessing(size=100, resize=128)
     for data in (encoded(noise(1600, 1200), "jpeg"), encoded(smooth(), "png"), encoded(smooth(), "webp")):
-        here, there = decode(data, p, with_quality=True), decode(data, p, with_quality=True, supervised=True)
-        assert (here.pixels == there.pixels).all()
-        assert there.pixels.flags.writeable
-        assert (here.phash, here.quality, here.status, here.width) == (there.phash, there.quality, "ok", there.width)
+        local, elsewhere = decode(data, p, with_quality=True), decode(data, p, with_quality=True, supervised=True)
+        assert (local.pixels == elsewhere.pixels).all()
+        assert elsewhere.pixels.flags.writeable
+        assert (local.phash, local.quality, local.status, local.width) == (
+            elsewhere.phash,
+            elsewhere.quality,
+            "ok",
+            elsewhere.width,
+        )
 
 
 def exif(orientation):
@@ -192,9 +199,9 @@ def test_images_next_to_one_that_crashes_its_decoder_are_what_they_would_be(fail
         thread.start()
     for thread in threads:
         thread.join()
-    for i, (one, two) in enumerate(zip(expected, got, strict=True)):
+    for i, (first, two) in enumerate(zip(expected, got, strict=True)):
         assert two.status == ("crashed" if i in (5, 8) else "ok")
-        assert i in (5, 8) or (one.pixels == two.pixels).all()
+        assert i in (5, 8) or (first.pixels == two.pixels).all()
 
 
 def test_a_decoder_that_was_ended_from_outside_is_replaced_and_its_image_lives():
@@ -224,10 +231,10 @@ def test_a_decoder_that_read_a_header_alone_serves_the_next_image():
 
 def test_a_decoder_cannot_shrink_the_pixels_that_it_gave():
     with supervised.opened_in_child(encoded(noise(20, 20), "gif"), "gif", Bounds()) as image:
-        told, place = image._get(
+        about, place = image._get(
             {"what": "raster", "short_side": None, "allow_truncated": False, "white": 65535}, fresh=False
         )
-    pixels = supervised.pixels_in(place, tuple(told["shape"]))
+    pixels = supervised.pixels_in(place, tuple(about["shape"]))
     with pytest.raises(PermissionError):
         os.ftruncate(place, 0)
     os.close(place)

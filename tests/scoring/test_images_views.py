@@ -37,8 +37,8 @@ def photos():
 
 
 def test_the_first_view_is_the_image_as_it_is(photos):
-    for asked in ({}, {"mirrored": True}, {"rotated": True}, {"mirrored": True, "rotated": True}):
-        first = views(**asked)[0]
+    for options in ({}, {"mirrored": True}, {"rotated": True}, {"mirrored": True, "rotated": True}):
+        first = views(**options)[0]
         made = np.stack([signed(photo) for photo in photos])
         assert first.name == AS_IT_IS
         assert np.array_equal(first.apply(made), made)

@@ -102,21 +102,21 @@ def test_the_cosine_of_two_embeddings_is_the_mean_of_the_parts_cosines_by_their_
 def test_a_projection_keeps_the_directions_that_explain_most_a_quarter_whitened(model, projected):
     pixels = images(24, 1)  # those it was joined on
     with torch.inference_mode():
-        whole, short = model(pixels).embedding.double().numpy(), projected(pixels).embedding.double().numpy()
+        full, short = model(pixels).embedding.double().numpy(), projected(pixels).embedding.double().numpy()
     assert short.shape == (24, 12)
     assert projected.embedding_width == 12
     np.testing.assert_allclose(np.linalg.norm(short, axis=1), 1, atol=1e-6)
-    values = np.linalg.eigvalsh(whole.T @ whole / 24)[::-1][:12]
-    kept = whole @ projected.backbone.projection.double().numpy().T
+    values = np.linalg.eigvalsh(full.T @ full / 24)[::-1][:12]
+    kept = full @ projected.backbone.projection.double().numpy().T
     np.testing.assert_allclose((kept**2).mean(0), values**0.75, rtol=0.02)
 
 
 def test_a_model_with_heads_can_be_projected_later(model, projected):
     with torch.inference_mode():
         later = project(with_a_head(model), model.features(images(24, 1)), 12)
-        expected, found = with_a_head(model)(images(4)), later(images(4))
-        assert torch.equal(found.columns["kappa_visimsiam"], expected.columns["kappa_visimsiam"])
-        ours, reference = found.embedding, projected(images(4)).embedding
+        expected, joined = with_a_head(model)(images(4)), later(images(4))
+        assert torch.equal(joined.columns["kappa_visimsiam"], expected.columns["kappa_visimsiam"])
+        ours, reference = joined.embedding, projected(images(4)).embedding
     np.testing.assert_allclose(ours @ ours.T, reference @ reference.T, atol=5e-3)  # directions may be turned around
 
 
@@ -128,18 +128,18 @@ def test_one_backbone_and_too_few_images_are_not_projected(model):
 
 
 def test_a_checkpoint_holds_no_tensor_of_a_packaged_backbone_and_gives_back_the_same_model(model, projected, tmp_path):
-    for one in (model, projected):
+    for each in (model, projected):
         path = tmp_path / "m.safetensors"
-        save_checkpoint(path, one, CARD)
+        save_checkpoint(path, each, CARD)
         names = load_file(path)
         assert not any(name.startswith("backbone.parts.0.") for name in names)
         assert any(name.startswith("backbone.parts.1.") for name in names)
         loaded, card = load_model(path)
-        assert loaded.spec == one.spec
+        assert loaded.spec == each.spec
         assert card["backbone"]["name"] == "resnet10t+resnet10t"
         assert card["backbone"]["width"] == 1024
         with torch.inference_mode():
-            assert torch.equal(loaded(images(3)).embedding, one(images(3)).embedding)
+            assert torch.equal(loaded(images(3)).embedding, each(images(3)).embedding)
 
 
 def with_a_head(model):
@@ -198,7 +198,7 @@ def written(path, target, **backbone):
 
 
 def changed(path, at=0, **fields):
-    records = [dict(one) for one in read_header(path)["backbone"]["parts"]]
+    records = [dict(record) for record in read_header(path)["backbone"]["parts"]]
     records[at] |= fields
     return records
 

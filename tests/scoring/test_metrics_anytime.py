@@ -114,10 +114,10 @@ def test_the_interval_of_a_paired_difference_covers_whatever_the_truth_is(n, lev
 
 
 def test_a_paired_interval_turns_with_its_models_and_shrinks_with_rows():
-    found, turned = paired_interval(30, 12, 300), paired_interval(12, 30, 300)
-    assert tuple(found) == pytest.approx((-turned.value, -turned.high, -turned.low))
+    interval, turned = paired_interval(30, 12, 300), paired_interval(12, 30, 300)
+    assert tuple(interval) == pytest.approx((-turned.value, -turned.high, -turned.low))
     more = paired_interval(300, 120, 3000)
-    assert found.low < more.low < more.value < more.high < found.high
+    assert interval.low < more.low < more.value < more.high < interval.high
     assert paired_interval(0, 0, 100)[1:] == pytest.approx(
         (-(1 - 0.0245 ** (1 / 100)), 1 - 0.0245 ** (1 / 100)), abs=1e-4
     )
@@ -148,8 +148,8 @@ def looks_broken(rate, alike, seed):
     truth = rate + (1 - rate) * 0.3 * np.linspace(0, 1, N_LOOKS)
     ends = ends_of_looks()
     common = generator.random((N_RUNS, 1, N_ROWS))
-    own = generator.random((N_RUNS, N_LOOKS, N_ROWS))
-    hard = np.where(generator.random((N_RUNS, N_LOOKS, N_ROWS)) < alike, common, own)
+    independent = generator.random((N_RUNS, N_LOOKS, N_ROWS))
+    hard = np.where(generator.random((N_RUNS, N_LOOKS, N_ROWS)) < alike, common, independent)
     right = (hard < truth[:, None]).sum(2)  # (runs, looks)
     look = np.arange(N_LOOKS)
     low, high = ends[:, 0, look, right], ends[:, 1, look, right]

@@ -93,10 +93,10 @@ def test_levels_are_handed_on_where_a_cut_passes_and_lost_where_it_fails():
     badness = np.zeros(len(ranks))
     badness[np.flatnonzero((ranks > 0.3 * N) & (ranks < 0.45 * N))[::19]] = 1.0  # passes early, and then no more
     tested = guaranteed_cut(Sampled(np.array([N]), ranks, badness), 0.02, 0.95).tested
-    fresh = [one.level - (before.level if before.passed else 0) for before, one in pairwise(tested)]
+    fresh = [test.level - (before.level if before.passed else 0) for before, test in pairwise(tested)]
     assert np.isclose(fresh, 0, atol=1e-12).sum() == len(fresh) - 2
     assert np.isclose(fresh, 0.05 / 3).sum() == 2
-    assert {one.passed for one in tested} == {True, False}
+    assert {test.passed for test in tested} == {True, False}
 
 
 def test_ties_are_never_parted():
@@ -106,7 +106,7 @@ def test_ties_are_never_parted():
         return np.minimum(-(-at // 1000) * 1000, N)
 
     cut = guaranteed_cut(Sampled(np.array([N]), snap(ranks), np.zeros(600)), 0.02, 0.95, snap=snap)
-    assert [one.kept for one in cut.tested] == [2000, 3000, 4000]
+    assert [test.kept for test in cut.tested] == [2000, 3000, 4000]
 
 
 def test_too_few_verdicts_test_nothing_and_say_how_many_more():

@@ -12,12 +12,12 @@ def unit(n, d, seed):
 
 def slow_nearest(queries, references, k, same):
     """The definition: cosines in float64, the row itself out by index, ties to the lower index."""
-    found = []
+    nearest = []
     for i, query in enumerate(queries.double()):
         cosine = (references.double() * query).sum(1)
         order = sorted((j for j in range(len(references)) if not (same and j == i)), key=lambda j: (-cosine[j], j))
-        found.append(order[:k])
-    return found
+        nearest.append(order[:k])
+    return nearest
 
 
 @pytest.fixture

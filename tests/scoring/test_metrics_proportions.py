@@ -57,8 +57,8 @@ def test_proportional_samples_without_a_no_are_as_good_as_one_undivided_sample()
 
 
 def test_a_population_that_was_looked_at_whole_is_known_exactly():
-    whole = [Stratum(10, 10, 9), Stratum(30, 30, 30)]
-    assert stratified_interval(whole) == pytest.approx((39 / 40,) * 3)
+    complete = [Stratum(10, 10, 9), Stratum(30, 30, 30)]
+    assert stratified_interval(complete) == pytest.approx((39 / 40,) * 3)
 
 
 def test_a_stratum_without_a_sample_may_hold_anything():
@@ -101,7 +101,7 @@ def test_a_true_at_most_is_rejected_no_more_often_than_stated_for_every_populati
         for outcome, chance in chances(sizes, samples, good):
             place = (outcome, sum(good))
             if place not in cache:
-                strata = [Stratum(*one) for one in zip(sizes, samples, outcome, strict=True)]
+                strata = [Stratum(*stratum) for stratum in zip(sizes, samples, outcome, strict=True)]
                 cache[place] = p_value_at_most(strata, share)
             wrong += chance * (cache[place] <= alpha)
         assert wrong <= alpha + 1e-9, good
@@ -121,8 +121,8 @@ def test_the_bound_is_the_worst_over_a_grid_of_all_shares():
             z = rates * weight / n
             logs = (n * (z + np.log(p + (1 - p) * np.exp(-z)))).sum(1) - (rates * weight * seen / n).sum(1)
             worst = max(worst, logs.min())
-    found = np.log(p_value_at_most([Stratum(*one) for one in zip(sizes, samples, yes, strict=True)], share))
-    assert worst - 1e-9 <= found <= worst + 0.05
+    logarithm = np.log(p_value_at_most([Stratum(*stratum) for stratum in zip(sizes, samples, yes, strict=True)], share))
+    assert worst - 1e-9 <= logarithm <= worst + 0.05
 
 
 def test_the_p_value_grows_with_the_share_and_falls_with_every_yes():
@@ -152,7 +152,7 @@ def test_the_interval_covers_at_least_as_often_as_stated(shares):
     truth, missed, repeats = good.sum() / sizes.sum(), 0, 400
     for _ in range(repeats):
         yes = generator.hypergeometric(good, sizes - good, samples)
-        strata = [Stratum(*map(int, one)) for one in zip(sizes, samples, yes, strict=True)]
+        strata = [Stratum(*map(int, stratum)) for stratum in zip(sizes, samples, yes, strict=True)]
         interval = stratified_interval(strata)
         missed += not interval.low <= truth <= interval.high
     assert missed / repeats <= 0.05

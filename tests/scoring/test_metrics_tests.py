@@ -197,7 +197,7 @@ def test_recompression_is_the_jpeg_of_that_quality_that_pillow_writes_and_reads(
 
     def apart(quality):
         return np.mean(
-            [np.abs(_by_pillow(image, quality) - one).mean() for image, one in zip(smooth, ours, strict=True)]
+            [np.abs(_by_pillow(image, quality) - changed).mean() for image, changed in zip(smooth, ours, strict=True)]
         )
 
     assert apart(15) < 1.5
@@ -223,8 +223,8 @@ def test_every_ladder_goes_farther_from_the_image_with_strength(kind):
     ladder = degradations.LADDERS[kind]
     smooth = torch.nn.functional.interpolate(IMAGES, (48, 48), mode="bicubic").clamp(0, 255)
     apart = [
-        float((ladder.change(smooth, torch.Generator().manual_seed(0), one) - smooth).square().mean())
-        for one in ladder.strengths
+        float((ladder.change(smooth, torch.Generator().manual_seed(0), strength) - smooth).square().mean())
+        for strength in ladder.strengths
     ]
     assert all(before < after for before, after in zip([0.0, *apart], apart, strict=False))
 
@@ -248,8 +248,8 @@ def test_groups_are_dealt_over_the_folds_as_evenly_as_rows_and_none_is_cut():
     labels = torch.tensor([0, 0, 1, 1, 1, 0] * 20)
     groups = torch.arange(120) % 7 * 11  # seven points, many rows each
     fold = classifier.spread_folds(labels, 5, seed=3, groups=groups)
-    assert all(len(fold[groups == one].unique()) == 1 for one in groups.unique())
-    sizes = torch.bincount(torch.stack([fold[groups == one][0] for one in groups.unique()]), minlength=5)
+    assert all(len(fold[groups == group].unique()) == 1 for group in groups.unique())
+    sizes = torch.bincount(torch.stack([fold[groups == group][0] for group in groups.unique()]), minlength=5)
     assert sorted(sizes.tolist()) == [1, 1, 1, 2, 2]
     alone = classifier.spread_folds(labels, 5, seed=3, groups=torch.arange(120))
     assert torch.equal(alone, classifier.spread_folds(labels, 5, seed=3))

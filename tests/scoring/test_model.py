@@ -32,12 +32,12 @@ def test_embeddings_have_unit_length_and_kappas_are_positive(model):
 @torch.inference_mode()
 def test_a_batch_a_split_batch_and_a_batch_of_one_score_alike(model):
     images = pixels(8)
-    whole = model(images)
+    together = model(images)
     for parts in (images.split(4), images.split(1)):
         outputs = [model(part) for part in parts]
-        assert torch.allclose(torch.cat([o.embedding for o in outputs]), whole.embedding, atol=1e-5)
+        assert torch.allclose(torch.cat([o.embedding for o in outputs]), together.embedding, atol=1e-5)
         assert torch.allclose(
-            torch.cat([o.columns["kappa_visimsiam"] for o in outputs]), whole.columns["kappa_visimsiam"], rtol=1e-4
+            torch.cat([o.columns["kappa_visimsiam"] for o in outputs]), together.columns["kappa_visimsiam"], rtol=1e-4
         )
 
 

@@ -13,9 +13,9 @@ def test_the_mean_change_has_the_normal_interval_of_scipy():
     generator = np.random.default_rng(0)
     before, after = generator.random((2, 40))
     change = after - before
-    found = mean_change(before, after, 0.9)
+    interval = mean_change(before, after, 0.9)
     low, high = stats.norm.interval(0.9, change.mean(), stats.sem(change))
-    assert found == pytest.approx((change.mean(), low, high))
+    assert interval == pytest.approx((change.mean(), low, high))
 
 
 def test_the_end_and_the_surest_fall_are_those_of_all_pairs():
@@ -48,8 +48,8 @@ def test_values_that_are_all_the_same_neither_rise_nor_fall():
 def test_bands_are_those_of_each_row():
     values = np.random.default_rng(3).random((2, 3, 20))
     middle, low, high = mean_bands(values)
-    one = stats.norm.interval(0.95, values[1, 2].mean(), stats.sem(values[1, 2]))
-    assert (low[1, 2], high[1, 2]) == pytest.approx(one)
+    expected = stats.norm.interval(0.95, values[1, 2].mean(), stats.sem(values[1, 2]))
+    assert (low[1, 2], high[1, 2]) == pytest.approx(expected)
     assert middle.shape == low.shape == high.shape == (2, 3)
 
 

@@ -84,9 +84,9 @@ def test_gradients_are_finite_and_those_of_finite_differences_are_met(dim):
         kappas = spread_kappas(3, dim, low=low, high=high).requires_grad_()
         for density in (nivmf.log_prob, nivmf.log_prob_published):
             value = density(z, mu, kappas)
-            found = torch.autograd.grad(value.sum(), (z, mu, kappas))
+            gradients = torch.autograd.grad(value.sum(), (z, mu, kappas))
             assert value.isfinite().all()
-            assert all(part.isfinite().all() for part in found)
+            assert all(part.isfinite().all() for part in gradients)
     if dim <= 8:
         kappas = spread_kappas(3, dim).requires_grad_()
         assert torch.autograd.gradcheck(nivmf.log_prob, (z, mu, kappas))
@@ -176,21 +176,21 @@ def test_the_expected_likelihood_of_nivmf_nears_its_integral_over_the_sphere_as_
 
 def test_an_isotropic_nivmf_has_the_expected_likelihood_in_closed_form():
     dim = 32
-    given, few = proxies(dim), Directions(images(dim).mu, images(dim).kappa)
-    even = Directions(given.mu, given.kappa[:, None].expand(3, dim))
+    classes, few = proxies(dim), Directions(images(dim).mu, images(dim).kappa)
+    even = Directions(classes.mu, classes.kappa[:, None].expand(3, dim))
     draws = vmf.sample(few.mu, few.kappa, 20_000, seeded(3))
-    exact = distances.expected_likelihood(given, few)
+    exact = distances.expected_likelihood(classes, few)
     assert torch.allclose(distances.expected_likelihood_nivmf(even, draws), exact, atol=0.05)
 
 
 def test_point_distances_are_their_definitions():
-    given, of = proxies(5), images(5)
-    wide = Directions(given.mu, spread_kappas(3, 5))
+    classes, of = proxies(5), images(5)
+    wide = Directions(classes.mu, spread_kappas(3, 5))
     for b in range(4):
         for c in range(3):
-            natural = given.kappa[c] * given.mu[c] - of.kappa[b] * of.mu[b]
-            assert distances.squared_euclidean(given, of)[b, c].item() == pytest.approx(float(natural @ natural))
-            assert distances.cosine(given, of)[b, c].item() == pytest.approx(-float(given.mu[c] @ of.mu[b]))
+            natural = classes.kappa[c] * classes.mu[c] - of.kappa[b] * of.mu[b]
+            assert distances.squared_euclidean(classes, of)[b, c].item() == pytest.approx(float(natural @ natural))
+            assert distances.cosine(classes, of)[b, c].item() == pytest.approx(-float(classes.mu[c] @ of.mu[b]))
             point = -nivmf.log_prob(of.mu[b], wide.mu[c], wide.kappa[c])
             assert distances.nivmf_point(wide, of)[b, c].item() == pytest.approx(float(point))
 
@@ -203,5 +203,5 @@ def test_the_divergence_from_the_cosine_is_the_divergence():
 
 
 def test_a_distribution_is_at_no_bhattacharyya_distance_from_itself():
-    given = proxies(64)
-    assert distances.bhattacharyya(given, given).diagonal().abs().max().item() < 1e-12
+    classes = proxies(64)
+    assert distances.bhattacharyya(classes, classes).diagonal().abs().max().item() < 1e-12

@@ -10,10 +10,10 @@ from scoring.noise.quality import judge
 from scoring.noise.share import anchors, shares
 
 
-def kept(table, given):
+def kept(table, labels):
     """Probabilities of all classes as ``ClassProbabilities``."""
     empty = ClassProbabilities.room(len(table), table.shape[1])
-    empty.put(np.arange(len(table)), given, table)
+    empty.put(np.arange(len(table)), labels, table)
     return empty
 
 
@@ -27,11 +27,11 @@ def drawn(n=300, n_classes=4, wrong=0.2, sharp=4.0, seed=0):
     return chances, labels, true
 
 
-def naive_joint(chances, given):
+def naive_joint(chances, labels):
     n_classes = chances.shape[1]
-    threshold = [np.mean([p[j] for p, y in zip(chances, given, strict=True) if y == j]) for j in range(n_classes)]
+    threshold = [np.mean([p[j] for p, y in zip(chances, labels, strict=True) if y == j]) for j in range(n_classes)]
     count = np.zeros((n_classes, n_classes), int)
-    for p, y in zip(chances, given, strict=True):
+    for p, y in zip(chances, labels, strict=True):
         reached = [j for j in range(n_classes) if p[j] >= threshold[j] - 1e-9]
         if reached:
             count[y, max(reached, key=lambda j: p[j])] += 1
@@ -153,9 +153,9 @@ def test_annotators_are_weighed_by_how_often_they_are_right():
     votes[:100, 1:] = -1
     labels = majority(votes, np.arange(3000, dtype=np.uint64))
     weighed = weigh(kept(chances, labels), votes, labels, 4)
-    for told, p in zip(weighed.accuracy, right, strict=True):
-        assert told.value == pytest.approx(p, abs=0.03)
-        assert told.low < told.value < told.high
+    for estimate, p in zip(weighed.accuracy, right, strict=True):
+        assert estimate.value == pytest.approx(p, abs=0.03)
+        assert estimate.low < estimate.value < estimate.high
     assert (weighed.suggested == true).mean() > (labels == true).mean() + 0.03
     assert (weighed.agreement[:100] == 1).all()
     doubted = weighed.quality < 0.5

@@ -37,8 +37,8 @@ def weights(place):
     return packaged_weights(PACKAGE, FILE, published_shapes(NAME))
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def same(first, other):
+    return first.keys() == other.keys() and all(torch.equal(first[name], other[name]) for name in first)
 
 
 def test_tensors_go_by_their_order_to_timms_names_and_no_code_of_the_package_runs(place, weights):
@@ -162,18 +162,18 @@ def test_two_processes_that_convert_at_once_and_one_that_is_killed_leave_one_goo
     runs = [start(place, saved, number) for number in range(3)]
     for run, at, _ in runs:
         wait_for(at, run)  # all three have converted, and are about to write
-    killed, one, other = (run for run, _, _ in runs)
+    killed, first, other = (run for run, _, _ in runs)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     runs[1][2].touch()
     runs[2][2].touch()
-    digests = [run.communicate(timeout=120)[0] for run in (one, other)]
-    assert (one.returncode, other.returncode) == (0, 0)
+    digests = [run.communicate(timeout=120)[0] for run in (first, other)]
+    assert (first.returncode, other.returncode) == (0, 0)
     assert digests[0] == digests[1] != b""
     monkeypatch.setenv("CURATE_CACHE", str(place / "fresh"))
     folder = place / "fresh" / "weights"
-    whole = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    assert whole == [cached_path(parts()[0].packaged).name]
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    assert names == [cached_path(parts()[0].packaged).name]
     monkeypatch.setattr(subject, "convert_weights", lambda *args, **kw: pytest.fail("the file is not good"))
     with torch.inference_mode():
         assert load_model(saved)[0](images(2)).embedding.isfinite().all()

@@ -106,9 +106,9 @@ def test_a_card_cannot_take_the_embedding_from_a_head_that_has_none(model):
 
 
 def config(method, **changes):
-    own = METHODS[method].Settings
+    kind = METHODS[method].Settings
     values = {"latent_dim": 4, "channels": 8, "views": 2, "hidden_dim": 8, "n_small": 0}
-    settings = own(**{name: value for name, value in values.items() if name in own.about()})
+    settings = kind(**{name: value for name, value in values.items() if name in kind.about()})
     return TrainConfig(method, backbone="resnet10t", size=32, settings=settings, **changes)
 
 

@@ -35,9 +35,9 @@ def test_a_state_dict_gives_the_embeddings_of_timms_model_with_its_own_preproces
     with torch.inference_mode():
         tokens = net.eval().forward_features((pixels / 255 - mean) / std)
         pooled = tokens.mean((2, 3))
-        found = model(pixels)
-    assert torch.allclose(found.embedding, pooled / pooled.norm(dim=1, keepdim=True), atol=1e-5)
-    assert found.columns == {}
+        outputs = model(pixels)
+    assert torch.allclose(outputs.embedding, pooled / pooled.norm(dim=1, keepdim=True), atol=1e-5)
+    assert outputs.columns == {}
     assert card["backbone"] == {"name": NAME, "options": {}, "width": 512}
 
 
@@ -82,10 +82,10 @@ def test_a_file_of_weights_goes_with_a_model_of_timms_alone(weights):
 
 
 def test_without_a_network_it_says_so_at_once_and_asks_once(monkeypatch):
-    asked = []
+    calls = []
 
     def deaf(*args, **named):
-        asked.append(args)
+        calls.append(args)
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", deaf)
@@ -97,7 +97,7 @@ def test_without_a_network_it_says_so_at_once_and_asks_once(monkeypatch):
     ) as e:
         load_model(f"timm:{NAME}")
     assert "\n" not in str(e.value)
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_published_weights_that_were_fetched_before_need_no_network(weights, monkeypatch):

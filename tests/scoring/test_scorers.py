@@ -30,8 +30,8 @@ class Length:
     passes = 0
     columns = {"feature_length": Column("length of the features", "1", "more certain")}  # noqa: RUF012
 
-    def score(self, given):
-        return {"feature_length": given.norm(dim=1)}
+    def score(self, outputs):
+        return {"feature_length": outputs.norm(dim=1)}
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Entropy(Length):
         "top_class": Column("the likeliest class"),
     }
 
-    def score(self, given):
-        chances = given.softmax(1)
-        return {"unc_entropy": -(chances * chances.log()).sum(1), "top_class": given.argmax(1).float()}
+    def score(self, outputs):
+        chances = outputs.softmax(1)
+        return {"unc_entropy": -(chances * chances.log()).sum(1), "top_class": outputs.argmax(1).float()}
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Spread(Length):
     passes: int = 4
     columns = {"unc_spread": Column("spread of passes with dropout", "1", "less certain")}  # noqa: RUF012
 
-    def score(self, given):
-        return {"unc_spread": given.std(0).mean(-1)}
+    def score(self, outputs):
+        return {"unc_spread": outputs.std(0).mean(-1)}
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Disagreement(Spread):
     needs = LOGITS
     columns = {"unc_votes": Column("share of passes for another class than most", "1", "less certain")}  # noqa: RUF012
 
-    def score(self, given):
-        votes = torch.nn.functional.one_hot(given.argmax(-1), given.shape[-1]).float().mean(0)
+    def score(self, outputs):
+        votes = torch.nn.functional.one_hot(outputs.argmax(-1), outputs.shape[-1]).float().mean(0)
         return {"unc_votes": 1 - votes.amax(1)}
 
 
@@ -142,8 +142,8 @@ def test_a_model_without_what_a_scorer_needs_is_refused_before_any_image(model):
 def test_a_scorer_that_gives_other_columns_than_it_declares_is_its_authors_mistake(model, pixels):
     @dataclass(frozen=True)
     class Short(Length):
-        def score(self, given):
-            return {"feature_length": given.norm(dim=1)[1:]}
+        def score(self, outputs):
+            return {"feature_length": outputs.norm(dim=1)[1:]}
 
     with pytest.raises(ValueError, match=r"short declares .*'feature_length'.* each of shape \(9,\), and gave"):
         Runner(model, CPU, scorers={"short": Short()}).submit(pixels)

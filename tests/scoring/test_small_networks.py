@@ -70,8 +70,8 @@ def test_a_network_with_options_is_stored_and_loads_again_equally(tmp_path, name
 
 
 def test_options_come_with_their_types_and_bounds():
-    found = parse_backbone_options(["depth=2", "drop_path_rate=0.5", "class_token=false", "global_pool=avg"])
-    assert found == {"depth": 2, "drop_path_rate": 0.5, "class_token": False, "global_pool": "avg"}
+    parsed = parse_backbone_options(["depth=2", "drop_path_rate=0.5", "class_token=false", "global_pool=avg"])
+    assert parsed == {"depth": 2, "drop_path_rate": 0.5, "class_token": False, "global_pool": "avg"}
     for text, words in {
         "checkpoint_path=/etc/passwd": "not one of",
         "depth=1000000": "depth takes between 1 and 256",

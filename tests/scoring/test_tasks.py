@@ -48,14 +48,14 @@ def clustered(n=4000, width=24, seed=0):
 def both(search):
     """Return what a search returns here and elsewhere, and how many tasks of each kind there were."""
     tasks = Elsewhere()
-    here = search()
+    local = search()
     with tasks_run_by(tasks):
-        there = search()
-    return here, there, tasks.n
+        remote = search()
+    return local, remote, tasks.n
 
 
-def assert_equal_bytes(here, there):
-    for a, b in zip(here, there, strict=True):
+def assert_equal_bytes(local, remote):
+    for a, b in zip(local, remote, strict=True):
         assert a.dtype == b.dtype
         assert a.tobytes() == b.tobytes()
 
@@ -73,10 +73,10 @@ def test_links_are_the_same_bytes(exact_rows, first, monkeypatch):
         share = np.array([index.probes, index.recall.estimate])
         return links.query, links.row, links.similarity, share
 
-    here, there, n = both(search)
-    assert len(here[0]) > 300
+    local, remote, n = both(search)
+    assert len(local[0]) > 300
     assert n["scanned"] > 4
-    assert_equal_bytes(here, there)
+    assert_equal_bytes(local, remote)
 
 
 def test_clusters_are_the_same_bytes(monkeypatch):
@@ -90,10 +90,10 @@ def test_clusters_are_the_same_bytes(monkeypatch):
         centroids = spherical_kmeans(rows, 40, seed=3)
         return centroids, *assign(rows, centroids, 3)
 
-    here, there, n = both(search)
+    local, remote, n = both(search)
     assert n["near_some"] > 10
     assert n["assigned"] == 8
-    assert_equal_bytes(here, there)
+    assert_equal_bytes(local, remote)
 
 
 def test_graphs_are_the_same_bytes(monkeypatch):
@@ -104,10 +104,10 @@ def test_graphs_are_the_same_bytes(monkeypatch):
         graph = knn_graph(rows, 9, exact_rows=100, recall=0.9)
         return graph.index, graph.cosine, np.array(graph.recall.estimate)
 
-    here, there, n = both(search)
-    assert (here[0] >= 0).mean() > 0.99
+    local, remote, n = both(search)
+    assert (local[0] >= 0).mean() > 0.99
     assert 3 < n["neighboured"] <= 14
-    assert_equal_bytes(here, there)
+    assert_equal_bytes(local, remote)
 
 
 def test_a_row_that_is_not_finite_is_named_by_a_task_as_well():

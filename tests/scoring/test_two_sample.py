@@ -59,8 +59,8 @@ def test_total_variation_is_half_the_sum_of_differences_of_shares(column):
 def test_the_p_value_is_the_share_of_all_arrangements_that_reach_the_distance():
     values, is_b = np.array([0.0, 1, 2, 3, 4, 5, 6, 7]), np.array([0, 0, 1, 0, 1, 1, 1, 0], bool)
     real = ks_2samp(values[~is_b], values[is_b]).statistic
-    others = [np.isin(np.arange(8), one) for one in combinations(range(8), 4)]
-    exact = np.mean([ks_2samp(values[~one], values[one]).statistic >= real - 1e-9 for one in others])
+    others = [np.isin(np.arange(8), chosen) for chosen in combinations(range(8), 4)]
+    exact = np.mean([ks_2samp(values[~chosen], values[chosen]).statistic >= real - 1e-9 for chosen in others])
     tested = kolmogorov_smirnov(units(values, np.arange(8), is_b), repeats=9_999, seed=1)
     assert tested.p == pytest.approx(exact, abs=0.02)
 
@@ -173,8 +173,8 @@ def test_false_alarms_come_as_often_as_the_p_value_says(kind):
         contrast = of.contrast()[np.argsort(rows[:, 0])]
         distance = exact_test(lambda d, c=contrast: np.abs(c[d].cumsum(1)).max(1), 90, repeats=39, seed=trial)
         p["ks"].append(distance.p)
-    for name, found in p.items():
-        alarms = int((np.array(found) <= 0.1).sum())
+    for name, p_values in p.items():
+        alarms = int((np.array(p_values) <= 0.1).sum())
         assert alarms <= 28, f"{name}: {alarms} of 150 at 0.1"  # more in 1 of 10,000 runs of an exact test
         assert alarms >= 4, f"{name}: {alarms} of 150 at 0.1"
 

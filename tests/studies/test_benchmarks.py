@@ -21,10 +21,10 @@ def test_the_benchmark_of_the_cache_runs_and_times_every_part(tmp_path):
     script = [sys.executable, str(ROOT / "benchmarks" / "cache.py"), "--source", str(tmp_path / "p.parquet")]
     done = subprocess.run([*script, "--n", "72"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert set(found["rates"]) == {"from files", "from images", "from the cache", "making the cache"}
-    assert set(found["us"]) == {"decode", "augment", "backbone", "head", "read"}
-    assert all(value > 0 for value in found["us"].values())  # rates are differences of two runs: noise, at this size
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert set(result["rates"]) == {"from files", "from images", "from the cache", "making the cache"}
+    assert set(result["us"]) == {"decode", "augment", "backbone", "head", "read"}
+    assert all(value > 0 for value in result["us"].values())  # rates are differences of two runs: noise, at this size
 
 
 @pytest.mark.parametrize("options", [["--models", "trio"], ["--models", "random:resnet10t", "--backend", "openvino"]])
@@ -34,8 +34,8 @@ def test_the_benchmark_of_scoring_tells_decoding_model_and_the_whole(options):
     done = subprocess.run([*script, *options], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for what in ("by the clock", "of processor time"):
-        _, _, told = done.stdout.partition(f"images for each second {what}")
-        assert [line.split()[0] for line in told.splitlines()[1:5]] == ["decoding", "model", "resident", "whole"]
+        _, _, table = done.stdout.partition(f"images for each second {what}")
+        assert [line.split()[0] for line in table.splitlines()[1:5]] == ["decoding", "model", "resident", "whole"]
 
 
 def test_the_benchmark_of_backends_tells_speeds_and_what_becomes_of_scores():

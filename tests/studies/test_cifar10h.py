@@ -39,21 +39,21 @@ def test_spearman_number_is_the_mean_of_scipys_and_its_standard_error():
     rng = np.random.default_rng(0)
     rows, target = np.arange(50, 150), rng.normal(size=100)
     scores = [target + rng.normal(size=100) for _ in range(3)]
-    found = numbers.spearman_number([numbers.Replicate(rows, score, target) for score in scores], 200)
+    number = numbers.spearman_number([numbers.Replicate(rows, score, target) for score in scores], 200)
     each = [stats.spearmanr(score, target).statistic for score in scores]
-    assert found.value == pytest.approx(np.mean(each))
-    assert found.error == pytest.approx(stats.sem(each))
-    assert found.low < found.value < found.high
+    assert number.value == pytest.approx(np.mean(each))
+    assert number.error == pytest.approx(stats.sem(each))
+    assert number.low < number.value < number.high
 
 
 def test_the_interval_is_about_images_and_matches_resampled_scipy():
     rng = np.random.default_rng(1)
     target = rng.normal(size=300)
     score = target + 2 * rng.normal(size=300)
-    found = numbers.spearman_number([numbers.Replicate(np.arange(300), score, target)], 300)
+    number = numbers.spearman_number([numbers.Replicate(np.arange(300), score, target)], 300)
     again = [stats.spearmanr(score[rows], target[rows]).statistic for rows in rng.integers(0, 300, (1000, 300))]
-    assert np.isnan(found.error)
-    assert [found.low, found.high] == pytest.approx(np.quantile(again, [0.025, 0.975]), abs=0.03)
+    assert np.isnan(number.error)
+    assert [number.low, number.high] == pytest.approx(np.quantile(again, [0.025, 0.975]), abs=0.03)
 
 
 def test_retrieval_numbers_are_their_definitions():
@@ -138,16 +138,18 @@ def test_a_checkpoint_is_chosen_on_the_first_thousand_images_and_measured_on_the
     good_on_choice[:1000] = known.shares[:1000]
     good_elsewhere[1000:] = known.shares[1000:]
     run = [reading(rng, good_elsewhere), reading(rng, good_on_choice)]
-    found = benchmark.measure([run], known, votes)
+    measured = benchmark.measure([run], known, votes)
     human = stats.entropy(votes.test.double().numpy(), axis=1).round(12)
     expected = stats.spearmanr(-run[1].test[1000:2000], human[1000:]).statistic
-    assert found["entropy"].value == pytest.approx(expected)
-    assert found["crop"].value == pytest.approx(stats.spearmanr(good_on_choice[1000:], known.shares[1000:]).statistic)
+    assert measured["entropy"].value == pytest.approx(expected)
+    assert measured["crop"].value == pytest.approx(
+        stats.spearmanr(good_on_choice[1000:], known.shares[1000:]).statistic
+    )
     second = stats.entropy(votes.train[22_500:].double().numpy(), axis=1).round(12)
-    assert found["10N"].value == pytest.approx(stats.spearmanr(-run[1].held_out, second).statistic)
+    assert measured["10N"].value == pytest.approx(stats.spearmanr(-run[1].held_out, second).statistic)
     cosine = run[1].mu @ run[1].mu.T
     right = (votes.test_labels[cosine.fill_diagonal_(-2).argmax(1)] == votes.test_labels)[1000:]
-    assert found["R@1"].value == pytest.approx(float(right.float().mean()), abs=3e-4)
+    assert measured["R@1"].value == pytest.approx(float(right.float().mean()), abs=3e-4)
 
 
 def test_the_checkpoint_by_votes_is_chosen_on_the_first_thousand_votes_alone(made_up):

@@ -63,13 +63,13 @@ def test_accepted_positives_have_the_distribution_that_weighting_all_candidates_
     torch.manual_seed(5)
     n = 20_000
     z = vmf.sample(*generator.posterior(torch.rand(1, 4)), 1)[0]
-    x_pos, _, found = generator._candidates(z.expand(n, 4), 512)
+    x_pos, _, is_accepted = generator._candidates(z.expand(n, 4), 512)
     # anchors that share a pool are not independent: average over pools of one anchor each instead
     means = torch.stack([generator._candidates(z, 512)[0][0] for _ in range(1500)])
     candidates = torch.rand(200_000, 4)
     weight = generator.log_chance(z, *generator.posterior(candidates)).exp()[0]
     expected = (weight[:, None] * candidates).sum(0) / weight.sum()
-    assert found.float().mean() > 0.95
+    assert is_accepted.float().mean() > 0.95
     assert x_pos.shape == (n, 4)
     assert ((means.mean(0) - expected).abs() < 4.5 * means.std(0) / math.sqrt(1500)).all()
 
@@ -204,10 +204,10 @@ def test_a_seed_gives_the_same_encoder_twice():
 def test_in_the_second_phase_mu_stays_as_it_is():
     tiny = replace(experiment.REDUCED, dim=3, batch=16, samples=2, steps=8, width=8, pool=256, smoothing=20)
     x = torch.rand(5, 3)
-    one = experiment.train(replace(tiny, steps=4, share=1.0), 3, device=CPU)[1](x)
+    single = experiment.train(replace(tiny, steps=4, share=1.0), 3, device=CPU)[1](x)
     both = experiment.train(replace(tiny, share=0.5), 3, device=CPU)[1](x)
-    assert torch.equal(one[0], both[0])
-    assert not torch.equal(one[1], both[1])
+    assert torch.equal(single[0], both[0])
+    assert not torch.equal(single[1], both[1])
 
 
 def test_the_paper_size_is_the_paper_size():

@@ -81,16 +81,16 @@ def sample(n, width, seed):
 @pytest.mark.parametrize(("n", "m", "width"), [(50, 70, 6), (70, 50, 6), (7, 6, 6), (5, 8, 12), (2, 2, 3), (2, 90, 9)])
 def test_the_frechet_distance_is_its_formula_with_a_root_of_the_product(n, m, width):
     x, y = sample(n, width, 0), sample(m, width, 1)
-    one, other = np.cov(x.T), np.cov(y.T)
+    first, other = np.cov(x.T), np.cov(y.T)
     # of semidefinite matrices without full rank the root of the product is taken as that of C^(1/2) C' C^(1/2)
-    values, vectors = np.linalg.eigh(one)
+    values, vectors = np.linalg.eigh(first)
     root = vectors @ np.diag(np.sqrt(values.clip(0))) @ vectors.T
     inner = np.sqrt(np.linalg.eigvalsh(root @ other @ root).clip(0)).sum()
-    expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(one + other) - 2 * inner
+    expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(first + other) - 2 * inner
     assert decoded_measures.frechet_distance(x, y) == pytest.approx(expected, rel=1e-6)
     if min(n, m) > width:
-        inner = np.trace(sqrtm(one @ other)).real
-        expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(one + other) - 2 * inner
+        inner = np.trace(sqrtm(first @ other)).real
+        expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(first + other) - 2 * inner
         assert decoded_measures.frechet_distance(x, y) == pytest.approx(expected, rel=1e-9)
 
 
@@ -100,8 +100,8 @@ def test_the_frechet_distance_of_diagonal_gaussians_is_that_of_means_and_standar
     expected = 1 + 25 + (2 - 0.3) ** 2 + (0.5 - 3) ** 2
     assert decoded_measures.frechet_distance(x, y) == pytest.approx(expected, rel=1e-12)
     assert decoded_measures.frechet_distance(x, x) == pytest.approx(0, abs=1e-12)
-    one_place = np.ones((5, 2))
-    assert decoded_measures.frechet_distance(x, one_place) == pytest.approx(0 + 1 + 4 + 0.25, rel=1e-12)
+    same = np.ones((5, 2))
+    assert decoded_measures.frechet_distance(x, same) == pytest.approx(0 + 1 + 4 + 0.25, rel=1e-12)
 
 
 @pytest.mark.parametrize(("x", "y"), [((4, 2), (4, 3)), ((1, 2), (4, 2)), ((4,), (4,))])
@@ -131,12 +131,12 @@ def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_
         "noise of their mean and spread",
         *("m: drawn again", "m: draws", "n: drawn again", "n: draws"),
     ]
-    found = {name: float(value) for name, value in cells[2:]}
-    assert found["m: draws"] == found["n: draws"] > 0
+    distance = {name: float(value) for name, value in cells[2:]}
+    assert distance["m: draws"] == distance["n: draws"] > 0
     grey = (4 * torch.arange(60) / 255).view(-1, 1, 1, 1).expand(-1, 3, 16, 16)  # 20 are for the draws, then 20 and 20
     real, other = (decoded_measures.embedded(some, load_model(tiny_checkpoint)[0]) for some in grey[20:].split(20))
     slow = decoded_measures.frechet_distance(other, real)
-    assert found["other real images"] == pytest.approx(slow, abs=6e-4) != 0
+    assert distance["other real images"] == pytest.approx(slow, abs=6e-4) != 0
     assert (files / "d-m.png").exists()
     assert (files / "d-n.png").exists()
     with pytest.raises(SystemExit, match=r"and 2 x 21 held out, 2 or more each, got 60 in all"):

@@ -39,30 +39,30 @@ def test_a_histogram_counts_every_row_once_and_its_slope_is_that_of_most_likelih
     draw = np.random.default_rng(0)
     certainty = draw.normal(size=900)
     right = draw.random(900) < 1 / (1 + np.exp(-(0.5 + 1.5 * certainty)))
-    found = histogram(certainty, right, bins=8)
-    assert found.right.sum() == right.sum()
-    assert found.wrong.sum() == (~right).sum()
-    inside = (certainty >= found.edges[3]) & (certainty < found.edges[4])
-    assert found.accuracy[3] == pytest.approx(wilson(int(right[inside].sum()), int(inside.sum())))
-    chance = found.curve(certainty)
+    bins = histogram(certainty, right, bins=8)
+    assert bins.right.sum() == right.sum()
+    assert bins.wrong.sum() == (~right).sum()
+    inside = (certainty >= bins.edges[3]) & (certainty < bins.edges[4])
+    assert bins.accuracy[3] == pytest.approx(wilson(int(right[inside].sum()), int(inside.sum())))
+    chance = bins.curve(certainty)
     # at the maximum the residuals are orthogonal to 1 and to the certainty
     assert np.array([right - chance, (right - chance) * certainty]).sum(1) == pytest.approx([0, 0], abs=1e-4)
-    assert found.p < 0.01 < histogram(draw.normal(size=900), right).p
+    assert bins.p < 0.01 < histogram(draw.normal(size=900), right).p
 
 
 def test_the_agreement_of_views_is_the_mean_cosine_over_all_pairs(eye, pictures, monkeypatch):
     seen = []
     look = Eye.look
 
-    def watched(self, *given):
-        seen.append(look(self, *given))
+    def watched(self, *arguments):
+        seen.append(look(self, *arguments))
         return seen[-1]
 
     monkeypatch.setattr(Eye, "look", watched)
-    found = cosines(eye, pictures, n=3)
+    mean_cosine = cosines(eye, pictures, n=3)
     rows = torch.stack([torch.nn.functional.normalize(rows, dim=1) for rows, _ in seen])
     slow = [(rows[a] * rows[b]).sum(1) for a in range(3) for b in range(a)]
-    assert found == pytest.approx(torch.stack(slow).mean(0).numpy(), abs=1e-5)
+    assert mean_cosine == pytest.approx(torch.stack(slow).mean(0).numpy(), abs=1e-5)
     assert (torch.stack(slow) < 0.9999).any()  # the views differ
 
 
@@ -71,31 +71,31 @@ def test_the_surest_crop_is_no_less_sure_than_any_single_one(eye, pictures, sign
     probe, seen = probe_of(eye, pictures), []
     look = Eye.look
 
-    def watched(self, *given):
-        seen.append(look(self, *given))
+    def watched(self, *arguments):
+        seen.append(look(self, *arguments))
         return seen[-1]
 
     monkeypatch.setattr(Eye, "look", watched)
-    found = best_crop(eye, probe, pictures, sign=sign, n=4)
+    best = best_crop(eye, probe, pictures, sign=sign, n=4)
     crops = np.stack([values for _, values in seen[1:]])
-    assert found.best[1] == pytest.approx((sign * (sign * crops).max(0)).mean())
-    assert found.random[1] == pytest.approx(crops[0].mean())
-    assert found.plain[1] == pytest.approx(seen[0][1].mean())
+    assert best.best[1] == pytest.approx((sign * (sign * crops).max(0)).mean())
+    assert best.random[1] == pytest.approx(crops[0].mean())
+    assert best.plain[1] == pytest.approx(seen[0][1].mean())
     taken = torch.stack([rows for rows, _ in seen[1:]])[torch.from_numpy((sign * crops).argmax(0)), torch.arange(12)]
     said = probe.predict(taken.numpy()).argmax(1) == pictures.label
-    assert found.best[0] == pytest.approx(said.mean())
+    assert best.best[0] == pytest.approx(said.mean())
 
 
 def test_views_are_drawn_anew_where_they_are_drawn_at_all(eye, pictures):
     right = np.arange(12) < 5
-    found = by_view(eye, pictures, right)
-    assert {name: len(by["all"]) for name, by in found.items()} == {
+    columns = by_view(eye, pictures, right)
+    assert {name: len(by["all"]) for name, by in columns.items()} == {
         "plain": 1, "blur": 1, "colour jitter": 5, "greyscale": 1, "random crop": 5,
     }  # fmt: skip
-    assert found["plain"]["all"][0] == pytest.approx(eye.look(pictures.pixels)[1])
-    assert found["random crop"]["all"].std(0).min() > 0
-    assert found["blur"]["right"].tolist() == found["blur"]["all"][:, right].tolist()
-    assert found["blur"]["wrong"].shape == (1, 7)
+    assert columns["plain"]["all"][0] == pytest.approx(eye.look(pictures.pixels)[1])
+    assert columns["random crop"]["all"].std(0).min() > 0
+    assert columns["blur"]["right"].tolist() == columns["blur"]["all"][:, right].tolist()
+    assert columns["blur"]["wrong"].shape == (1, 7)
 
 
 def test_few_labels_ask_rows_that_were_not_learned_from_and_the_same_ones_of_every_model(monkeypatch):
@@ -110,9 +110,9 @@ def test_few_labels_ask_rows_that_were_not_learned_from_and_the_same_ones_of_eve
         return fit(vectors, labels, n_classes, **options)
 
     monkeypatch.setattr(analysis_measures, "fit_linear_probe", watched)
-    found = few_labels(rows, label, (0.1, 1.0), draws=2)
+    accuracies = few_labels(rows, label, (0.1, 1.0), draws=2)
     assert [n for n, _ in fitted[::2]] == [n for n, _ in fitted[1::2]]
     assert all(classes == [0, 1, 2, 3] for _, classes in fitted)
     assert fitted[2][0] == 100
-    assert found["good"][1.0].mean() > 0.85 > 0.5 > found["bad"][1.0].mean()
-    assert found["good"][1.0].shape == (2,)
+    assert accuracies["good"][1.0].mean() > 0.85 > 0.5 > accuracies["bad"][1.0].mean()
+    assert accuracies["good"][1.0].shape == (2,)

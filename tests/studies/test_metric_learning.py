@@ -89,23 +89,23 @@ def test_recall_by_distance_and_certainty_are_their_definitions():
     strength = torch.rand(40, generator=generator).double().numpy()
     sharp = np.where(np.arange(40) < 4, np.nan, strength)
     worse = data.Worse(torch.arange(40), {}, {"blur": strength}, {"sharpness": sharp})
-    found = measures.certainty(vectors, labels, lengths, worse, rows)
+    measured = measures.certainty(vectors, labels, lengths, worse, rows)
     units = torch.nn.functional.normalize(vectors, dim=1).double()
     right = labels[(units @ units.T).fill_diagonal_(-9).argmax(1)] == labels
-    assert found["R-AUROC"] == pytest.approx(roc_auc_score(right, vectors.norm(dim=1)))
+    assert measured["R-AUROC"] == pytest.approx(roc_auc_score(right, vectors.norm(dim=1)))
     even = rows.numpy()
     spearman = scipy.stats.spearmanr(lengths["blur"].numpy()[even], strength[even]).statistic
-    assert found["blur, Spearman"] == pytest.approx(spearman)
-    assert found["blur, shorter"] == pytest.approx((lengths["blur"] < lengths[""])[rows].double().mean().item())
-    there = even & ~np.isnan(sharp)
-    spearman = scipy.stats.spearmanr(lengths[""].numpy()[there], sharp[there]).statistic
-    assert found["quality sharpness"] == pytest.approx(spearman)
+    assert measured["blur, Spearman"] == pytest.approx(spearman)
+    assert measured["blur, shorter"] == pytest.approx((lengths["blur"] < lengths[""])[rows].double().mean().item())
+    is_known = even & ~np.isnan(sharp)
+    spearman = scipy.stats.spearmanr(lengths[""].numpy()[is_known], sharp[is_known]).statistic
+    assert measured["quality sharpness"] == pytest.approx(spearman)
 
 
 def test_differences_are_paired_by_seed():
-    one = [dict.fromkeys(tables.RETRIEVAL, value) for value in (0.5, 0.7)]
+    first = [dict.fromkeys(tables.RETRIEVAL, value) for value in (0.5, 0.7)]
     other = [dict.fromkeys(tables.RETRIEVAL, value) for value in (0.4, 0.6)]
-    lines = tables.differences({"EL-nivMF": one, "ProxyNCA++": other})
+    lines = tables.differences({"EL-nivMF": first, "ProxyNCA++": other})
     assert lines[2].startswith("| EL-nivMF less ProxyNCA++ | +10.0 ±0.0 |")
 
 

@@ -38,9 +38,9 @@ def data(tmp_path_factory):
     for name, n in (("cifar10_train", 40), ("cifar10_test", 20)):
         label = np.arange(n) % 2
         images = []
-        for one in label:
+        for class_ in label:
             pixels = generator.integers(0, 60, (16, 16, 3), np.uint8)
-            pixels[:, :, 2 * one] += 180
+            pixels[:, :, 2 * class_] += 180
             stored = io.BytesIO()
             Image.fromarray(pixels).save(stored, "PNG")
             images.append(stored.getvalue())
@@ -73,10 +73,10 @@ def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypa
     assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:5] == ["random", *variants]
     assert "kappa_visimsiam" in told
     assert "| linear after epoch | 1 | 2 |" in told
-    found = json.loads(out.read_text())
-    assert len(found["random"]) == len(found["simsiam after 1"]) == 2
-    assert found["visimsiam lr=0.01 schedule=cosine"][1]["recipe"]["schedule"] == "cosine"
-    assert found["simsiam"][0]["measures"]["linear"] == 1  # red and blue
+    runs = json.loads(out.read_text())
+    assert len(runs["random"]) == len(runs["simsiam after 1"]) == 2
+    assert runs["visimsiam lr=0.01 schedule=cosine"][1]["recipe"]["schedule"] == "cosine"
+    assert runs["simsiam"][0]["measures"]["linear"] == 1  # red and blue
     assert not list((tmp_path / "work").glob("*.state"))
     monkeypatch.setattr(study, "train", None)  # nothing is trained again
     study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1"]))

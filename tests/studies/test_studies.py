@@ -29,7 +29,9 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the folder shared/dat
 
 
 def curves(accuracy, budgets=(10, 100, 1000)):
-    return results.curves_of([{"budgets": budgets, "accuracy": one, "seed": seed} for seed, one in enumerate(accuracy)])
+    return results.curves_of(
+        [{"budgets": budgets, "accuracy": reached, "seed": seed} for seed, reached in enumerate(accuracy)]
+    )
 
 
 @pytest.mark.parametrize("count", [2, 5, 11, 40])
@@ -59,24 +61,24 @@ def test_a_result_is_made_once_and_another_setting_is_another_result(tmp_path):
 def test_a_difference_is_paired_by_seed_and_split_at_a_hundred_labels():
     base = np.array([[0.2, 0.5, 0.8], [0.4, 0.6, 0.7], [0.3, 0.7, 0.9]])
     gain = np.array([[0.1, 0.2, 0.0], [0.2, 0.2, 0.0], [0.3, 0.2, 0.0]])
-    one = results.against(curves(base + gain), curves(base))
-    assert one.difference == pytest.approx([0.2, 0.2, 0.0])
-    assert one.low[0] == pytest.approx(0.2)
-    assert one.low[1] == pytest.approx(4.303 * np.std([0.15, 0.2, 0.25], ddof=1) / 3**0.5)
-    assert one.high == pytest.approx((0.0, 0.0))
-    assert one.p == pytest.approx(0.25)  # 2 of the 8 choices of signs reach it
+    comparison = results.against(curves(base + gain), curves(base))
+    assert comparison.difference == pytest.approx([0.2, 0.2, 0.0])
+    assert comparison.low[0] == pytest.approx(0.2)
+    assert comparison.low[1] == pytest.approx(4.303 * np.std([0.15, 0.2, 0.25], ddof=1) / 3**0.5)
+    assert comparison.high == pytest.approx((0.0, 0.0))
+    assert comparison.p == pytest.approx(0.25)  # 2 of the 8 choices of signs reach it
 
 
 def test_advice_names_the_best_what_is_alike_and_what_does_harm():
     noise = np.array([[0.0, 0.01, 0.0], [0.01, 0.0, 0.01], [0.0, 0.0, 0.01]])
     base, early = 0.5 + noise, np.array([0.2, 0.1, 0.0])
-    found = {
+    by_name = {
         "random": curves(base),
         "auto": curves(base + early),
         "herding": curves(base + early + noise[::-1] / 2),
         "margin": curves(base + np.array([0.0, -0.1, 0.1])),
     }
-    low, high, harm, default = results.advice(found)
+    low, high, harm, default = results.advice(by_name)
     assert low.startswith("- To 100 labels `herding` is best, +15.")
     assert "within the interval of it: auto" in low
     assert high.startswith("- Beyond `margin` is best, +10.0 ±0.0 points over random; nothing")
@@ -85,22 +87,22 @@ def test_advice_names_the_best_what_is_alike_and_what_does_harm():
 
 
 def test_tables_are_markdown_with_a_cell_for_each_budget():
-    found = {"random": curves([[0.1, 0.2, 0.3], [0.3, 0.2, 0.3]]), "auto": curves([[0.2, 0.3, 0.4], [0.4, 0.3, 0.4]])}
-    assert results.accuracy_table(found)[2] == "| random | 20.0 ±127.1 | 20.0 ±0.0 | 30.0 ±0.0 |"
-    last = results.against_table(found)[2]
+    by_name = {"random": curves([[0.1, 0.2, 0.3], [0.3, 0.2, 0.3]]), "auto": curves([[0.2, 0.3, 0.4], [0.4, 0.3, 0.4]])}
+    assert results.accuracy_table(by_name)[2] == "| random | 20.0 ±127.1 | 20.0 ±0.0 | 30.0 ±0.0 |"
+    last = results.against_table(by_name)[2]
     assert last.split(" | ")[1:5] == ["+10.0 ±0.0", "+10.0 ±0.0", "+10.0 ±0.0", "0.50"]
 
 
 def test_a_guarded_loss_counts_from_the_plain_accuracy_without_junk():
     def run(*accuracy):
-        return [{"budgets": [10, 100], "accuracy": [0.5, one], "seed": seed} for seed, one in enumerate(accuracy)]
+        return [{"budgets": [10, 100], "accuracy": [0.5, last], "seed": seed} for seed, last in enumerate(accuracy)]
 
     clean = {"margin": run(0.8, 0.9), "margin + guard k": run(0.79, 0.89)}
-    found = {"margin": run(0.7, 0.7), "margin + guard k": run(0.78, 0.88)}
-    plain, guarded = study_junk.loss_table(found, clean, ["margin"])[2:]
+    by_name = {"margin": run(0.7, 0.7), "margin + guard k": run(0.78, 0.88)}
+    plain, guarded = study_junk.loss_table(by_name, clean, ["margin"])[2:]
     assert plain.split(" | ")[1] == "+15.0 ±63.5"  # losses of 10 and 20: 12.706 x 7.07 / sqrt 2
     assert guarded.split(" | ")[1:5] == ["+2.0 ±0.0", "13 %", "-1.0 ±12.7", "-1.0 ±0.0"]  # 2 - 10 / 5 and 2 - 20 / 5
-    (said,) = study_junk.junk_advice({**found, "margin + gate k": run(0.6, 0.7)}, clean, ["margin"])
+    (said,) = study_junk.junk_advice({**by_name, "margin + gate k": run(0.6, 0.7)}, clean, ["margin"])
     assert said.startswith("- `margin` loses 15.0 points to junk, `margin + guard k` 2.0 (13 % of it)")
     assert said.endswith("worse than no guard: `margin + gate k`.")
 
@@ -172,10 +174,10 @@ def test_pools_with_and_without_junk_hold_the_same_rows():
 
 def test_one_of_three_annotators_answers_for_each_row():
     rows = scored()
-    given = labelling.annotator(rows, "random", 0)
+    labels = labelling.annotator(rows, "random", 0)
     said = np.stack([rows.columns[f"random_label{number}"] for number in (1, 2, 3)])
-    assert ((said == given).sum(0) >= 1).all()
-    assert 0.25 < (given == said[0]).mean() < 0.45
+    assert ((said == labels).sum(0) >= 1).all()
+    assert 0.25 < (labels == said[0]).mean() < 0.45
     assert np.array_equal(labelling.annotator(rows, "worse", 0), rows.columns["worse_label"])
     assert labelling.annotator(rows, None, 0) is None
 
@@ -205,10 +207,10 @@ def test_rho_loss_in_rounds_leaves_wrong_labels_to_the_last():
     rows = scored(300, width=8)
     labels = rows.columns["label"].astype(np.int64)
     wrong = np.random.default_rng(5).random(300) < 0.2
-    given = np.where(wrong, (labels + 1) % 3, labels)
+    noisy = np.where(wrong, (labels + 1) % 3, labels)
     chances = (0.9 * np.eye(3, dtype=np.float32) + np.float32(0.1 / 3))[labels]  # a holdout model that is right
     pool = labelling.Pool(
-        np.arange(300), vectors=rows.vectors, labels=given, holdout_loss=training.loss_of(chances, given)
+        np.arange(300), vectors=rows.vectors, labels=noisy, holdout_loss=training.loss_of(chances, noisy)
     )
     features = rows.vectors.astype(np.float32)
     order = training.learnable_first(training.Drawn(np.arange(300), pool, rows, features, features, 3), 150, 0)
@@ -224,9 +226,9 @@ def test_a_small_network_learns_colours_and_the_same_seed_learns_the_same():
     labels = torch.randint(0, 2, (120,), generator=generator)
     images = torch.randint(0, 90, (120, 3, 32, 32), generator=generator, dtype=torch.uint8)
     images[labels == 1, 0] += 150
-    told = labels.numpy()
+    known = labels.numpy()
     runs = [
-        small_network.accuracy_of_network((images[:80], images[80:]), (told[:80], told[80:]), 0, 12, "cpu")
+        small_network.accuracy_of_network((images[:80], images[80:]), (known[:80], known[80:]), 0, 12, "cpu")
         for _ in range(2)
     ]
     assert runs[0] == runs[1] >= 0.9

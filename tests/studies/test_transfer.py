@@ -76,7 +76,7 @@ def embedding_of(tables, start):
 
 
 def test_r_auroc_is_that_of_a_loop_over_rows(done):
-    found, tables, _ = done
+    record, tables, _ = done
     rows, table = embedding_of(tables, "grocery")
     label = np.array(table["label"].to_pylist())
     middle = rows - rows.mean(0)
@@ -86,12 +86,12 @@ def test_r_auroc_is_that_of_a_loop_over_rows(done):
         others = [other for other in range(len(rows)) if other != row]
         wrong.append(label[max(others, key=lambda other: rows[row] @ rows[other])] != label[row])
         distance.append(1 - max(middle[row] @ middle[other] for other in others))
-    assert found["Recall@1"]["grocery"]["raw"][0] == pytest.approx(1 - np.mean(wrong), abs=1e-4)
-    ours = found["R-AUROC"]["grocery"]["nearest, centred"]
+    assert record["Recall@1"]["grocery"]["raw"][0] == pytest.approx(1 - np.mean(wrong), abs=1e-4)
+    ours = record["R-AUROC"]["grocery"]["nearest, centred"]
     assert ours[0] == pytest.approx(roc_auc_score(wrong, distance), abs=1e-4)
     assert ours[1] < ours[0] < ours[2]
-    own = np.array(table["unc_visimsiam"].to_pylist())
-    assert found["R-AUROC"]["grocery"]["unc_visimsiam"][0] == pytest.approx(roc_auc_score(wrong, own), abs=1e-4)
+    score = np.array(table["unc_visimsiam"].to_pylist())
+    assert record["R-AUROC"]["grocery"]["unc_visimsiam"][0] == pytest.approx(roc_auc_score(wrong, score), abs=1e-4)
 
 
 def test_the_mean_is_over_sets_and_its_interval_too(done):
@@ -111,18 +111,18 @@ def test_a_fit_with_labels_is_beside_the_probe_with_the_same_and_learns_from_fif
 
 
 def test_average_precision_is_scikit_learns_over_the_pairs_that_count(done):
-    found, tables, _ = done
+    record, tables, _ = done
     rows, _ = embedding_of(tables, "caltech_subset")
     a, b = np.triu_indices(PHOTOS, 1)
     counts = ~((a == 4) & (b == 9))
     same = ((a == 0) & (b == 1)) | ((a == 2) & (b == 3))
     expected = average_precision_score(same[counts], (rows[a] * rows[b]).sum(1)[counts])
-    ours = found["average precision, near-duplicates"]["Caltech"]["embedding, raw"]
+    ours = record["average precision, near-duplicates"]["Caltech"]["embedding, raw"]
     assert ours[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_junk_takes_its_share_in_equal_crowds_and_what_goes_is_as_many_as_were_planted(done):
-    found, tables, _ = done
+    record, tables, _ = done
     _, table = embedding_of(tables, "grocery_30_junk")
     kinds, counts = np.unique(table["kind"].to_pylist(), return_counts=True)
     crowds = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
@@ -133,21 +133,21 @@ def test_junk_takes_its_share_in_equal_crowds_and_what_goes_is_as_many_as_were_p
     junk = np.array(table["kind"].to_pylist()) != "clean"
     unc = np.array(table["unc_visimsiam"].to_pylist())
     gone = np.argsort(-unc, kind="stable")[: junk.sum()]
-    assert found["junk removed, 30%"]["grocery"]["unc_visimsiam"][0] == pytest.approx(junk[gone].mean(), abs=1e-4)
+    assert record["junk removed, 30%"]["grocery"]["unc_visimsiam"][0] == pytest.approx(junk[gone].mean(), abs=1e-4)
 
 
 def test_every_section_prints_a_table_and_random_weights_stand_beside_the_model(done):
-    found, _, printed = done
-    assert "random weights, unc_visimsiam" in found["R-AUROC"]["mean"]
-    for title in found.keys() - {"model"}:
+    record, _, printed = done
+    assert "random weights, unc_visimsiam" in record["R-AUROC"]["mean"]
+    for title in record.keys() - {"model"}:
         assert f"| {title} |" in printed
-    assert set(found["less certain: blur"]["mean"]) >= {
+    assert set(record["less certain: blur"]["mean"]) >= {
         "unc_visimsiam",
         "unc_fitted",
         "nearest, centred",
         "lower Laplacian",
     }
-    assert set(found["clean, kept 30%, per class"]["mean"]) == {"unc_fitted", "nearest, centred"}
+    assert set(record["clean, kept 30%, per class"]["mean"]) == {"unc_fitted", "nearest, centred"}
 
 
 def test_tables_that_are_there_are_not_scored_again(done, data, tiny_checkpoint):

@@ -45,7 +45,7 @@ def data(tmp_path_factory):
     def write(name, classes, each, **more):
         label = np.repeat(np.arange(classes), each)
         columns = {"id": np.arange(len(label)), "label": label.astype(np.int16)}
-        columns["image"] = [picture(one, generator) for one in label]
+        columns["image"] = [picture(class_, generator) for class_ in label]
         pq.write_table(
             pa.table(columns | {key: make(len(label)) for key, make in more.items()}), folder / f"{name}.parquet"
         )
@@ -57,7 +57,7 @@ def data(tmp_path_factory):
         write(name, 3, 12)
     write("pacs_160", 3, 32, domain=lambda n: [DOMAINS[row % 4] for row in range(n)])
     write(url_data.PEOPLE, 10, 3)
-    counts = pa.array([[int(one) for one in generator.integers(0, 9, 10)] for _ in range(24)])
+    counts = pa.array([[int(vote) for vote in generator.integers(0, 9, 10)] for _ in range(24)])
     pq.write_table(pa.table({"id": np.arange(24), "counts": counts}), folder / f"{url_data.VOTES}.parquet")
     return folder
 
@@ -101,21 +101,21 @@ def test_the_benchmark_runs_goes_on_and_says_the_same(data, tmp_path, capsys, mo
     monkeypatch.setattr(url_estimators, "ESTIMATORS", few)
     arguments = typed(data, tmp_path / "work", "--estimators", *few, "--out", str(out))
     url.main(arguments)
-    told = capsys.readouterr().out.split("\n## ", 1)[1]
+    tables = capsys.readouterr().out.split("\n## ", 1)[1]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(one["name"], one["seed"]) for one in lines] == [
+    assert [(result["name"], result["seed"]) for result in lines] == [
         *((f"upstream {name}", seed) for name in few for seed in range(2)),
         *((f"upstream {name}", seed) for name in url.BASELINES for seed in range(2 if name == "chance level" else 1)),
     ]
-    by_name = {(one["name"].removeprefix("upstream "), one["seed"]): one["measures"] for one in lines}
+    by_name = {(result["name"].removeprefix("upstream "), result["seed"]): result["measures"] for result in lines}
     assert set(by_name["CE", 0]) == {"R-AUROC", "crop", "votes", "OOD", "mixed", "few", "few, before"}
     mean = np.mean([np.mean([by_name["CE", seed]["OOD"][name] for name in url_data.DOWNSTREAM]) for seed in range(2)])
-    row = next(line for line in told.splitlines() if line.startswith("| CE |"))
+    row = next(line for line in tables.splitlines() if line.startswith("| CE |"))
     assert row.split("|")[7].split()[0] == url_tables.number(mean)
     assert not list((tmp_path / "work" / "results").glob("*.state"))
     monkeypatch.setattr(url_estimators, "train", None)  # nothing is trained again
     url.main(arguments)
-    assert capsys.readouterr().out.split("\n## ", 1)[1] == told
+    assert capsys.readouterr().out.split("\n## ", 1)[1] == tables
     with pytest.raises(SystemExit, match="images of other amounts"):
         url.main([*arguments, "--shots", "3"])
 
@@ -124,7 +124,7 @@ def test_upstream_is_cut_by_class_and_no_held_out_picture_is_trained_on(data, tm
     parts = url_data.class_parts(np.repeat(np.arange(200), 3))
     assert [len(part) for part in parts] == [140, 30, 30]
     assert sorted(np.concatenate(parts)) == list(range(200))
-    assert all((one == two).all() for one, two in zip(parts, url_data.class_parts(np.arange(200)), strict=True))
+    assert all((first == two).all() for first, two in zip(parts, url_data.class_parts(np.arange(200)), strict=True))
     for file in data.iterdir():
         (tmp_path / file.name).symlink_to(file)
     first = pq.read_table(data / f"{url_data.UPSTREAM[0]}.parquet")
@@ -135,10 +135,10 @@ def test_upstream_is_cut_by_class_and_no_held_out_picture_is_trained_on(data, tm
         first.drop_columns("image").append_column("image", pa.array(images)),
         tmp_path / f"{url_data.UPSTREAM[0]}.parquet",
     )
-    found = url_data.upstream(tmp_path, per_class=None)
-    assert stolen not in found.images
-    assert sorted(set(found.labels)) == [f"seen/{one:04d}" for one in url_data.class_parts(np.arange(20))[0]]
-    assert len(found.labels) == 14 * (3 + 4 + 4)
+    pictures = url_data.upstream(tmp_path, per_class=None)
+    assert stolen not in pictures.images
+    assert sorted(set(pictures.labels)) == [f"seen/{number:04d}" for number in url_data.class_parts(np.arange(20))[0]]
+    assert len(pictures.labels) == 14 * (3 + 4 + 4)
     assert np.unique(url_data.upstream(tmp_path, per_class=5).labels, return_counts=True)[1].tolist() == [5] * 14
 
 
@@ -147,11 +147,11 @@ def test_a_crop_is_the_middle_and_shots_are_of_every_class(data):
     pixels = np.array(Image.open(io.BytesIO(image)))
     crop = np.array(Image.open(io.BytesIO(url_data.middle(image, 0.5))))
     assert (crop == pixels[5:15, 5:15]).all()  # of 21 half is 10 (to even)
-    whole = url_data.measured(data, 3000)
-    some = url_data.shots(whole, url_data.Amounts(shots=2, seeds=2))
+    pictures = url_data.measured(data, 3000)
+    some = url_data.shots(pictures, url_data.Amounts(shots=2, seeds=2))
     assert len(some.keys) == len(set(some.keys)) == 2 * 4 * 3 * 2
-    images = dict(zip(whole.keys, whole.images, strict=True))
-    assert all(images[key.split("/", 1)[1]] == one for key, one in zip(some.keys, some.images, strict=True))
+    images = dict(zip(pictures.keys, pictures.images, strict=True))
+    assert all(images[key.split("/", 1)[1]] == image for key, image in zip(some.keys, some.images, strict=True))
 
 
 def toy(n=40, seed=0):
@@ -178,7 +178,7 @@ def toy(n=40, seed=0):
 
 def slow_auroc(said, target):
     """Count pairs, ties as half."""
-    pairs = [(one > other) + (one == other) / 2 for one in said[target] for other in said[~target]]
+    pairs = [(uncertain > other) + (uncertain == other) / 2 for uncertain in said[target] for other in said[~target]]
     return float(np.mean(pairs))
 
 
@@ -195,23 +195,23 @@ def test_answers_are_measured_as_defined_on_written_out_resamples(rounded, monke
     if rounded:  # so that many tie
         answers = {dataset: said.round() for dataset, said in answers.items()}
     embedding = measured.embedding.double()
-    for one in url_measures.questions(measured, 0):
-        values = one.values(answers, counts)
-        here = embedding[one.rows]
-        near = (here @ here.T).fill_diagonal_(-2).argmax(1)
-        wrong = (measured.labels[one.rows][near] != measured.labels[one.rows]).numpy()
+    for question in url_measures.questions(measured, 0):
+        values = question.values(answers, counts)
+        vectors = embedding[question.rows]
+        near = (vectors @ vectors.T).fill_diagonal_(-2).argmax(1)
+        wrong = (measured.labels[question.rows][near] != measured.labels[question.rows]).numpy()
         for value, line in zip(values, counts, strict=True):
-            rows = np.repeat(np.arange(len(one.rows)), line[one.rows])
-            said = answers[one.dataset] if one.within is None else answers[one.dataset][one.within]
-            if one.measure == "crop":
-                slow = float((answers[f"{one.dataset}, crops"] > said)[rows].mean())
-            elif one.measure == "votes":
+            rows = np.repeat(np.arange(len(question.rows)), line[question.rows])
+            said = answers[question.dataset] if question.within is None else answers[question.dataset][question.within]
+            if question.measure == "crop":
+                slow = float((answers[f"{question.dataset}, crops"] > said)[rows].mean())
+            elif question.measure == "votes":
                 share = measured.votes / measured.votes.sum(1, keepdims=True)
                 slow = stats.spearmanr(said[rows], stats.entropy(share, axis=1)[rows]).statistic
             else:
-                is_down = np.array([measured.keys[row].split("/")[0] == one.of for row in one.rows])
-                slow = slow_auroc(said[rows], (is_down if one.measure == "OOD" else wrong)[rows])
-            assert value == pytest.approx(slow, abs=1e-9), (one.measure, one.of)
+                is_down = np.array([measured.keys[row].split("/")[0] == question.of for row in question.rows])
+                slow = slow_auroc(said[rows], (is_down if question.measure == "OOD" else wrong)[rows])
+            assert value == pytest.approx(slow, abs=1e-9), (question.measure, question.of)
 
 
 def test_mixes_hold_as_many_of_either_kind_and_resamples_keep_to_their_set():
@@ -228,9 +228,9 @@ def test_mixes_hold_as_many_of_either_kind_and_resamples_keep_to_their_set():
 
 def test_an_uncertainty_that_is_not_a_number_is_refused():
     measured = toy()
-    one = url_measures.questions(measured, 0)[0]
+    question = url_measures.questions(measured, 0)[0]
     with pytest.raises(SystemExit, match="not a number"):
-        one.values({one.dataset: np.full(40, np.nan)}, np.ones((1, len(measured.keys)), np.int32))
+        question.values({question.dataset: np.full(40, np.nan)}, np.ones((1, len(measured.keys)), np.int32))
 
 
 def test_a_crop_is_as_far_as_the_nearest_picture_that_it_is_not_of():
@@ -240,15 +240,15 @@ def test_a_crop_is_as_far_as_the_nearest_picture_that_it_is_not_of():
     known = url_baselines.Known(model, measured, None)
     rows = measured.sets["Caltech"]
     crops = measured.crops_in("Caltech")
-    whole, parts = url_baselines.alone(known, rows, crops, 0)
+    full, parts = url_baselines.alone(known, rows, crops, 0)
     mean = measured.embedding[rows].mean(0)
     middle = url_measures.unit(measured.embedding[rows] - mean).double()
     of_crops = url_measures.unit(url_measures.unit(measured.crops[crops]) - mean).double()
     for at in range(len(rows)):
         others = np.delete(np.arange(len(rows)), at)
-        assert whole[at] == pytest.approx(float(1 - (middle[others] @ middle[at]).max()), abs=1e-5)
-        own = int(np.flatnonzero(measured.crop_rows[crops] == rows[at])[0])
-        assert parts[own] == pytest.approx(float(1 - (middle[others] @ of_crops[own]).max()), abs=1e-5)
+        assert full[at] == pytest.approx(float(1 - (middle[others] @ middle[at]).max()), abs=1e-5)
+        place = int(np.flatnonzero(measured.crop_rows[crops] == rows[at])[0])
+        assert parts[place] == pytest.approx(float(1 - (middle[others] @ of_crops[place]).max()), abs=1e-5)
 
 
 def test_what_is_chosen_is_best_on_the_classes_for_choosing_alone(tmp_path, monkeypatch):
@@ -258,28 +258,28 @@ def test_what_is_chosen_is_best_on_the_classes_for_choosing_alone(tmp_path, monk
     bench = url.Bench(None, url_trunks.Backbone("t", "t", tmp_path), None, None, measured, url.Ledger(tmp_path, {}))
     said = {0: -good, 1: good, 2: np.zeros(len(good))}
     monkeypatch.setattr(url.Bench, "fit", lambda self, name, candidate, seed: (candidate, seed))
-    asked = []
+    calls = []
 
     def answer(self, name, candidate, fitted, features):
-        asked.append((fitted[1], len(features)))
+        calls.append((fitted[1], len(features)))
         return said[candidate["kappa_pos"]]
 
     monkeypatch.setattr(url.Bench, "said", answer)
-    candidates = tuple({"kappa_pos": one} for one in said)
+    candidates = tuple({"kappa_pos": value} for value in said)
     monkeypatch.setitem(url.ESTIMATORS, "InfoNCE", replace(url.ESTIMATORS["InfoNCE"], candidates=candidates))
     assert bench.chosen("InfoNCE") == {"kappa_pos": 1}
-    assert asked == [(url.TRIAL, len(rows))] * 3
+    assert calls == [(url.TRIAL, len(rows))] * 3
     assert bench.chosen("InfoNCE") == {"kappa_pos": 1}
-    assert len(asked) == 3  # kept
+    assert len(calls) == 3  # kept
 
 
 def test_a_mean_is_over_seeds_and_sets_and_its_interval_draws_seeds_too():
     values = {("R-AUROC", name): np.full((3, 5), at) + np.arange(3)[:, None] for at, name in enumerate("ab")}
     drawn = np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2], [0, 1, 2]])
-    found = url_tables.Samples(values, drawn)
-    assert found.of("R-AUROC", "ab").tolist() == [1.5, 0.5, 1.5, 2.5, 1.5]
-    assert found.of("R-AUROC", "abc") is None
-    assert found.by_seed("R-AUROC", "ab").tolist() == [0.5, 1.5, 2.5]
+    samples = url_tables.Samples(values, drawn)
+    assert samples.of("R-AUROC", "ab").tolist() == [1.5, 0.5, 1.5, 2.5, 1.5]
+    assert samples.of("R-AUROC", "abc") is None
+    assert samples.by_seed("R-AUROC", "ab").tolist() == [0.5, 1.5, 2.5]
     alone = url_tables.Samples({("R-AUROC", "a"): np.arange(5.0)[None]}, drawn)  # a baseline without seeds
     assert alone.of("R-AUROC", "a").tolist() == [0, 1, 2, 3, 4]
 
@@ -300,8 +300,8 @@ def test_the_picture_alone_counts_the_way_round_that_is_better():
     def reached(value):
         return url_tables.Samples({("R-AUROC", name): np.full((1, 5), value) for name in sets}, drawn)
 
-    found = {"CE": reached(0.55), "fewer bytes a pixel": reached(0.42), "less sharp": reached(0.54)}
-    name, samples = url_tables.best_of_pictures(found)
+    by_name = {"CE": reached(0.55), "fewer bytes a pixel": reached(0.42), "less sharp": reached(0.54)}
+    name, samples = url_tables.best_of_pictures(by_name)
     assert (name, samples[0]) == ("fewer bytes a pixel, turned round", pytest.approx(0.58))
-    row = url_tables.ahead_table(found | {"unc_fitted": reached(0.7)})[-1]
+    row = url_tables.ahead_table(by_name | {"unc_fitted": reached(0.7)})[-1]
     assert row == "| CE | +.050 [+.050, +.050] | -.030 [-.030, -.030] | -.150 [-.150, -.150] |"

@@ -46,8 +46,8 @@ def test_blur_matches_scipy_away_from_the_border():
     sigma = torch.tensor([0.5, 1.3, 2.0])
     ours = augment.gaussian_blur(images, sigma)
     for i in range(3):
-        theirs = scipy.ndimage.gaussian_filter(images[i].numpy(), (0, sigma[i].item(), sigma[i].item()), truncate=8)
-        assert np.abs(ours[i].numpy() - theirs)[:, 14:-14, 14:-14].max() < 0.01
+        reference = scipy.ndimage.gaussian_filter(images[i].numpy(), (0, sigma[i].item(), sigma[i].item()), truncate=8)
+        assert np.abs(ours[i].numpy() - reference)[:, 14:-14, 14:-14].max() < 0.01
 
 
 def test_blur_keeps_a_constant_image_at_the_border_too():
@@ -88,12 +88,12 @@ def test_noise_has_the_deviation_that_it_says():
 def test_views_repeat_with_the_seed_and_differ_without():
     images = (ramp(5) % 256).to(torch.uint8)
     recipe = Augmentation(corrupt=0.5)
-    one = augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 7))
-    assert one.shape == (5, 3, 24, 24)
-    assert torch.equal(one, augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 7)))
-    assert not torch.equal(one, augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 8)))
-    assert one.min() >= 0
-    assert one.max() <= 255
+    first = augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 7))
+    assert first.shape == (5, 3, 24, 24)
+    assert torch.equal(first, augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 7)))
+    assert not torch.equal(first, augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 8)))
+    assert first.min() >= 0
+    assert first.max() <= 255
 
 
 def test_a_chance_above_one_is_refused():

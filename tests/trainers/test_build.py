@@ -117,12 +117,12 @@ def test_adamw_goes_on_after_a_stop_as_if_there_had_been_none(one, blobs, tmp_pa
             start=build(config, 2, init=one), **named,
         )  # fmt: skip
 
-    whole, measures = run(tmp_path / "whole")
+    complete, measures = run(tmp_path / "whole")
     with pytest.raises(Stop):
         # every step is saved; the first report, a second later or at the end, stops the run before its last save
         run(tmp_path / "cut", save_every=-1, report=after_three)
     resumed, again = run(tmp_path / "cut")
-    for name, value in whole.heads["losspred"].state_dict().items():
+    for name, value in complete.heads["losspred"].state_dict().items():
         assert torch.equal(resumed.heads["losspred"].state_dict()[name], value)
     assert again == measures
 
@@ -151,14 +151,14 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
         train(config, blobs, state=state, device=CPU, start=build(config, 2, init=one))
     with pytest.raises(InputError, match="unfinished run with batch_size"):
         train(replace(config, lr=0.001, batch_size=8), blobs, state=state, device=CPU, start=build(config, 2, init=one))
-    whole = state.read_bytes()
+    content = state.read_bytes()
     with safe_open(state, "pt") as file:
         header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     identity = {name: value for name, value in json.loads(header["identity"]).items() if name != "lr"}
     state.write_bytes(save(tensors, {**header, "identity": json.dumps(identity)}))
     with pytest.raises(InputError, match=r"not the state of a training run \(no lr in it\)"):
         train(replace(config, lr=0.001), blobs, state=state, device=CPU, start=build(config, 2, init=one))
-    state.write_bytes(whole)
+    state.write_bytes(content)
     steps = []
     _, measures = train(
         replace(config, lr=0.001), blobs, state=state, device=CPU, start=build(config, 2, init=one),
@@ -207,8 +207,8 @@ def test_a_loss_column_needs_no_labels_but_its_losses(blobs, tmp_path, one):
 def test_published_weights_come_with_their_own_preprocessing(tmp_path, monkeypatch):
     """As timm would fetch them, from a file instead of the network."""
     torch.manual_seed(7)
-    theirs = timm.create_model("vit_tiny_patch16_224.augreg_in21k")
-    torch.save(theirs.state_dict(), tmp_path / "weights.pth")
+    network = timm.create_model("vit_tiny_patch16_224.augreg_in21k")
+    torch.save(network.state_dict(), tmp_path / "weights.pth")
     real = timm.create_model
 
     def local(name, pretrained=False, **named):
@@ -227,9 +227,9 @@ def test_published_weights_come_with_their_own_preprocessing(tmp_path, monkeypat
     }  # so small views can be read
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     with torch.inference_mode():
-        tokens = theirs.eval().forward_features((pixels / 255 - 0.5) / 0.5)
+        tokens = network.eval().forward_features((pixels / 255 - 0.5) / 0.5)
         ours = start.model.eval().features(pixels)
-    assert torch.allclose(ours, theirs.forward_head(tokens, pre_logits=True), atol=1e-4)
+    assert torch.allclose(ours, network.forward_head(tokens, pre_logits=True), atol=1e-4)
     config = TrainConfig("losspred", start.backbone, size=start.size(None, frozen=True), freeze="trunk")
     model, _ = build(config, 2, init=start.model)
     assert model.spec.preprocessing.resize == 248

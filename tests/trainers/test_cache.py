@@ -52,13 +52,13 @@ def model():
 def files():
     """Encoded images; the sixth is not one."""
     generator = np.random.default_rng(0)
-    found = []
+    encoded = []
     for _ in range(N):
         buffer = io.BytesIO()
         Image.fromarray(generator.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize((50, 40)).save(buffer, "PNG")
-        found.append(buffer.getvalue())
-    found[5] = b"no image"
-    return found
+        encoded.append(buffer.getvalue())
+    encoded[5] = b"no image"
+    return encoded
 
 
 def images(files, labels=True, losses=None):
@@ -223,9 +223,9 @@ def test_a_feature_that_does_not_fit_float16_is_refused_by_the_name_of_its_image
     real = cache_writer.features
 
     def large(*args):
-        found = real(*args).clone()
-        found[7, 3] = 1e6
-        return found
+        features = real(*args).clone()
+        features[7, 3] = 1e6
+        return features
 
     monkeypatch.setattr(cache_writer, "features", large)
     with pytest.raises(
@@ -400,16 +400,16 @@ def test_labels_are_numbered_in_their_order_over_several_row_groups(copy, labels
     rewrite(copy, 0, labels, row_group_size=3, compression="NONE")
     cache = open_cache(copy)
     assert cache.classes == (classes or [])
-    given = None if cache.labels is None else [cache.classes[at] for at in cache.labels.tolist()]
-    assert given == (None if classes is None else [str(one) for one in labels.to_pylist()])
+    names = None if cache.labels is None else [cache.classes[at] for at in cache.labels.tolist()]
+    assert names == (None if classes is None else [str(value) for value in labels.to_pylist()])
 
 
 def config(method="losspred", **changes):
     kind = METHODS[method].Settings
-    own = {"latent_dim": 8, "hidden_dim": 16, "n_small": 0}
+    settings = {"latent_dim": 8, "hidden_dim": 16, "n_small": 0}
     base = TrainConfig(
         method, "resnet10t", size=32, epochs=5, batch_size=8, lr=0.01, freeze="trunk", optimizer="adamw",
-        settings=kind(**{name: value for name, value in own.items() if name in kind.about()}),
+        settings=kind(**{name: value for name, value in settings.items() if name in kind.about()}),
     )  # fmt: skip
     return replace(base, **changes)
 
@@ -470,9 +470,9 @@ def test_views_of_an_image_come_from_different_epochs_and_each_is_used_before_an
         assert len(set(turns[start] + turns[start + 1])) == 4  # of five; one sits out
     assert len({tuple(turn) for turn in turns}) > 2
     rows = torch.tensor([4, 0, 9])
-    given = views(rows, epoch=3, step=0).features
-    assert given.shape == (2, 3, model.width)
-    assert torch.equal(given, torch.stack([cache.epoch(at)[rows].float() for at in turns[3]]))
+    features = views(rows, epoch=3, step=0).features
+    assert features.shape == (2, 3, model.width)
+    assert torch.equal(features, torch.stack([cache.epoch(at)[rows].float() for at in turns[3]]))
 
 
 def test_memory_holds_no_more_epochs_than_fit(copy, model, files, monkeypatch):
@@ -536,9 +536,9 @@ def test_an_augmentation_that_nobody_knows_is_refused(made, tmp_path, model, fil
 def test_a_cache_with_other_labels_or_losses_is_another_one(model, files, tmp_path):
     digests = []
     for name, losses, shift in (("a", 0.0, 0), ("same", 0.0, 0), ("b", 1.0, 0), ("c", 0.0, 1)):
-        given = images(files, losses=[losses] * N)
-        given = replace(given, labels=pa.array([f"c{(i + shift) % 3}" for i in range(N)]))
-        make_cache(tmp_path / name, about(model, 1, loss="mine"), given, model, RECIPE, workers=1)
+        training = images(files, losses=[losses] * N)
+        training = replace(training, labels=pa.array([f"c{(i + shift) % 3}" for i in range(N)]))
+        make_cache(tmp_path / name, about(model, 1, loss="mine"), training, model, RECIPE, workers=1)
         digests.append(open_cache(tmp_path / name).digest)
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
@@ -565,18 +565,18 @@ def test_a_cache_of_an_earlier_version_has_its_digest_computed_when_it_is_opened
 
 def test_the_digest_of_labels_is_that_of_every_row_in_whatever_blocks():
     def digest(*blocks):
-        found = TargetsDigest()
+        targets = TargetsDigest()
         for labels, losses in blocks:
-            found.update(None if labels is None else pa.array(labels), None if losses is None else pa.array(losses))
-        return found.hexdigest()
+            targets.update(None if labels is None else pa.array(labels), None if losses is None else pa.array(losses))
+        return targets.hexdigest()
 
-    whole = digest((["a", None, "b", "a"], [1.0, float("nan"), 2.0, 0.0]))
-    assert digest((["a", ""], [1.0, None]), (["b", "a"], [2.0, 0.0])) == whole
+    complete = digest((["a", None, "b", "a"], [1.0, float("nan"), 2.0, 0.0]))
+    assert digest((["a", ""], [1.0, None]), (["b", "a"], [2.0, 0.0])) == complete
     coded = TargetsDigest()
     coded.update(pa.array(["a", None, "b", "a"]).dictionary_encode(), pa.array([1.0, None, 2.0, 0.0]))
-    assert coded.hexdigest() == whole
-    assert digest((["a", None, "a", "b"], [1.0, None, 2.0, 0.0])) != whole
-    assert digest((["a", None, "b", "a"], None)) != whole
+    assert coded.hexdigest() == complete
+    assert digest((["a", None, "a", "b"], [1.0, None, 2.0, 0.0])) != complete
+    assert digest((["a", None, "b", "a"], None)) != complete
     assert digest(([1, 2], None)) != digest((["1", "2"], None))
 
 

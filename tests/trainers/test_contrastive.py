@@ -37,9 +37,9 @@ def n_items(contrast):
 
 def weighed(contrast):
     """Weights of all items, zero for those that the contrast leaves out."""
-    whole = torch.zeros(len(contrast), max(n_items(contrast), contrast.weights.shape[1]))
-    whole[:, contrast.among] = contrast.weights
-    return whole
+    weights = torch.zeros(len(contrast), max(n_items(contrast), contrast.weights.shape[1]))
+    weights[:, contrast.among] = contrast.weights
+    return weights
 
 
 def slow_ratio(contrast, score, denominator):
@@ -218,12 +218,12 @@ def test_gradients_of_elk_and_hib_match_finite_differences_and_the_block_does_no
         return lambda mu, kappa: loss(mu, kappa, of_views(2, 3), block=block, **settings)
 
     assert torch.autograd.gradcheck(function(7), (mu, kappa))
-    whole, blocks = function(10**6)(mu, kappa), function(7)(mu, kappa)
-    assert whole.item() == pytest.approx(blocks.item(), rel=1e-12)
-    for one, other in zip(
-        torch.autograd.grad(whole, (mu, kappa)), torch.autograd.grad(blocks, (mu, kappa)), strict=True
+    undivided, blocks = function(10**6)(mu, kappa), function(7)(mu, kappa)
+    assert undivided.item() == pytest.approx(blocks.item(), rel=1e-12)
+    for first, other in zip(
+        torch.autograd.grad(undivided, (mu, kappa)), torch.autograd.grad(blocks, (mu, kappa)), strict=True
     ):
-        assert torch.allclose(one, other, rtol=1e-10)
+        assert torch.allclose(first, other, rtol=1e-10)
 
 
 def test_kappa_gets_a_gradient_that_lowers_it_where_the_positive_is_far_and_raises_it_where_it_is_near():
@@ -352,13 +352,13 @@ def test_votes_weigh_a_negative_by_its_chance_of_another_class():
 
 def test_a_bank_is_the_only_place_that_negatives_come_from():
     z, kappa, contrast = directions(3, 7, 4), torch.linspace(1, 9, 7).double(), of_pairs(2, 3, negatives="bank")
-    whole = Contrast(contrast.anchors, contrast.positives, torch.tensor([[0.0] * 4 + [1.0] * 3] * 2))
+    complete = Contrast(contrast.anchors, contrast.positives, torch.tensor([[0.0] * 4 + [1.0] * 3] * 2))
     for loss in (
         lambda pairs: mcinfonce_of_samples(z, pairs, kappa_pos=3.0),
         lambda pairs: elk(z[0], kappa, pairs, kappa_pos=1.0),
         lambda pairs: hib(z[0], kappa, pairs, a=1.0, b=0.0, samples=3, generator=seeded()),
     ):
-        assert loss(contrast).item() == pytest.approx(loss(whole).item(), rel=1e-12)
+        assert loss(contrast).item() == pytest.approx(loss(complete).item(), rel=1e-12)
 
 
 def test_rolled_negatives_are_the_positives_of_the_anchor_before():
@@ -370,9 +370,9 @@ def test_a_weight_counts_as_so_many_copies_of_a_negative():
     twice = Contrast(torch.tensor([0]), torch.tensor([1]), torch.tensor([[0.0, 0, 2, 1, 0]]))
     copied = Contrast(torch.tensor([0]), torch.tensor([1]), torch.tensor([[0.0, 0, 1, 1, 0, 1]]))
     with_copy = torch.cat([z, z[:, 2:3]], dim=1)
-    one = mcinfonce_of_samples(z, twice, kappa_pos=3.0)
+    single = mcinfonce_of_samples(z, twice, kappa_pos=3.0)
     other = mcinfonce_of_samples(with_copy, copied, kappa_pos=3.0)
-    assert one.item() == pytest.approx(other.item(), rel=1e-12)
+    assert single.item() == pytest.approx(other.item(), rel=1e-12)
 
 
 # The methods
@@ -380,8 +380,8 @@ def test_a_weight_counts_as_so_many_copies_of_a_negative():
 
 def built(name, n_classes=3, width=12, **settings):
     kind = METHODS[name]
-    own = {key: value for key, value in settings.items() if key in kind.Settings.about()}
-    made = kind.Settings(latent_dim=8, hidden_dim=16, **own)
+    of_method = {key: value for key, value in settings.items() if key in kind.Settings.about()}
+    made = kind.Settings(latent_dim=8, hidden_dim=16, **of_method)
     torch.manual_seed(0)
     spec = kind.head(made, 32)
     return kind(made, Task(width, n_classes)), None if spec is None else spec.build(width)

@@ -37,15 +37,15 @@ def spread(images):
 def test_every_kind_keeps_shape_and_range_repeats_with_its_seed_and_leaves_its_argument_alone(kind):
     images = pictures(24)
     before = images.clone()
-    one = damage.DAMAGE[kind](images, draw(24, 3))
-    assert one.shape == images.shape
-    assert one.dtype == torch.float32
-    assert one.isfinite().all()
-    assert -0.01 <= one.min() <= one.max() <= 255.01
-    assert torch.equal(one, damage.DAMAGE[kind](images, draw(24, 3)))
-    assert not torch.equal(one, damage.DAMAGE[kind](images, draw(24, 4)))
+    changed = damage.DAMAGE[kind](images, draw(24, 3))
+    assert changed.shape == images.shape
+    assert changed.dtype == torch.float32
+    assert changed.isfinite().all()
+    assert -0.01 <= changed.min() <= changed.max() <= 255.01
+    assert torch.equal(changed, damage.DAMAGE[kind](images, draw(24, 3)))
+    assert not torch.equal(changed, damage.DAMAGE[kind](images, draw(24, 4)))
     assert torch.equal(images, before)
-    assert ((one - images).abs().flatten(1).mean(1) > 0).all()
+    assert ((changed - images).abs().flatten(1).mean(1) > 0).all()
 
 
 def test_dark_images_are_a_fraction_of_themselves_in_whole_levels():
@@ -86,13 +86,13 @@ def test_a_flat_image_is_a_colour_and_a_little_of_the_picture():
     images = pictures(200)
     flat = damage.flat(images, draw(200))
     apart = images - images.mean((2, 3), keepdim=True)
-    found = flat.mean((2, 3), keepdim=True)
-    inside = ((found > 60) & (found < 195)).flatten(1).all(1)  # no pixel of these is cut off
+    level = flat.mean((2, 3), keepdim=True)
+    inside = ((level > 60) & (level < 195)).flatten(1).all(1)  # no pixel of these is cut off
     assert inside.sum() > 20
     for at in inside.nonzero().flatten().tolist():
-        share = float((apart[at] * (flat[at] - found[at])).sum() / apart[at].square().sum())
+        share = float((apart[at] * (flat[at] - level[at])).sum() / apart[at].square().sum())
         assert 0.008 < share < 0.16
-        assert (flat[at] - found[at] - share * apart[at]).abs().max() < 1.1  # what rounding leaves
+        assert (flat[at] - level[at] - share * apart[at]).abs().max() < 1.1  # what rounding leaves
 
 
 def test_blur_is_scipys_and_its_width_lies_between_its_bounds():
@@ -103,8 +103,8 @@ def test_blur_is_scipys_and_its_width_lies_between_its_bounds():
     assert sigma.max() < 9.7
     for at in (sigma < 4).nonzero().flatten().tolist()[:6]:
         width = float(sigma[at])
-        theirs = scipy.ndimage.gaussian_filter(images[at].numpy(), (0, width, width), truncate=8)
-        assert np.abs(ours[at].numpy() - theirs)[:, 30:-30, 30:-30].max() < 0.05
+        reference = scipy.ndimage.gaussian_filter(images[at].numpy(), (0, width, width), truncate=8)
+        assert np.abs(ours[at].numpy() - reference)[:, 30:-30, 30:-30].max() < 0.05
 
 
 def test_noise_adds_what_it_says_in_cells_of_the_picture_that_it_stands_for():
@@ -114,10 +114,10 @@ def test_noise_adds_what_it_says_in_cells_of_the_picture_that_it_stands_for():
     assert deviation.min() > 1.5  # noise of 8 levels on 40 pixels a side, whose means are taken
     assert deviation.max() < 130
     cells = []
-    for one in noise.numpy():
+    for image in noise.numpy():
         fits = [size for size in (1, 2, 4) if all(
             (cell == cell[:, :1, :1]).all()
-            for y in range(0, 16, size) for x in range(0, 16, size) for cell in [one[:, y : y + size, x : x + size]]
+            for y in range(0, 16, size) for x in range(0, 16, size) for cell in [image[:, y : y + size, x : x + size]]
         )]  # fmt: skip
         cells.append(max(fits))
     for size, share in ((1, 0.6), (2, 0.2), (4, 0.2)):
@@ -140,14 +140,14 @@ def test_a_tiny_image_holds_no_more_than_the_mean_of_its_cells():
     side_of = (numbers.uniform() * len(damage.TINY_SIDES)).long()
     twelve = (side_of == damage.TINY_SIDES.index(12)).nonzero().flatten()
     assert len(twelve) > 3
-    found = 0
+    n_close = 0
     for at in twelve.tolist():
         cells = images[at].reshape(3, 12, 4, 12, 4).mean((2, 4))  # 48 pixels in cells of 4
         nearest = cells.repeat_interleave(4, 1).repeat_interleave(4, 2)
         smooth = torch.from_numpy(scipy.ndimage.zoom(cells.numpy(), (1, 4, 4), order=1, mode="nearest", grid_mode=True))
-        errors = [float((tiny[at] - one).abs().max()) for one in (nearest, smooth)]
-        found += min(errors) < 0.01
-    assert found >= len(twelve) // 3  # the others are enlarged by cubics
+        errors = [float((tiny[at] - reference).abs().max()) for reference in (nearest, smooth)]
+        n_close += min(errors) < 0.01
+    assert n_close >= len(twelve) // 3  # the others are enlarged by cubics
 
 
 def test_compression_leaves_whole_multiples_of_the_quanta_in_every_block():
@@ -161,22 +161,22 @@ def test_compression_leaves_whole_multiples_of_the_quanta_in_every_block():
             quanta = np.clip(np.array(getattr(damage, name), float) * factor, 1, 255)
             for y in range(0, 32, 8):
                 for x in range(0, 32, 8):
-                    found = scipy.fft.dctn(image[y : y + 8, x : x + 8], norm="ortho")
-                    assert np.abs(found - np.round(found / quanta) * quanta).max() < 0.01
+                    coefficients = scipy.fft.dctn(image[y : y + 8, x : x + 8], norm="ortho")
+                    assert np.abs(coefficients - np.round(coefficients / quanta) * quanta).max() < 0.01
 
 
 @pytest.mark.parametrize("quality", [2, 5, 8])
 def test_compression_is_what_pillows_jpeg_does(quality):
     images = pictures(6, side=60).round()  # 60 is no multiple of 8
     ours = damage.block_dct(images, torch.full((6,), 50 / quality))
-    for picture, one in zip(images, ours, strict=True):
-        given = picture.permute(1, 2, 0).byte().numpy()
+    for picture, compressed in zip(images, ours, strict=True):
+        original = picture.permute(1, 2, 0).byte().numpy()
         file = io.BytesIO()
-        Image.fromarray(given).save(file, "JPEG", quality=quality, subsampling=0)
-        theirs = np.asarray(Image.open(file), np.float32)
-        apart = np.abs(one.permute(1, 2, 0).numpy() - theirs)
+        Image.fromarray(original).save(file, "JPEG", quality=quality, subsampling=0)
+        reference = np.asarray(Image.open(file), np.float32)
+        apart = np.abs(compressed.permute(1, 2, 0).numpy() - reference)
         assert apart.mean() < 1.5  # it rounds its tables and pixels to whole numbers
-        assert np.abs(given - theirs).mean() > 4 * apart.mean()
+        assert np.abs(original - reference).mean() > 4 * apart.mean()
 
 
 def test_compression_at_the_size_of_the_view_is_that_of_its_blocks():
@@ -226,8 +226,8 @@ def test_views_are_damaged_with_the_chance_that_the_recipe_names_and_are_the_sam
     images = pictures(400, side=24)
     plain = Augmentation(scale=(0.9, 1.0), jitter=0, gray=0, blur=0)
     hurt = Augmentation(scale=(0.9, 1.0), jitter=0, gray=0, blur=0, damage=0.3)
-    one = view(images, 24, plain.scale, plain, draw(400, 5))
+    first = view(images, 24, plain.scale, plain, draw(400, 5))
     two = view(images, 24, hurt.scale, hurt, draw(400, 5))
-    changed = (one != two).flatten(1).any(1)
+    changed = (first != two).flatten(1).any(1)
     assert changed.float().mean().item() == pytest.approx(0.3, abs=0.07)
-    assert (two[changed] - one[changed]).abs().flatten(1).mean(1).median() > 10
+    assert (two[changed] - first[changed]).abs().flatten(1).mean(1).median() > 10

@@ -28,10 +28,10 @@ def given(*views):
 
 def test_the_cross_entropy_is_that_of_the_logits_of_a_softplus_head():
     generator = torch.Generator().manual_seed(0)
-    whole, damaged = torch.randn(9, generator=generator), 2 * torch.randn(20, generator=generator)
-    ours = damage_cross_entropy(F.softplus(whole), F.softplus(damaged))
+    intact, damaged = torch.randn(9, generator=generator), 2 * torch.randn(20, generator=generator)
+    ours = damage_cross_entropy(F.softplus(intact), F.softplus(damaged))
     zeros, ones = torch.zeros(9), torch.ones(20)
-    slow = [F.binary_cross_entropy_with_logits(*pair) for pair in ((whole, zeros), (damaged, ones))]
+    slow = [F.binary_cross_entropy_with_logits(*pair) for pair in ((intact, zeros), (damaged, ones))]
     assert ours.item() == pytest.approx(sum(slow).item() / 2, rel=1e-5)
 
 
@@ -44,14 +44,14 @@ def test_the_cross_entropy_is_finite_where_a_softplus_underflows():
 
 
 def test_the_loss_of_pairs_matches_the_definition():
-    whole, damaged = torch.tensor([0.1, 2.0, 0.5]), torch.tensor([[1.5, 2.5, 0.2], [0.6, 4.0, 0.5]])
+    intact, damaged = torch.tensor([0.1, 2.0, 0.5]), torch.tensor([[1.5, 2.5, 0.2], [0.6, 4.0, 0.5]])
     total = 0.0
     for view in damaged.tolist():
-        for u, v in zip(whole.tolist(), view, strict=True):
+        for u, v in zip(intact.tolist(), view, strict=True):
             total += max(0.0, 1.0 - (v - u))
-    assert pair_loss(whole, damaged, gap=1.0).item() == pytest.approx(total / 6, rel=1e-6)
+    assert pair_loss(intact, damaged, gap=1.0).item() == pytest.approx(total / 6, rel=1e-6)
     with pytest.raises(ValueError, match=r"expected shapes \(N,\) and \(V, N\), got \(3,\) and \(3,\)"):
-        pair_loss(whole, whole, gap=1.0)
+        pair_loss(intact, intact, gap=1.0)
 
 
 @pytest.mark.parametrize("within", [0.0, 0.3, 1.0])
@@ -60,9 +60,9 @@ def test_the_first_view_is_the_image_and_all_others_are_damaged(within):
     method = Junk(JunkSettings(within=within, margin=0.5, n_damaged=2, noise=0), Task(2))
     assert (method.n_plain, method.n_standard, method.n_small) == (1, 3, 0)
     step = method(features, Said(), None)
-    whole, damaged = features[0, :, 0], features[1:, :, 0]
-    among = damage_cross_entropy(whole, damaged.flatten())
-    expected = within * pair_loss(whole, damaged, gap=0.5) + (1 - within) * among
+    intact, damaged = features[0, :, 0], features[1:, :, 0]
+    among = damage_cross_entropy(intact, damaged.flatten())
+    expected = within * pair_loss(intact, damaged, gap=0.5) + (1 - within) * among
     assert step.loss.item() == pytest.approx(expected.item(), rel=1e-6)
     assert step.measures["ordered"].item() == pytest.approx(5 / 6)
 

@@ -33,7 +33,7 @@ def blobs():
 
 def recipe(method="visimsiam", **changes):
     kind = METHODS[method].Settings
-    own = {"latent_dim": 16, "hidden_dim": 16, "n_small": 1, "small_size": 16}
+    settings = {"latent_dim": 16, "hidden_dim": 16, "n_small": 1, "small_size": 16}
     base = TrainConfig(
         method=method,
         backbone="test_resnet",
@@ -41,7 +41,7 @@ def recipe(method="visimsiam", **changes):
         epochs=2,
         batch_size=16,
         lr=0.05,
-        settings=kind(**{name: value for name, value in own.items() if name in kind.about()}),
+        settings=kind(**{name: value for name, value in settings.items() if name in kind.about()}),
         augmentation=Augmentation(scale=(0.5, 1.0)),
     )
     return replace(base, **changes)
@@ -52,11 +52,11 @@ def weights(model):
 
 
 def test_one_seed_gives_one_model_and_another_seed_another(blobs, tmp_path):
-    one, _ = train(recipe(epochs=1), blobs, state=tmp_path / "a", device=CPU)
+    first, _ = train(recipe(epochs=1), blobs, state=tmp_path / "a", device=CPU)
     two, _ = train(recipe(epochs=1), blobs, state=tmp_path / "b", device=CPU)
     other, _ = train(recipe(epochs=1, seed=1), blobs, state=tmp_path / "c", device=CPU)
-    assert torch.equal(weights(one), weights(two))
-    assert not torch.equal(weights(one), weights(other))
+    assert torch.equal(weights(first), weights(two))
+    assert not torch.equal(weights(first), weights(other))
 
 
 def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
@@ -66,7 +66,7 @@ def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
 
 
 def test_a_state_of_an_earlier_version_which_held_the_settings_of_all_methods_goes_on(blobs, tmp_path):
-    whole, _ = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
+    complete, _ = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
 
     class Stop(Exception):
         pass
@@ -90,7 +90,7 @@ def test_a_state_of_an_earlier_version_which_held_the_settings_of_all_methods_go
                 train(recipe(), blobs, state=tmp_path / name, device=CPU)
         else:
             resumed, _ = train(recipe(), blobs, state=tmp_path / name, device=CPU)
-            assert torch.equal(weights(resumed), weights(whole))
+            assert torch.equal(weights(resumed), weights(complete))
 
 
 def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):

@@ -127,8 +127,8 @@ def test_the_classifier_of_a_fold_never_learns_from_its_images_and_alone_says_th
     assert grad[0].abs().max() == 0 < grad[1].abs().max()
     w, b = ours.classifier.weight.view(2, 3, 4)[0], ours.classifier.bias.view(2, 3)[0]
     logits = features[0] @ w.T + b
-    own = torch.nn.functional.cross_entropy(logits, labels)
-    assert step.measures["task"].item() == pytest.approx(own.item(), rel=1e-5)
+    expected = torch.nn.functional.cross_entropy(logits, labels)
+    assert step.measures["task"].item() == pytest.approx(expected.item(), rel=1e-5)
     assert step.measures["accuracy"].item() == pytest.approx((logits.argmax(1) == labels).double().mean().item())
 
 
@@ -190,8 +190,8 @@ def test_a_recipe_that_cannot_be_is_refused(changes, words):
 def test_pairs_within_an_image_and_between_images_are_weighed():
     # logits are the features themselves; two views of 4 images, of which the first is the plain one
     made = method(n_classes=2, width=2, freeze="trunk", within=0.25, folds=1)
-    given = torch.rand(2, 4)
-    said = given.flatten()
+    predicted = torch.rand(2, 4)
+    said = predicted.flatten()
     assert (made.n_standard, made.n_plain) == (2, 1)
     with torch.no_grad():
         made.classifier.weight.copy_(torch.eye(2))
@@ -203,9 +203,11 @@ def test_pairs_within_an_image_and_between_images_are_weighed():
     def hinge(sign, a, b):
         return max(0.0, 0.1 - sign * (a - b).item())
 
-    within = sum(hinge(1, given[1, i], given[0, i]) for i in range(4)) / 4  # a view is less certain, whatever its loss
+    within = (
+        sum(hinge(1, predicted[1, i], predicted[0, i]) for i in range(4)) / 4
+    )  # a view is less certain, whatever its loss
     order = {(v, i): 1 if loss[v][i] > loss[v][i + 1] else -1 for v in range(2) for i in (0, 2)}
-    between = sum(hinge(sign, given[v, i], given[v, i + 1]) for (v, i), sign in order.items()) / 4
+    between = sum(hinge(sign, predicted[v, i], predicted[v, i + 1]) for (v, i), sign in order.items()) / 4
     fit = sum(sum(row) for row in loss) / 8
     step = made(features, lambda flat: said, labels)
     assert step.loss.item() == pytest.approx(fit + 0.25 * within + 0.75 * between, rel=1e-5)
@@ -215,7 +217,7 @@ def test_cross_fitted_losses_are_honest_where_features_are_noise():
     """Noise that a classifier can learn by heart: with folds it is wrong on what it has not seen, as it should be."""
     torch.manual_seed(0)
     features, labels = torch.randn(1, 64, 256), torch.randint(0, 2, (64,))
-    found = {}
+    task_loss = {}
     for folds in (1, 4):
         ours = LossPred(LossPredSettings(folds=folds), Task(256, 2))
         optimizer = torch.optim.SGD(ours.parameters(), lr=0.5)
@@ -224,6 +226,6 @@ def test_cross_fitted_losses_are_honest_where_features_are_noise():
             optimizer.zero_grad()
             step.loss.backward()
             optimizer.step()
-        found[folds] = step.measures["task"].item()
-    assert found[1] < 0.1
-    assert found[4] > 0.6  # a coin flip costs 0.69 nats
+        task_loss[folds] = step.measures["task"].item()
+    assert task_loss[1] < 0.1
+    assert task_loss[4] > 0.6  # a coin flip costs 0.69 nats

@@ -111,10 +111,10 @@ def test_simsiam_and_visimsiam_differ_in_nothing_but_the_loss(predictor):
     ours = VISimSiam(settings, Task(5))
     assert {k: v.shape for k, v in plain.state_dict().items()} == {k: v.shape for k, v in ours.state_dict().items()}
     features = torch.randn(4, 16, 5)
-    one, two = plain(features, None, None), ours(features, Given(torch.ones(64)), None)
-    assert one.measures["cosine"].item() == pytest.approx(two.measures["cosine"].item(), abs=1e-6)
-    assert one.loss.item() == pytest.approx(-one.measures["cosine"].item(), abs=1e-6)
-    assert two.loss.item() != pytest.approx(one.loss.item(), abs=1e-3)
+    first, two = plain(features, None, None), ours(features, Given(torch.ones(64)), None)
+    assert first.measures["cosine"].item() == pytest.approx(two.measures["cosine"].item(), abs=1e-6)
+    assert first.loss.item() == pytest.approx(-first.measures["cosine"].item(), abs=1e-6)
+    assert two.loss.item() != pytest.approx(first.loss.item(), abs=1e-3)
 
 
 def test_spread_is_one_on_the_whole_sphere_and_zero_after_collapse():

@@ -29,9 +29,9 @@ def images():
 
 
 def recipe(**changes):
-    own = MoCoSettings(latent_dim=8, hidden_dim=8, queue=32, momentum=0.9, key_groups=2)
+    settings = MoCoSettings(latent_dim=8, hidden_dim=8, queue=32, momentum=0.9, key_groups=2)
     base = TrainConfig(
-        *("moco", "test_resnet", 32, 2, 16, 0.05), settings=own, augmentation=Augmentation(scale=(0.5, 1.0))
+        *("moco", "test_resnet", 32, 2, 16, 0.05), settings=settings, augmentation=Augmentation(scale=(0.5, 1.0))
     )
     return replace(base, **changes)
 
@@ -48,8 +48,8 @@ def test_the_loss_of_the_queue_matches_its_oracle(temperature, known):
 def test_the_loss_of_the_queue_is_its_definition_and_has_its_gradient():
     total = 0.0
     for q, k in zip(X, Y, strict=True):
-        own = torch.exp(q @ k / 0.5)
-        total -= torch.log(own / (own + sum(torch.exp(q @ n / 0.5) for n in EARLIER)))
+        positive = torch.exp(q @ k / 0.5)
+        total -= torch.log(positive / (positive + sum(torch.exp(q @ n / 0.5) for n in EARLIER)))
     assert queue_loss(X, Y, EARLIER, temperature=0.5).item() == pytest.approx(total.item() / 4, abs=1e-12)
     torch.autograd.gradcheck(lambda q: queue_loss(q, Y, EARLIER, temperature=0.5), X.clone().requires_grad_())
 
@@ -76,8 +76,8 @@ def test_the_slow_copy_keeps_its_share_of_itself():
 def test_the_groups_of_the_slow_copy_are_normalised_by_themselves_and_come_back_in_order():
     norm = torch.nn.BatchNorm1d(1, affine=False)
     pixels = torch.arange(8.0)[:, None]
-    whole = MomentumEncoder([norm], momentum=0.9)(pixels)
-    assert torch.equal(whole.argsort(dim=0), torch.arange(8)[:, None])
+    complete = MomentumEncoder([norm], momentum=0.9)(pixels)
+    assert torch.equal(complete.argsort(dim=0), torch.arange(8)[:, None])
     parts = MomentumEncoder([norm], momentum=0.9, groups=4)(pixels)
     assert torch.allclose(parts.abs(), torch.ones(8, 1), atol=1e-4)  # of two numbers, one is -1 and one 1
     frozen = torch.nn.BatchNorm1d(1, affine=False).eval()

@@ -15,9 +15,9 @@ from trainers.methods.table import METHODS
 from trainers.named_recipes import FOLDER, named_recipe, recipes_of
 
 
-def typed(method, name, **given):
+def typed(method, name, **options):
     rest = dict.fromkeys((*SHARED, *AUGMENTATION, "backbone", "size", "stream", "cached"))
-    return {**rest, "method": method, "recipe": name, "set_": [], "backbone_set": [], **given}
+    return {**rest, "method": method, "recipe": name, "set_": [], "backbone_set": [], **options}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -26,17 +26,17 @@ def test_every_recipe_states_its_source_and_makes_a_config(method):
     for name, each in recipes_of(method).items():
         assert each.source
         assert set(each.options) <= {*SHARED, *AUGMENTATION, "backbone", "size", "stream"}
-        found = with_named_recipe(typed(method, name))
-        given = {option: found[option] for option in (*SHARED, *AUGMENTATION) if option != "seed"}
-        config = recipe(method, given, parse_settings(found["set_"]))
+        filled = with_named_recipe(typed(method, name))
+        options = {option: filled[option] for option in (*SHARED, *AUGMENTATION) if option != "seed"}
+        config = recipe(method, options, parse_settings(filled["set_"]))
         assert config.schedule == each.options.get("schedule", config.schedule)
-        parse_backbone_options(found["backbone_set"])
+        parse_backbone_options(filled["backbone_set"])
 
 
 def test_what_is_typed_goes_before_the_recipe():
-    found = with_named_recipe(typed("umm", "cifar10", lr=0.5, set_=["lambda_n=3"], backbone="mlp"))
-    assert (found["lr"], found["backbone"], found["epochs"]) == (0.5, "mlp", 200)
-    assert {"lambda_n=3", "lambda_r=0.078125"} <= set(found["set_"])
+    filled = with_named_recipe(typed("umm", "cifar10", lr=0.5, set_=["lambda_n=3"], backbone="mlp"))
+    assert (filled["lr"], filled["backbone"], filled["epochs"]) == (0.5, "mlp", 200)
+    assert {"lambda_n=3", "lambda_r=0.078125"} <= set(filled["set_"])
     with pytest.raises(InputError, match=r"umm has no recipe 'cifar'.*did you mean 'cifar10'"):
         named_recipe("umm", "cifar")
     with pytest.raises(InputError, match=r"junk has no recipe 'cub'.*none"):

@@ -25,9 +25,9 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def recipe(name, **own):
+def recipe(name, **settings):
     shared = {"backbone": "test_resnet", "size": 32, "epochs": 2, "batch_size": 8, "lr": 1e-3}
-    return recipe_of(name, shared, {"latent_dim": 8} | own)
+    return recipe_of(name, shared, {"latent_dim": 8} | settings)
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +56,15 @@ def test_proxy_anchor_is_its_equation():
     cosines, labels = 2 * torch.rand(6, 4, generator=seeded()) - 1, torch.tensor([0, 3, 1, 1, 0, 0])
     pull, push = [], []
     for c in range(4):
-        own = [
+        of_class = [
             math.exp(-32 * (s - 0.1)) for s, y in zip(cosines[:, c].tolist(), labels.tolist(), strict=True) if y == c
         ]
         others = [
             math.exp(32 * (s + 0.1)) for s, y in zip(cosines[:, c].tolist(), labels.tolist(), strict=True) if y != c
         ]
         push.append(math.log(1 + sum(others)))
-        if own:
-            pull.append(math.log(1 + sum(own)))
+        if of_class:
+            pull.append(math.log(1 + sum(of_class)))
     expected = sum(pull) / 3 + sum(push) / 4  # class 2 has no image here
     assert proxy_anchor(cosines, labels).item() == pytest.approx(expected, rel=1e-5)
 
@@ -95,9 +95,9 @@ def test_training_brings_images_of_a_class_together(name, images, tmp_path):
     assert list(after.columns) == [f"kappa_{name}", f"unc_{name}"]
 
     def apart(embedding):
-        own = images.labels[:, None] == images.labels
+        same_class = images.labels[:, None] == images.labels
         cosine = embedding @ embedding.T
-        return float(cosine[own].mean() - cosine[~own].mean())
+        return float(cosine[same_class].mean() - cosine[~same_class].mean())
 
     assert recall_at_1(after.embedding, images.labels).mean() > 0.9
     assert apart(after.embedding) > apart(before) + 0.2
@@ -142,11 +142,11 @@ def test_blocks_of_images_give_the_same_distances_and_gradients(monkeypatch):
         loss = method(features, head, labels).loss
         return loss, torch.autograd.grad(loss, (method.directions, method.log_kappas, head.out.weight))
 
-    whole, of_whole = gradients()
+    undivided, of_undivided = gradients()
     monkeypatch.setattr(proxies, "BLOCK", 5 * 5 * 2)
     parts, of_parts = gradients()
-    assert whole.item() == pytest.approx(parts.item(), rel=1e-12)
-    assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-7) for a, b in zip(of_whole, of_parts, strict=True))
+    assert undivided.item() == pytest.approx(parts.item(), rel=1e-12)
+    assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-7) for a, b in zip(of_undivided, of_parts, strict=True))
 
 
 def test_guidance_adds_the_proxy_anchor_loss_of_the_same_proxies():

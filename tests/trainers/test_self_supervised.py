@@ -56,10 +56,10 @@ def weights(model):
 def nt_xent(x, y, temperature):
     """Equation 1 of the paper, view by view."""
     views, total = [*x, *y], 0.0
-    for i, one in enumerate(views):
+    for i, view in enumerate(views):
         other = views[(i + len(x)) % len(views)]
-        below = sum(torch.exp(one @ k / temperature) for j, k in enumerate(views) if j != i)
-        total -= torch.log(torch.exp(one @ other / temperature) / below)
+        below = sum(torch.exp(view @ k / temperature) for j, k in enumerate(views) if j != i)
+        total -= torch.log(torch.exp(view @ other / temperature) / below)
     return total / len(views)
 
 
@@ -147,13 +147,13 @@ def test_vicreg_without_what_it_learns_by_is_refused():
 
 def slow_dino(student, teacher, temperature):
     """Every pair of a teacher's view and another one, as it is printed."""
-    found = []
-    for i, one in enumerate(teacher):
+    terms = []
+    for i, view in enumerate(teacher):
         for j, other in enumerate(student):
             if i != j:
-                q, p = one.softmax(1), (other / temperature).softmax(1)
-                found.append(-(q * p.log()).sum(1).mean())
-    return torch.stack(found).mean()
+                q, p = view.softmax(1), (other / temperature).softmax(1)
+                terms.append(-(q * p.log()).sum(1).mean())
+    return torch.stack(terms).mean()
 
 
 def test_dino_matches_its_oracle_and_so_does_its_centre():

@@ -55,8 +55,8 @@ def test_the_gradient_of_a_draw_reaches_mean_and_variance():
         torch.manual_seed(0)
         return (draw(mean, log_variance, 3) * seeded(2, 6, 5, seed=9)).sum()
 
-    given = [seeded(2, 2, 5, seed=at).requires_grad_() for at in (1, 2)]
-    assert torch.autograd.gradcheck(loss, given)
+    inputs = [seeded(2, 2, 5, seed=at).requires_grad_() for at in (1, 2)]
+    assert torch.autograd.gradcheck(loss, inputs)
 
 
 # L_S
@@ -64,16 +64,16 @@ def test_the_gradient_of_a_draw_reaches_mean_and_variance():
 
 @pytest.mark.parametrize(("group", "other"), [(1, 1), (3, 3), (2, 4)])
 def test_the_set_loss_is_its_definition_with_every_pair_of_draws(group, other):
-    ours, theirs, temperature = sets(4, group), sets(4, other, seed=1), 0.1
+    ours, others, temperature = sets(4, group), sets(4, other, seed=1), 0.1
 
     def d(i, j):
-        return sum(float(u @ t) for u in ours[i] for t in theirs[j]) / (group * other)
+        return sum(float(u @ t) for u in ours[i] for t in others[j]) / (group * other)
 
     total = 0.0
     for i in range(4):
         chance = math.exp(d(i, i) / temperature) / sum(math.exp(d(k, i) / temperature) for k in range(4))
         total -= math.log(chance)
-    assert set_loss(ours, theirs, temperature=temperature).item() == pytest.approx(total / 4, abs=1e-9)
+    assert set_loss(ours, others, temperature=temperature).item() == pytest.approx(total / 4, abs=1e-9)
 
 
 def test_the_set_loss_has_its_gradient_and_refuses_sets_of_other_images():
@@ -88,15 +88,15 @@ def test_the_set_loss_has_its_gradient_and_refuses_sets_of_other_images():
 
 
 def test_the_divergence_matches_its_oracle_and_torch():
-    ours, theirs = 0.3 * torch.sin(I).reshape(4, 6), 0.2 * torch.cos(I).reshape(4, 6)
+    ours, others = 0.3 * torch.sin(I).reshape(4, 6), 0.2 * torch.cos(I).reshape(4, 6)
 
     def gaussian(mean, log_variance):
         return Independent(Normal(mean, (0.5 * log_variance).exp()), 1)
 
-    p, q = gaussian(X, ours), gaussian(Y, theirs)
+    p, q = gaussian(X, ours), gaussian(Y, others)
     assert kl_divergence(p, q).tolist() == pytest.approx([0.466938111, 5.6251231273, 0.4003298351, 5.4001054695])
     expected = kl_divergence(p, q) + kl_divergence(q, p)
-    assert torch.allclose(symmetric_kl(X, ours, Y, theirs), expected, atol=1e-9, rtol=0)
+    assert torch.allclose(symmetric_kl(X, ours, Y, others), expected, atol=1e-9, rtol=0)
     assert torch.equal(symmetric_kl(X, ours, X, ours), torch.zeros(4, dtype=torch.float64))
 
 
@@ -128,7 +128,7 @@ def slow_ranking(z, bins):
     flat, owner = z.flatten(0, 1), [i for i in range(n) for _ in range(group)]
     width, total = 4 / bins, 0.0
     for query, of in enumerate(owner):
-        every, own = [0.0] * (bins + 1), [0.0] * (bins + 1)
+        every, in_set = [0.0] * (bins + 1), [0.0] * (bins + 1)
         for at, other in enumerate(owner):
             if at == query:
                 continue
@@ -136,9 +136,10 @@ def slow_ranking(z, bins):
             for centre in range(bins + 1):
                 share = max(0.0, 1 - abs(distance - centre * width) / width)
                 every[centre] += share
-                own[centre] += share * (other == of)
+                in_set[centre] += share * (other == of)
         precision = [
-            own[b] * sum(own[: b + 1]) / sum(every[: b + 1]) if sum(every[: b + 1]) else 0.0 for b in range(bins + 1)
+            in_set[b] * sum(in_set[: b + 1]) / sum(every[: b + 1]) if sum(every[: b + 1]) else 0.0
+            for b in range(bins + 1)
         ]
         total += sum(precision) / (group - 1)
     return 1 - total / len(owner)
@@ -226,11 +227,11 @@ def test_a_step_is_the_weighted_sum_of_the_losses_that_are_on(weights):
     step = method(features, head, None)
     (mean, log_variance), (other, other_log) = (gaussians(head, x) for x in features)
     torch.manual_seed(1)
-    one, two = draw(mean, log_variance, 3), draw(other, other_log, 3)
+    first, two = draw(mean, log_variance, 3), draw(other, other_log, 3)
     parts = [
-        set_loss(one, two, temperature=0.1),
+        set_loss(first, two, temperature=0.1),
         symmetric_kl(mean, log_variance, other, other_log).mean() / 8,
-        ranking_loss(torch.cat([one, two], dim=1)),
+        ranking_loss(torch.cat([first, two], dim=1)),
     ]
     expected = sum(weight * part.item() for weight, part in zip(weights, parts, strict=True))
     assert step.loss.item() == pytest.approx(expected, rel=1e-4)
@@ -286,19 +287,19 @@ def test_a_bank_gives_others_than_those_it_is_asked_beside():
     bank.held[:, 0] = torch.arange(10.0)[:, None, None]
     for seed in range(5):
         torch.manual_seed(seed)
-        found = bank.others(torch.tensor([2, 5, 9]), 4)[:, 0, 0, 0].tolist()
-        assert len(set(found)) == 4
-        assert not set(found) & {2.0, 5.0, 9.0}
+        drawn = bank.others(torch.tensor([2, 5, 9]), 4)[:, 0, 0, 0].tolist()
+        assert len(set(drawn)) == 4
+        assert not set(drawn) & {2.0, 5.0, 9.0}
 
 
 def test_fewer_draws_are_made_as_the_run_goes_on():
     assert schedule("5,3@0.5, 1@0.75") == [(0.0, 5), (0.5, 3), (0.75, 1)]
     method = UMM(UMMSettings(), Task(5))
-    found = []
+    samples = []
     for share in (0.0, 0.49, 0.5, 0.74, 0.75, 0.999):
         method.before_step(Batch(torch.arange(2), share=share))
-        found.append(method.samples)
-    assert found == [5, 5, 3, 3, 1, 1]
+        samples.append(method.samples)
+    assert samples == [5, 5, 3, 3, 1, 1]
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -393,8 +394,8 @@ def test_the_columns_are_trace_log_determinant_and_spread_of_the_branches():
         covariances = [torch.diag(log_variance[row, c].exp()) for c in range(2)]
         centre = mean[row].mean(0)
         expected = [
-            sum(float(one.trace()) for one in covariances) / 2,
-            sum(float(torch.logdet(one)) for one in covariances) / 2,
+            sum(float(covariance.trace()) for covariance in covariances) / 2,
+            sum(float(torch.logdet(covariance)) for covariance in covariances) / 2,
             sum(float((mean[row, c] - centre) @ (mean[row, c] - centre)) for c in range(2)) / 2,
         ]
         assert [float(values[row]) for values in said.values()] == pytest.approx(expected, abs=1e-9)

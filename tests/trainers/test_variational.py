@@ -29,8 +29,8 @@ LV = torch.stack([0.3 * torch.sin(0.2 * I), torch.cos(I) - 1]).reshape(2, 4, 6)
 close = pytest.approx
 
 
-def same(one, other):
-    assert one.flatten().tolist() == close(other.flatten().tolist(), rel=1e-10, abs=1e-10)
+def same(first, other):
+    assert first.flatten().tolist() == close(other.flatten().tolist(), rel=1e-10, abs=1e-10)
 
 
 # The terms
@@ -125,7 +125,7 @@ def made(name, **changes):
     task = Task(5, size=8, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
     method, head = kind(settings, task).double(), kind.head(settings, 8).build(5).double()
     pixels = torch.rand(3, 4, 3, 8, 8).double()
-    method.mean, method.std = (torch.tensor(one).double().view(3, 1, 1) for one in (task.mean, task.std))
+    method.mean, method.std = (torch.tensor(values).double().view(3, 1, 1) for values in (task.mean, task.std))
     method.before_step(Batch(torch.arange(4), pixels=((pixels - method.mean) / method.std,)))
     return method, head, pixels, torch.randn(3, 4, 5).double()
 
@@ -141,16 +141,18 @@ def restated(name, head, pixels, features, *, prior=0.15, beta=4.0, consistency=
     for i in range(n):
         q = [D.Normal(mean[j, i], (0.5 * log_variance[j, i]).exp()) for j in range(views)]
         fits = [D.Normal(decoded[j, i], math.sqrt(0.05)).log_prob(pixels[j, i]).sum() for j in range(views)]
-        apart = [D.kl_divergence(one, unit).sum() for one in q]
+        apart = [D.kl_divergence(posterior, unit).sum() for posterior in q]
         if name == "simvae":
             centre = sum(mean[j, i] for j in range(views)) / views
             within = sum((mean[j, i] - centre) ** 2 + (1 - 1 / views) * q[j].variance for j in range(views))
             constant = 3 * ((views - 1) * math.log(2 * math.pi * prior) + math.log(views))
-            total += sum(fits) + sum(one.entropy().sum() for one in q) - 0.5 * (within.sum() / prior + constant)
+            total += (
+                sum(fits) + sum(posterior.entropy().sum() for posterior in q) - 0.5 * (within.sum() / prior + constant)
+            )
         elif name == "crvae":
-            own, others = fits[0] - apart[0], [fits[j] - apart[j] for j in range(1, views)]
+            first_fit, others = fits[0] - apart[0], [fits[j] - apart[j] for j in range(1, views)]
             held = [D.kl_divergence(q[j], q[0]).sum() for j in range(1, views)]
-            total += views / 2 * (own + sum(others) / (views - 1) - consistency * sum(held) / (views - 1))
+            total += views / 2 * (first_fit + sum(others) / (views - 1) - consistency * sum(held) / (views - 1))
         else:
             total += sum(fits) - (beta if name == "betavae" else 1) * sum(apart)
     return -total / (n * views * pixels[0, 0].numel())
@@ -169,13 +171,13 @@ def test_the_loss_is_minus_the_bound_restated(name):
 def test_gradients_of_the_loss_are_those_of_finite_differences(name):
     method, head, _, features = made(name)
 
-    def loss(given, mean, log_variance):
+    def loss(inputs, mean, log_variance):
         torch.manual_seed(7)
         head.posterior = lambda at: (head.mean(at) + mean, head.log_variance(at) + log_variance)
-        return method(given, head, None).loss
+        return method(inputs, head, None).loss
 
-    given = [features, torch.tensor([0.1, -0.2, 0.3]).double(), torch.tensor([-1.0, -2.0, 0.5]).double()]
-    assert torch.autograd.gradcheck(loss, [one.requires_grad_() for one in given], atol=1e-6)
+    inputs = [features, torch.tensor([0.1, -0.2, 0.3]).double(), torch.tensor([-1.0, -2.0, 0.5]).double()]
+    assert torch.autograd.gradcheck(loss, [tensor.requires_grad_() for tensor in inputs], atol=1e-6)
 
 
 def test_a_beta_is_a_likelihood_that_is_wider():
@@ -215,10 +217,10 @@ def blobs():
 
 
 def small(name, **changes):
-    own = METHODS[name].Settings(latent_dim=4, channels=16, views=2)
+    settings = METHODS[name].Settings(latent_dim=4, channels=16, views=2)
     shared = {"backbone": "resnet10t", "size": 32, "epochs": 2, "batch_size": 16, "optimizer": "adamw", "lr": 1e-3}
     views = Augmentation(scale=(0.6, 1.0), gray=0.0, blur=0.0)
-    return replace(TrainConfig(name, augmentation=views, settings=own, **shared), **changes)
+    return replace(TrainConfig(name, augmentation=views, settings=settings, **shared), **changes)
 
 
 def weights(model):

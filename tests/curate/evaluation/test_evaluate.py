@@ -204,7 +204,9 @@ def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_a
     table = pq.read_table(path).append_column("embedding", same)
     pq.write_table(table, path)
     evaluation = evaluate(path, label="label", **QUICK)
-    assert measure(evaluation, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 5 folds"
+    assert (
+        measure(evaluation, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 5 folds"
+    )
     assert measure(evaluation, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
     assert measure(evaluation, "R-AUROC").values
 
@@ -347,7 +349,9 @@ def test_ranks_by_strength_are_their_definition():
     steps = [{"unc_a": worse, "kappa_b": worse}] * 5
     degraded = Degraded(np.arange(4), {ORIGINAL: shape}, np.zeros(4), np.zeros(4), {"zoom": steps})
     curves = strength_curves(degraded, repeats=10, seed=0)["zoom"]["columns"]
-    more = np.mean([np.mean(base < value) + np.mean(base == value) / 2 for value in worse])  # for unc_a, less is more certain
+    more = np.mean(
+        [np.mean(base < value) + np.mean(base == value) / 2 for value in worse]
+    )  # for unc_a, less is more certain
     assert curves["unc_a"]["value"][1] == pytest.approx(more)
     assert curves["kappa_b"]["value"][1] == pytest.approx(1 - more)
 

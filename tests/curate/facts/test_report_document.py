@@ -311,7 +311,9 @@ def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galle
     report = document(table, request, thumbs=0)
     assert report["sampled"]["n"] == 50
     assert report["rows"]["n"] == len(facts.listed()) < N
-    assert report["about"]["digest"] == gather(open_table(tmp_path / "turned.parquet"), request).counted["about"]["digest"]
+    assert (
+        report["about"]["digest"] == gather(open_table(tmp_path / "turned.parquet"), request).counted["about"]["digest"]
+    )
 
 
 def test_another_seed_draws_other_rows(folder):

@@ -47,7 +47,9 @@ def labelled(full_table, tmp_path_factory):
     rows = opened.read()
     schema = pa.schema([*opened.schema, pa.field("label", pa.string())], opened.file_metadata)
     path = tmp_path_factory.mktemp("labelled") / "s.parquet"
-    with TableWriter(path, schema, {name: value for name, value in opened.metadata.items() if name != "columns"}) as table:
+    with TableWriter(
+        path, schema, {name: value for name, value in opened.metadata.items() if name != "columns"}
+    ) as table:
         for number in range(3):
             keys = pa.array([f"{number}/{key}" for key in rows.column("key").to_pylist()])
             classes = pa.array(np.where(np.arange(len(rows)) % 3 > 0, "a", "b"))

@@ -53,10 +53,10 @@ def table(tmp_path):
 def cosine(table):
     rows = pl.read_parquet(table)
     vectors = np.array([[0.0] * D if row is None else row for row in rows["embedding"].to_list()])
-    found = vectors @ vectors.T
-    found[:, [5, 6]] = -np.inf
-    np.fill_diagonal(found, -np.inf)
-    return found
+    similar = vectors @ vectors.T
+    similar[:, [5, 6]] = -np.inf
+    np.fill_diagonal(similar, -np.inf)
+    return similar
 
 
 def test_the_nearest_rows_are_those_of_numpy_with_similarity_and_certainty(table, cosine):

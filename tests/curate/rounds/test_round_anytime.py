@@ -68,9 +68,9 @@ def test_the_lift_of_a_round_is_counted_on_the_rows_held_out_and_its_interval_ho
     assert lift["strategy"] - lift["control"] == pytest.approx((lift["better"] - lift["worse"]) / 60)
     expected = paired_interval(lift["better"], lift["worse"], 60, level_of_look(3))
     assert (lift["anytime"]["low"], lift["anytime"]["high"]) == (expected.low, expected.high)
-    found = status(made)
-    assert found.pair_lift.better == lift["better"]
-    assert found.looks == 3
+    standing = status(made)
+    assert standing.pair_lift.better == lift["better"]
+    assert standing.looks == 3
 
 
 def test_control_images_count_as_they_were_predicted_before_their_label_came(made):

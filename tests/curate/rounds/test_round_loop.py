@@ -265,7 +265,7 @@ def test_a_file_in_which_every_image_was_skipped_is_taken_as_skips_however_long_
     imported = import_labels(tmp_path / "r", tmp_path / "back.json")
     assert (imported.labels, imported.skipped, imported.missing) == (0, 4, 0)
     said = open_folder(tmp_path / "r").votes.consensus()
-    assert {key: agreement.state for key, agreement in said.items()} == {task["data"]["curate_key"]: "skipped" for task in tasks}
+    assert {key: each.state for key, each in said.items()} == {task["data"]["curate_key"]: "skipped" for task in tasks}
 
 
 def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_back(tmp_path, truth):

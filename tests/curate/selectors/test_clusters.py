@@ -105,10 +105,10 @@ def test_neighbours_in_a_large_cluster_are_looked_for_among_rows_drawn(monkeypat
 def test_typiclust_picks_the_same_with_an_exact_graph(seed, budget):
     pool, _ = small_pool(seed)
     rule = TypiClust(most_clusters=12)
-    plain, from_graph = rule(pool, budget, seed=seed), rule(with_graph(pool, graph_of(pool.vectors, 64)), budget, seed=seed)
-    assert from_graph.rows.tolist() == plain.rows.tolist()
-    assert from_graph.gains == pytest.approx(plain.gains, rel=1e-4)
-    assert from_graph.notes[-1].endswith("from the graph, the others' measured")
+    plain, listed = rule(pool, budget, seed=seed), rule(with_graph(pool, graph_of(pool.vectors, 64)), budget, seed=seed)
+    assert listed.rows.tolist() == plain.rows.tolist()
+    assert listed.gains == pytest.approx(plain.gains, rel=1e-4)
+    assert listed.notes[-1].endswith("from the graph, the others' measured")
 
 
 def graph_of(vectors, k):
@@ -132,8 +132,8 @@ def test_typicality_by_the_graph_is_the_measured_one_however_few_neighbours_it_h
     home[np.random.default_rng(1).random(len(home)) < 0.2] = -1  # labelled
     rows[10:13] = rows[9]  # copies
     plain, _ = typicalities(rows, home, None)
-    from_graph, measure = typicalities(rows, home, graph_of(rows, k))
-    assert from_graph == pytest.approx(plain, rel=1e-4, nan_ok=True)
+    listed, measure = typicalities(rows, home, graph_of(rows, k))
+    assert listed == pytest.approx(plain, rel=1e-4, nan_ok=True)
     enough = 0
     cosine = rows.astype(np.float64) @ rows.T.astype(np.float64)
     np.fill_diagonal(cosine, -2)

@@ -14,7 +14,7 @@ from scoring.search.graph import Graph
 from scoring.search.links import Recall
 
 
-def paired(rows, pool, budget, worth, k, alpha):
+def paired(rows, pool, budget, values, k, alpha):
     """The definition: alpha times the worth of picks less (1 - alpha) times the cosines of neighbours both chosen."""
     members = np.sort(np.concatenate([pool.candidates, pool.labelled]))
     cosine = np.maximum(rows @ rows.T, 0)
@@ -26,7 +26,7 @@ def paired(rows, pool, budget, worth, k, alpha):
 
     def value(chosen):
         both = np.ix_([*pool.labelled, *chosen], [*pool.labelled, *chosen])
-        return alpha * sum(worth[row] for row in chosen) - (1 - alpha) * (cosine * pair)[both].sum() / 2
+        return alpha * sum(values[row] for row in chosen) - (1 - alpha) * (cosine * pair)[both].sum() / 2
 
     picks, gains = [], []
     for _ in range(budget):

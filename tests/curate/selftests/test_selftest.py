@@ -241,7 +241,9 @@ def test_a_column_that_knows_the_labels_is_separated_from_chance_level(photos, t
     )
     wrong = np.zeros(len(table))
     wrong[judged_rows.rows.index] = ~judged_rows.correctness.right[LINEAR]
-    widened = widened.append_column("unc_knows", pa.array(wrong + generator.random(len(table)) / 10, mask=_failed(table)))
+    widened = widened.append_column(
+        "unc_knows", pa.array(wrong + generator.random(len(table)) / 10, mask=_failed(table))
+    )
     pq.write_table(widened, out)
     result = selftest(
         out, images=30, model=tiny_checkpoint, device="cpu", label="label", change="darkness", ways=QUICK, repeats=200

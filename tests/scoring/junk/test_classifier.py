@@ -127,11 +127,11 @@ def test_a_few_images_are_refused():
 
 
 def test_a_classifier_is_read_as_it_was_written():
-    found = rounded(trained(images(200)).classifier)
-    record = json.loads(json.dumps(to_json(found)))
+    classifier = rounded(trained(images(200)).classifier)
+    record = json.loads(json.dumps(to_json(classifier)))
     read = from_json(record)
     new = images(50, seed=5)
-    assert (read.log_odds(new) == found.log_odds(new)).all()
+    assert (read.log_odds(new) == classifier.log_odds(new)).all()
     assert len(json.dumps(record)) < 40_000
 
 
@@ -217,7 +217,7 @@ def test_newton_ends_where_scikit_learn_does():
     corrupted = np.arange(400) >= 300
     rows = generator.normal(size=(400, 5)) + corrupted[:, None] * np.array([2.0, 0, -1, 0.3, 0])
     weight = np.where(corrupted, 0.5 / 100, 0.5 / 300)
-    theirs = LogisticRegression(C=1 / PENALTY, tol=1e-10, max_iter=10_000)
-    theirs.fit(rows, corrupted, sample_weight=weight)
+    reference = LogisticRegression(C=1 / PENALTY, tol=1e-10, max_iter=10_000)
+    reference.fit(rows, corrupted, sample_weight=weight)
     ours = _logistic(rows, corrupted)
-    assert ours == pytest.approx([*theirs.coef_[0], *theirs.intercept_], abs=1e-5)
+    assert ours == pytest.approx([*reference.coef_[0], *reference.intercept_], abs=1e-5)

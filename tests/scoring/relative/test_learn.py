@@ -43,10 +43,10 @@ def test_labels_spread_as_the_iteration_says():
     steps = weight * scale[:, None] * scale[None]
     seeds = np.zeros((60, 6))
     seeds[np.arange(0, 60, 7), kind[::7]] = 1
-    found = seeds
+    walked = seeds
     for _ in range(30):
-        found = 0.8 * steps @ found + 0.2 * seeds
-    expected = found / found.sum(1, keepdims=True)
+        walked = 0.8 * steps @ walked + 0.2 * seeds
+    expected = walked / walked.sum(1, keepdims=True)
     assert spread(graph_of(near), seeds.astype(np.float32)) == pytest.approx(expected, abs=1e-4)
 
 
@@ -71,9 +71,9 @@ def test_the_chance_of_two_classes_is_that_of_two_draws():
     shares = other_class(near, chances, guess)
     for i in range(50):
         weight = np.exp(10 * np.maximum(near.cosine[i, :10].astype(float), 0))
-        own = 0.8 * (weight / weight.sum()) @ chances[near.index[i, :10]] + 0.2 * 0.1 * guess[i]
-        own /= own.sum()
-        draws = sum(own[a] * chances[near.index[i, 0]][b] for a in range(4) for b in range(4) if a != b)
+        of_row = 0.8 * (weight / weight.sum()) @ chances[near.index[i, :10]] + 0.2 * 0.1 * guess[i]
+        of_row /= of_row.sum()
+        draws = sum(of_row[a] * chances[near.index[i, 0]][b] for a in range(4) for b in range(4) if a != b)
         assert shares[i] == pytest.approx(draws, abs=1e-4)
 
 

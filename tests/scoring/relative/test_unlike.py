@@ -44,8 +44,8 @@ def test_what_is_reported_of_a_group_is_what_it_means():
     groups, number, cluster = groups_of(units, looks)
     inside = number == 1
     far = 1 - (units[inside] @ units[~inside].T).max(1)
-    own = np.array([1 - (units[i] @ units[cluster != cluster[i]].T).max() for i in range(len(units))])
-    assert groups[0].apart == pytest.approx(np.median(far) / np.median(own), rel=1e-4)
+    distance = np.array([1 - (units[i] @ units[cluster != cluster[i]].T).max() for i in range(len(units))])
+    assert groups[0].apart == pytest.approx(np.median(far) / np.median(distance), rel=1e-4)
     assert groups[0].auroc > 0.95
     assert set(np.unique(cluster[inside])) == set(groups[0].clusters)
     assert groups[0].nearest not in groups[0].clusters

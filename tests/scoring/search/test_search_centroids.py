@@ -48,8 +48,8 @@ def test_who_looks_at_all_groups_finds_what_comparing_with_all_finds(grouped, pr
     groups = list(groups.wider())[-1]
     assert groups.looked_at >= 8
     value = flat.nearest(units, probes)[1].float()
-    index, found = groups.nearest(units, probes)
-    assert torch.allclose(found.float(), value, atol=0.01)  # two products of bfloat16
+    index, cosine = groups.nearest(units, probes)
+    assert torch.allclose(cosine.float(), value, atol=0.01)  # two products of bfloat16
     assert all(len(set(row)) == probes for row in index.tolist())
 
 
@@ -75,12 +75,12 @@ def test_few_groups_hold_most_of_the_nearest_and_what_they_lack_is_filled_up_fro
 def test_the_first_is_the_same_however_many_are_requested_and_in_whatever_company(grouped, monkeypatch):
     units, _, groups = grouped
     groups = replace(groups, looked_at=3)
-    one = groups.nearest(units)[0][:, 0]
-    assert torch.equal(groups.nearest(units, 5)[0][:, 0], one)
+    first = groups.nearest(units)[0][:, 0]
+    assert torch.equal(groups.nearest(units, 5)[0][:, 0], first)
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(units)))
-    assert torch.equal(groups.nearest(units[order], 5)[0][:, 0], one[order])
+    assert torch.equal(groups.nearest(units[order], 5)[0][:, 0], first[order])
     monkeypatch.setattr(near, "ROWS", 700)
-    assert torch.equal(groups.nearest(units, 5)[0][:, 0], one)
+    assert torch.equal(groups.nearest(units, 5)[0][:, 0], first)
 
 
 def test_searches_by_groups_say_truly_what_they_find(monkeypatch):

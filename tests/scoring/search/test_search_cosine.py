@@ -108,9 +108,9 @@ def test_only_rows_among_those_requested_are_found(exact_rows):
 def test_clusters_report_no_false_pair_and_the_recall_that_is_measured_holds(dtype):
     rows = table(6000, width=48, dtype=dtype, groups=600)
     index = CosineIndex(rows, 0.85, exact_rows=1000)
-    true, found = expected(rows, rows, 0.85), pairs(index.search(rows))
-    assert found <= true
-    share = (len(found) - 6000) / (len(true) - 6000)
+    true, links = expected(rows, rows, 0.85), pairs(index.search(rows))
+    assert links <= true
+    share = (len(links) - 6000) / (len(true) - 6000)
     assert not index.recall.exact
     assert index.recall.n_pairs > 1000
     assert index.recall.low <= share <= index.recall.high
@@ -128,9 +128,9 @@ def test_every_row_finds_itself_and_its_equals_even_where_there_are_no_clusters(
 def test_the_recall_of_an_index_that_cannot_reach_its_aim_is_said_as_it_is():
     rows = np.random.default_rng(0).standard_normal((5000, 64)).astype(np.float32)  # no clusters at all
     index = CosineIndex(rows, 0.3, exact_rows=100, recall=0.5)
-    true, found = expected(rows, rows, 0.3), pairs(index.search(rows))
-    share = (len(found) - 5000) / (len(true) - 5000)
-    assert found <= true
+    true, links = expected(rows, rows, 0.3), pairs(index.search(rows))
+    share = (len(links) - 5000) / (len(true) - 5000)
+    assert links <= true
     assert share < 0.99
     assert abs(index.recall.estimate - share) < 0.03
 
@@ -152,10 +152,10 @@ def test_clusters_do_not_depend_on_the_place_of_a_row_where_an_order_is_given():
     shuffle = np.random.default_rng(2).permutation(len(rows))
     plain = CosineIndex(rows, 0.9, exact_rows=0, order=np.argsort(keys))
     mixed = CosineIndex(rows[shuffle], 0.9, exact_rows=0, order=np.argsort(keys[shuffle]))
-    found, again = plain.search(rows), mixed.search(rows[shuffle])
-    assert len(found) > 4000
+    links, again = plain.search(rows), mixed.search(rows[shuffle])
+    assert len(links) > 4000
     named = {(shuffle[a], shuffle[b]) for a, b in zip(again.query, again.row, strict=True)}
-    assert set(zip(found.query.tolist(), found.row.tolist(), strict=True)) == named
+    assert set(zip(links.query.tolist(), links.row.tolist(), strict=True)) == named
     assert mixed.recall == plain.recall
     unordered = CosineIndex(rows[shuffle], 0.9, exact_rows=0).recall
     assert unordered != plain.recall  # other rows are drawn where the place decides
@@ -210,11 +210,11 @@ def test_rows_of_length_zero_are_like_nothing():
 
 
 def test_one_row_and_no_row_and_no_query_are_defined():
-    one = table(1)
-    assert pairs(CosineIndex(one, 0.9).search(one)) == {(0, 0)}
-    assert not len(CosineIndex(one[:0], 0.9).search(one))
-    assert not len(CosineIndex(one, 0.9).search(one[:0]))
-    assert not len(CosineIndex(one, 0.9, exact_rows=0).search(-one))
+    single = table(1)
+    assert pairs(CosineIndex(single, 0.9).search(single)) == {(0, 0)}
+    assert not len(CosineIndex(single[:0], 0.9).search(single))
+    assert not len(CosineIndex(single, 0.9).search(single[:0]))
+    assert not len(CosineIndex(single, 0.9, exact_rows=0).search(-single))
 
 
 def test_opposite_rows_are_far_apart():
@@ -295,10 +295,10 @@ def test_products_of_bfloat16_rows_are_summed_in_float32_on_this_machine():
 
 
 def test_the_links_of_one_row_do_not_count_as_independent_trials():
-    one_row = Recall.of_sample(np.array([900]), np.array([1000]))
+    single_row = Recall.of_sample(np.array([900]), np.array([1000]))
     many_rows = Recall.of_sample(np.full(1000, 0) + (np.arange(1000) < 900), np.ones(1000, np.int64))
-    assert one_row.estimate == many_rows.estimate == 0.9
-    assert (one_row.low, one_row.high) == pytest.approx(wilson(0.9, 1)[1:])
+    assert single_row.estimate == many_rows.estimate == 0.9
+    assert (single_row.low, single_row.high) == pytest.approx(wilson(0.9, 1)[1:])
     assert (many_rows.low, many_rows.high) == pytest.approx(wilson(900, 1000)[1:])
 
 
@@ -342,11 +342,11 @@ def test_a_gpu_finds_what_the_processor_finds(exact_rows):
 @pytest.mark.parametrize("threshold", [0.95, 0.9, 0.985, 0.5, 1.0, 0.99999999])
 def test_a_similarity_that_reaches_the_threshold_still_does_when_it_is_rounded(threshold):
     just = np.array([threshold, np.nextafter(threshold, 2), min(threshold + 1e-9, 1.0), 1.0])
-    told = rounded(just, threshold)
-    assert told.dtype == np.float32
-    assert (told.astype(np.float64) >= threshold).all()
-    assert np.abs(told - just).max() < 1.2e-7
-    assert told[-1] == 1
+    kept = rounded(just, threshold)
+    assert kept.dtype == np.float32
+    assert (kept.astype(np.float64) >= threshold).all()
+    assert np.abs(kept - just).max() < 1.2e-7
+    assert kept[-1] == 1
 
 
 @pytest.mark.parametrize("exact_rows", [10_000, 100], ids=["all", "lists"])
@@ -360,23 +360,23 @@ def test_rows_of_the_index_find_what_the_same_vectors_find(monkeypatch, exact_ro
     among = generator.random(1200) < 0.6
     for rows in (generator.permutation(1200)[:500], np.arange(1200), np.array([3, 700]), np.zeros(0, np.int64)):
         links = index.search(vectors[rows], among, first=first)
-        found = index.search_rows(rows, among, first=first)
-        assert np.array_equal(found.query, links.query)
-        assert np.array_equal(found.row, links.row)
-        assert found.similarity == pytest.approx(links.similarity, abs=1e-7)
+        searched = index.search_rows(rows, among, first=first)
+        assert np.array_equal(searched.query, links.query)
+        assert np.array_equal(searched.row, links.row)
+        assert searched.similarity == pytest.approx(links.similarity, abs=1e-7)
     assert len(links) == 0
     assert len(index.search_rows(np.arange(1200), among, first=first)) > 500
 
 
 def test_a_table_written_in_parts_is_the_table(monkeypatch):
     vectors = table(9000, width=8)
-    whole = CosineIndex(vectors, 0.99, exact_rows=100, sample=64)
+    undivided = CosineIndex(vectors, 0.99, exact_rows=100, sample=64)
     monkeypatch.setattr("scoring.search.layout.WRITTEN", 2 * 8 * 4500)
     monkeypatch.setattr("scoring.room.IN_MEMORY", 100)
     parts = CosineIndex(vectors, 0.99, exact_rows=100, sample=64)
-    one, other = (index.search_rows(np.arange(9000)) for index in (whole, parts))
-    assert len(one) > 9000
-    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("query", "row", "similarity"))
+    first, other = (index.search_rows(np.arange(9000)) for index in (undivided, parts))
+    assert len(first) > 9000
+    assert all(np.array_equal(getattr(first, name), getattr(other, name)) for name in ("query", "row", "similarity"))
 
 
 def test_a_crowd_counts_once_in_the_sample_and_leaves_time_for_other_rows(monkeypatch):
@@ -387,5 +387,5 @@ def test_a_crowd_counts_once_in_the_sample_and_leaves_time_for_other_rows(monkey
     index = CosineIndex(rows, 0.9, exact_rows=100, sample=600)
     n_pairs = len(index.search_rows(np.arange(1000, 2000))) - 1000
     assert index.recall.n_pairs > 999 + 0.05 * n_pairs  # the crowd by one row that reports, and many more in addition
-    found, true = index.search_rows(np.arange(2000)), expected(rows[1000:], rows, 0.9)
-    assert len(pairs(found)) > 0.98 * (1000**2 + len(true))
+    links, true = index.search_rows(np.arange(2000)), expected(rows[1000:], rows, 0.9)
+    assert len(pairs(links)) > 0.98 * (1000**2 + len(true))

@@ -30,8 +30,8 @@ def slow_neighbours(rows, k):
     return index, cosine
 
 
-def kept(ours, theirs):
-    return np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(ours.tolist(), theirs.tolist(), strict=True)])
+def kept(ours, expected):
+    return np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(ours.tolist(), expected.tolist(), strict=True)])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8])

@@ -9,12 +9,12 @@ from scoring.search.hamming import HammingIndex
 def codes(n, *, seed=0, flips=6):
     """Random codes, many of them another one with some bits turned."""
     generator = np.random.default_rng(seed)
-    found = generator.integers(0, 2**64, size=n, dtype=np.uint64)
+    hashes = generator.integers(0, 2**64, size=n, dtype=np.uint64)
     for _ in range(flips):
         copied = generator.random(n) < 0.4
         turned = np.uint64(1) << generator.integers(0, 64, size=n, dtype=np.uint64)
-        found = np.where(copied, found[generator.permutation(n)] ^ turned, found)
-    return found
+        hashes = np.where(copied, hashes[generator.permutation(n)] ^ turned, hashes)
+    return hashes
 
 
 def difference(first, second):
@@ -47,8 +47,8 @@ def test_two_codes_that_differ_in_exactly_the_radius_are_found_wherever_the_bits
     turned = [sum(1 << int(bit) for bit in generator.choice(64, radius, replace=False)) for _ in base]
     index = HammingIndex(np.concatenate([base, base ^ np.array(turned, np.uint64)]), radius)
     index._in_a_row = False
-    found = as_dict(index.search(base))
-    assert all(found[(place, place + 300)] == radius for place in range(300))
+    codes = as_dict(index.search(base))
+    assert all(codes[(place, place + 300)] == radius for place in range(300))
 
 
 @pytest.mark.parametrize("radius", [0, 3, 10])
@@ -57,13 +57,13 @@ def test_first_gives_each_row_its_first_link_and_among_only_those_requested(radi
     queries = rows[::-7]
     among = np.random.default_rng(0).random(600) < 0.5
     index = HammingIndex(rows, radius)
-    for given in (None, among):
-        everything = expected(queries, rows, radius, given)
-        assert as_dict(index.search(queries, given)) == everything
+    for some in (None, among):
+        everything = expected(queries, rows, radius, some)
+        assert as_dict(index.search(queries, some)) == everything
         lowest = {}
         for query, row in sorted(everything):
             lowest.setdefault(row, query)
-        assert as_dict(index.search(queries, given, first=True)) == {
+        assert as_dict(index.search(queries, some, first=True)) == {
             (query, row): everything[query, row] for row, query in lowest.items()
         }
 
@@ -104,12 +104,12 @@ def test_a_block_that_does_not_divide_the_codes_changes_nothing(monkeypatch):
 
 
 def test_all_codes_equal_one_code_and_no_code_are_defined():
-    one = np.array([2**64 - 1], np.uint64)
-    assert as_dict(HammingIndex(one, 0).search(one)) == {(0, 0): 0.0}
-    assert len(HammingIndex(np.repeat(one, 30), 20).search(np.repeat(one, 4))) == 120
-    assert not len(HammingIndex(one[:0], 3).search(one))
-    assert not len(HammingIndex(one, 3).search(one[:0]))
-    assert not len(HammingIndex(one, 3).search(one, np.zeros(1, bool)))
+    single = np.array([2**64 - 1], np.uint64)
+    assert as_dict(HammingIndex(single, 0).search(single)) == {(0, 0): 0.0}
+    assert len(HammingIndex(np.repeat(single, 30), 20).search(np.repeat(single, 4))) == 120
+    assert not len(HammingIndex(single[:0], 3).search(single))
+    assert not len(HammingIndex(single, 3).search(single[:0]))
+    assert not len(HammingIndex(single, 3).search(single, np.zeros(1, bool)))
 
 
 def test_arguments_out_of_range_are_refused():

@@ -45,19 +45,19 @@ def test_assign_gives_the_nearest_centroids_within_the_precision_of_its_products
     index, cosine = assign(rows, centroids, probes)
     true = unit(rows) @ centroids.T
     assert (index.shape, index.dtype, cosine.dtype) == ((500, probes), np.int32, np.float32)
-    given = np.take_along_axis(true, index.astype(int), 1)
+    estimated = np.take_along_axis(true, index.astype(int), 1)
     best = -np.sort(-true, axis=1)[:, :probes]
-    assert np.abs(given - cosine).max() < 0.012
-    assert np.abs(given - best).max() < 0.024
+    assert np.abs(estimated - cosine).max() < 0.012
+    assert np.abs(estimated - best).max() < 0.024
     assert all(len(set(row)) == probes for row in index.tolist())
 
 
 def test_the_nearest_centroid_is_the_same_however_many_are_requested_where_products_tie():
     rows = np.random.default_rng(0).standard_normal((4000, 8)).astype(np.float16)
     centroids = np.repeat(spherical_kmeans(rows, 10, seed=0), 12, axis=0)  # of each twelve, which tie
-    one, cosine = assign(rows, centroids)
+    nearest, cosine = assign(rows, centroids)
     several, cosines = assign(rows, centroids, 5)
-    assert np.array_equal(one[:, 0], several[:, 0])
+    assert np.array_equal(nearest[:, 0], several[:, 0])
     assert np.array_equal(cosine[:, 0], cosines[:, 0])
     assert (np.diff(cosines, axis=1) <= 0).all()
 
@@ -93,17 +93,17 @@ def test_all_rows_equal_or_all_zero_or_fewer_than_their_sample_are_defined():
         assign(same, spherical_kmeans(same, 7, seed=0))[0] == assign(same[:1], np.full((7, 4), 0.5, np.float32))[0]
     ).all()
     assert not spherical_kmeans(same * 0, 7, seed=0).any()
-    one = spherical_kmeans(same[:1], 1, seed=0, sample=1000)
-    assert np.allclose(one, 0.5)
-    assert assign(same[:0], one)[0].shape == (0, 1)
+    centroid = spherical_kmeans(same[:1], 1, seed=0, sample=1000)
+    assert np.allclose(centroid, 0.5)
+    assert assign(same[:0], centroid)[0].shape == (0, 1)
 
 
 def test_the_sample_never_exceeds_256_rows_a_cluster(monkeypatch):
     import scoring.search.kmeans as kmeans
 
     seen = []
-    whole = kmeans._sampled
-    monkeypatch.setattr(kmeans, "_sampled", lambda v, size, *more: seen.append(size) or whole(v, size, *more))
+    real = kmeans._sampled
+    monkeypatch.setattr(kmeans, "_sampled", lambda v, size, *more: seen.append(size) or real(v, size, *more))
     rows, _, _ = blobs(3000, 4)
     for sample, expected in ((None, 2 * 64), (100_000, 2 * 256), (10, 10), (1, 2)):
         spherical_kmeans(rows, 2, seed=0, sample=sample)
@@ -115,10 +115,10 @@ def test_the_sample_never_exceeds_256_rows_a_cluster(monkeypatch):
 def test_blocks_change_no_assignment(monkeypatch):
     rows, _, _ = blobs(333, 6, spread=0.4)
     centroids = spherical_kmeans(rows, 6, seed=0)
-    whole = assign(rows, centroids, 2)[0]
+    expected = assign(rows, centroids, 2)[0]
     monkeypatch.setattr("scoring.search.kmeans.BLOCK", 50)
     monkeypatch.setattr("scoring.search.centroids.PRODUCTS", 60)
-    assert (assign(rows, centroids, 2)[0] == whole).mean() > 0.99  # where two centroids tie, either may come first
+    assert (assign(rows, centroids, 2)[0] == expected).mean() > 0.99  # where two centroids tie, either may come first
 
 
 def test_arguments_out_of_range_are_refused():

@@ -119,7 +119,9 @@ def test_rows_with_the_bytes_of_one_to_train_on_are_not_tested_on(tmp_path, colu
     digest[:9] = [None, "", " "] * 3  # of no image: alike, and still no copies
     with_digests = {**columns, "sha256": pa.array(digest, pa.string()).cast(kind)}
     if kind == pa.binary():
-        with_digests["sha256"] = pa.array([each and each.encode() if each and each.strip() else None for each in digest], kind)
+        with_digests["sha256"] = pa.array(
+            [text and text.encode() if text and text.strip() else None for text in digest], kind
+        )
     other = made(90, seed=5)
     other["sha256"] = [None, "", " ", *digest[200:230], *(f"{i:064x}" for i in range(57))]
     table, path = write(tmp_path / "sha.parquet", with_digests), write(tmp_path / "other.parquet", other)

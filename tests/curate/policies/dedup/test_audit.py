@@ -440,12 +440,12 @@ def test_the_bound_of_a_tested_threshold_is_that_of_the_pairs_it_drops(tmp_path)
 
 def test_too_few_answers_say_how_many_more_would_do(tmp_path):
     table = pairs_of(np.linspace(0.9, 1, 5000))
-    (suggestion,) = suggest_threshold(answered(draw_pairs(table, LIMITS, 40), tmp_path / "x.csv", lambda pair: "y"), 0.98)
-    assert suggestion.threshold is None
-    assert 100 < suggestion.more < 400
-    assert f"about {suggestion.more:,} more answers would be needed" in suggestion_line(suggestion)
+    (few,) = suggest_threshold(answered(draw_pairs(table, LIMITS, 40), tmp_path / "x.csv", lambda pair: "y"), 0.98)
+    assert few.threshold is None
+    assert 100 < few.more < 400
+    assert f"about {few.more:,} more answers would be needed" in suggestion_line(few)
     (enough,) = suggest_threshold(
-        answered(draw_pairs(table, LIMITS, 40 + suggestion.more), tmp_path / "x.csv", lambda pair: "y"), 0.98
+        answered(draw_pairs(table, LIMITS, 40 + few.more), tmp_path / "x.csv", lambda pair: "y"), 0.98
     )
     assert enough.threshold is not None
 
@@ -461,8 +461,8 @@ def test_answers_that_fall_short_say_that_no_more_of_them_will_do(tmp_path):
 
 def test_each_finder_has_its_own_threshold_in_its_own_unit(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 2000)
-    suggestions = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "n" if pair.similarity == 4 else "y"), 0.9)
-    by_name = {pair.finder: pair for pair in suggestions}
+    few = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "n" if pair.similarity == 4 else "y"), 0.9)
+    by_name = {pair.finder: pair for pair in few}
     assert set(by_name) == {"hash", "signature"}
     assert by_name["hash"].threshold == 3
 

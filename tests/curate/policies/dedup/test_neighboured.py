@@ -115,9 +115,9 @@ def test_what_is_found_by_short_lists_is_what_a_search_of_all_rows_finds(seed):
     mine = NearGraph(vectors, threshold, stored, np.arange(len(rows)), rows.hashes)
     plain = NearVector(vectors, threshold, "embedding", ties=rows.hashes)
     for _ in range(4):
-        queried, among = generator.permutation(len(rows))[: generator.integers(1, len(rows))], generator.random(len(rows))
+        some, among = generator.permutation(len(rows))[: generator.integers(1, len(rows))], generator.random(len(rows))
         for name in ("links", "first"):
-            links = [getattr(each, name)(queried, among < 0.7) for each in (mine, plain)]
+            links = [getattr(each, name)(some, among < 0.7) for each in (mine, plain)]
             triples = [set(zip(f.query.tolist(), f.row.tolist(), f.similarity.tolist(), strict=True)) for f in links]
             assert triples[0] == triples[1]
             assert len(triples[0]) == len(links[0])
@@ -183,10 +183,10 @@ def test_the_receipt_names_the_graph_and_verify_goes_by_it(tmp_path):
     assert noted["path"] == str(graph)
     assert verify(result.receipt).identical
     graph.rename(tmp_path / "elsewhere")
-    verification = verify(result.receipt)
+    again = verify(result.receipt)
     assert not graph.exists()
-    assert verification.identical
-    assert lines_of(verification)["notes"] == [f"{graph} is no longer there: it was computed again, and nothing was written"]
+    assert again.identical
+    assert lines_of(again)["notes"] == [f"{graph} is no longer there: it was computed again, and nothing was written"]
     (tmp_path / "elsewhere").rename(graph)
     moved = vectors.copy()
     moved[3] = moved[4]

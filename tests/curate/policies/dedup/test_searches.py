@@ -26,12 +26,12 @@ def texts(generator, n):
 
 
 def same_text(generator):
-    rows, theirs = plain_rows(n=N), plain_rows(n=M)
-    for each in (rows, theirs):
+    rows, foreign = plain_rows(n=N), plain_rows(n=M)
+    for each in (rows, foreign):
         each.texts["sha256"] = texts(generator, len(each))
-    mine, others = rows.texts["sha256"].to_pylist(), theirs.texts["sha256"].to_pylist()
+    mine, others = rows.texts["sha256"].to_pylist(), foreign.texts["sha256"].to_pylist()
     measured = [np.array([[float(a is not None and a == b) for b in mine] for a in side]) for side in (mine, others)]
-    return SameText(rows.texts["sha256"]), theirs, measured, [m == 1 for m in measured]
+    return SameText(rows.texts["sha256"]), foreign, measured, [m == 1 for m in measured]
 
 
 def near_hash(generator):
@@ -46,7 +46,12 @@ def near_hash(generator):
     bits = [
         np.array([[(a ^ b).bit_count() for b in codes[0].tolist()] for a in side.tolist()], float) for side in codes
     ]
-    return NearHash(rows, 2), others, bits, [(b <= 2) & usable[0] & t[:, None] for b, t in zip(bits, usable, strict=True)]
+    return (
+        NearHash(rows, 2),
+        others,
+        bits,
+        [(b <= 2) & usable[0] & t[:, None] for b, t in zip(bits, usable, strict=True)],
+    )
 
 
 def seen(looks, mine, others):
@@ -62,9 +67,9 @@ def near_signature(generator):
     mine[:25] = looks[6].apply(mine[:25])
     others[:20] = looks[1].apply(others[:20])
     mine[40] = others[41] = 0
-    theirs = plain_rows(n=M, signature=others)
+    foreign = plain_rows(n=M, signature=others)
     measured = [seen(looks, mine, side) for side in (mine, others)]
-    return NearVector(mine, 0.93, "signature", looks), theirs, measured, [m >= 0.93 for m in measured]
+    return NearVector(mine, 0.93, "signature", looks), foreign, measured, [m >= 0.93 for m in measured]
 
 
 def near_embedding(generator):
@@ -72,8 +77,8 @@ def near_embedding(generator):
     mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.2, (n, 16))).astype(np.float16) for n in (N, M))
     mine[0] = others[3] = 0
     cosine = [cosines(np.concatenate([side, mine]))[: len(side), len(side) :] for side in (mine, others)]
-    theirs = plain_rows(n=M, embedding=others)
-    return NearVector(mine, 0.95, "embedding"), theirs, cosine, [c >= 0.95 for c in cosine]
+    foreign = plain_rows(n=M, embedding=others)
+    return NearVector(mine, 0.95, "embedding"), foreign, cosine, [c >= 0.95 for c in cosine]
 
 
 def near_graph(generator):
@@ -95,8 +100,8 @@ def near_graph(generator):
     cosine = [cosines(np.concatenate([side, mine]))[: len(side), len(side) :] for side in (mine, others)]
     linked = [c >= 0.95 for c in cosine]
     linked[0][7] = linked[0][:, 7] = False
-    theirs = plain_rows(n=M, embedding=others)
-    return search, theirs, cosine, linked
+    foreign = plain_rows(n=M, embedding=others)
+    return search, foreign, cosine, linked
 
 
 def near_distribution(generator):
@@ -104,14 +109,14 @@ def near_distribution(generator):
     mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.1, (n, 16))).astype(np.float32) for n in (N, M))
     kappas = [generator.uniform(200, 400, n) for n in (N, M)]
     rows = plain_rows(embedding=mine, numbers={"kappa_a": kappas[0]})
-    theirs = plain_rows(n=M, embedding=others, numbers={"kappa_a": kappas[1]})
+    foreign = plain_rows(n=M, embedding=others, numbers={"kappa_a": kappas[1]})
     search = NearDistribution(rows, 0.97, "kappa_a")
     alike = []
     for side, kappa in zip((mine, others), kappas, strict=True):
         cosine = cosines(np.concatenate([side, mine]))[: len(side), len(side) :]
         pairs = np.repeat(kappa, N), np.tile(kappas[0], len(side))
         alike.append(search.radius.similarity(cosine.ravel(), *pairs).reshape(cosine.shape))
-    return search, theirs, alike, [a >= 0.97 for a in alike]
+    return search, foreign, alike, [a >= 0.97 for a in alike]
 
 
 KINDS = [same_text, near_hash, near_signature, near_embedding, near_graph, near_distribution]

@@ -206,7 +206,7 @@ def test_elk_matches_the_definition(rounds, monkeypatch):
 def test_the_order_of_the_rows_in_the_file_changes_nothing(rounds):
     generator = np.random.default_rng(0)
     n = 120
-    signatures = np.concatenate([jittered(generator, signature, 4, 12.0) for signature in random_signatures(generator, n // 4)])
+    signatures = np.concatenate([jittered(generator, each, 4, 12.0) for each in random_signatures(generator, n // 4)])
     ties = plain_rows(n=n).hashes
     owners = []
     for _ in range(3):

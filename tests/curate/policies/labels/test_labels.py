@@ -99,8 +99,8 @@ def test_planted_mistakes_are_suspected_and_corrected_in_a_new_column(table, tmp
 
 
 def test_suspected_rows_leave_by_drop_and_rows_without_a_label_are_undecided(table, tmp_path):
-    given = pq.read_table(table)["label"].to_pylist()
-    changed(table, label=[None if i < 4 else label for i, label in enumerate(given)])
+    labelled = pq.read_table(table)["label"].to_pylist()
+    changed(table, label=[None if i < 4 else label for i, label in enumerate(labelled)])
     result = labels(table, tmp_path / "out.parquet", "label", drop_suspected=True)
     assert result.dropped == result.suspected > 0
     assert result.undecided_by == {"no label": 4}
@@ -176,8 +176,8 @@ def test_a_table_without_embeddings_says_how_to_get_them(table):
 
 
 def test_a_class_of_one_row_is_not_judged_and_stays(table, tmp_path):
-    given = pq.read_table(table)["label"].to_pylist()
-    changed(table, label=["yeti" if i == 7 else label for i, label in enumerate(given)])
+    labelled = pq.read_table(table)["label"].to_pylist()
+    changed(table, label=["yeti" if i == 7 else label for i, label in enumerate(labelled)])
     result = labels(table, tmp_path / "out.parquet", "label")
     out = {row["key"]: row for row in pq.read_table(result.subset).to_pylist()}
     assert out["k0007"]["label_quality"] is None
@@ -191,11 +191,11 @@ def test_many_classes_and_equal_pictures_with_other_labels(tmp_path):
     middles = generator.normal(size=(700, 16)).astype(np.float32)
     true = np.repeat(np.arange(700), 3)
     vectors = middles[true]  # the rows of a class are equal
-    given = true.copy()
-    given[::30] = (given[::30] + 1) % 700
+    labelled = true.copy()
+    labelled[::30] = (labelled[::30] + 1) % 700
     path = tmp_path / "many.parquet"
     keys = [str(i) for i in range(2100)]
-    pq.write_table(pa.table({"key": keys, "label": given, "embedding": embedded(vectors)}), path)
+    pq.write_table(pa.table({"key": keys, "label": labelled, "embedding": embedded(vectors)}), path)
     result = labels(path, label="label")
     assert result.suspected >= 60
     assert result.contradicted_by["copy"] >= 60
@@ -332,13 +332,13 @@ def test_what_came_back_to_rounds_is_judged(tmp_path):
 
 
 def test_thousands_of_annotators_cost_what_their_votes_do(tmp_path):
-    vectors, true, given = rows_of()
+    vectors, true, labelled = rows_of()
     pq.write_table(
         pa.table({"key": [f"k{i:04}" for i in range(N)], "embedding": embedded(vectors)}), tmp_path / "t.parquet"
     )
     generator = np.random.default_rng(0)
     rows = [
-        (f"k{i:04}", CLASSES[true[i] if generator.random() < 0.8 else given[i]], f"worker {w}")
+        (f"k{i:04}", CLASSES[true[i] if generator.random() < 0.8 else labelled[i]], f"worker {w}")
         for i in range(N)
         for w in generator.choice(5000, 20, replace=False)
     ]

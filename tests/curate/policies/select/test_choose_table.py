@@ -90,22 +90,22 @@ def test_every_row_has_a_decision_with_its_reason(tmp_path):
     labels = csv(tmp_path / "l.csv", [(f"img/{i:03}.png", "a" if i % 2 else "b") for i in range(3)])
     out = csv(tmp_path / "x.csv", [("img/010.png",), ("img/000.png",), ("elsewhere.png",)], header="key")
     result = curate.select(source, tmp_path / "b.parquet", budget=5, labelled=labels, exclude=out, noise_guard=True)
-    decisions = decisions_of(result)
-    assert len(decisions) == 30
-    assert [decisions[f"img/{i:03}.png"]["reason"] for i in (0, 1, 2)] == ["labelled already"] * 3
-    assert decisions["img/010.png"]["reason"] == "excluded"
-    assert decisions["img/010.png"]["rule"].endswith("x.csv")
-    assert (decisions["img/020.png"]["decision"], decisions["img/020.png"]["reason"]) == ("failed", "not scored: damaged")
-    assert decisions["img/021.png"]["decision"] == decisions["img/022.png"]["decision"] == "undecided"
-    assert decisions["img/021.png"]["reason"] == "kappa_mcinfonce has no value (null, NaN or infinite)"
-    assert decisions["img/022.png"]["reason"] == "has an embedding of zeros, which auto uses"
+    lines = decisions_of(result)
+    assert len(lines) == 30
+    assert [lines[f"img/{i:03}.png"]["reason"] for i in (0, 1, 2)] == ["labelled already"] * 3
+    assert lines["img/010.png"]["reason"] == "excluded"
+    assert lines["img/010.png"]["rule"].endswith("x.csv")
+    assert (lines["img/020.png"]["decision"], lines["img/020.png"]["reason"]) == ("failed", "not scored: damaged")
+    assert lines["img/021.png"]["decision"] == lines["img/022.png"]["decision"] == "undecided"
+    assert lines["img/021.png"]["reason"] == "kappa_mcinfonce has no value (null, NaN or infinite)"
+    assert lines["img/022.png"]["reason"] == "has an embedding of zeros, which auto uses"
     # 24 candidates and 3 labelled rows are ranked; the lowest fifth, places below 5.4, goes: kappa 4 to 6 are left
-    gated = sorted(key for key, row in decisions.items() if row["rule"] == "--noise-guard")
+    gated = sorted(key for key, row in lines.items() if row["rule"] == "--noise-guard")
     assert gated == ["img/003.png", "img/004.png"]
-    kept = {key: row for key, row in decisions.items() if row["decision"] == "keep"}
+    kept = {key: row for key, row in lines.items() if row["decision"] == "keep"}
     assert sorted(row["rank"] for row in kept.values()) == [1, 2, 3, 4, 5]
     assert all(row["score"] == row["gain"] for row in kept.values())
-    others = [row for row in decisions.values() if row["reason"] == "not among the 5 that auto picked"]
+    others = [row for row in lines.values() if row["reason"] == "not among the 5 that auto picked"]
     assert len(others) == 30 - 3 - 1 - 1 - 2 - 2 - 5
     assert result.dropped_by == {
         "labelled already": 3,
