@@ -320,13 +320,6 @@ def tools() -> str:
     return table(("format", "what comes back"), [(f"`{name}`", kind.back) for name, kind in TOOLS.items()])
 
 
-def engines() -> str:
-    """Return every engine of `curate score`: what scores the shards."""
-    from curate.engines.table import ENGINES
-
-    return table(("engine", "what it does"), [(f"`{name}`", first_line(one)) for name, one in ENGINES.items()])
-
-
 def plots() -> str:
     """Return every kind of image: what it shows, and what it needs."""
     from curate.plots.table import KINDS
@@ -334,11 +327,6 @@ def plots() -> str:
     return table(
         ("kind", "what it shows", "what it needs"), [(f"`{name}`", one.shows, one.needs) for name, one in KINDS.items()]
     )
-
-
-def first_line(documented: object) -> str:
-    """Return the first line of a docstring."""
-    return (documented.__doc__ or "").splitlines()[0]
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -350,7 +338,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "strategies": strategies,
     "formats": formats,
     "tools": tools,
-    "engines": engines,
     "compared": compared,
     "settings": settings,
     "recipes": recipes,
