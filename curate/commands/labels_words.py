@@ -85,11 +85,13 @@ def _more(line: Any, n: int, singular: str, several: str) -> None:
 
 def verdict_lines(verdicts: "Verdicts") -> list[str]:
     """Return what answers say, one sentence a line."""
+    from curate.policies.sampled import NOT_COUNTED
+
     counts = verdicts.counts
     said = ", ".join(f"{n:,} {word}" for word, n in counts.items())
     lines = [f"{sum(counts.values()):,} rows drawn: {said}"]
     if counts["blank"]:
-        lines.append("rows without an answer count as not drawn, which is right if they were left out at random")
+        lines.append(f"{counted(counts['blank'], 'row')} {NOT_COUNTED}")
     lines.append(f"wrong labels, of all {verdicts.wrong.rows:,} judged: {_readings(verdicts.wrong)}")
     for share, what in (
         (verdicts.suspected, "wrong, of the {n:,} suspected"),

@@ -9,6 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.labels_words import verdict_lines
 from curate.commands.printing import emit, print_lines, show, show_table
+from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.policies.dedup.quality.precision import Precision, Share, Suggestion
@@ -66,6 +67,8 @@ def run(
 
 def precision_lines(measured: "Precision") -> list[str]:
     """Return what was measured, one sentence a line; the counts add up to the pairs drawn."""
+    from curate.policies.sampled import NOT_COUNTED
+
     count = {
         name: sum(getattr(stratum, name) for stratum in measured.strata)
         for name in ("drawn", "same", "different", "unsure", "blank")
@@ -75,7 +78,7 @@ def precision_lines(measured: "Precision") -> list[str]:
         f"{count['unsure']:,} unsure, {count['blank']:,} without an answer"
     ]
     if count["blank"]:
-        lines.append("pairs without an answer count as not drawn, which is right if they were left out at random")
+        lines.append(f"{counted(count['blank'], 'pair')} {NOT_COUNTED}")
     if measured.dropped is not None:
         lines.append(f"of {measured.dropped.pairs:,} dropped pairs the same: {_readings(measured.dropped)}")
     if len(measured.by_finder) > 1:

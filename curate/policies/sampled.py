@@ -1,8 +1,9 @@
 """What reviewers said of a drawn sample: a file of verdicts next to the file that names what was drawn."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import NoReturn
 
 from curate.manifest.store_path import AnyPath
 from curate.policies.verdicts import DECISIONS, SUFFIX, Line, read_verdicts
@@ -10,6 +11,8 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 ENDING = ".csv"  # of the file that names what was drawn
+BLOCK = 48  # drawn images that the page shows at a time
+NOT_COUNTED = f"without a verdict, or behind the last block of {BLOCK} that is judged whole: count as not drawn"
 Judged = dict[tuple[str, str], dict[str, Line]]
 
 
@@ -36,6 +39,43 @@ def verdicts_on(sample: Path) -> Judged:
             for key, other in zip(line.keys, line.beside or [""] * len(line.keys), strict=True):
                 verdicts.setdefault((key, other), {})[line.reviewer] = line
     return verdicts
+
+
+def blocks(shown: Sequence[Hashable]) -> Iterator[list[int]]:
+    """Yield the places of drawn images that the page shows together, in the order drawn: none is twice in a block."""
+    inside: list[int] = []
+    for place, image in enumerate(shown):
+        if len(inside) == BLOCK or image in {shown[at] for at in inside}:
+            yield inside
+            inside = []
+        inside.append(place)
+    if inside:
+        yield inside
+
+
+def n_finished(shown: Sequence[Hashable], is_judged: Sequence[bool]) -> int:
+    """Return how many drawn images, from the first on, are in blocks that are judged whole.
+
+    In which order a block is judged may depend on what the images show: its first verdicts are no random sample of it.
+
+    Args:
+        shown: the images, in the order drawn.
+        is_judged: whether each has a verdict.
+    """
+    n = 0
+    for block in blocks(shown):
+        if not all(is_judged[place] for place in block):
+            break
+        n += len(block)
+    return n
+
+
+def refuse_unfinished(sample: object, n_drawn: int, n_judged: int, what: str) -> NoReturn:
+    """Refuse a sample of which no block is judged whole; ``what`` names the images, such as ``labels``."""
+    got = f"on {n_judged:,} of an unfinished block of {BLOCK}" if n_judged else "none"
+    raise InputError(
+        f"expected verdicts on the {n_drawn:,} {what} of {sample}, got {got}; judge them: curate review TABLE {sample}"
+    )
 
 
 def judged_sha256(sample: Path) -> str:

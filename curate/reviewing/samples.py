@@ -1,6 +1,6 @@
 """A drawn sample under review: what is judged of each image, without a hint of what is expected."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,17 +8,15 @@ import numpy as np
 
 from curate.facts.dataset import Dataset
 from curate.policies.audit.verdicts import is_audit, read_plan
-from curate.policies.dedup.quality.answers import read_pairs
-from curate.policies.dedup.quality.audit import NEAR
+from curate.policies.dedup.quality.answers import read_pairs, shown
 from curate.policies.labels.verdicts import is_review, read_rows
-from curate.policies.sampled import ENDING
+from curate.policies.sampled import ENDING, blocks
 from curate.policies.verdicts import COPY, IMAGE, LABELS
 from curate.reviewing.queue import Group, id_of
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
 
 SAMPLE = "sample"  # the kind of a group of drawn images
-MOST = 48  # images of a group: all are shown
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
     rows = _rows(path, dataset, [row.key for row in drawn])
     beside = _rows(path, dataset, [row.beside for row in drawn]) if question == COPY else np.zeros(0, np.int64)
     groups = []
-    for chunk in _chunks(rows.tolist()):
+    for chunk in blocks(rows.tolist()):
         for label in dict.fromkeys(drawn[at].label for at in chunk):
             places = [at for at in chunk if drawn[at].label == label]
             made = id_of(SAMPLE, (f"{drawn[at].key}\0{drawn[at].beside}" for at in places))
@@ -74,10 +72,7 @@ def _read(path: Path) -> tuple[list[Drawn], str, str]:
         plan = read_plan(path)
         words = "is the label right?" if plan.labelled else "good or bad?"
         return [Drawn(row.key) for row in plan.rows], IMAGE, words
-    pairs = [
-        (each.key_a, each.key_b) if each.stratum.side == NEAR else (each.key_b, each.key_a) for each in read_pairs(path)
-    ]
-    return [Drawn(*pair) for pair in pairs], COPY, "the same image, or two?"
+    return [Drawn(*shown(pair)) for pair in read_pairs(path)], COPY, "the same image, or two?"
 
 
 def _rows(path: Path, dataset: Dataset, keys: Sequence[str]) -> np.ndarray:
@@ -90,15 +85,3 @@ def _rows(path: Path, dataset: Dataset, keys: Sequence[str]) -> np.ndarray:
             "table that it was drawn from"
         )
     return rows
-
-
-def _chunks(rows: Sequence[int]) -> Iterator[list[int]]:
-    """The places of rows in groups of at most ``MOST``, no row twice in one."""
-    inside: list[int] = []
-    for place, row in enumerate(rows):
-        if len(inside) == MOST or row in {rows[at] for at in inside}:
-            yield inside
-            inside = []
-        inside.append(place)
-    if inside:
-        yield inside

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.counted import Grid, Printed, counted
 from curate.policies.audit.request import AVERAGE
+from curate.policies.sampled import NOT_COUNTED
 
 if TYPE_CHECKING:
     from scoring.metrics.resampling import Interval
@@ -102,7 +103,7 @@ class AuditReading(Printed):
             f"or judged both ways, {count['blank']:,} without an answer",
         ]
         if count["blank"]:
-            lines.append("images without an answer count as not drawn, which is right if they were left out at random")
+            lines.append(f"{counted(count['blank'], 'image')} {NOT_COUNTED}")
         low, high = self.bad.low, self.bad.high
         lines.append(
             f"of the {self.among:,} rows they represent, {_share(self.bad.value)} are bad (95 % interval {_share(low)} "

@@ -5,7 +5,7 @@ import io
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from curate.exchange.labels import ExpectedRows
 from curate.manifest.store_path import path_on_disk
 from curate.manifest.text import read_text, unguarded
 from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
-from curate.policies.sampled import verdicts_on
+from curate.policies.sampled import n_finished, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL
 from curate.policies.verdicts import UNSURE as NOT_SURE
 from scoring.errors import InputError
@@ -69,7 +69,7 @@ class Verdicts:
         column: by which rows are cut.
         zones: that samples were drawn from, the strictest first.
         judged: rows with an answer, in the order of the files.
-        blank: rows that were drawn and have none.
+        blank: rows that were drawn and have none, or are behind the last block that is judged whole.
         judges: how answers of several were joined.
     """
 
@@ -103,12 +103,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was drawn: the zone, the score, the rows, and whether their labels are judged."""
+    """What was drawn: zone, score, rows, whether labels are judged, and the number of verdicts that do not count."""
 
     zone: Zone
     column: str
     rows: list[Row]
     labelled: bool
+    unfinished: int = 0
 
 
 def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
@@ -117,8 +118,8 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
     Each file is a NAME.audit.csv of ``curate review plan``, whose verdicts are next to it, as ``curate review`` writes
     them. The reviewers of one file are several judges, as are copies of it; files that were drawn with other seeds or
     from other zones add to the sample. A ``.json`` file is an export of Label Studio, whose choices are good, bad and
-    unsure, for rows of the CSV files next to it. An unsure verdict counts as bad. A row without one counts as not
-    drawn, which is right if it was left out at random.
+    unsure, for rows of the CSV files next to it. An unsure verdict counts as bad. A row without one,
+    or behind the last block that is judged whole, counts as not drawn.
 
     Args:
         files: at least one CSV.
@@ -139,6 +140,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
     if len(columns) > 1:
         raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give audits of one")
     rows: dict[str, Row] = {}
+    unfinished = sum(plan.unfinished for plan in plans)
     for plan in plans:
         for row in plan.rows:
             known = rows.setdefault(row.key, Row(row.key, row.value, row.rank, []))
@@ -156,10 +158,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
         if row.answers
     ]
     if not judged:
-        raise InputError(
-            f"expected verdicts on the {len(rows):,} images of {paths[0]}, got none; judge them: curate review TABLE "
-            f"{paths[0]}"
-        )
+        refuse_unfinished(paths[0], len(rows), unfinished, "images")
     zones = tuple(sorted({plan.zone for plan in plans}, key=lambda zone: zone.among))
     return Verdicts(tuple(map(str, paths)), columns[0], zones, tuple(judged), len(rows) - len(judged), judges)
 
@@ -203,7 +202,11 @@ def read_plan(path: Path) -> Plan:
     said = verdicts_on(path)
     for row in plan.rows:
         row.answers += [OF_VERDICT[line.verdict] for line in said.get((row.key, ""), {}).values()]
-    return plan
+    is_judged = [bool(row.answers) for row in plan.rows]
+    n = n_finished([row.key for row in plan.rows], is_judged)
+    for row in plan.rows[n:]:
+        row.answers.clear()
+    return replace(plan, unfinished=sum(is_judged[n:]))
 
 
 def _checked(path: Path, lines: list[dict[str, str]]) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any
 
 from curate.manifest.text import read_text, unguarded
 from curate.policies.labels.review import COLUMNS, SUSPECTED, TRUSTED, Drawn
-from curate.policies.sampled import verdicts_on
+from curate.policies.sampled import n_finished, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL, Line
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, stratified_interval
@@ -48,7 +48,7 @@ class Verdicts:
     """What answers say.
 
     Attributes:
-        counts: answer -> rows; ``blank`` are those without one.
+        counts: answer -> rows; ``blank`` are those that count as not drawn.
         wrong: share of all judged labels that are wrong.
         suspected: of the suspected ones; None where none was drawn.
         trusted: of the others; None where none was drawn.
@@ -80,8 +80,8 @@ def is_review(path: Path) -> bool:
 def read_verdicts(path: str | Path) -> Verdicts:
     """Weigh what reviewers said of labels that were drawn, in ``curate review``, by what each represents.
 
-    The intervals hold for every population: see ``scoring.metrics.proportions``. Rows without a verdict count as not
-    drawn; where reviewers differ, a label is unsure.
+    The intervals hold for every population: see ``scoring.metrics.proportions``. Rows behind the last block that is
+    judged whole count as not drawn; where reviewers differ, a label is unsure.
 
     Args:
         path: NAME.review.csv, as drawn; the verdicts are next to it.
@@ -92,17 +92,16 @@ def read_verdicts(path: str | Path) -> Verdicts:
     path = Path(path)
     answers: dict[str, tuple[int, list[str | None]]] = {}
     drawn, said = read_rows(path), verdicts_on(path)
-    for row in drawn:
-        lines = said.get((row.key, ""), {}).values()
+    is_judged = [(row.key, "") in said for row in drawn]
+    n = n_finished([row.key for row in drawn], is_judged)
+    if not n:
+        refuse_unfinished(path, len(drawn), sum(is_judged), "labels")
+    for at, row in enumerate(drawn):
+        lines = said.get((row.key, ""), {}).values() if at < n else ()
         answered = {_answer(line, row.suggested) for line in lines}
         answer = None if not answered else answered.pop() if len(answered) == 1 else UNSURE
         answers.setdefault(row.stratum, (row.size, []))[1].append(answer)
     every = [answer for _, each in answers.values() for answer in each]
-    if not any(every):
-        raise InputError(
-            f"expected verdicts on the {len(every):,} labels of {path}, got none; judge them: curate review TABLE "
-            f"{path}"
-        )
     counts = {word: every.count(word) for word in (LABELLED, SUGGESTED, OTHER, UNSURE)} | {"blank": every.count(None)}
     suspected = {name: each for name, each in answers.items() if name.startswith(SUSPECTED)}
     trusted = {name: each for name, each in answers.items() if name.startswith(TRUSTED)}

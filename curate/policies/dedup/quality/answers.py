@@ -11,7 +11,7 @@ from pathlib import Path
 from curate.manifest.text import unguarded
 from curate.policies.dedup.quality.audit import COLUMNS, DROPPED, MOST_DRAWN, NEAR, Drawn, StratumName
 from curate.policies.sampled import Judged as Sampled
-from curate.policies.sampled import verdicts_on
+from curate.policies.sampled import n_finished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP
 from scoring.errors import InputError
 
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"^(?P<number>\d{1,6}) of (?P<total>\d{1,6})$")
 
 @dataclass(frozen=True)
 class Judged:
-    """A pair, and the verdicts: ``same``, ``different``, ``unsure``, or None where nothing was reported."""
+    """A pair, and the verdicts: ``same``, ``different``, ``unsure``, or None where it counts as not drawn."""
 
     pair: Drawn
     answer: str | None
@@ -39,23 +39,36 @@ class Answers:
     Attributes:
         path: where they were read.
         judged: every pair that was drawn, in the order of the audit.
+        unfinished: pairs with verdicts that do not count, as their block is not judged whole.
     """
 
     path: str
     judged: tuple[Judged, ...]
+    unfinished: int = 0
 
 
 def read_answers(path: str | Path) -> Answers:
     """Return the pairs of an audit with what reviewers said of them in ``curate review``.
 
     A pair of which a copy was dropped is the same, one of which both were kept is different. Where reviewers differ,
-    it is unsure.
+    it is unsure. Pairs behind the last block that is judged whole count as not drawn.
 
     Raises:
         InputError: as ``read_pairs``, or for verdicts that cannot be read.
     """
     pairs, said = read_pairs(path), verdicts_on(Path(path))
-    return Answers(str(path), tuple(Judged(pair, _answer(said, pair)) for pair in pairs))
+    answers = [_answer(said, pair) for pair in pairs]
+    is_judged = [answer is not None for answer in answers]
+    n = n_finished([shown(pair)[0] for pair in pairs], is_judged)
+    judged = tuple(
+        Judged(pair, answer if at < n else None) for at, (pair, answer) in enumerate(zip(pairs, answers, strict=True))
+    )
+    return Answers(str(path), judged, sum(is_judged[n:]))
+
+
+def shown(pair: Drawn) -> tuple[str, str]:
+    """Return the image of a pair that is judged, and the one next to it: of what was dropped, the dropped one."""
+    return (pair.key_a, pair.key_b) if pair.stratum.side == NEAR else (pair.key_b, pair.key_a)
 
 
 def read_pairs(path: str | Path) -> list[Drawn]:

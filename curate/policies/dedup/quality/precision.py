@@ -8,6 +8,7 @@ from typing import Any
 from curate.policies.dedup.quality.answers import DIFFERENT, SAME, Answers
 from curate.policies.dedup.quality.audit import DROPPED, NEAR
 from curate.policies.dedup.quality.counts import Counted, count_answers
+from curate.policies.sampled import refuse_unfinished
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval, stratified_share
 from scoring.metrics.resampling import Interval
@@ -75,14 +76,11 @@ def precision(answers: Answers) -> Precision:
     where all answers are yes. It is for the pairs of this run, not for pairs in general.
 
     Raises:
-        InputError: if there is no answer at all, or the lines are not of one audit.
+        InputError: if there is no answer that counts, or the lines are not of one audit.
     """
     strata = count_answers(answers)
     if all(stratum.blank == stratum.drawn for stratum in strata):
-        raise InputError(
-            f"expected verdicts on the {len(answers.judged):,} pairs of {answers.path}, got none; judge them: curate "
-            f"review TABLE {answers.path}"
-        )
+        refuse_unfinished(answers.path, len(answers.judged), answers.unfinished, "pairs")
     dropped = [stratum for stratum in strata if stratum.name.side == DROPPED]
     finders = {stratum.name.finder: [] for stratum in dropped}  # type: dict[str, list[Counted]]
     for stratum in dropped:

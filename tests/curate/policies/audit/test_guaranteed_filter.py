@@ -18,7 +18,9 @@ from curate.policies.audit.draw import review_plan
 from curate.policies.audit.reading import read_verdicts
 from curate.policies.audit.verdicts import read_audit
 from curate.policies.filter.policy import filter
+from curate.policies.sampled import BLOCK
 from curate.policies.verify import verify
+from scoring.errors import InputError
 from scoring.metrics.guarantee import Sampled, fewest_verdicts, guaranteed_cut
 
 N = 3000
@@ -206,15 +208,24 @@ def test_judges_are_joined_as_asked(dataset, audit, tmp_path):
     assert read_audit([first, second, first], judges="majority").badness().sum() == alone
 
 
-def test_unsure_counts_as_bad_and_blank_as_not_drawn(audit):
+def test_unsure_counts_as_bad_and_an_unfinished_block_as_not_drawn(audit):
     def doubtful(lines):
-        lines[0]["answer"], lines[1]["answer"] = "?", ""
+        lines[0]["answer"], lines[2 * BLOCK + 1]["answer"] = "?", ""
 
     verdicts = read_audit([audit(change=doubtful)])
-    assert verdicts.blank == 1
+    assert verdicts.blank == 500 - 2 * BLOCK
     assert verdicts.counts()["between"] == 1
-    assert len(verdicts.judged) == 499
+    assert len(verdicts.judged) == 2 * BLOCK
     assert verdicts.judged[0].badness == 1
+
+
+def test_verdicts_on_a_part_of_the_first_block_are_refused_with_their_number(audit):
+    def begun(lines):
+        for line in lines[10:]:
+            line["answer"] = ""
+
+    with pytest.raises(InputError, match=rf"got on 10 of an unfinished block of {BLOCK}"):
+        read_audit([audit("begun", change=begun)])
 
 
 def test_a_second_audit_of_a_stricter_zone_adds_to_the_first(dataset, audit, tmp_path):
