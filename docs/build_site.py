@@ -28,6 +28,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
         "labels",
         "select",
         "rounds",
+        "stop",
         "interchange",
         "split",
         "balance",
