@@ -83,8 +83,7 @@ def test_every_standard_view_is_the_target_of_every_other_view():
 
 def test_direct_predictor_matches_its_oracle():
     predictor = DirectPredictor(6).double()
-    predictor.follow(torch.cat([X, Y]))
-    predictor.correlation.copy_(torch.cat([X, Y]).T @ torch.cat([X, Y]) / 8)  # in float64 throughout
+    predictor.correlation.copy_(torch.cat([X, Y]).T @ torch.cat([X, Y]) / 8)  # at their length, as the oracle's
     predictor.renew()
     values = torch.linalg.eigvalsh(predictor.correlation)
     expected = [0, 0, 0.0292393653, 0.1231765898, 0.150761191, 2.6936967264]
@@ -95,11 +94,12 @@ def test_direct_predictor_matches_its_oracle():
 
 def test_direct_predictor_keeps_a_running_mean_that_starts_with_the_first_batch():
     predictor = DirectPredictor(6, rho=0.3)
-    predictor.follow(X.float())
-    first = (X.T @ X / 4).float()
+    directions = X / X.square().sum(1, keepdim=True).sqrt(), Y / Y.square().sum(1, keepdim=True).sqrt()
+    first, second = ((rows.T @ rows / 4).float() for rows in directions)
+    predictor.follow(X.float() * torch.tensor([[1.0], [20.0], [0.1], [3.0]]))  # lengths do not count
     assert torch.allclose(predictor.correlation, first, atol=1e-6)
     predictor.follow(Y.float())
-    assert torch.allclose(predictor.correlation, 0.3 * first + 0.7 * (Y.T @ Y / 4).float(), atol=1e-6)
+    assert torch.allclose(predictor.correlation, 0.3 * first + 0.7 * second, atol=1e-6)
 
 
 @pytest.mark.parametrize("predictor", ["direct", "mlp"])

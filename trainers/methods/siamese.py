@@ -68,10 +68,12 @@ class DirectPredictor(nn.Module):
     """A linear predictor that is computed, not learned, from the correlation F of z.
 
     W = Q diag(max(sqrt(e) + eps, 1e-4)) Q^T, where e are F's eigenvalues over the largest, and F is a running mean
-    of z z^T, neither normalised nor centred.
+    of z z^T for z of unit length, not centred.
 
-    Source: Tian, Chen & Ganguli 2021, "Understanding self-supervised learning dynamics without contrastive pairs"
-    (DirectPred), sec. 4; rho and eps as its authors run it.
+    Source: Nakamura et al. 2023, eq. 23-24, where z lies on the sphere; Tian, Chen & Ganguli 2021, "Understanding
+    self-supervised learning dynamics without contrastive pairs" (DirectPred), sec. 4; rho and eps as its authors run
+    it. They take z at its length, next to a slow copy of the network as the target: without one, as here, nothing is
+    learned from such an F (docs/studies/training.md).
     """
 
     correlation: Tensor
@@ -91,8 +93,9 @@ class DirectPredictor(nn.Module):
 
     @torch.no_grad()
     def follow(self, z: Tensor) -> None:
-        """Fold a batch of z, shape (B, M), into the running correlation."""
-        batch = z.detach().float().T @ z.detach().float() / len(z)
+        """Fold the directions of a batch of z, shape (B, M), into the running correlation."""
+        unit = F.normalize(z.detach().float(), dim=1)
+        batch = unit.T @ unit / len(unit)
         rho = torch.where(self.seen == 0, 0.0, self.rho)
         self.correlation.mul_(rho).add_(batch * (1 - rho))
         self.seen.add_(1)
