@@ -65,7 +65,7 @@ def test_a_recipe_is_recorded_in_the_card(tmp_path):
     )  # fmt: skip
     card = read_header(tmp_path / "m.safetensors")["training"]
     assert card["recipe_name"] == "cifar10"
-    assert (card["recipe"]["lr"], card["recipe"]["schedule"], card["recipe"]["size"]) == (0.06, "cosine", 32)
+    assert (card["recipe"]["lr"], card["recipe"]["schedule"], card["recipe"]["size"]) == (0.2, "cosine", 32)
     assert card["recipe"]["settings"]["latent_dim"] == 8
 
 
