@@ -249,10 +249,11 @@ def _streamed(
 ) -> "ImageStream":
     from curate.engines.gone import Watch, WatchedBatches
     from curate.training.stream import stream_readers
-    from trainers.data import loss_tensor, number_labels, require_batch
+    from trainers.data import loss_tensor, number_labels
     from trainers.stream import ImageStream
 
-    require_batch(manifest.n_rows, 2)
+    if manifest.n_rows < 2:
+        raise InputError("training needs at least 2 images, got 1; give more")
     numbers, classes = (None, []) if labels is None else number_labels(labels)
     return ImageStream(
         manifest.n_rows,
