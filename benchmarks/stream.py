@@ -84,6 +84,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 train(config, images, state=Path(folder) / f"state{turn}", device=device, save_every=1e9, course=clock)
             found[name].append(clock.seconds())
+            print(f"turn {turn + 1}, {name}: {found[name][-1][0]:.1f} s, {found[name][-1][1]:.1f} s of the processor")
     used = len(readers) // options.batch_size * options.batch_size * options.epochs * options.turns
     costs = {}
     for name, seconds in found.items():
