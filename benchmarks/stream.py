@@ -1,6 +1,6 @@
 """SimCLR from images in memory and from images that are read in each epoch, in one run: what an image costs in each.
 
-    python benchmarks/stream.py --data ../shared/data/caltech_subset.parquet [--backbone resnet18] [--size 224]
+    python benchmarks/stream.py --source DATA/caltech_subset.parquet [--backbone resnet18] [--size 224]
 
 The training is the product's own. Both ways take turns, and the first epoch of each turn is left out. Seconds of the
 processor are those of this process, where fewer than four threads decode; on a machine that others use they say more
@@ -52,7 +52,7 @@ class Clock:
 def main() -> None:
     """Measure, print a line for each way and one of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--source", required=True)
     parser.add_argument("--backbone", default="resnet18")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--n", type=int, default=512)
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     device = select_device(options.device)
-    manifest = open_manifest(options.data)
+    manifest = open_manifest(options.source)
     files = [read() for read in manifest.readers(0, min(options.n, manifest.n_rows))]
     readers: list[Reader] = [data.__bytes__ for data in files]
     preprocessing = Preprocessing(size=options.size, resize=options.size)
