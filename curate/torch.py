@@ -94,6 +94,8 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             ok = pc.fill_null(pc.equal(rows[STATUS], OK), False).to_numpy().astype(bool)
         self.rows: NDArray[np.int64] = np.flatnonzero(ok)
         rows = rows.filter(pa.array(ok))
+        if self._source[0] is None and table.moved is not None:
+            rows = table.moved.current_rows(rows)
         self._keys = pa.array(key_texts(rows[KEY], table.path), pa.large_string())
         self._uris = rows[URI].combine_chunks().cast(pa.large_string()) if URI in columns else None
         self.classes: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from curate.exchange.item import Item, Value
 from curate.tables.arrays import texts
 from curate.tables.classes import NO_CLASSES, ClassList
 from curate.tables.digests import key_texts
+from curate.tables.moved import Moved
 
 RECORD_STEP = 1024  # rows that are Python objects at a time
 
@@ -65,6 +66,38 @@ class Memory:
         """Yield it in order."""
         chosen = self.table if columns is None else self.table.select(list(columns))
         yield from chosen.to_batches(max_chunksize=rows)
+
+
+@dataclass(frozen=True)
+class WithPlaces:
+    """A table whose images moved together with it: it gives the places of now."""
+
+    table: Source
+    moved: Moved
+
+    @property
+    def path(self) -> Any:
+        """What the user named."""
+        return self.table.path
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self.table.schema
+
+    @property
+    def n_rows(self) -> int:
+        """Its rows."""
+        return self.table.n_rows
+
+    def require(self, names: Sequence[str]) -> None:
+        """Refuse names that are no columns."""
+        self.table.require(names)
+
+    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield it in order."""
+        for batch in self.table.batches(columns, rows):
+            yield from self.moved.current_rows(pa.Table.from_batches([batch])).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from curate.exchange.encode import Encoding
 from curate.exchange.names import FileNames
 from curate.exchange.plan import COPY, LINKS, Plan
 from curate.exchange.row_images import SUFFIXES, RowImages
-from curate.exchange.rows import Memory, Source, is_plain
+from curate.exchange.rows import Memory, Source, WithPlaces, is_plain
 from curate.exchange.run import ExportProgress, Job, refused, write_out
 from curate.exchange.shards import N_BYTES, Shard
 from curate.exchange.sides import SIDES, SPLIT
@@ -146,6 +146,8 @@ def export(
     _check_classes(opened, label, per)
     chosen = _taken(opened, kind, take, label)
     rows = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
+    if source is None and opened.moved is not None:
+        rows = WithPlaces(rows, opened.moved)
     sized = N_BYTES in opened.schema.names and encoding is None
     request = SurveyRequest(
         kind, chosen, label, per,

@@ -9,6 +9,7 @@ from curate.manifest.store_path import AnyPath, StorePath
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
+DEEPEST = 4  # parts of a path below the folder of a receipt, such as steps/usable.parquet
 MOST_FILES = 1_000_000  # below the folders that are searched
 
 
@@ -32,8 +33,8 @@ class Searched:
     def find(self, path: AnyPath, digests: Sequence[str | None] = (), names: Sequence[str] = ()) -> AnyPath | None:
         """Return where a file, or a folder of files, is now; None where it is nowhere.
 
-        Looked at in this order: its own place, the folder of the receipt, files of its name below the roots, and
-        all other files there; below the roots it is known by its digest alone, where there is one.
+        Looked at in this order: its own place, the folder of the receipt and below it as before, files of its name
+        below the roots, and all other files there; below the roots it is known by its digest alone, where there is one.
 
         Args:
             path: where it was.
@@ -43,8 +44,7 @@ class Searched:
         Raises:
             InputError: if several of its name are there and no digest reports which; if there are too many files.
         """
-        beside = self.folder / path.name
-        for place in (path, beside):
+        for place in (path, *self._below(path)):
             if self._allowed(place) and place.exists():
                 return place
         if not self.roots:
@@ -61,6 +61,13 @@ class Searched:
             if all(file_sha256(file.with_name(name)) == digest for name, digest in zip(names, digests, strict=True)):
                 return file.parent
         return None
+
+    def _below(self, path: AnyPath) -> Iterator[AnyPath]:
+        """Where a file is if it moved together with the receipt, in its folder or below it."""
+        yield self.folder / path.name
+        if isinstance(self.folder, Path) and isinstance(path, Path):
+            for n_parts in range(2, min(len(path.parts), DEEPEST + 1)):
+                yield self.folder.joinpath(*path.parts[-n_parts:])
 
     def refuse_outside(self, path: AnyPath) -> None:
         """Refuse a file that a link leads out of the roots and of the folder of the receipt.

@@ -112,7 +112,9 @@ def _write(
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
         _write_table(place / BATCH, batch, "batch", number)
-        reader = images_by_key(batch, source=source, options=reading_of(scored.table))
+        moved = None if source is not None else scored.table.moved
+        current = batch if moved is None else moved.current_rows(batch)
+        reader = images_by_key(current, source=source, options=reading_of(scored.table))
         export, notes = _export(place, batch, folder, reader)
         model: dict[str, Any] = {}
         lift: PairLift | None = None

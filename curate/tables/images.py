@@ -152,6 +152,8 @@ class Images:
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
         taken = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
+        if source is None and table.moved is not None:
+            taken = table.moved.current_rows(taken)
         return cls(
             taken,
             table.path,

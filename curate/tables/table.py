@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
 from curate.tables.digests import is_list
 from curate.tables.folders import folders_of, has_text_keys
+from curate.tables.moved import Moved, moved_with
 from curate.tables.user_embeddings import as_embeddings, unit_field
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint
@@ -75,6 +77,11 @@ class Table:
         self.stored = self
         if twice := repeated(self.schema.names):
             raise InputError(f"{path} has several columns named {twice[0]!r}; rename them so that each differs")
+
+    @cached_property
+    def moved(self) -> Moved | None:
+        """Where its images are now, if they moved together with it."""
+        return moved_with(self)
 
     def by(self, embedding_column: str | None) -> "Table":
         """Return the table with a column of the user's read as ``embedding``, each row at unit length.

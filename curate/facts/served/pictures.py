@@ -73,6 +73,8 @@ class Pictures:
             unknown = [row for row in rows if row not in self._places]
             if unknown and self._has_places:
                 taken = self.table.take(unknown, self._columns)
+                if self._column == URI and self.table.moved is not None:
+                    taken = self.table.moved.current_rows(taken)
                 column = taken.column(0).combine_chunks()
                 texts = key_bytes(column) if self._column == KEY else [_encoded(each) for each in column.to_pylist()]
                 scored = taken.column(1).to_pylist() if SHA256 in self._columns else [None] * len(unknown)

@@ -1,0 +1,74 @@
+"""Images that moved together with their table: each is where it would be seen from the table's new place."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from curate.columns import URI
+from curate.manifest.schemes import scheme_of
+from scoring.file_digest import file_sha256
+
+if TYPE_CHECKING:
+    from curate.tables.table import Table
+
+SHA256 = "sha256"
+LOOKED_AT = 8  # first rows of a table
+UP = 2  # folders above the one of the table, in which images are looked for, too
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Where the images of a folder are now.
+
+    Attributes:
+        before: folder of this machine in which they were, or from which they were seen.
+        now: the folder instead.
+    """
+
+    before: str
+    now: str
+
+    def current(self, uri: str | None) -> str | None:
+        """Return where an image is now; where it was if there is none."""
+        if uri is None or not uri.startswith(self.before + "/"):
+            return uri
+        place = self.now + uri[len(self.before) :]
+        return place if os.path.isfile(place) else uri  # noqa: PTH113 (for each row)
+
+    def current_rows(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the places of now in the column ``uri``."""
+        at = rows.schema.get_field_index(URI)
+        if at < 0:
+            return rows
+        uris = [self.current(uri) for uri in rows.column(at).to_pylist()]
+        return rows.set_column(at, rows.schema.field(at), pa.array(uris, rows.schema.field(at).type))
+
+
+def moved_with(table: "Table") -> Moved | None:
+    """Return where the images of a table are, if they are not where it says and moved together with it.
+
+    A folder that was next to the table, below it or above it is next to it now. It counts if an image there has the
+    SHA-256 that was scored, so that no other one is taken for it.
+    """
+    if not isinstance(table.path, Path) or not {URI, SHA256} <= set(table.schema.names):
+        return None
+    rows = table.take(range(min(LOOKED_AT, table.n_rows)), [URI, SHA256]).to_pydict()
+    local = [
+        (uri, digest)
+        for uri, digest in zip(rows[URI], rows[SHA256], strict=True)
+        if isinstance(uri, str) and digest and scheme_of(uri) is None and uri.startswith("/")
+    ]
+    if any(Path(uri).exists() for uri, _ in local):
+        return None
+    folder = table.path.absolute() if table.path.is_dir() else table.path.absolute().parent
+    for uri, digest in local:
+        parts = PurePosixPath(uri).parts[1:]
+        for place in (folder, *folder.parents[:UP]):
+            for n_before in range(len(parts)):
+                image = place.joinpath(*parts[n_before:])
+                if ".." not in parts and image.is_file() and file_sha256(image) == digest:
+                    return Moved("".join(f"/{part}" for part in parts[:n_before]), str(place))
+    return None
