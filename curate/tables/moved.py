@@ -1,9 +1,9 @@
 """Images that moved together with their table: each is where it would be seen from the table's new place."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -11,11 +11,6 @@ from curate.columns import URI
 from curate.manifest.schemes import scheme_of
 from scoring.file_digest import file_sha256
 
-if TYPE_CHECKING:
-    from curate.tables.table import Table
-
-SHA256 = "sha256"
-LOOKED_AT = 8  # first rows of a table
 UP = 2  # folders above the one of the table, in which images are looked for, too
 
 
@@ -47,23 +42,27 @@ class Moved:
         return rows.set_column(at, rows.schema.field(at), pa.array(uris, rows.schema.field(at).type))
 
 
-def moved_with(table: "Table") -> Moved | None:
+def moved_with(table: object, uris: Sequence[object], digests: Sequence[object]) -> Moved | None:
     """Return where the images of a table are, if they are not where it says and moved together with it.
 
     A folder that was next to the table, below it or above it is next to it now. It counts if an image there has the
     SHA-256 that was scored, so that no other one is taken for it.
+
+    Args:
+        table: its path; in a store nothing is looked for.
+        uris: of some rows.
+        digests: SHA-256 of their images.
     """
-    if not isinstance(table.path, Path) or not {URI, SHA256} <= set(table.schema.names):
+    if not isinstance(table, Path):
         return None
-    rows = table.take(range(min(LOOKED_AT, table.n_rows)), [URI, SHA256]).to_pydict()
     local = [
         (uri, digest)
-        for uri, digest in zip(rows[URI], rows[SHA256], strict=True)
+        for uri, digest in zip(uris, digests, strict=True)
         if isinstance(uri, str) and digest and scheme_of(uri) is None and uri.startswith("/")
     ]
     if any(Path(uri).exists() for uri, _ in local):
         return None
-    folder = table.path.absolute() if table.path.is_dir() else table.path.absolute().parent
+    folder = table.absolute() if table.is_dir() else table.absolute().parent
     for uri, digest in local:
         parts = PurePosixPath(uri).parts[1:]
         for place in (folder, *folder.parents[:UP]):

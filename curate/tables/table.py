@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, FOLDER, KEY, LABEL
+from curate.columns import EMBEDDING, FOLDER, KEY, LABEL, URI
 from curate.counted import repeated
 from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
@@ -34,6 +34,7 @@ HINTS = {  # on a column that is missing
     FOLDER: ", and no key names a folder of the source",
 }
 LOOKED_AT = 1000  # files of a folder that is no table, among which an image is looked for
+SHOW_A_MOVE = 8  # first rows that show whether the images moved
 
 
 class Table:
@@ -81,7 +82,11 @@ class Table:
     @cached_property
     def moved(self) -> Moved | None:
         """Where its images are now, if they moved together with it."""
-        return moved_with(self)
+        names = [URI, "sha256"]
+        if not set(names) <= set(self.schema.names):
+            return None
+        some = self.take(range(min(SHOW_A_MOVE, self.n_rows)), names)
+        return moved_with(self.path, *(some.column(name).to_pylist() for name in names))
 
     def by(self, embedding_column: str | None) -> "Table":
         """Return the table with a column of the user's read as ``embedding``, each row at unit length.
