@@ -3,7 +3,8 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,12 @@ from curate.counted import counted
 from curate.display.captions import plain_line
 from curate.display.sheet import Tile, contact_sheet
 from curate.display.tiles import tile_of
-from curate.facts.findings import Finding
+from curate.facts.findings import QUESTIONS, Finding
+from curate.facts.results import Applied
 from curate.manifest.text import guarded, read_text, unguarded
 from curate.policies.issues.kinds import GROUPS
+from curate.policies.reviewed import RULE, VerdictLines
+from curate.policies.verdicts import IMAGE, Said
 from curate.tables.images import Images
 from curate.tables.keys import named
 from curate.tables.table import Table
@@ -24,7 +28,8 @@ from scoring.errors import InputError
 
 TABLE = "findings.csv"
 LIKE = "like"  # the key that a near copy is like; not in the findings of earlier versions
-COLUMNS = ("kind", "key", "value", "finding", LIKE)
+DECIDED = "decided"  # what a reviewer decided about it; the same
+COLUMNS = ("kind", "key", "value", "finding", LIKE, DECIDED)
 OURS = re.compile(r"findings\.csv|\d\d-[a-z-]+\.png")
 MOST, EACH = 40, 10  # images of a sheet, and of each group on it
 
@@ -46,8 +51,38 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise InputError(f"{folder} holds {other}, which is no finding and would be lost; move it elsewhere")
 
 
+def decisions_on(results: Sequence[Applied]) -> dict[str, Said]:
+    """Return what reviewers decided by key, of the verdicts that results were made with and that are still there."""
+    said: dict[str, Said] = {}
+    for applied in results:
+        for rule in applied.rules:
+            verdicts = VerdictLines.from_json(rule) if rule.get("rule") == RULE else VerdictLines.in_rule(rule)
+            places = [] if verdicts is None else [Path(verdicts.file), applied.path.with_name(Path(verdicts.file).name)]
+            place = next((place for place in places if place.is_file()), None)
+            if verdicts is not None and place is not None:
+                said |= replace(verdicts, file=str(place)).read.said()
+    return said
+
+
+def undecided(finding: Finding, table: Table, said: Mapping[str, Said]) -> Finding:
+    """Return the rows of a finding that no reviewer decided about."""
+    return finding.of(np.array([not each for each in _decided(finding, table, said)], bool))
+
+
+def _decided(finding: Finding, table: Table, said: Mapping[str, Said]) -> list[str]:
+    """The verdict on each row of a finding; an empty text for none."""
+    question = QUESTIONS.get(finding.kind, IMAGE)
+    return [said[key].answers.get(question, "") if key in said else "" for key in named(table, finding.rows)]
+
+
 def write_findings(
-    folder: Path, table: Table, findings: Sequence[Finding], source: str | None, *, overwrite: bool
+    folder: Path,
+    table: Table,
+    findings: Sequence[Finding],
+    source: str | None,
+    said: Mapping[str, Said],
+    *,
+    overwrite: bool,
 ) -> None:
     """Write the findings to a folder, whole or not at all: ``findings.csv``, and ``NN-KIND.png`` of each kind.
 
@@ -56,6 +91,7 @@ def write_findings(
         table: whose rows were looked at.
         findings: the largest consequence first.
         source: what was scored; no sheet is drawn where nothing names the images.
+        said: what reviewers decided, by key: such findings are marked, and on no sheet.
         overwrite: replace the findings that are there.
 
     Raises:
@@ -63,9 +99,10 @@ def write_findings(
     """
     check_folder(folder, overwrite=overwrite)
     with AtomicFolder(folder, overwrite=overwrite) as made:
-        made.write(TABLE, _table(table, findings))
+        made.write(TABLE, _table(table, findings, said))
         for number, finding in enumerate(findings, 1):
-            drawn = _sheet(table, finding, source)
+            left = undecided(finding, table, said)
+            drawn = _sheet(table, left, source) if len(left.rows) else None
             if drawn is not None:
                 made.write(f"{number:02}-{finding.kind}.png", drawn)
 
@@ -74,23 +111,28 @@ def read_findings(folder: Path) -> list[dict[str, str]]:
     """Return the lines of ``findings.csv`` in a folder; InputError where it is not as it was written."""
     path = folder / TABLE
     lines = list(csv.DictReader(io.StringIO(read_text(path, what="the findings of curate report"))))
-    if any(None in line or {*line, LIKE} != set(COLUMNS) or None in line.values() for line in lines):
+    if any(None in line or {*line, LIKE, DECIDED} != set(COLUMNS) or None in line.values() for line in lines):
         raise InputError(f"{path} is not as curate report wrote it; make it again with --overwrite")
-    return [{LIKE: "", **{name: unguarded(cell) for name, cell in line.items()}} for line in lines]
+    return [{LIKE: "", DECIDED: "", **{name: unguarded(cell) for name, cell in line.items()}} for line in lines]
 
 
-def _table(table: Table, findings: Iterable[Finding]) -> bytes:
+def _table(table: Table, findings: Iterable[Finding], said: Mapping[str, Said]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for finding in findings:
         beside = finding.beside if len(finding.beside) else np.full(len(finding.rows), -1)
         others = iter(named(table, beside[beside >= 0]))
-        for key, value, words, other in zip(
-            named(table, finding.rows), finding.value.tolist(), finding.texts, beside.tolist(), strict=True
+        for key, value, words, other, decided in zip(
+            named(table, finding.rows),
+            finding.value.tolist(),
+            finding.texts,
+            beside.tolist(),
+            _decided(finding, table, said),
+            strict=True,
         ):
             like = next(others) if other >= 0 else ""
-            writer.writerow([finding.kind, guarded(key), f"{value:.6g}", guarded(words), guarded(like)])
+            writer.writerow([finding.kind, guarded(key), f"{value:.6g}", guarded(words), guarded(like), decided])
     return text.getvalue().encode("utf-8" if text.getvalue().isascii() else "utf-8-sig")
 
 

@@ -8,7 +8,7 @@ from curate.columns import KEY
 from curate.facts.document import POINTS, SAMPLE, THUMBS, FactsRequest, gather, listed
 from curate.facts.findings import findings_of, of_findings
 from curate.facts.results import Results
-from curate.facts.review import check_folder, write_findings
+from curate.facts.review import check_folder, decisions_on, undecided, write_findings
 from curate.tables.table import open_table
 from scoring.atomic import AtomicFile, refuse_existing, require_folder
 from scoring.errors import InputError
@@ -99,9 +99,11 @@ def report(
     facts = gather(opened, request)
     if review is not None:
         kinds = findings_of(facts.dataset, facts.decided, facts.results)
-        write_findings(review, opened, kinds, source, overwrite=overwrite)
-        if kinds:
-            facts.galleries.insert(0, of_findings(kinds))
+        said = decisions_on(facts.results)
+        write_findings(review, opened, kinds, source, said, overwrite=overwrite)
+        left = [finding for kind in kinds if len((finding := undecided(kind, opened, said)).rows)]
+        if left:
+            facts.galleries.insert(0, of_findings(left))
     made = listed(facts, source, thumbs=thumbs)
     return Report(made, where, 0 if where is None else _write(made, where, overwrite=overwrite))
 

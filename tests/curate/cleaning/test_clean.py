@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import run
 from PIL import Image, ImageDraw
-from reviewed_table import act, queue, serving
+from reviewed_table import act, call, queue, serving
 
 import curate
 from curate.cleaning.steps import command_of
@@ -333,6 +333,22 @@ def test_a_second_run_applies_what_was_decided_in_review_and_no_longer_when_it_i
         act(server, "undo")
     assert counts(clean("--json"))["dropped_in_review"] is None
     assert pl.read_parquet("out/subset.parquet").equals(subset)
+
+
+def test_findings_that_a_reviewer_decided_are_marked_and_no_longer_shown(workdir):
+    before = counts(clean("--json"))
+    assert {line["decided"] for line in findings(Path("out"))} == {""}
+    with serving("out", reviewer="ann") as server:
+        group = next(each for each in queue(server) if each["kind"] != "dropped-copy")
+        keys = {item["key"] for item in call(server, f"group?id={group['id']}")[1]["items"]}
+        act(server, "keep", group["id"])
+    again, lines = counts(clean("--json")), findings(Path("out"))
+    decided = {line["key"] for line in lines if line["decided"]}
+    assert decided == keys
+    assert {line["decided"] for line in lines} <= {"", "keep"}
+    assert again["to_review"] <= before["to_review"]
+    of_kind = [line for line in lines if line["kind"] == group["kind"] and not line["decided"]]
+    assert any(path.name.endswith(f"-{group['kind']}.png") for path in Path("out/review").iterdir()) == bool(of_kind)
 
 
 def test_the_command_that_applies_decisions_is_the_one_that_was_typed(workdir):
