@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from curate.calibration.answers import JudgedImages, read_answers
 from curate.columns import describe
 from curate.counted import counted
-from curate.fitting.labels import label_source
 from curate.policies.audit.request import ANY
 from curate.tables.arrays import FALSE, TRUE
-from curate.tables.dataset import read_dataset
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
@@ -198,6 +196,8 @@ def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) 
 def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows:
     import torch
 
+    from curate.fitting.labels import label_source
+    from curate.tables.dataset import read_dataset
     from scoring.metrics.neighbours import nearest
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()

@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.policies.dedup.finders.elk import Radius
-    from curate.policies.dedup.finders.facts import EqualElsewhere, FewFinders, LooseGroups, NotCompared, PixelsRead
+    from curate.policies.dedup.finders.facts import (
+        EqualElsewhere,
+        FewFinders,
+        KappaRadius,
+        LooseGroups,
+        NotCompared,
+        PixelsRead,
+    )
     from curate.policies.dedup.quality.recall import RecallReport
     from curate.policies.dedup.result import DedupResult
 
@@ -30,10 +36,10 @@ def lower_words(n: int) -> str:
 
 def note_words(note: object) -> list[str]:
     """Return a fact in words; a text as it is."""
-    from curate.policies.dedup.finders.elk import Radius
     from curate.policies.dedup.finders.facts import (
         EqualElsewhere,
         FewFinders,
+        KappaRadius,
         LooseGroups,
         ManyLinks,
         NotCompared,
@@ -54,7 +60,7 @@ def note_words(note: object) -> list[str]:
         case ManyLinks():
             many = f"{note.rows:,} rows may have more links than {note.graph} lists neighbours"
             return [f"{many}: pairs of two such rows are searched for"]
-        case Radius():
+        case KappaRadius():
             return _radius(note)
     return [str(note)]
 
@@ -103,8 +109,8 @@ def _pixels_read(note: "PixelsRead") -> list[str]:
     return notes
 
 
-def _radius(radius: "Radius") -> list[str]:
-    from curate.policies.dedup.finders.elk import HIGHEST_KAPPA
+def _radius(radius: "KappaRadius") -> list[str]:
+    from curate.policies.dedup.finders.facts import HIGHEST_KAPPA
 
     median = f"cosine {radius.threshold:g} at the median kappa {radius.median:.4g}"
     notes = [f"elk: {median}; loosest pair {radius.loosest:.4f}"]

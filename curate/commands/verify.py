@@ -63,7 +63,7 @@ def run(
     from curate.calibration.verify import of_calibration
     from curate.manifest.store_path import path_on_disk
     from curate.pipeline.receipt import is_pipeline_receipt
-    from curate.rounds.verify import rounds_at
+    from curate.rounds.files.folder import rounds_at
 
     line = (lambda text: None) if json_ else show
     rounds = rounds_at(receipt) if isinstance(receipt, Path) else None

@@ -9,7 +9,6 @@ from curate.comparison.sample import Items, TableSample
 from curate.tables.keys import named
 from scoring.metrics.proportions import wilson
 from scoring.metrics.two_sample import Units, share_gaps
-from scoring.search.kmeans import assign, spherical_kmeans
 
 ROWS_A_CLUSTER = 20  # at least, on average
 LACKING = 0.1  # of the other's share
@@ -31,6 +30,8 @@ def cluster_shares(
         repeats: permutations of the permutation test.
         seed: of clusters and permutations.
     """
+    from scoring.search.kmeans import assign, spherical_kmeans  # torch, which other comparisons do without
+
     counts = items.counts
     rows = items.vectors - items.vectors.mean(0, dtype=np.float64).astype(np.float32)
     k = max(1, min(k, len(rows) // ROWS_A_CLUSTER))

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, is_less_certain
@@ -16,6 +16,9 @@ from curate.tables.vectors import MISSING, rows_of
 from scoring.errors import InputError
 from scoring.lookup import name_list
 from scoring.metrics.ranking import rank_average
+
+if TYPE_CHECKING:
+    import torch
 
 FEWEST_ROWS = 20
 RANK_AVERAGE = "rank average"
@@ -130,8 +133,10 @@ def row_keys(rows: MeasuredRows) -> list[bytes]:
     return key_bytes(rows.table.take(rows.index, [KEY]).column(KEY).combine_chunks(), rows.table.path)
 
 
-def embeddings(rows: MeasuredRows) -> tuple[torch.Tensor, NDArray[np.bool_]] | str:
+def embeddings(rows: MeasuredRows) -> "tuple[torch.Tensor, NDArray[np.bool_]] | str":
     """Return unit embeddings as float32, shape (N, D), and which rows have one; or why not."""
+    import torch
+
     if EMBEDDING not in rows.table.schema.names:
         settings = rows.table.metadata.get("settings")
         left_out = isinstance(settings, dict) and settings.get("embedding dtype", "") is None

@@ -1,13 +1,15 @@
 """The probe of a round, and how good it is on rows that are held out."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.probes.linear import FeatureScale, Probe, fit_linear_probe, spread_of
-from curate.probes.neighbours import fit_neighbour_probe
 from scoring.metrics.proportions import wilson
+
+if TYPE_CHECKING:
+    from curate.probes.linear import FeatureScale, Probe
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ def fit(
     vectors: NDArray,
     known: KnownClasses,
     *,
-    spread: FeatureScale | None = None,
+    spread: "FeatureScale | None" = None,
     calibrate: bool = True,
     seed: int = 0,
-) -> Probe:
+) -> "Probe":
     """Fit a probe on rows whose class is known.
 
     Args:
@@ -57,6 +59,9 @@ def fit(
         calibrate: whether probabilities are calibrated.
         seed: of the folds.
     """
+    from curate.probes.linear import fit_linear_probe, spread_of
+    from curate.probes.neighbours import fit_neighbour_probe
+
     rows, n_classes = vectors[known.rows], len(known.classes)
     if kind == "knn":
         return fit_neighbour_probe(rows, known.labels, n_classes, calibrate=calibrate)
@@ -83,7 +88,7 @@ class Accuracy:
     high: float = 1.0
 
 
-def accuracy(probe: Probe, vectors: NDArray, known: KnownClasses) -> Accuracy:
+def accuracy(probe: "Probe", vectors: NDArray, known: KnownClasses) -> Accuracy:
     """Return how often a probe is right on rows whose class is known."""
     if not len(known):
         return Accuracy()

@@ -42,25 +42,6 @@ from scoring.file_digest import file_sha256
 N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
 
 
-def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
-    """Return the folder of rounds that a path means, and the number of the one round that it means.
-
-    Args:
-        path: of a folder of rounds, of one round in it, or of the state of one.
-
-    Returns:
-        the folder, and a number or None for all rounds; None where the path means something else.
-    """
-    path = Path(path)
-    if (path / CONFIG).is_file():
-        return path, None
-    place = (path.parent if path.name == STATE else path).absolute()
-    folder = place.parent.parent
-    if place.parent.name == ROUNDS and place.name in numbered_folders(folder) and (folder / CONFIG).is_file():
-        return folder, int(place.name)
-    return None
-
-
 def verify_rounds(
     folder: str | Path,
     table: str | Path | None = None,

@@ -11,7 +11,7 @@ from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
-    from scoring.search.graph import Graph
+    from scoring.search.links import Graph
 
 
 MOST = 64  # neighbours that a graph holds at most
@@ -112,7 +112,7 @@ def _recall_note(graph: "Graph") -> tuple[str, ...]:
 
 def _among(graph: "Graph", rows: NDArray[np.int64], k: int) -> "Graph":
     """Return the nearest k neighbours of some rows among these rows; -1 where the graph knows no further one."""
-    from scoring.search.graph import Graph
+    from scoring.search.links import Graph
 
     place = np.full(len(graph.index) + 1, -1, np.int32)  # the last is for no neighbour at all
     place[rows] = np.arange(len(rows))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from curate.selectors.geometry import spans, squared_distances, unit
 
 if TYPE_CHECKING:
-    from scoring.search.graph import Graph
+    from scoring.search.links import Graph
 
 NEAR = 20  # neighbours that make a row typical
 DOUBLE = 1_024  # rows of one cluster whose distances are measured in float64

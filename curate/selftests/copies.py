@@ -13,7 +13,7 @@ from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
 from curate.selftests.corruption import BatchScorer
 from scoring.metrics.degradations import recompress, resize
 from scoring.metrics.proportions import wilson
-from scoring.relative.neighbours import COPY
+from scoring.relative.space import COPY
 
 UNIQUENESS = "uniqueness"  # 1 - cosine to the nearest other image: what deduplication and coverage use
 ROUNDING = 1e-3  # of a cosine of embeddings of the same pixels

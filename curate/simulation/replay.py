@@ -16,7 +16,7 @@ from curate.simulation.curves import Curves
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
-    from scoring.search.graph import Graph
+    from scoring.search.links import Graph
 
 DRAWS = 10
 

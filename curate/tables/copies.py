@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.tables.needs import PHASH, SHA256
 from curate.tables.rows import Rows
-from scoring.relative.neighbours import COPY
+from scoring.relative.space import COPY
 from scoring.search.hamming import HammingIndex
 
 NEAR_BITS = 3  # of the perceptual hash, in which near copies may differ,

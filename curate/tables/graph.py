@@ -22,7 +22,7 @@ from curate.tables.table import Table, open_table
 from curate.tables.vectors import rows_of, vector_hashes
 from scoring.atomic import require_folder
 from scoring.errors import InputError
-from scoring.search.graph import MOST_NEIGHBOURS, Graph, knn_graph
+from scoring.search.links import MOST_NEIGHBOURS, Graph
 
 ANOTHER = "name another file with --graph"
 
@@ -104,6 +104,8 @@ def computed_graph(path: Path, hashes: NDArray[np.uint64], vectors: NDArray) -> 
 
 def _computed(hashes: NDArray[np.uint64], vectors: NDArray) -> tuple[NDArray[np.int64], Graph]:
     """Return rows in the order of their hashes, and their graph in that order."""
+    from scoring.search.graph import knn_graph
+
     order = np.argsort(hashes, kind="stable")
     return order, knn_graph(rows_of(vectors, order), max(1, min(MOST_NEIGHBOURS, len(hashes) - 1)))
 

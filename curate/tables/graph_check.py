@@ -8,7 +8,8 @@ from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of, vector_hashes
-from scoring.search.graph import MOST_NEIGHBOURS, Graph, knn_graph
+from scoring.search.graph import knn_graph
+from scoring.search.links import MOST_NEIGHBOURS, Graph
 
 CLOSE = 1e-4  # cosines of another processor differ by less
 BLOCK = 2048  # rows at a time

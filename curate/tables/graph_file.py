@@ -12,8 +12,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import vector_hashes
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
-from scoring.search.graph import MOST_NEIGHBOURS, Graph
-from scoring.search.links import Recall
+from scoring.search.links import MOST_NEIGHBOURS, Graph, Recall
 
 KIND = "graph"
 FORMAT = 2

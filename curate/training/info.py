@@ -21,7 +21,7 @@ def info(file: str | Path | StorePath) -> Description:
     if isinstance(place, Path) and place.is_dir():  # in a store there are tables and receipts alone
         if (place / "cache.json").is_file():
             return _cache(place)
-        from curate.rounds.verify import rounds_at  # which imports torch
+        from curate.rounds.files.folder import rounds_at
 
         if (rounds := rounds_at(place)) is not None:
             return _rounds(place, *rounds)

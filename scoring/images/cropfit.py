@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.images.crops import FRAMES, LOW, WEIGHT, axis_maps, check, coarse_fits, waves
-from scoring.images.signature import KEPT
+from scoring.images.signature import KEPT, MARGIN, STEPS
 
 FINE = 12  # frequencies of each axis by which images are judged at last
-STEPS = 256  # places of an edge along a side
-MARGIN = 90  # of these, how far an edge may lie inside
 LEAST = 0.6  # of each side: smaller parts are not looked for
 STRIDE = 0.04  # the most that an edge moves at once
 SETTLE = (LOW, LOW, FINE, FINE, FINE)  # frequencies by which an edge is moved, one step after another

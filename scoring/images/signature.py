@@ -10,6 +10,8 @@ WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
 WHITENING = 0.75  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
 KIND = f"dct-{KEPT} f^{WHITENING:g}"  # signatures of one kind can be compared with one another, and no others
 LARGEST = 127  # magnitude of a signature's largest number
+STEPS = 256  # places of an edge of a part of an image, along a side
+MARGIN = 90  # of these, how far an edge may lie inside
 LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; an image with less has no signature
 
 # The eight symmetries of the square; turns are clockwise. Index i is EXIF orientation i + 1.

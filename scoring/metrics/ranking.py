@@ -1,10 +1,12 @@
 """Ranks, AUROC and rank correlation, in float64 whatever the scores are."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from scoring.metrics.neighbours import recall_at_1
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def ranks(values: NDArray) -> NDArray[np.float64]:
@@ -43,7 +45,7 @@ def spearman(x: NDArray, y: NDArray) -> float:
     return float(a @ b / scale) if scale > 0 else float("nan")
 
 
-def r_auroc(certainty: NDArray, embedding: Tensor, labels: Tensor) -> float:
+def r_auroc(certainty: NDArray, embedding: "Tensor", labels: "Tensor") -> float:
     """Return how well certainty shows rows whose nearest neighbour has their label from the others; higher is better.
 
     Args:
@@ -53,6 +55,8 @@ def r_auroc(certainty: NDArray, embedding: Tensor, labels: Tensor) -> float:
 
     Source: Kirchhof et al. 2023, "URL: A representation learning benchmark", sec. 3.
     """
+    from scoring.metrics.neighbours import recall_at_1
+
     return auroc(certainty, recall_at_1(embedding, labels))
 
 

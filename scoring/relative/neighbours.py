@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 
 from scoring.metrics.neighbours import nearest
 from scoring.relative.screened import screened_nearest
-from scoring.relative.space import Centred
+from scoring.relative.space import COPY, Centred
 from scoring.search.graph import knn_graph
 from scoring.search.links import Recall
 
-COPY = 0.97  # cosine, as stored, above which two rows are copies
 NEIGHBOURS = 20
 WIDE = 64  # candidates of a row, among which copies are left out
 COMPARED = 8_192  # the most rows of which all are compared with all in float32

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+COPY = 0.97  # cosine, as stored, above which two rows are copies
 BLOCK = 8192  # rows at a time
 LEAST = 1e-6  # a row that is nearer to the mean than this has no direction from it
 

@@ -11,30 +11,14 @@ from scoring.metrics.neighbours import nearest
 from scoring.search.centroids import Centroids
 from scoring.search.inverted import ITERATIONS, InvertedLists, list_centroids
 from scoring.search.kmeans import assign, spherical_kmeans
-from scoring.search.links import Recall
+from scoring.search.links import MOST_NEIGHBOURS, Graph, Recall
 from scoring.search.nearest import NearestSearch
 from scoring.search.probes import MOST_PROBES, ProbeCounts, choose
 from scoring.search.rows import Vectors, check_vectors, inverse_lengths, unit_rows, units_float32
 from scoring.tasks import Shared, cuts, tasks_for
 
-MOST_NEIGHBOURS = 64
 SAMPLE = 512  # rows compared with all rows: one half decides, the other reports
 QUERIES = 16_384  # rows at a time, neighbours in the order of the lists
-
-
-@dataclass(frozen=True)
-class Graph:
-    """The neighbours of N rows, the nearest first.
-
-    Attributes:
-        index: rows, shape (N, k), int32; -1 where there is no further row, and for a row of length zero.
-        cosine: to each, shape (N, k), float32; -inf where ``index`` is -1.
-        recall: share of the true k nearest that are there.
-    """
-
-    index: NDArray[np.int32]
-    cosine: NDArray[np.float32]
-    recall: Recall
 
 
 def knn_graph(

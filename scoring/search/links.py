@@ -1,4 +1,4 @@
-"""What a search gives back: links between queries and rows, and how many of them it finds."""
+"""What a search gives back: links between queries and rows, and how many of them it finds; and graphs of neighbours."""
 
 import math
 from dataclasses import dataclass
@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.metrics.proportions import wilson
+
+MOST_NEIGHBOURS = 64  # of a row, in a graph
+TIE = 1e-12  # a cosine this little below the threshold is at it: a sum of float64 knows no better
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,21 @@ class Recall:
         trials = total**2 / float(np.square(true.astype(np.float64)).sum())
         _, low, high = wilson(share * trials, trials)
         return cls(share, low, high, total, exact=False)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The neighbours of N rows, the nearest first.
+
+    Attributes:
+        index: rows, shape (N, k), int32; -1 where there is no further row, and for a row of length zero.
+        cosine: to each, shape (N, k), float32; -inf where ``index`` is -1.
+        recall: share of the true k nearest that are there.
+    """
+
+    index: NDArray[np.int32]
+    cosine: NDArray[np.float32]
+    recall: Recall
 
 
 def rounded(similarity: NDArray[np.float64], threshold: float) -> NDArray[np.float32]:

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.search.links import TIE
 from scoring.search.rows import Vectors, padded
 
-TIE = 1e-12  # a cosine this little below the threshold is at it: a sum of float64 knows no better
 DENSE = 16  # measure all queries x all rows if at least one pair in 16 is needed
 AT_ONCE = 2048  # pairs measured at once, one by one: 16 MB a side when 1,024 wide
 MOST_AT_ONCE = 4_194_304  # cosines of a table that is measured whole: 32 MB

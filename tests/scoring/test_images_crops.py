@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from scoring.images.cropfit import LEAST, STEPS, as_they_are, refine
+from scoring.images.cropfit import LEAST, as_they_are, refine
 from scoring.images.crops import FRAMES, LIKELY, axis_maps, coarse, coarse_fits, framed
-from scoring.images.signature import KEPT, WEIGHTS, signature
+from scoring.images.signature import KEPT, STEPS, WEIGHTS, signature
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
 SAME = 0.985

@@ -268,6 +268,25 @@ def open_round(folder: Path, number: int) -> Round:
     return Round(number, folder, state)
 
 
+def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
+    """Return the folder of rounds that a path means, and the number of the one round that it means.
+
+    Args:
+        path: of a folder of rounds, of one round in it, or of the state of one.
+
+    Returns:
+        the folder, and a number or None for all rounds; None where the path means something else.
+    """
+    path = Path(path)
+    if (path / CONFIG).is_file():
+        return path, None
+    place = (path.parent if path.name == STATE else path).absolute()
+    folder = place.parent.parent
+    if place.parent.name == ROUNDS and place.name in numbered_folders(folder) and (folder / CONFIG).is_file():
+        return folder, int(place.name)
+    return None
+
+
 def numbered_folders(path: Path) -> list[str]:
     """Return the names of the rounds of a folder that are there, in order."""
     return [folder.name for folder in _round_folders(path) if folder.name == f"{int(folder.name):04}"]

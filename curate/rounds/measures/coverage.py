@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.geometry import spans, unit
-
 N_SAMPLE = 2_000  # rows on which rounds are compared
 REACHED = 0.5  # Euclidean distance between unit rows within which a row counts as covered: the reach of `auto`
 
@@ -42,6 +40,8 @@ def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.i
     """
     if not len(labelled) or not len(sample):
         return None
+    from curate.selectors.geometry import spans, unit
+
     cosine = np.full(len(sample), -1.0, np.float32)
     rows = unit(vectors[sample], np.float32)
     for span in spans(len(labelled)):

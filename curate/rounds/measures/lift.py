@@ -2,12 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.probes.accuracy import KnownClasses, fit
-from curate.probes.linear import FeatureScale
+
+if TYPE_CHECKING:
+    from curate.probes.linear import FeatureScale
 
 LEAST_CONTROL = 20  # labels an arm below which nothing is reported
 LEAST_HELD_OUT = 50  # rows to measure on below which nothing is reported
@@ -61,7 +64,7 @@ class Arms:
     control: KnownClasses
     held_out: KnownClasses
     kind: str
-    spread: FeatureScale | None = None
+    spread: "FeatureScale | None" = None
 
     @property
     def n(self) -> int:

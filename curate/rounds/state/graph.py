@@ -12,7 +12,7 @@ from curate.selectors.pool import Pool
 from curate.tables.graph import Stored, computed_graph, stored_graph
 from curate.tables.graph_file import AGAIN
 from scoring.file_digest import file_sha256
-from scoring.search.graph import Graph
+from scoring.search.links import Graph
 
 
 class PoolGraph:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -20,6 +21,16 @@ try:
 except SystemExit as stop:
     sys.stdout.flush()
     print("exit", stop.code, *(name for name in {heavy} if name in sys.modules))
+"""
+RUN_ALL = """
+import sys
+from curate.cli import main
+for line in sys.argv[1:]:
+    sys.argv[1:] = line.split("|")
+    try:
+        main()
+    except SystemExit as stop:
+        print("ran", sys.argv[1], stop.code, *(name for name in ("torch", "pandas") if name in sys.modules))
 """
 FIRST_LINE = """
 import sys
@@ -71,6 +82,36 @@ def test_filter_and_info_import_no_torch_scipy_or_pandas(tmp_path):
     assert (tmp_path / "kept.parquet").exists()
     done = run(RUN.format(heavy=heavy), "info", tmp_path / "kept.parquet")
     assert done.stdout.splitlines()[-1] == "exit 0", done.stderr
+
+
+def test_commands_on_the_numbers_of_a_small_table_import_no_torch(tmp_path):
+    generator = np.random.default_rng(0)
+    signatures = generator.integers(-127, 128, (70, 255), dtype=np.int8)
+    signatures[1] = signatures[0]
+    table = pa.table(
+        {
+            "key": [f"k{i}" for i in range(70)],
+            "sha256": [f"{i:064x}" for i in range(70)],
+            "signature": pa.array([row.tobytes() for row in signatures], pa.binary(255)),
+            "unc_x": generator.uniform(size=70),
+            "status": ["ok"] * 70,
+        }
+    )
+    scores, unique = tmp_path / "s.parquet", tmp_path / "unique.parquet"
+    with TableWriter(scores, table.schema, {"kind": "scores"}) as writer:
+        writer.write(table)
+    commands = (
+        ("dedup", scores, "-o", unique, "-q"),
+        ("verify", unique),
+        ("plot", scores, "histogram", "-o", tmp_path / "h.svg", "-q"),
+        ("split", scores, "--train", "80%", "--test", "20%", "-o", tmp_path / "split.parquet", "-q"),
+        ("compare", scores, unique, "-o", tmp_path / "c.json"),
+        ("report", scores, unique, "--points", 0, "-o", tmp_path / "r.html", "-q"),
+    )
+    done = run(RUN_ALL, *("|".join(map(str, words)) for words in commands))
+    exits = [line for line in done.stdout.splitlines() if line.startswith("ran ")]
+    assert exits == [f"ran {words[0]} 0" for words in commands], done.stdout + done.stderr
+    assert pq.read_metadata(unique).num_rows == 69
 
 
 def test_other_libraries_find_pandas():

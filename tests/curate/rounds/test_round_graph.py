@@ -64,7 +64,7 @@ def test_the_graph_is_computed_once_of_all_rows_but_the_held_out_ones(tmp_path, 
     assert open_table(folder / "graph.parquet").n_rows == 100
     assert first.state["graph"]["file"] == "graph.parquet"
     assert any(note.startswith("graph.parquet: the graph of 100 rows, to be used again") for note in first.notes)
-    for name in ("curate.tables.graph.knn_graph", "scoring.search.graph.knn_graph"):
+    for name in ("scoring.search.graph.knn_graph",):
         monkeypatch.setattr(name, None)
     second = whole_round(folder, truth, tmp_path)
     assert second.state["graph"] == first.state["graph"]
@@ -182,7 +182,7 @@ def test_images_that_are_skipped_leave_the_graph_as_it_is(tmp_path, truth, monke
     made = next_round(folder)
     skipped = keys(made)[:4]
     import_labels(folder, answer(made, truth | dict.fromkeys(skipped, "skip"), tmp_path / "s.csv"))
-    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    monkeypatch.setattr("curate.tables.graph._computed", None)
     second = next_round(folder)
     assert not set(skipped) & set(keys(second))
     assert np.isfinite(pq.read_table(second.folder / "batch.parquet")["gain"].to_numpy()).all()

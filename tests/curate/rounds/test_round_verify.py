@@ -11,13 +11,14 @@ from test_round_folder import edit_state
 
 from curate.commands.round_words import check_words
 from curate.policies.verify import verify
+from curate.rounds.files.folder import rounds_at
 from curate.rounds.files.label_files import read_label_file, write_labels
 from curate.rounds.files.settings import Guard
 from curate.rounds.files.votes import Vote
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
-from curate.rounds.verify import rounds_at, verify_rounds
+from curate.rounds.verify import verify_rounds
 from scoring.errors import InputError
 
 

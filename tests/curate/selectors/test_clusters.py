@@ -10,7 +10,8 @@ from curate.selectors.graphs import with_graph
 from curate.selectors.pool import Pool
 from curate.selectors.typicality import Typicality
 from scoring.errors import InputError
-from scoring.search.graph import Graph, knn_graph
+from scoring.search.graph import knn_graph
+from scoring.search.links import Graph
 
 
 def groups(sizes, width=16, spread=0.05, seed=0):

@@ -10,8 +10,7 @@ from curate.selectors.graphs import Neighboured
 from curate.selectors.pairwise import Pairwise, edges
 from curate.selectors.pool import Pool
 from scoring.errors import InputError
-from scoring.search.graph import Graph
-from scoring.search.links import Recall
+from scoring.search.links import Graph, Recall
 
 
 def paired(rows, pool, budget, values, k, alpha):

@@ -18,7 +18,8 @@ from curate.selectors.table import SELECTORS
 from curate.tables.graph import stored_graph
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
-from scoring.search.graph import Graph, knn_graph
+from scoring.search.graph import knn_graph
+from scoring.search.links import Graph
 
 SPARSE = {
     "prob-cover": {"exact_rows": "1", "neighbours": "6"},
@@ -52,8 +53,7 @@ def test_picks_with_the_file_are_those_without(scores, tmp_path, name):
 
 def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
     curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=tmp_path / "g.parquet")
-    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
-    monkeypatch.setattr("scoring.search.graph.knn_graph", None)
+    monkeypatch.setattr("curate.tables.graph._computed", None)
     for name in SPARSE:
         result = curate.select(
             scores, tmp_path / "b.parquet", name, 5, set=SPARSE[name], graph=tmp_path / "g.parquet", overwrite=True
@@ -63,7 +63,7 @@ def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("flag", ["per", "balance"])
 def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path, monkeypatch, flag):
-    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    monkeypatch.setattr("curate.tables.graph._computed", None)
     with pytest.raises(InputError, match=f"--graph is of all rows, and --{flag} picks in each group on its own"):
         curate.select(
             scores, dry_run=True, strategy="pairwise", budget=5, graph=tmp_path / "g.parquet", **{flag: "photographer"}
@@ -194,7 +194,7 @@ def test_a_graph_that_has_all_other_rows_reaches_everywhere(tmp_path, n):
 
 
 def test_a_graph_without_a_folder_to_lie_in_is_refused_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    monkeypatch.setattr("curate.tables.graph._computed", None)
     rows = np.ones((3, 2), np.float32)
     (tmp_path / "none").touch()
     with pytest.raises(InputError, match=r"cannot write .*none/g.parquet: .* not a folder"):
@@ -341,7 +341,7 @@ def test_a_dry_run_and_a_verification_write_no_graph(scores, tmp_path):
 def test_a_folder_or_a_link_to_nothing_is_no_graph(scores, tmp_path, monkeypatch):
     graph = tmp_path / "g.parquet"
     curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
-    monkeypatch.setattr("curate.tables.graph.knn_graph", None)  # refused before the work
+    monkeypatch.setattr("curate.tables.graph._computed", None)  # refused before the work
     folder = tmp_path / "parts"
     folder.mkdir()
     (folder / "part-00000.parquet").write_bytes(graph.read_bytes())
@@ -362,7 +362,7 @@ def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_p
         other.write_bytes((tmp_path / "g.parquet").read_bytes())
         return knn_graph(*arguments)
 
-    monkeypatch.setattr("curate.tables.graph.knn_graph", slow)
+    monkeypatch.setattr("scoring.search.graph.knn_graph", slow)
     late = curate.select(scores, tmp_path / "b.parquet", "pairwise", 9, graph=other)
     assert keys(late) == keys(plain)
     assert f"{other}: the graph of 80 rows is used again" in late.notes
@@ -374,13 +374,13 @@ def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_p
         foreign.write_bytes((tmp_path / "g.parquet").read_bytes())
         return knn_graph(*arguments)
 
-    monkeypatch.setattr("curate.tables.graph.knn_graph", slower)
+    monkeypatch.setattr("scoring.search.graph.knn_graph", slower)
     with pytest.raises(InputError, match=r"i.parquet is the graph of another table: it has embeddings of another"):
         curate.select(scores, tmp_path / "c.parquet", "pairwise", 9, graph=foreign)
 
 
 def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    monkeypatch.setattr("curate.tables.graph._computed", None)
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
     with pytest.raises(InputError, match=r"cannot write .*g.parquet: permission denied; choose a folder"):
         stored_graph(tmp_path / "g.parquet", hashed(3), np.eye(3, dtype=np.float32), "m", write=True)

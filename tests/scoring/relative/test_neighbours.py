@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from synthetic import kinds, slow_distance, unit
 
-from scoring.relative.neighbours import COPY, near_in, near_to
+from scoring.relative.neighbours import near_in, near_to
 from scoring.relative.screened import screened_nearest
-from scoring.relative.space import centred, mean_of
+from scoring.relative.space import COPY, centred, mean_of
 
 
 def dataset_of(rows):

@@ -22,43 +22,23 @@ in ``Radius.of`` are ours.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from curate.policies.dedup.finders.facts import HIGHEST_KAPPA, KappaRadius
 from scoring.distributions.bessel import log_series, ratio
 from scoring.errors import InputError
 
-HIGHEST_KAPPA = 1e6  # the normaliser is tested up to here; such an image is as good as a point
 WIDEST = 2.0  # no radius, as an angle, is more than this many times the threshold's
 BLOCK = 65_536  # pairs at a time
 STEPS = 64  # Newton's; 4 to 6 are usual
 
 
-@dataclass(frozen=True)
-class Radius:
-    """What two rows of a table have to reach, given their kappas.
-
-    Attributes:
-        threshold: cosine at which two rows of the median kappa just match.
-        dim: M, the width of the embeddings.
-        median: of the kappas of the table.
-        floor: a lower kappa counts as this one.
-        n_low: rows whose kappa was raised to the floor.
-        n_high: rows whose kappa was lowered to ``HIGHEST_KAPPA``.
-        loosest: the smallest cosine that is enough for any two rows of the table.
-    """
-
-    threshold: float
-    dim: int
-    median: float
-    floor: float
-    n_low: int
-    n_high: int
-    loosest: float
+class Radius(KappaRadius):
+    """What two rows of a table have to reach, given their kappas, with the arithmetic."""
 
     @classmethod
     def of(cls, kappas: NDArray[np.floating], threshold: float, dim: int, *, name: str = "kappa") -> "Radius":

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+HIGHEST_KAPPA = 1e6  # the normaliser is tested up to here; such an image is as good as a point
+
 
 @dataclass(frozen=True)
 class FewFinders:
@@ -93,3 +95,26 @@ class ManyLinks:
 
     rows: int
     graph: str
+
+
+@dataclass(frozen=True)
+class KappaRadius:
+    """What two rows of a table have to reach, given their kappas.
+
+    Attributes:
+        threshold: cosine at which two rows of the median kappa just match.
+        dim: M, the width of the embeddings.
+        median: of the kappas of the table.
+        floor: a lower kappa counts as this one.
+        n_low: rows whose kappa was raised to the floor.
+        n_high: rows whose kappa was lowered to ``HIGHEST_KAPPA``.
+        loosest: the smallest cosine that is enough for any two rows of the table.
+    """
+
+    threshold: float
+    dim: int
+    median: float
+    floor: float
+    n_low: int
+    n_high: int
+    loosest: float

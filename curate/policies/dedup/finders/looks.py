@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.images.cropfit import MARGIN, STEPS
+from scoring.images.signature import MARGIN, STEPS
 from scoring.images.views import AS_IT_IS
 
 VIEWS = 8  # most views of an image

@@ -16,8 +16,8 @@ from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
 from scoring.images.views import SignatureView
-from scoring.search.graph import MOST_NEIGHBOURS, Graph, knn_graph
-from scoring.search.links import Recall
+from scoring.search.graph import knn_graph
+from scoring.search.links import MOST_NEIGHBOURS, Graph, Recall
 
 BY_PICTURE = 8  # nearest rows by signature that are judged, next to the nearest by embedding
 Side = TypeVar("Side")

@@ -8,19 +8,22 @@ these rows alone.
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.facts import ManyLinks
 from curate.policies.dedup.finders.links import Links, first_of, joined
-from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector
+from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector, cosine_index
 from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
-from scoring.search.cosine import CosineIndex
-from scoring.search.links import Recall, rounded
-from scoring.search.scan import TIE
+from scoring.search.links import TIE, Recall, rounded
+
+if TYPE_CHECKING:
+    from scoring.search.cosine import CosineIndex
+    from scoring.search.few import FewCosines
 
 SLACK = 1e-5  # by so much the cosines of a graph may be wrong
 BLOCK = 65_536  # rows of the graph at a time
@@ -61,10 +64,9 @@ class NearGraph:
         return NearVector(self.vectors, self.threshold, "embedding", ties=self.ties)
 
     @cached_property
-    def index(self) -> CosineIndex:
+    def index(self) -> "FewCosines | CosineIndex":
         """Of the rows that may have more links than neighbours."""
-        order = np.argsort(self.ties[self.many], kind="stable")
-        return CosineIndex(rows_of(self.vectors, self.many), self.threshold, order=order)
+        return cosine_index(rows_of(self.vectors, self.many), self.threshold, self.ties[self.many])
 
     @property
     def recall(self) -> Recall:

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.looks import look_codes
-from scoring.images.cropfit import STEPS, as_they_are, refine
+from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY, coarse_fits
+from scoring.images.signature import STEPS
 from scoring.images.views import SignatureView
 
 AT_ONCE = 65_536  # pairs refined at a time

@@ -1,6 +1,7 @@
 """The kinds of sameness: each finder reports which rows are the same as others, in its own unit.
 
-A finder is one entry of ``FINDERS``: what it compares, in which unit, from which column.
+A finder is one entry of ``FINDERS``: what it compares, in which unit, from which column. Those that compute with
+torch are imported when they are built.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,19 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
-from curate.policies.dedup.finders.crops import NearParts
 from curate.policies.dedup.finders.flat import without_flat
-from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import (
     SINGLE_VIEW,
-    NearDistribution,
     NearHash,
     NearVector,
     SameText,
     Search,
     Views,
 )
-from curate.policies.dedup.finders.verified import Verified
 from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -100,10 +97,14 @@ def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
 
 
 def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
+    from curate.policies.dedup.finders.crops import NearParts
+
     return NearParts(rows, threshold, options.views, options.graph)
 
 
 def _near_duplicate(rows: Rows, threshold: float, options: Options) -> Search:
+    from curate.policies.dedup.finders.verified import Verified
+
     return Verified(rows, threshold, options.views, options.graph)
 
 
@@ -112,8 +113,12 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
         raise ValueError("rows were read without embedding")
     search: Search
     if options.kappa is not None:
+        from curate.policies.dedup.finders.distributions import NearDistribution
+
         search = NearDistribution(rows, threshold, options.kappa)
     elif options.graph is not None:
+        from curate.policies.dedup.finders.neighboured import NearGraph
+
         search = NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.hashes)
     else:
         search = NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)

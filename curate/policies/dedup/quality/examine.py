@@ -11,7 +11,6 @@ from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.quality.audit import Drawn, Limit, draw_pairs, pair_of_each_row
-from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
 from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
 from curate.policies.dedup.request import CHAIN, DedupRequest
 from curate.tables.keys import keys_at
@@ -50,6 +49,8 @@ def planted_recall(
         model: that scored the table, if it does not ship.
         report: called with images done, of all.
     """
+    from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS  # runs the model
+
     needs = request.needs_of_other()
     rows, searches, gone = duplicates.rows, duplicates.searches, duplicates.gone
 

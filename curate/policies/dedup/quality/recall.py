@@ -4,21 +4,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import STATUS
-from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Digest, Planted, plant
-from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows
 from curate.tables.table import Table
 from scoring.edits import EDITS
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from scoring.metrics.proportions import wilson
+
+if TYPE_CHECKING:
+    from curate.policies.dedup.quality.planted import Digest, Planted
 
 LEVEL = 0.95
 _SPARE = 3  # times as many rows are drawn as wanted, for images that cannot be read
@@ -127,7 +128,7 @@ def estimate_recall(
     model: str | Path | None = None,
     groups: NDArray[np.int64] | None = None,
     settings: RecallSettings | None = None,
-    digest: Digest | None = None,
+    digest: "Digest | None" = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> RecallReport:
     """Plant edited copies of rows of a table, search for them, and count how many are found.
@@ -148,6 +149,9 @@ def estimate_recall(
     Raises:
         InputError: if the images or the model cannot be had, or no image can be read.
     """
+    from curate.policies.dedup.quality.planted import plant  # runs the model
+    from curate.retrieval.scorer import scorer_of
+
     settings = settings or RecallSettings()
     runner, scoring = scorer_of(table, model=model, device=settings.device)
     rows = drawn_rows(table, _SPARE * settings.n, seed=settings.seed)
@@ -170,7 +174,7 @@ def estimate_recall(
 
 
 def count_recalled(
-    planted: Planted,
+    planted: "Planted",
     hits: Sequence[Hits],
     kinds: Sequence[str],
     *,
@@ -186,6 +190,8 @@ def count_recalled(
         groups: see ``estimate_recall``.
         seed: for the report.
     """
+    from curate.policies.dedup.quality.planted import EDIT, ORIGINAL
+
     original = planted.copies.column(ORIGINAL).to_numpy()
     shape = (len(planted.rows), len(kinds))
     if len(original) != shape[0] * shape[1] or planted.copies.column(EDIT).to_pylist() != list(kinds) * shape[0]:

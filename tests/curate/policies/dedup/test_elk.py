@@ -14,8 +14,9 @@ from made import plain_rows
 
 import curate
 from curate.commands.dedup_words import note_words
-from curate.policies.dedup.finders.elk import HIGHEST_KAPPA, Radius, cosine_bounds, log_kernel
-from curate.policies.dedup.finders.searches import NearDistribution
+from curate.policies.dedup.finders.distributions import NearDistribution
+from curate.policies.dedup.finders.elk import Radius, cosine_bounds, log_kernel
+from curate.policies.dedup.finders.facts import HIGHEST_KAPPA
 from scoring.distributions import vmf
 from scoring.errors import InputError
 

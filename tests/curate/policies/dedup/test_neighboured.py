@@ -63,9 +63,9 @@ def test_no_search_is_built_where_every_list_is_complete(tmp_path, monkeypatch):
     table, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
     curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
     for name in (
-        "curate.policies.dedup.finders.neighboured.CosineIndex",
-        "curate.policies.dedup.finders.searches.CosineIndex",
-        "curate.tables.graph.knn_graph",
+        "curate.policies.dedup.finders.neighboured.cosine_index",
+        "curate.policies.dedup.finders.searches.cosine_index",
+        "scoring.search.graph.knn_graph",
     ):
         monkeypatch.setattr(name, None)
     result = curate.dedup(table, tmp_path / "b.parquet", EMBEDDING, graph=graph)
@@ -94,7 +94,7 @@ def test_one_graph_serves_the_scored_table_what_is_left_of_it_and_the_choice(tmp
     left = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
     assert left.kept == len(np.unique(label))
     digest = graph.read_bytes()
-    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    monkeypatch.setattr("curate.tables.graph._computed", None)
     again = curate.dedup(left.subset, tmp_path / "b.parquet", EMBEDDING, graph=graph)
     assert (again.kept, again.dropped) == (left.kept, 0)
     picked = curate.select(left.subset, tmp_path / "c.parquet", "pairwise", 20, graph=graph)

@@ -6,10 +6,11 @@ import pytest
 from made import jittered, plain_rows, random_signatures
 from test_stars import cosines
 
+from curate.policies.dedup.finders.distributions import NearDistribution
 from curate.policies.dedup.finders.facts import ManyLinks, NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of
 from curate.policies.dedup.finders.neighboured import NearGraph
-from curate.policies.dedup.finders.searches import NearDistribution, NearHash, NearVector, SameText
+from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.tables.graph import Stored
 from scoring.errors import InputError

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made import Matrix, jittered, plain_rows, random_signatures, symmetric
 
-from curate.policies.dedup.finders import searches as searching
-from curate.policies.dedup.finders.searches import NearDistribution, NearHash, NearVector, SameText
+from curate.policies.dedup.finders.distributions import NearDistribution
+from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import stars as star_groups
 from curate.policies.dedup.grouping.stars import NOBODY, find_stars
 from scoring.images.views import views
+from scoring.search.cosine import CosineIndex
 
 
 def by_definition(order, linked, open_rows, protected):
@@ -188,7 +189,7 @@ def test_views_of_signatures_match_the_definition(seed, rounds):
 
 
 def test_elk_matches_the_definition(rounds, monkeypatch):
-    monkeypatch.setattr(searching, "QUERIED", 7)
+    monkeypatch.setattr("curate.policies.dedup.finders.distributions.QUERIED", 7)
     generator = np.random.default_rng(0)
     n = 60
     vectors = (generator.normal(size=(12, 16))[np.arange(n) % 12] + generator.normal(0, 0.12, (n, 16))).astype("f4")
@@ -298,7 +299,7 @@ def test_rows_on_a_line_are_settled_as_the_definition_says_also_in_large_rounds(
 
 
 def test_beyond_the_exact_range_nothing_is_wrong_and_little_is_missed(monkeypatch):
-    monkeypatch.setattr(searching, "CosineIndex", partial(searching.CosineIndex, exact_rows=1000))
+    monkeypatch.setattr("scoring.search.cosine.CosineIndex", partial(CosineIndex, exact_rows=1000))
     generator = np.random.default_rng(0)
     home = np.r_[np.zeros(3000, int), generator.integers(1, 2500, 5000)]
     signatures = jittered(generator, random_signatures(generator, 2500)[home], 8000, 6.0)

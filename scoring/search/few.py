@@ -1,0 +1,67 @@
+"""All rows whose cosine with a query is at least a threshold, among few rows: every pair, by NumPy alone."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.search.links import TIE, Links, Recall, rounded, sorted_links
+
+FEW = 2048  # rows: comparing all of them costs less than importing what compares many
+AT_ONCE = 2048  # queries
+
+
+class FewCosines:
+    """Finds every pair of a query and a row whose cosine in float64 is at least a threshold, as ``CosineIndex`` does.
+
+    Attributes:
+        threshold: cosine.
+        recall: of everything.
+    """
+
+    def __init__(self, vectors: NDArray, threshold: float) -> None:
+        """Hold the rows in float64.
+
+        Args:
+            vectors: shape (N, D), of any length; a row of length zero is like nothing.
+            threshold: cosine, above 0.
+
+        Raises:
+            ValueError: if a row holds NaN or infinity; names the row.
+        """
+        self.threshold, self.recall = threshold, Recall.of_everything()
+        self._rows, self._squares = _exact(vectors)
+
+    def search(self, queries: NDArray, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
+        """Return the pairs of queries, shape (Q, D), and rows; arguments and result as of ``CosineIndex.search``."""
+        found, parts = np.flatnonzero(self._squares > 0 if among is None else among & (self._squares > 0)), []
+        for start in range(0, len(queries), AT_ONCE):
+            exact, squares = _exact(queries[start : start + AT_ONCE])
+            lengths = np.sqrt(squares[:, None] * self._squares[found])
+            cosine = np.full(lengths.shape, -1.0)
+            np.divide(exact @ self._rows[found].T, lengths, out=cosine, where=lengths > 0)
+            close = cosine >= self.threshold - TIE
+            if first:
+                place = np.flatnonzero(close.any(0))
+                query = close[:, place].argmax(0)
+            else:
+                query, place = np.nonzero(close)
+            similarity = rounded(np.minimum(cosine[query, place], 1.0), self.threshold)
+            parts.append((query + start, found[place], similarity))
+            if first:
+                found = np.delete(found, place)
+        return sorted_links(parts)
+
+    def search_rows(
+        self, rows: NDArray[np.int64], among: NDArray[np.bool_] | None = None, *, first: bool = False
+    ) -> Links:
+        """Return the same for queries that are rows, shape (Q,); ``query`` is a place in ``rows``."""
+        return self.search(self._rows[rows], among, first=first)
+
+
+def _exact(vectors: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return rows in float64 and their squared lengths."""
+    exact = vectors.astype(np.float64)
+    squares = np.einsum("nd,nd->n", exact, exact)
+    if not np.isfinite(squares).all():
+        row = int(np.flatnonzero(~np.isfinite(squares))[0])
+        raise ValueError(f"vectors must be finite, got NaN or infinity in row {row}")
+    return exact, squares
