@@ -64,8 +64,7 @@ def test_the_graph_is_computed_once_of_all_rows_but_the_held_out_ones(tmp_path, 
     assert open_table(folder / "graph.parquet").n_rows == 100
     assert first.state["graph"]["file"] == "graph.parquet"
     assert any(note.startswith("graph.parquet: the graph of 100 rows, to be used again") for note in first.notes)
-    for name in ("scoring.search.graph.knn_graph",):
-        monkeypatch.setattr(name, None)
+    monkeypatch.setattr("scoring.search.graph.knn_graph", None)
     second = whole_round(folder, truth, tmp_path)
     assert second.state["graph"] == first.state["graph"]
     assert any("graph.parquet: the graph of 100 rows is used again" in note for note in second.notes)
