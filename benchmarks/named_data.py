@@ -47,7 +47,7 @@ class StudyData:
         """Return the folder; SystemExit with one line if it lacks one of the files."""
         for name in files:
             if not _file_of(self.folder, name).is_file():
-                missing = f"error: {_file_of(self.folder, name)} is missing; {HELP}"
+                missing = f"error: {_file_of(Path(), name)} is missing in the folder of --data; {HELP}"
                 raise SystemExit(f"{missing}; or give --data {name}=PATH[:LABEL]")
         return self.folder
 
