@@ -21,12 +21,11 @@ class Crowd:
 
     Attributes:
         signatures: shape (N, 255) int8.
-        fit: median, over the 16 nearest rows by embedding, of the coarse cosine of the best frame of either with the
-            other, shape (N,).
+        near: rows of the dataset that lie nearest to each by embedding, the nearest first, -1 for none, shape (N, k).
     """
 
     signatures: NDArray[np.int8]
-    fit: NDArray[np.float64]
+    near: NDArray[np.int64]
 
 
 class NearParts(NearPairs[Crowd]):
@@ -44,37 +43,37 @@ class NearParts(NearPairs[Crowd]):
     @cached_property
     def side(self) -> Crowd:
         """The rows of this table in their dataset."""
-        neighbours = self.graph.index
-        near = np.where(neighbours >= 0, self.compared[neighbours], -1)
-        fit = np.full(len(self.there), FEW)
-        fit[self.compared] = self._fits(self.signatures, self.compared, near)
-        return Crowd(self.signatures, fit)
+        neighbours = self.graph.index[:, :CROWD]
+        near = np.full((len(self.there), CROWD), -1)
+        near[self.compared, : neighbours.shape[1]] = np.where(neighbours >= 0, self.compared[neighbours], -1)
+        return Crowd(self.signatures, near)
 
     def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Crowd:
         """Return rows of another table next to this dataset."""
-        return Crowd(signatures, self._fits(signatures, np.arange(len(signatures)), near))
+        return Crowd(signatures, near)
 
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Crowd
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the cosines and looks of pairs of a row of a side and one of this; 0 where none stands out."""
         links = self.parts.likely(query, side.signatures, row)
-        crowd = np.maximum(side.fit[query], self.side.fit[row])
-        stands_out = 1 - links.similarity <= OUTSTANDING * (1 - crowd)
-        return np.where(stands_out, links.similarity, np.float32(0)), links.view.astype(np.int32)
+        similarity, some = links.similarity.copy(), np.flatnonzero(links.similarity > 0)
+        crowd = np.maximum(self._fits(side, query[some]), self._fits(self.side, row[some]))
+        similarity[some[1 - similarity[some] > OUTSTANDING * (1 - crowd)]] = 0
+        return similarity, links.view.astype(np.int32)
 
-    def _fits(
-        self, signatures: NDArray[np.int8], rows: NDArray[np.int64], near: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return the median fit of rows (Q,) with this table's nearest rows, (Q, k), -1 for none.
+    def _fits(self, side: Crowd, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how well what lies around rows of a side fits, shape (P,).
 
-        The nearest come first.
+        The median, over the 16 nearest rows by embedding, of the coarse cosine of the best frame of either with the
+        other.
         """
-        near = near[:, :CROWD]
+        some, place = np.unique(rows, return_inverse=True)
+        near = side.near[some, :CROWD]
         at, column = np.nonzero(near >= 0)
-        chosen, other = rows[at], near[at, column]
-        held, _ = coarse_fits(signatures, chosen, self.signatures, other)
-        holds, _ = coarse_fits(self.signatures, other, signatures, chosen)
-        every = np.full((len(rows), CROWD), FEW)
+        chosen, other = some[at], near[at, column]
+        held, _ = coarse_fits(side.signatures, chosen, self.signatures, other)
+        holds, _ = coarse_fits(self.signatures, other, side.signatures, chosen)
+        every = np.full((len(some), CROWD), FEW)
         every[at, column] = np.maximum(held, holds)
-        return np.median(every, axis=1)
+        return np.median(every, axis=1)[place]

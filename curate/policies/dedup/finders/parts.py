@@ -59,11 +59,17 @@ class PartOf:
             alike = plain >= self._least
             _raise(best, seen, np.flatnonzero(alike), plain[alike], np.full(int(alike.sum()), number, np.int32))
             rest = np.flatnonzero(~alike)
-            for wholes, container, parts, part, holds in (
+            ways = (
                 (turned, query[rest], self.signatures, row[rest], False),
                 (undone, row[rest], signatures, query[rest], True),
-            ):
-                cosine, frame = coarse_fits(wholes, container, parts, part)
+            )
+            if signatures is self.signatures and np.array_equal(turned, undone):  # frame each image once for both
+                both = np.concatenate([query[rest], row[rest]]), np.concatenate([row[rest], query[rest]])
+                fits = np.split(np.stack(coarse_fits(turned, both[0], signatures, both[1])), 2, axis=1)
+            else:
+                fits = [np.stack(coarse_fits(*way[:4])) for way in ways]
+            for (wholes, container, parts, part, holds), (cosine, frames) in zip(ways, fits, strict=True):
+                frame = frames.astype(np.int64)
                 near = np.flatnonzero(cosine >= LIKELY)
                 for start in range(0, len(near), AT_ONCE):
                     at = near[start : start + AT_ONCE]
