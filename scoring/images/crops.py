@@ -9,6 +9,7 @@ from torch import Tensor
 
 from scoring.images.phash import SIDE
 from scoring.images.signature import KEPT, LARGEST, WEIGHTS, WIDTH
+from scoring.threads import few_threads
 
 LOW = 8  # frequencies along each axis by which candidates are found
 COARSE = LOW * LOW - 1  # numbers of a coarse vector
@@ -20,6 +21,7 @@ SIDES = (
     (0.78, 5),
     (0.7, 7),
 )  # of an axis: length of the part, and places it is tried at
+ROUGH = 1e-4  # by which a cosine of 63 numbers in float32 is never wrong
 WHOLES = 32  # framed at once: a few MB
 
 
@@ -129,7 +131,12 @@ def framed(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 def coarse_fits(
-    images: NDArray[np.int8], image_of_pair: NDArray[np.int64], parts: NDArray[np.int8], part_of_pair: NDArray[np.int64]
+    images: NDArray[np.int8],
+    image_of_pair: NDArray[np.int64],
+    parts: NDArray[np.int8],
+    part_of_pair: NDArray[np.int64],
+    *,
+    least: float = -1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return, of some pairs, the largest coarse cosine of a frame of the whole with the part, and that frame.
 
@@ -138,6 +145,7 @@ def coarse_fits(
         image_of_pair: the image of each pair, an index into ``images``, shape (P,).
         parts: signatures, int8, shape (V, 255).
         part_of_pair: the part of each pair, an index into ``parts``, shape (P,).
+        least: pairs whose cosine is lower may be reported with 0, which costs far less.
 
     Returns:
         cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.
@@ -145,14 +153,19 @@ def coarse_fits(
     cosine, frame = np.zeros(len(image_of_pair)), np.zeros(len(image_of_pair), np.int64)
     numbers = torch.from_numpy(coarse(parts)).float()
     lengths = numbers.double().norm(dim=1).clamp_min(1)
+    units = numbers / lengths[:, None].float()
     order = np.argsort(image_of_pair, kind="stable")
     some, starts = np.unique(image_of_pair[order], return_index=True)
     groups = np.split(order, starts[1:])
-    for first in range(0, len(some), WHOLES):
-        ints = torch.from_numpy(framed(images[some[first : first + WHOLES]])).float()  # (B, F, 63)
-        of_frames = ints.double().norm(dim=2).clamp_min(1)
-        for each, length, pairs in zip(ints, of_frames, groups[first : first + WHOLES], strict=True):
-            dots = (each @ numbers[part_of_pair[pairs]].T).double()  # (F, k): sums of whole numbers below 2^24
-            best, at = (dots / (length[:, None] * lengths[part_of_pair[pairs]])).max(0)
-            cosine[pairs], frame[pairs] = best.numpy(), at.numpy()
+    with few_threads():
+        for first in range(0, len(some), WHOLES):
+            ints = torch.from_numpy(framed(images[some[first : first + WHOLES]])).float()  # (B, F, 63)
+            of_frames = ints.double().norm(dim=2).clamp_min(1)
+            rough = ints / of_frames[..., None].float()
+            for each, length, unit, pairs in zip(ints, of_frames, rough, groups[first : first + WHOLES], strict=True):
+                if least > -1:  # first in float32: most pairs promise nothing
+                    pairs = pairs[(unit @ units[part_of_pair[pairs]].T).numpy().max(0) >= least - ROUGH]
+                dots = (each @ numbers[part_of_pair[pairs]].T).double()  # (F, k): sums of whole numbers below 2^24
+                best, at = (dots / (length[:, None] * lengths[part_of_pair[pairs]])).max(0)
+                cosine[pairs], frame[pairs] = best.numpy(), at.numpy()
     return cosine, frame

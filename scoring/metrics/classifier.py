@@ -1,7 +1,5 @@
 """A linear classifier on embeddings, and what it reports for rows that it was not fitted on."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +50,7 @@ def fit_linear(
         tolerance_change=tolerance * 1e-4,
         line_search_fn="strong_wolfe",
     )
-    with _few_threads(len(rows) * max(n_classes, 32)):
+    with few_threads(small=len(rows) * max(n_classes, 32) < SMALL):
         optimizer.step(problem.loss)
     final = problem.weight.detach() / scale
     return LinearClassifier(final, (problem.bias.detach() - mean @ final).masked_fill(problem.absent, -torch.inf))
@@ -85,18 +83,6 @@ class _Problem:
             slope_sum += slope.sum(0) / n
         self.weight.grad, self.bias.grad = pull, slope_sum
         return loss
-
-
-@contextmanager
-def _few_threads(size: int) -> Iterator[None]:
-    """Take one thread for small problems, where threads cost more than they bring."""
-    before = torch.get_num_threads()
-    if size < SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,9 @@ class PartOf:
             )
             if signatures is self.signatures and np.array_equal(turned, undone):  # frame each image once for both
                 both = np.concatenate([query[rest], row[rest]]), np.concatenate([row[rest], query[rest]])
-                fits = np.split(np.stack(coarse_fits(turned, both[0], signatures, both[1])), 2, axis=1)
+                fits = np.split(np.stack(coarse_fits(turned, both[0], signatures, both[1], least=LIKELY)), 2, axis=1)
             else:
-                fits = [np.stack(coarse_fits(*way[:4])) for way in ways]
+                fits = [np.stack(coarse_fits(*way[:4], least=LIKELY)) for way in ways]
             for (wholes, container, parts, part, holds), (cosine, frames) in zip(ways, fits, strict=True):
                 frame = frames.astype(np.int64)
                 near = np.flatnonzero(cosine >= LIKELY)
