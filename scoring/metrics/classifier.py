@@ -7,6 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.threads import few_threads
+
 BLOCK_NUMBERS = 8_000_000  # logits held at a time, 32 MB
 SMALL = 2_000_000  # rows x classes below which one thread is the faster
 MOST_ROWS = 50_000  # rows that one classifier is fitted on; more change little and cost much
