@@ -22,7 +22,7 @@ from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.leaks import LEAKS
 from curate.policies.dedup.request import DedupRequest, resolved
-from curate.policies.dedup.words import REVIEW
+from curate.policies.dedup.words import REVIEW, how_alike
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import COPY
@@ -32,6 +32,7 @@ from curate.tables.digests import tie_breaks
 from curate.tables.keys import named
 from curate.tables.table import open_table
 from scoring.errors import InputError
+from scoring.images.views import AS_IT_IS
 
 LEAK, CONFLICT, LABEL, JUNK, NEAR = "leak", "label-conflict", "label", "junk", "near-copy"
 COPIED = "dropped-copy"  # what a deduplication dropped: nothing has to be decided
@@ -99,12 +100,13 @@ def findings_of(
         InputError: for a file of leaks that is not as curate wrote it.
     """
     kept = decided.outcome == KEEP if decided.policies else dataset.ok
+    near = [*(_near_copies(dataset, results) if near is None else near)]
     findings = [
         *_leaks(dataset, results),
         *_conflicts(dataset, results),
         *_labels(decided),
-        *(_near_copies(dataset, results) if near is None else near),
-        *_waiting(dataset, decided),
+        *near,
+        *_waiting(dataset, decided, near),
         *_issues(dataset, results),
     ]
     findings = [each.of(kept[each.rows]) for each in findings]
@@ -185,36 +187,49 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
         stars = decide_duplicates(subset, request, parse_keep(request.keep, subset, label=request.label)).stars
         gone = np.flatnonzero(stars.finder >= 0)
         gone = gone[np.argsort(-stars.similarity[gone], kind="stable")]
-        keys, owners = named(subset, gone), named(subset, stars.owner[gone])
-        yield paired(dataset, keys, owners, stars.similarity[gone])
+        keys, owners, value = named(subset, gone), named(subset, stars.owner[gone]), stars.similarity[gone]
+        names = [stars.names[finder] for finder in stars.finder[gone].tolist()]
+        by = [how_alike(name, alike, 0, [AS_IT_IS]) for name, alike in zip(names, value.tolist(), strict=True)]
+        yield paired(dataset, keys, owners, value, by)
 
 
-def _waiting(dataset: Dataset, decided: Decided) -> Iterator[Finding]:
-    """What a deduplication kept until it is reviewed, next to the image that each is like."""
+def _waiting(dataset: Dataset, decided: Decided, near: Sequence[Finding]) -> Iterator[Finding]:
+    """What a deduplication kept until it is reviewed, next to the image that each is like, where ``near`` lacks it."""
+    listed = np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in near)])
     for policy in decided.policies:
         table = policy.applied.decisions
         if policy.applied.name != DEDUP or table is None or REVIEW not in policy.rules:
             continue
-        at = np.flatnonzero(policy.rule == policy.rules.index(REVIEW))
-        lines = table.take(at, [KEY, "score", "kept_key"])
+        at = np.flatnonzero((policy.rule == policy.rules.index(REVIEW)) & ~np.isin(policy.row, listed))
+        at = at[np.argsort(-policy.margin[at], kind="stable")]
+        lines = table.take(at, [KEY, "score", "threshold", "kept_key"])
         mine = lines.take(np.flatnonzero(_rows_of(dataset, lines.column("kept_key").to_pylist()) >= 0))  # of this table
-        keys, owners, value = (mine.column(name).to_pylist() for name in (KEY, "kept_key", "score"))
-        yield paired(dataset, keys, owners, np.array(value, np.float64))
+        keys, owners, value, bounds = (
+            mine.column(name).to_pylist() for name in (KEY, "kept_key", "score", "threshold")
+        )
+        request = DedupRequest.from_json(policy.applied.rules[0])
+        finders = {request.thresholds[name]: name for name in request.held_back}
+        by = [how_alike(finders[bound], alike, 0, [AS_IT_IS]) for bound, alike in zip(bounds, value, strict=True)]
+        finding = paired(dataset, keys, owners, np.array(value, np.float64), by)
+        yield finding.of(~np.isin(finding.rows, listed))
 
 
-def paired(dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: NDArray[np.float64]) -> Finding:
+def paired(
+    dataset: Dataset, keys: Sequence[str], owners: Sequence[str], value: NDArray[np.float64], by: Sequence[str]
+) -> Finding:
     """Return a finding of both rows of each pair, each row once, the most alike pair first.
 
     Args:
         dataset: the table.
         keys: of the rows that could be dropped, P.
         owners: of the rows that they are like.
-        value: cosines of their signatures, shape (P,).
+        value: how alike they are, in the unit of a finder, shape (P,).
+        by: the finder and that number in words, P.
     """
     nearest: dict[str, tuple[float, str]] = {}
-    for key, owner, alike in zip(keys, owners, value.tolist(), strict=True):
-        nearest.setdefault(owner, (alike, f"like {key}, by signature (cosine {alike:.4f})"))
-        nearest.setdefault(key, (alike, f"like {owner}, by signature (cosine {alike:.4f})"))
+    for key, owner, alike, how in zip(keys, owners, value.tolist(), by, strict=True):
+        nearest.setdefault(owner, (alike, f"like {key}, by {how}"))
+        nearest.setdefault(key, (alike, f"like {owner}, by {how}"))
     numbers = np.array([each for each, _ in nearest.values()], np.float64)
     texts = [text for _, text in nearest.values()]
     rows = dict(zip(nearest, _rows_of(dataset, list(nearest)).tolist(), strict=True))

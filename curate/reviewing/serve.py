@@ -227,7 +227,10 @@ def _listed_copies(folder: Path, dataset: Dataset) -> list[Finding] | None:
     if lines and not pairs:
         return None
     value = np.array([float(line["value"]) for line in pairs], np.float64)
-    return [paired(dataset, [line["key"] for line in pairs], [line[LIKE] for line in pairs], value)] if pairs else []
+    by = [line["finding"].removeprefix(f"like {line[LIKE]}, by ") for line in pairs]
+    return (
+        [paired(dataset, [line["key"] for line in pairs], [line[LIKE] for line in pairs], value, by)] if pairs else []
+    )
 
 
 def suspected_groups(

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.engines.score import score
+from curate.facts.review import read_findings
+from curate.facts.write import report
 from curate.policies.dedup.finders.facts import LooseGroups
 from curate.policies.dedup.policy import dedup
 from curate.policies.dedup.request import DedupRequest
@@ -183,6 +185,15 @@ def test_verdicts_settle_what_waits_and_what_nobody_judged_waits_on(displays, tm
     assert verify(tmp_path / "u.receipt.json").identical
 
 
+def test_what_waits_at_a_stricter_threshold_is_listed_once(displays, tmp_path):
+    result = dedup(displays, tmp_path / "u.parquet", finder={"signature": 0.96})
+    report(displays, result.subset, out=tmp_path / "r.html", findings=tmp_path / "f")
+    near = [line for line in read_findings(tmp_path / "f") if line["kind"] == "near-copy"]
+    assert result.to_review > 0
+    assert len({line["key"] for line in near}) == len(near) > result.to_review
+    assert all("by signature (cosine" in line["finding"] for line in near)
+
+
 def decided(table, folder, **options):
     return rows(dedup(table, folder / "u.parquet", overwrite=True, **options).decisions)
 
@@ -209,6 +220,7 @@ def test_displays_that_another_table_has_others_of_are_kept_until_reviewed(displ
 def test_copies_of_photographs_do_not_wait(copies, tmp_path):
     result = dedup(copies, tmp_path / "u.parquet")
     assert (result.to_review, result.audit) == (0, None)
+    assert "to_review" not in result.facts()  # else receipts of earlier versions would differ
 
 
 def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
