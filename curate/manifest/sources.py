@@ -309,7 +309,8 @@ def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
     images, unread = images_of(url, files, options, reach)
     if images:
         return open_listing(url, images, options, reach, unread=unread)
-    if not files and _begins_like_an_image(url, reach):
+    in_bucket = "/" in url.partition("://")[2].strip("/")  # an empty bucket is no object
+    if not files and in_bucket and _begins_like_an_image(url, reach):
         return _open_files([url], options, reach)
     base = url.rstrip("/")
     for suffix in SHARD_SUFFIXES:

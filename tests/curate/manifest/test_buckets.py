@@ -32,6 +32,8 @@ def test_a_prefix_is_a_folder_with_labels_a_limit_and_one_request_an_image(s3):
 
 
 def test_objects_without_a_suffix_are_images_by_their_first_bytes_which_alone_are_read(s3):
+    with pytest.raises(InputError, match="no files"):
+        open_manifest(f"{s3}/")
     png = b"\x89PNG\r\n\x1a\n" + bytes(1000)
     names = [f"{number:04x}" for number in range(40)]
     for name in names:
