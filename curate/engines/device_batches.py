@@ -84,11 +84,13 @@ class DeviceBatches:
             jpeg = sound_jpeg(data, self._resize, max_pixels=self._max_pixels, is_checked=supervised)
         if jpeg is None:
             return finished(known or ordinary())
-        waiting = Waiting(jpeg, sha256, ordinary, Future(), BODIES.hand_over())  # counted until the device is done
         with self._changed:
-            self._waiting.append(waiting)
-            self._changed.notify()
-        return waiting.image
+            if not self._closed:
+                waiting = Waiting(jpeg, sha256, ordinary, Future(), BODIES.hand_over())  # held until the device is done
+                self._waiting.append(waiting)
+                self._changed.notify()
+                return waiting.image
+        return finished(known or ordinary())
 
     def _serve(self) -> None:
         while batch := self._batch():

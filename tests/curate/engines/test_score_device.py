@@ -3,6 +3,7 @@
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -195,6 +196,18 @@ def test_jpegs_that_wait_for_the_device_count_in_the_budget_until_it_is_done(dat
         assert BODIES.held == expected
         gate.set()
         assert sum(image.status == "ok" for image in some.take(manifest.n_rows)) > N
+    assert BODIES.held == 0
+
+
+def test_a_jpeg_that_comes_after_the_end_goes_through_the_cpu_and_leaves_the_budget(dataset, runner):
+    data = (dataset / "00.jpg").read_bytes()
+    with ThreadPoolExecutor(1) as pool:
+        device = DeviceBatches(on(runner), 32, SETTINGS.max_pixels, pool)
+        device.close()
+        with BODIES.image():
+            BODIES.take(len(data))
+            image = device.start(data, "", lambda: "of the CPU", supervised=False).result(timeout=5)
+    assert image == "of the CPU"
     assert BODIES.held == 0
 
 
