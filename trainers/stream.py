@@ -242,8 +242,8 @@ class CroppedBatches:
         if not good:
             kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(statuses).items()))
             raise InputError(
-                f"none of the {len(rows)} images of a batch can be used ({kinds}); check the source: what is done is "
-                "kept, repeat the command to go on"
+                f"none of the {len(rows)} images of a batch can be used ({kinds}); check the source, then "
+                "repeat the command: it goes on from the last state that was kept, if there is one"
             )
         if failures:
             instead = torch.arange(len(rows))
