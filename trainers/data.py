@@ -175,6 +175,17 @@ def require_batch(n: int, batch_size: int) -> None:
         )
 
 
+def bytes_or_status(read: Callable[[], bytes]) -> bytes | str:
+    """Return the bytes of an image, or the ``status`` of the error that reading them ended in."""
+    try:
+        return read()
+    except Exception as error:
+        status = getattr(error, "status", None)
+        if not isinstance(status, str):
+            raise
+        return status
+
+
 def decode_all(
     readers: Iterable[Callable[[], bytes]],
     preprocessing: Preprocessing,
@@ -199,14 +210,8 @@ def decode_all(
 
     @BODIES.image()
     def work(read: Callable[[], bytes], supervised: bool) -> DecodedImage | str:
-        try:
-            data = read()
-        except Exception as error:
-            status = getattr(error, "status", None)
-            if not isinstance(status, str):
-                raise
-            return status
-        return decode(data, preprocessing, supervised=supervised, white=white)
+        data = bytes_or_status(read)
+        return data if isinstance(data, str) else decode(data, preprocessing, supervised=supervised, white=white)
 
     waiting: deque[Future[DecodedImage | str]] = deque()
 

@@ -19,6 +19,7 @@ from scoring.images.decoders import closing_decoders, crop_decoder_for
 from scoring.images.deep import WHITE
 from scoring.images.random_crops import Crops, DecodedCrops
 from scoring.marks import Marks
+from trainers.data import bytes_or_status
 from trainers.shuffle import windows
 
 AHEAD = 1 << 30  # bytes of crops that wait for the step that takes them, but at least one batch of them
@@ -220,13 +221,9 @@ class CroppedBatches:
     def _decoded(self, read: Reader, row: int, epoch: int, *, supervised: bool) -> DecodedCrops:
         crops = Crops(self._sides, self._scales, (self._seed, epoch, row), plain=self._plain)
         with BODIES.image():
-            try:
-                data = read()
-            except Exception as error:
-                status = getattr(error, "status", None)
-                if not isinstance(status, str):
-                    raise
-                return DecodedCrops(status, [])
+            data = bytes_or_status(read)
+            if isinstance(data, str):
+                return DecodedCrops(data, [])
             preprocessing, white = self._images.preprocessing, self._images.white
             return self._decode(data, preprocessing, crops, supervised=supervised, white=white)
 

@@ -239,22 +239,22 @@ def work(tmp_path_factory):
     return tmp_path_factory.mktemp("study")
 
 
+def small_run(work):
+    """What a study of few images is run with."""
+    few = {
+        "--data": str(DATA),
+        "--work": str(work),
+        "--limit": "120",
+        "--pool": "80",
+        "--seeds": "2",
+        "--features": "16",
+    }
+    return [word for option in few.items() for word in option]
+
+
 @needs_data
 def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
-    typed = [
-        "--data",
-        str(DATA),
-        "--work",
-        str(work),
-        "--limit",
-        "120",
-        "--pool",
-        "80",
-        "--seeds",
-        "2",
-        "--features",
-        "16",
-    ]
+    typed = small_run(work)
     typed += ["--budgets", "10", "30", "60", "--strategies", "random", "auto", "margin"]
     labelling.main(typed)
     said = capsys.readouterr().out
@@ -278,20 +278,7 @@ def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
 
 @needs_data
 def test_the_training_study_runs_and_tells_how_many_labels_are_wrong(work, capsys):
-    typed = [
-        "--data",
-        str(DATA),
-        "--work",
-        str(work),
-        "--limit",
-        "120",
-        "--pool",
-        "80",
-        "--seeds",
-        "2",
-        "--features",
-        "16",
-    ]
+    typed = small_run(work)
     names = ["random", "stratified", "auto + guard unc_losspred", "rho-loss", "keep-top kappa_visimsiam", "all"]
     training.main([*typed, "--shares", "0.2", "0.5", "--strategies", *names])
     said = capsys.readouterr().out
