@@ -84,19 +84,21 @@ MEANS: dict[str, str] = {
 }
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
 _SINGLE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
-SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}
+# Second spellings: short ones, and what everybody tries first for a folder that moved.
+ALSO = {"--out": "-o", "--quiet": "-q", "--budget": "-b", "--source": "--root"}
 
 
-def shared(name: str, more: str = "", **named: Any) -> Any:
+def shared(name: str, more: str = "", *, alone: bool = False, **named: Any) -> Any:
     """Return the option of that name as Typer takes it.
 
     Args:
         name: a name in ``MEANS``.
         more: what this command does with it, said after what it is.
+        alone: without its second spelling, which means something else in this command.
         named: anything else that ``typer.Option`` takes.
     """
     text = MEANS[name] + more
-    names = (name, SHORT[name]) if name in SHORT else (name,)
+    names = (name, ALSO[name]) if name in ALSO and not alone else (name,)
     named = {"show_default": False, "autocompletion": OFFERED.get(name), **named}
     return typer.Option(*names, help=text if text.endswith("]") else f"{text}.", **named)
 

@@ -38,7 +38,9 @@ def run(
             metavar="N|all", help="Read so many images again and compare them with their digests.", show_default=False
         ),
     ] = None,
-    source: Annotated[str | None, options.shared("--source", ", for --pixels, where the table holds no path")] = None,
+    source: Annotated[
+        str | None, options.shared("--source", ", for --pixels, where the table holds no path", alone=True)
+    ] = None,
     seed: options.Seed = 0,
     json_: options.Json = False,
 ) -> None:

@@ -19,14 +19,18 @@ def moved(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("command", "out", "exit_code"),
-    [("sheet", "s.png", 1), ("export --to imagefolder", "e", 1), ("report", "r.html", 0)],
+    ("command", "out", "exit_code", "spelling"),
+    [
+        ("sheet", "s.png", 1, "--root"),
+        ("export --to imagefolder", "e", 1, "--root"),
+        ("report", "r.html", 0, "--source"),
+    ],
 )
-def test_what_cannot_be_shown_names_the_source(moved, tmp_path, command, out, exit_code):
+def test_what_cannot_be_shown_names_the_source(moved, tmp_path, command, out, exit_code, spelling):
     line = [*command.split(" ")[:1], moved / "scores.parquet", *command.split(" ")[1:], "-o"]
     lost = run(*line, tmp_path / out)
     assert (lost.exit_code, "--source" in lost.output) == (exit_code, True)
-    result = run(*line, tmp_path / f"again-{out}", "--source", moved / "new")
+    result = run(*line, tmp_path / f"again-{out}", spelling, moved / "new")
     assert (result.exit_code, "--source" in result.output) == (0, False), result.output
 
 
