@@ -70,12 +70,9 @@ def test_an_option_of_two_commands_says_the_same_in_both(by_name):
     assert different == {}, "give it one text in curate/commands/options.py"
     for name in shared.keys() & MEANS.keys():
         for command, param in shared[name].items():
-            assert param.help.startswith(MEANS[name]), (command, name, param.help)
-        kinds = {
-            (param.is_flag, tuple(param.opts))
-            for command, param in shared[name].items()
-            if command != OWN_ROOT.get(name)
-        }
+            assert param.help.startswith(MEANS[param.opts[0]]), (command, name, param.help)
+        same = {each: param for each, param in shared[name].items() if param.opts[0] == name}
+        kinds = {(param.is_flag, tuple(param.opts)) for each, param in same.items() if each != OWN_ROOT.get(name)}
         assert len(kinds) == 1, (name, kinds)
 
 
