@@ -214,10 +214,15 @@ def command_pages() -> Iterator[tuple[str, str]]:
 
 def command_page(name: str, command: Any, level: int = 1) -> str:
     """Return the page of a command, its own and commands below it."""
+    from curate.commands.groups import is_common
+
     parts = [f"{'#' * level} {name}", words(command.help or "")]
-    shown = [param for param in command.params if not getattr(param, "hidden", False)]
+    shown = [param for param in command.params if not getattr(param, "hidden", False) and not is_common(param)]
     if shown:
         parts.append(options(shown))
+    common = [f"`{name}`" for param in command.params if is_common(param) for name in param.opts]
+    if common:
+        parts.append(f"Also {', '.join(common)}: see [Commands](../commands.md)")
     for inner, each in getattr(command, "commands", {}).items():
         parts.append(command_page(f"{name} {inner}", each, level + 1))
     return "\n\n".join(parts) + "\n"

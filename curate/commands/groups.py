@@ -6,6 +6,15 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from curate.commands.options import MEANS
+
+# Options that many commands have: what they do is said once, by `curate --help`.
+COMMON = {
+    "--dry-run": "write nothing",
+    "--overwrite": "replace what is there",
+    "--json": "the result on stdout",
+    "--quiet": "errors alone",
+}
 # The last word of an option -> what it takes, where its type does not say.
 TAKES = {
     **dict.fromkeys(("column", "key", "label", "per", "right", "votes"), "COLUMN"),
@@ -23,6 +32,24 @@ class PlainCommand(TyperCommand):
                 vars(param)["display_type_rich"] = lambda ctx: ""
             elif param.metavar is None and not getattr(param, "is_flag", False):
                 param.metavar = _metavar(param)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, and below them the names of the options that many commands have."""
+        records = [(param, param.get_help_record(ctx)) for param in self.get_params(ctx)]
+        own = [(param, record) for param, record in records if record is not None and not is_common(param)]
+        for heading, kind in (("Arguments", "argument"), ("Options", "option")):
+            of_kind = [record for param, record in own if param.param_type_name == kind and param.name != "help"]
+            if of_kind:
+                with formatter.section(heading):
+                    formatter.write_dl(of_kind)
+        common = ["/".join(sorted(param.opts)) for param, _ in records if is_common(param) or param.name == "help"]
+        formatter.write_paragraph()
+        formatter.write_text(f"Also {', '.join(common)}: see curate --help")
+
+
+def is_common(param: Any) -> bool:
+    """Whether an option does here what it does in every command that has it."""
+    return bool(param.opts) and param.opts[0] in COMMON and param.help == f"{MEANS[param.opts[0]]}."
 
 
 def _metavar(param: Any) -> str:
@@ -92,5 +119,7 @@ def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
                 with formatter.section("More, each with its --help"):
                     of = {heading: [name for name in names if self._heading(name) == heading] for heading in brief}
                     formatter.write_dl([(heading, ", ".join(inside)) for heading, inside in of.items()])
+            formatter.write_paragraph()
+            formatter.write_text(f"Most take {', '.join(f'{name} ({what})' for name, what in COMMON.items())}")
 
     return Grouped
