@@ -14,7 +14,7 @@ from PIL import Image
 from scoring.checkpoint import read_header
 from scoring.marks import Marks, decoding_path
 
-FAILING = Path(__file__).parents[1] / "scoring" / "failing_decoder.py"
+FAILING = Path(__file__).parents[1] / "scoring" / "images" / "failing_decoder.py"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from curate.engines.score import score
 from scoring.errors import InputError
 from scoring.marks import decoding_path
 
-FAILING = Path(__file__).parents[2] / "scoring" / "failing_decoder.py"
+FAILING = Path(__file__).parents[2] / "scoring" / "images" / "failing_decoder.py"
 
 
 @pytest.fixture

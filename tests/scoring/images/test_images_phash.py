@@ -11,7 +11,7 @@ from scipy.fft import dct
 
 from scoring.images import Preprocessing, decode, hamming, perceptual_hash
 
-PHOTOS = Path(__file__).parents[3] / "shared" / "data" / "caltech_subset.parquet"
+PHOTOS = Path(__file__).parents[4] / "shared" / "data" / "caltech_subset.parquet"
 P64 = Preprocessing()
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from scoring.images import Preprocessing, decode
 from scoring.images.geometry import dct_scale
 
-PHOTOS = Path(__file__).parents[3] / "shared" / "data" / "caltech_subset.parquet"
+PHOTOS = Path(__file__).parents[4] / "shared" / "data" / "caltech_subset.parquet"
 
 
 def psnr(a, b):

@@ -15,8 +15,8 @@ from PIL import Image, ImageOps
 from scoring.images import DecodeError, pixel_digest
 from scoring.images import exact as subject
 
-PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
-CALTECH = Path(__file__).parents[3] / "shared" / "data" / "caltech_subset.parquet"
+PHOTOS = sorted((Path(__file__).parents[3] / "examples" / "photos").glob("*.jpg"))
+CALTECH = Path(__file__).parents[4] / "shared" / "data" / "caltech_subset.parquet"
 
 
 def scene(seed=0, width=61, height=43, mode="RGB"):

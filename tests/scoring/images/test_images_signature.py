@@ -15,7 +15,7 @@ from scipy.fft import dctn
 from scoring.images import Preprocessing, decode
 from scoring.images.signature import ORIENTATIONS, reorient, signature
 
-PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
+PHOTOS = sorted((Path(__file__).parents[3] / "examples" / "photos").glob("*.jpg"))
 P64 = Preprocessing()
 SIGNATURES = arrays(np.int8, (3, 255), elements=st.integers(-127, 127))
 ORIENTATION = st.integers(0, 7)

@@ -11,7 +11,7 @@ from scoring.images.cropfit import LEAST, as_they_are, refine
 from scoring.images.crops import FRAMES, LIKELY, axis_maps, coarse, coarse_fits, framed
 from scoring.images.signature import KEPT, STEPS, WEIGHTS, signature
 
-PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
+PHOTOS = sorted((Path(__file__).parents[3] / "examples" / "photos").glob("*.jpg"))
 SAME = 0.985
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from scoring.images.signature import ORIENTATIONS, signature
 from scoring.images.views import AS_IT_IS, views
 
-PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
+PHOTOS = sorted((Path(__file__).parents[3] / "examples" / "photos").glob("*.jpg"))
 TURNS = {
     "mirrored": Image.Transpose.FLIP_LEFT_RIGHT,
     "upside down": Image.Transpose.FLIP_TOP_BOTTOM,

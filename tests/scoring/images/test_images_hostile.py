@@ -23,7 +23,7 @@ from scoring.images.quiet import quiet
 from scoring.images.sniff import sniff, webp_canvas
 
 P16 = Preprocessing(size=16, resize=16)
-MALFORMED = Path(__file__).parents[3] / "shared" / "data" / "malformed.parquet"
+MALFORMED = Path(__file__).parents[4] / "shared" / "data" / "malformed.parquet"
 
 
 def noise(width, height, seed=0):
