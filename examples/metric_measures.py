@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.metrics.ranking import r_auroc, spearman
-from scoring.metrics.retrieval import average_precision_at_r, normalized_mutual_information, recall_at
+from scoring.metrics.retrieval import average_precision_at_r, contingency, normalized_mutual_information, recall_at
 from scoring.search.kmeans import assign, spherical_kmeans
 
 BLOCK = 1024
@@ -31,7 +31,7 @@ def retrieval(vectors: Tensor, labels: Tensor, *, seed: int) -> dict[str, float]
     return {
         **dict(zip(("R@1", "R@2", "R@4"), recall, strict=True)),
         "mAP@R": float(np.nanmean(average_precision_at_r(units, labels))),
-        "NMI": normalized_mutual_information(clusters, labels.numpy()),
+        "NMI": normalized_mutual_information(contingency(clusters, labels.numpy())),
         "R@1, L2": euclidean_recall(vectors, labels),
     }
 

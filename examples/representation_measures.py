@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.decomposition import PCA
-from sklearn.mixture import GaussianMixture
-from torch import Tensor, nn
+from torch import Tensor
 
 from curate.columns import is_less_certain
 from curate.probes.linear import fit_linear_probe
+from curate.probes.mixture import fit_mixture
+from curate.probes.perceptron import perceptron_answers
 from scoring.metrics.neighbours import knn_predict
 from scoring.metrics.ranking import auroc, r_auroc
 from scoring.model import ScoringModel
@@ -21,8 +21,8 @@ from trainers.data import TrainingSet
 
 NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo report it on CIFAR-10
 TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than an image or two
-HIDDEN, PASSES, BATCH, RATE = 256, 60, 256, 1e-3  # of the MLP probe
-MOST_DIMENSIONS, STARTS = 32, 5  # of the mixture of Gaussians: principal components, and fits to choose from
+PASSES, BATCH, RATE = 60, 256, 1e-3  # of the MLP probe
+STARTS = 5  # of the mixture of Gaussians: fits to choose from
 BLOCK = 500  # images that the network reads at a time
 
 
@@ -72,7 +72,9 @@ def measure(
     known, answer = train.labels, test.labels
     said = {
         "linear": linear_answers(learned, known, features, n_classes),
-        "mlp": mlp_answers(learned, known, features, n_classes, seed=seed),
+        "mlp": perceptron_answers(
+            learned, known, features, n_classes, seed=seed, passes=PASSES, batch=BATCH, rate=RATE
+        ),
         "knn": knn_answers(learned, known, features),
         "gmm": gmm_answers(learned, known, features, n_classes, seed=seed),
     }
@@ -140,32 +142,9 @@ def knn_answers(learned: Tensor, labels: Tensor, features: Tensor) -> Tensor:
 def gmm_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: int, *, seed: int) -> Tensor:
     """Return the class of the Gaussian that each row falls to, shape (N,), of a mixture that saw no label.
 
-    As many Gaussians of full covariance as classes, on at most 32 principal components, the likeliest of 5 fits. Each
-    Gaussian gets one class, so that as many as possible of the rows that it was fitted on are named right.
+    Each Gaussian gets one class, so that as many as possible of the rows that it was fitted on are named right.
     """
-    reduced = PCA(min(MOST_DIMENSIONS, *learned.shape), random_state=seed).fit(learned.numpy())
-    mixture = GaussianMixture(n_classes, n_init=STARTS, random_state=seed, reg_covar=1e-4)
-    scale = np.sqrt(reduced.explained_variance_.sum())  # the floor of variances is then one of shares
-    component = mixture.fit_predict(reduced.transform(learned.numpy()) / scale)
+    mixture = fit_mixture(learned, n_classes, starts=STARTS, seed=seed)
     together = np.zeros((n_classes, n_classes), np.int64)
-    np.add.at(together, (component, labels.numpy()), 1)
-    class_of = linear_sum_assignment(together, maximize=True)[1]
-    return torch.from_numpy(class_of[mixture.predict(reduced.transform(features.numpy()) / scale)])
-
-
-def mlp_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: int, *, seed: int) -> Tensor:
-    """Return the class that a network with one hidden layer says of the features, shape (N,)."""
-    mean, scale = learned.mean(0), learned.std(0).mean().clamp(min=1e-9)
-    rows, queries = (learned - mean) / scale, (features - mean) / scale
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        probe = nn.Sequential(nn.Linear(rows.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, n_classes))
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(probe.parameters(), lr=RATE)
-    for _ in range(PASSES):
-        for at in torch.randperm(len(rows), generator=generator).split(BATCH):
-            optimizer.zero_grad()
-            F.cross_entropy(probe(rows[at]), labels[at]).backward()
-            optimizer.step()
-    with torch.inference_mode():
-        return probe(queries).argmax(1)
+    np.add.at(together, (mixture.clusters(learned).numpy(), labels.numpy()), 1)
+    return torch.from_numpy(linear_sum_assignment(together, maximize=True)[1])[mixture.clusters(features)]

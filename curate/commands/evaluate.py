@@ -8,6 +8,9 @@ import typer
 
 from curate.commands import options
 from curate.commands.printing import check_report, emit, print_lines, say, show, show_in_parts, write_json
+from curate.evaluation.protocol import PROBES
+
+SETTINGS = dict.fromkeys(name for names in PROBES.values() for name in names)
 
 
 def run(
@@ -17,6 +20,18 @@ def run(
     train: Annotated[
         Path | None,
         options.read_from("--train", ": the images of another scored table, with --label", metavar="TABLE"),
+    ] = None,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --train: linear, knn, few (labels), mlp or gmm (repeatable). [default: linear,knn,few]",
+            metavar="NAME,...",
+            show_default=False,
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        options.shared("--set", " of --probe: " + ", ".join(SETTINGS), metavar="NAME=VALUE"),
     ] = None,
     subset: Annotated[
         Path | None,
@@ -91,6 +106,7 @@ def run(
     \b
         curate evaluate scores.parquet --label label
         curate evaluate test.parquet --train train.parquet --label label
+        curate evaluate test.parquet --train train.parquet --label label --probe knn,mlp,gmm --set k=200
         curate evaluate scores.parquet --labelled voted.parquet --label class --votes counts -o report.json
         curate evaluate scores.parquet --label label --degrade 2000 --source photos/
         curate evaluate scores.parquet --against other.parquet
@@ -100,12 +116,14 @@ def run(
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.evaluation.run import evaluate
     from scoring.errors import InputError
+    from scoring.settings import parse_settings
 
     check_report(out, overwrite=overwrite)
     unread = [name for name, value in (("source", source), ("model", model)) if value is not None]
     reader = "degrade" if subset is None else "network"
     if unread and not (network if subset is not None else degrade):
         raise InputError(f"--{unread[0]} is for --{reader}, which is missing; give --{reader} N, or leave it out")
+    arguments["set"] = parse_settings(set_ or [], example="k=200") or None
     evaluation = evaluate(**options.accepted(evaluate, arguments), announce=(lambda text: None) if quiet else say)
     facts = {**evaluation.to_json(), "notes": evaluation.notes(), "verdict": evaluation.verdict()}
     if out is not None:

@@ -8,18 +8,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
-from curate.evaluation.ranked import SHAPES, ranked
+from curate.evaluation.measures import BASELINE, EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
+from curate.evaluation.protocol import VOTERS
+from curate.evaluation.ranked import SHAPES, at_random, ranked
 from scoring.metrics.classifier import cross_validate
 from scoring.metrics.duplicates import group_duplicates
 from scoring.metrics.logistic import LogisticFit, logistic_regression, newton_step, newton_terms
 from scoring.metrics.neighbours import knn_vote, nearest
 from scoring.metrics.ranking import ranks
 from scoring.metrics.resampling import Interval, percentiles, permutation_test_linear, resample
+from scoring.metrics.retrieval import adjusted_rand_index, normalized_mutual_information
 from scoring.metrics.selective import least_aurc
 from scoring.metrics.weighted import RankOrder, harmonic_sums, weighted_sums
 
-VOTERS = 20
 MOST_CLASSES = 2000  # for the linear classifier, whose cost grows with them
 COVERAGES = np.arange(1, 11) / 10
 NEAREST, KNN, LINEAR = "neighbour", "kNN", "linear"
@@ -27,26 +28,45 @@ WHAT = {NEAREST: "nearest neighbour", KNN: "kNN vote", LINEAR: "linear classifie
 CLASS_ENTROPY = "class entropy"
 
 ACCURACY = {
-    NEAREST: Shape("Recall@1", "higher", "share of rows whose nearest other row has their label"),
-    KNN: Shape("kNN accuracy", "higher", f"share of rows whose {VOTERS} nearest other rows vote for their label"),
+    NEAREST: Shape(
+        "Recall@1", "higher", "share of rows whose nearest other row has their label; baseline: another row at random"
+    ),
+    KNN: Shape(
+        "kNN accuracy",
+        "higher",
+        f"share of rows whose {VOTERS} nearest other rows vote for their label; baseline: the most frequent class",
+    ),
     LINEAR: Shape(
-        "linear accuracy", "higher", "share of rows that a linear classifier fitted on other rows gets right"
+        "linear accuracy",
+        "higher",
+        "share of rows that a linear classifier fitted on other rows gets right; baseline: the most frequent class",
     ),
 }
 AUROC = {
     NEAREST: Shape(
         "R-AUROC",
         "higher",
-        "probability that a row whose nearest neighbour has its label is more certain than one whose has not",
+        "probability that a row whose nearest neighbour has its label is more certain than one whose has not; "
+        "0.5 at chance level",
     ),
     KNN: Shape("AUROC, kNN right", "higher", "the same for rows that the kNN vote gets right"),
     LINEAR: Shape("AUROC, linear right", "higher", "the same for rows that the linear classifier gets right"),
 }
+AGREEMENT = (
+    Shape(
+        "GMM NMI",
+        "higher",
+        "normalised mutual information of the Gaussians with the classes, 1 where they agree; baseline: the same "
+        "Gaussians shuffled over the rows",
+    ),
+    Shape("GMM ARI", "higher", "adjusted Rand index, 1 where they agree, 0 at chance level; baseline: as of NMI"),
+)
 SELECTIVE = (
     Shape(
         "abstained accuracy",
         "higher",
-        "mean accuracy of the {what} over all shares of rows kept, the most certain first",
+        "mean accuracy of the {what} over all shares of rows kept, the most certain first; "
+        "at chance level its accuracy",
     ),
     Shape("AURC", "lower", "one minus that: the area under the risk-coverage curve of the {what}"),
     Shape("excess AURC", "lower", "AURC beyond a perfect order's at the same accuracy"),
@@ -73,7 +93,9 @@ class Correctness:
         missing: prediction -> why it is missing.
         n_twins: rows whose embedding is, in every bit, another row's.
         confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
-        ranked: measure of retrieval, or of few labels -> of each row, shape (N,), in [0, 1].
+        ranked: measure of the embedding without a certainty of its own -> of each row, shape (N,), in [0, 1].
+        baseline: prediction or measure -> what is expected of each row without the embedding, shape (N,).
+        clusters: class, cluster, and cluster after a shuffle of each row, shape (3, N), from 0; None without clusters.
         about: prediction or measure -> its name and meaning.
     """
 
@@ -83,6 +105,8 @@ class Correctness:
     n_twins: int = 0
     confidence: Floats | None = None
     ranked: dict[str, Floats] = field(default_factory=dict)
+    baseline: dict[str, Floats] = field(default_factory=dict)
+    clusters: NDArray[np.int64] | None = None
     about: Mapping[str, Shape] = field(default_factory=lambda: ACCURACY | SHAPES)
 
 
@@ -103,37 +127,71 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
         KNN: (knn_vote(cosine, labels[index]) == labels).numpy(),
     }
     retrieved, missing = ranked(embedding, labels, index)
+    expected = at_random(labels)
+    expected = {
+        NEAREST: expected.pop("Recall@1"),
+        **dict.fromkeys((KNN, LINEAR), most_frequent(labels, labels)),
+        **expected,
+    }
     groups = group_duplicates(embedding)
     n_twins = 0 if groups is None else int(groups.size[groups.size > 1].sum())
+    found = Correctness(right, None, missing, n_twins, ranked=retrieved, baseline=expected)
     n_classes = int(labels.max()) + 1
     if n_classes > MOST_CLASSES:
-        why = f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that the linear classifier is fitted for"
-        return Correctness(right, None, {**missing, LINEAR: why}, n_twins, ranked=retrieved)
+        missing[LINEAR] = too_many(n_classes)
+        return found
     if groups is not None and len(groups.first) < folds:
-        why = f"the rows have {len(groups.first)} different embeddings, fewer than the {folds} folds"
-        return Correctness(right, None, {**missing, LINEAR: why}, n_twins, ranked=retrieved)
+        missing[LINEAR] = f"the rows have {len(groups.first)} different embeddings, fewer than the {folds} folds"
+        return found
     linear = cross_validate(
         embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
     )
     right[LINEAR] = (linear.label == labels).numpy()
-    return Correctness(right, linear.entropy, missing, n_twins, linear.confidence, retrieved)
+    found.class_entropy, found.confidence = linear.entropy, linear.confidence
+    return found
+
+
+def too_many(n_classes: int) -> str:
+    """Return why nothing is fitted for so many classes."""
+    return f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that it is fitted for"
+
+
+def most_frequent(learned: Tensor, labels: Tensor) -> Floats:
+    """Return which labels (N,) are the most frequent one of ``learned`` (M,), the lowest of equals, as 0 and 1."""
+    return (labels == torch.bincount(learned).argmax()).double().numpy()
 
 
 def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Measure]:
     """Return how often each prediction is right, and what is retrieved: measures of the embedding, not of a score."""
-    about = correctness.about
+    about, baseline = correctness.about, correctness.baseline
     known = correctness.right | correctness.ranked
-    hits = np.stack(list(known.values())).astype(np.float64)  # (P, N)
-    shapes = [about[name] for name in known]
-    measures = measured(
-        shapes,
-        [EMBEDDING],
-        lambda counts: weighted_sums(hits, counts) / counts.sum(),
-        hits.shape[1],
-        repeats=repeats,
-        seed=seed,
-    )
+    measures: list[Measure] = []
+    if known:
+        hits = np.stack([*known.values(), *(baseline[name] for name in known)]).astype(np.float64)  # (2 P, N)
+        measures = measured(
+            [about[name] for name in known],
+            [EMBEDDING, BASELINE],
+            lambda counts: weighted_sums(hits, counts) / counts.sum(),
+            hits.shape[1],
+            repeats=repeats,
+            seed=seed,
+        )
+    if correctness.clusters is not None:
+        measures += _agreement(correctness.clusters, repeats=repeats, seed=seed)
     return measures + [about[name].without(why) for name, why in correctness.missing.items()]
+
+
+def _agreement(clusters: NDArray[np.int64], *, repeats: int, seed: int) -> list[Measure]:
+    """Return NMI and ARI of clusters with the classes, and of the same clusters shuffled; see ``Correctness``."""
+    labels, *groupings = clusters
+    width = int(clusters[1].max()) + 1
+    shape = (int(labels.max()) + 1, width)
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        tables = [np.bincount(labels * width + each, counts, shape[0] * width).reshape(shape) for each in groupings]
+        return np.array([[normalized_mutual_information(table), adjusted_rand_index(table)] for table in tables])
+
+    return measured(AGREEMENT, [EMBEDDING, BASELINE], statistic, len(labels), repeats=repeats, seed=seed, centred=True)
 
 
 def certainty_measures(

@@ -11,6 +11,7 @@ from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
 EMBEDDING = "embedding"  # the column of measures that are of the embedding and not of a score
+BASELINE = "baseline"  # the column of what the same measure is without the embedding
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ def measured(
     *,
     repeats: int,
     seed: int,
+    centred: bool = False,
 ) -> list[Measure]:
     """Return measures with intervals, and with the paired differences of the best column to the others.
 
@@ -135,10 +137,13 @@ def measured(
         n: rows.
         repeats: resamples.
         seed: of the resampling: the same for every column, which pairs them.
+        centred: move the resamples to have the value as their mean, for measures that rows drawn twice raise.
     """
     shape = (len(columns), len(shapes))
     values = np.asarray(statistic(np.ones(n, np.int64)), np.float64).reshape(shape)
     samples = resample(lambda counts: statistic(counts).reshape(-1), n, repeats=repeats, seed=seed)
+    if centred:
+        samples += values.reshape(-1) - samples.mean(0)
     low, high = (bound.reshape(shape) for bound in percentiles(samples))
     samples = samples.reshape(-1, *shape)
     measures = []

@@ -12,11 +12,18 @@ MAP = "mAP@R"
 MOST_RANKED = 10**7  # rows times the largest class': beyond that it takes minutes
 SHAPES = {
     **{
-        f"Recall@{k}": Shape(f"Recall@{k}", "higher", f"share of rows with their label among their {k} nearest others")
+        f"Recall@{k}": Shape(
+            f"Recall@{k}",
+            "higher",
+            f"share of rows with their label among their {k} nearest others; baseline: {k} others at random",
+        )
         for k in RECALLS
     },
     MAP: Shape(
-        MAP, "higher", "mean over rows of the average precision among the R nearest others, R having the row's label"
+        MAP,
+        "higher",
+        "mean over rows of the average precision among the R nearest others, R having the row's label; "
+        "baseline: others in random order",
     ),
 }
 
@@ -39,3 +46,27 @@ def ranked(embedding: Tensor, labels: Tensor, index: Tensor) -> tuple[dict[str, 
         why = f"{len(labels):,} rows with {largest:,} in a class would take minutes; measure fewer (--sample)"
         return measures, {MAP: why}
     return measures | {MAP: np.nan_to_num(average_precision_at_r(embedding, labels))}, {}
+
+
+def at_random(labels: Tensor) -> dict[str, Floats]:
+    """Return the expected measures of every row where its others stand in random order.
+
+    With n others, R of which have its label: 1 - (1 - R/n) (1 - R/(n - 1)) ... over k factors, and for mAP@R
+    p ((1 - q) H_R / R + q), with p = R/n, q = (R - 1)/(n - 1) and H_R the R-th harmonic number.
+
+    Args:
+        labels: shape (N,), int64, from 0, N >= 3.
+
+    Returns:
+        "Recall@1", those of ``SHAPES``, each of shape (N,).
+    """
+    others = len(labels) - 1
+    same = np.bincount(labels.numpy())[labels.numpy()] - 1.0  # (N,)
+    recalls = {
+        f"Recall@{k}": 1 - np.prod([np.maximum(others - same - j, 0) / max(others - j, 1) for j in range(k)], 0)
+        for k in (1, *RECALLS)
+    }
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, len(labels)))])[same.astype(np.int64)]
+    second = (same - 1) / (others - 1)
+    precision = same / others * ((1 - second) * harmonic / np.maximum(same, 1) + second)
+    return recalls | {MAP: np.where(same > 0, precision, 0.0)}

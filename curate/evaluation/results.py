@@ -52,8 +52,10 @@ class Evaluation(Printed):
 
     def lines(self) -> list[str | Grid]:
         """Return what the command prints, every table as wide as it is."""
+        learned = self.settings.get("rows learned from")
         return [
             f"{self.used:,} of {self.rows:,} rows measured: {self.table}",
+            *([f"{learned:,} rows learned from: {self.settings['train']}"] if learned else []),
             *(f"  left out: {n:,} {reason}" for reason, n in self.left_out.items()),
             *words.tables(self.measures, self.columns),
             *words.meanings(self.measures),

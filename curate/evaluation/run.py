@@ -6,6 +6,7 @@ from typing import Any
 
 from curate.evaluation.joined import open_labelled
 from curate.evaluation.measures import Caveats
+from curate.evaluation.protocol import protocol_of
 from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import score_columns
 from curate.evaluation.subset.request import SubsetSettings
@@ -25,6 +26,8 @@ OF_SCORES: dict[str, Any] = {  # options that say nothing of a subset, and what 
     "model": None,
     "repeats": 1000,
     "train": None,
+    "probe": None,
+    "set": None,
 }
 OF_SUBSETS: dict[str, Any] = {"test": None, "seeds": 5, "group": None, "network": 0}
 
@@ -35,6 +38,8 @@ def evaluate(
     label: str | None = None,
     labelled: str | Path | None = None,
     train: str | Path | None = None,
+    probe: str | Sequence[str] | None = None,
+    set: Mapping[str, object] | None = None,
     subset: str | Path | None = None,
     test: str | None = None,
     seeds: int = 5,
@@ -64,7 +69,10 @@ def evaluate(
             ``label`` nor ``votes``, the column ``label`` of that file.
         labelled: CSV, TSV or Parquet file of labels or votes, whose rows are found by key.
         train: another scored table with that column, from whose rows classifiers learn, instead of the other rows of
-            the table; images of the table that are in it are left out there. Also fitted on 1 % and 10 % of the labels.
+            the table; images of the table that are in it are left out there.
+        probe: with ``train``, one or several of linear, knn, few (the linear one on few labels), mlp and gmm (clusters
+            without labels), also as text with commas; the first three by default.
+        set: with ``train``, settings of these; see ``ProtocolSettings``.
         subset: what a policy kept: its subset, its decisions, or a file of keys. Models are trained on it, on all rows
             and on random rows of the same size, and tested on rows that none of them saw: a ``SubsetEvaluation``.
         test: with ``subset``, what is tested on: a share of each class ("0.2", the default), "COLUMN=VALUE" or a table.
@@ -118,12 +126,17 @@ def evaluate(
         )
     if train is not None and label is None:
         raise InputError("--train is for what is measured against labels; add --label, or leave it out")
+    if train is None and (probe is not None or set):
+        raise InputError(
+            f"--{'probe' if probe is not None else 'set'} is for --train, which is missing; give --train TABLE"
+        )
+    protocol = protocol_of(probe, set)
     names, same_ranks = score_columns(opened, [column] if isinstance(column, str) else column or ())
     caveats = Caveats(same_ranks)
     runner = runner_of(opened, model, settings, caveats) if settings.degrade else None
     work = EvaluationWork(opened, settings, announce, caveats)
     training = None if train is None else open_table(train, embedding=embedding)
-    work.begin(names, label, votes, open_labelled(labelled), training)
+    work.begin(names, label, votes, open_labelled(labelled), training, protocol)
     if label is not None:
         work.measure_labels()
     if votes is not None:

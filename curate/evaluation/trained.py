@@ -1,7 +1,7 @@
 """Predictions that are learned from another table, the usual protocol of representations."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -9,10 +9,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.evaluation.correctness import ACCURACY, KNN, LINEAR, MOST_CLASSES, NEAREST, VOTERS, Correctness
+from curate.evaluation.correctness import (
+    ACCURACY,
+    KNN,
+    LINEAR,
+    MOST_CLASSES,
+    NEAREST,
+    Correctness,
+    most_frequent,
+    too_many,
+)
 from curate.evaluation.joined import LabelledFile, class_names, named_column
-from curate.evaluation.measures import Shape
+from curate.evaluation.measures import Floats, Shape
+from curate.evaluation.protocol import VOTERS, Protocol, ProtocolSettings
 from curate.evaluation.rows import MeasuredRows, embeddings
+from curate.probes.mixture import fit_mixture
+from curate.probes.perceptron import perceptron_answers
 from curate.tables.needs import Needs
 from curate.tables.provenance import require_same_model
 from curate.tables.rows import read_rows
@@ -21,21 +33,9 @@ from scoring.errors import InputError
 from scoring.metrics.classifier import MOST_ROWS, fit_linear
 from scoring.metrics.neighbours import knn_vote, nearest
 
-FEW, DRAWS = {"linear, 1 % of labels": 0.01, "linear, 10 % of labels": 0.1}, 3
+MLP, GMM = "MLP", "GMM"
 BLOCK = 4096  # rows that are predicted at a time
-ABOUT = {
-    NEAREST: Shape("1-NN accuracy", "higher", "share of rows whose nearest row of --train has their label"),
-    KNN: Shape(ACCURACY[KNN].name, "higher", f"share of rows for whose label {VOTERS} rows of --train vote"),
-    LINEAR: Shape(ACCURACY[LINEAR].name, "higher", "share of rows that a linear classifier of --train gets right"),
-    **{
-        name: Shape(
-            f"{ACCURACY[LINEAR].name}, {share:.0%} of labels",
-            "higher",
-            f"the same, fitted on {share:.0%} of each class, at least one row; the mean of {DRAWS} draws",
-        )
-        for name, share in FEW.items()
-    },
-}
+FREQUENT = "baseline: the most frequent class of --train"
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,17 @@ def _shared(train: Table, test: MeasuredRows) -> NDArray[np.bool_]:
     return np.asarray(is_shared.to_numpy(), bool)
 
 
-def judge_by(training: TrainingRows, embedding: Tensor, classes: Sequence[str], *, seed: int) -> Correctness:
-    """Predict every row from the rows of another table: by the nearest, by a vote, and by linear classifiers.
+def judge_by(
+    training: TrainingRows, embedding: Tensor, classes: Sequence[str], protocol: Protocol, *, seed: int
+) -> Correctness:
+    """Predict every row from the rows of another table.
 
     Args:
         training: the rows to learn from.
         embedding: unit vectors, shape (N, D).
         classes: of the N rows; one that ``training`` lacks is always predicted wrongly.
-        seed: of the rows that are drawn, where the labels are few or the rows more than ``MOST_ROWS``.
+        protocol: what predicts, and how.
+        seed: of what is drawn: rows where the labels are few or the rows more than ``MOST_ROWS``, weights, starts.
 
     Raises:
         InputError: if embeddings of the two have another length.
@@ -117,45 +120,156 @@ def judge_by(training: TrainingRows, embedding: Tensor, classes: Sequence[str], 
         )
     place = {name: at for at, name in enumerate(training.classes)}
     labels = torch.tensor([place.get(name, -1) for name in classes])
-    cosine, index = nearest(embedding, training.embedding, min(VOTERS, len(training.labels)))
-    near = training.labels[index]
-    right = {NEAREST: (near[:, 0] == labels).numpy(), KNN: (knn_vote(cosine, near) == labels).numpy()}
-    n_classes = len(training.classes)
-    if n_classes > MOST_CLASSES:
-        why = f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that the linear classifier is fitted for"
-        return Correctness(right, None, dict.fromkeys((LINEAR, *FEW), why), about=ABOUT)
-    generator = torch.Generator().manual_seed(seed)
-    every = torch.randperm(len(training.labels), generator=generator)[:MOST_ROWS]
-    log_p = _log_probabilities(training, every.sort().values, embedding)
-    right[LINEAR] = (log_p.argmax(1) == labels).numpy()
-    entropy = -torch.special.xlogy(log_p.exp(), log_p.exp()).sum(1)
-    few = {
-        name: torch.stack(
-            [
-                (_log_probabilities(training, _some(training.labels, share, generator), embedding).argmax(1) == labels)
-                for _ in range(DRAWS)
-            ]
-        )
-        .double()
-        .mean(0)
-        .numpy()
-        for name, share in FEW.items()
+    judging = _Judging(training, embedding, labels, protocol.settings, seed)
+    run: dict[str, Callable[[], None]] = {
+        "knn": judging.by_neighbours,
+        "linear": judging.by_linear,
+        "few": judging.by_few_labels,
+        "mlp": judging.by_perceptron,
+        "gmm": lambda: judging.by_mixture(classes),
     }
-    confidence = log_p.max(1).values.exp().numpy()
-    return Correctness(right, entropy.numpy(), {}, confidence=confidence, ranked=few, about=ABOUT)
+    for name, judge in run.items():
+        if name in protocol.probes:
+            judge()
+    return judging.found
 
 
-def _log_probabilities(training: TrainingRows, rows: Tensor, embedding: Tensor) -> Tensor:
-    """Return probabilities of each class, shape (N, C), float64, by a linear classifier of rows of ``training``."""
-    fitted = fit_linear(training.embedding[rows], training.labels[rows], len(training.classes))
-    return torch.cat([fitted.logits(block).double().log_softmax(1) for block in embedding.split(BLOCK)])
+class _Judging:
+    """One probe after another on the same rows; what each says is in ``found``."""
+
+    def __init__(
+        self, training: TrainingRows, embedding: Tensor, labels: Tensor, settings: ProtocolSettings, seed: int
+    ) -> None:
+        self.training, self.embedding, self.labels, self.settings = training, embedding, labels, settings
+        self.seed, self.generator = seed, torch.Generator().manual_seed(seed)
+        self.n_classes = len(training.classes)
+        self.rows = torch.randperm(len(training.labels), generator=self.generator)[:MOST_ROWS].sort().values
+        self.frequent = most_frequent(training.labels, labels)
+        self.about: dict[str, Shape] = {}
+        self.found = Correctness({}, None, {}, about=self.about)
+
+    def by_neighbours(self) -> None:
+        """Predict by the nearest row, and by a vote of the nearest."""
+        known, k, temperature = self.training.labels, self.settings.k, self.settings.temperature
+        k = k or min(VOTERS, len(known))
+        cosine, index = nearest(self.embedding, self.training.embedding, k)
+        share = (torch.bincount(known) / len(known))[self.labels.clamp(min=0)].double().where(self.labels >= 0, 0)
+        self._right(
+            NEAREST,
+            Shape(
+                "1-NN accuracy",
+                "higher",
+                "share of rows whose nearest row of --train has their label; baseline: a row of --train at random",
+            ),
+            known[index[:, 0]],
+            share.numpy(),
+        )
+        meaning = (
+            f"share of rows for whose label the nearest {k} rows of --train vote, weights exp(cosine / {temperature:g})"
+        )
+        self._right(KNN, _accuracy(KNN, meaning), knn_vote(cosine, known[index], temperature=temperature))
+
+    def by_linear(self) -> None:
+        """Predict by a linear classifier, whose probabilities are kept."""
+        about = _accuracy(
+            LINEAR, f"share of rows that a linear classifier (L-BFGS, C = {self.settings.c:g}) of --train gets right"
+        )
+        if self._has_too_many(LINEAR, about):
+            return
+        log_p = self._log_probabilities(self.rows)
+        self._right(LINEAR, about, log_p.argmax(1))
+        self.found.class_entropy = -torch.special.xlogy(log_p.exp(), log_p.exp()).sum(1).numpy()
+        self.found.confidence = log_p.max(1).values.exp().numpy()
+
+    def by_few_labels(self) -> None:
+        """Predict by linear classifiers of few rows, drawn several times."""
+        for name, amount in self.settings.amounts().items():
+            measure = f"{LINEAR}, {name}"
+            about = Shape(f"{ACCURACY[LINEAR].name}, {name}", "higher", "")
+            if self._has_too_many(measure, about):
+                continue
+            answers = [
+                self._log_probabilities(_some(self.training.labels, amount, self.generator)).argmax(1)
+                for _ in range(self.settings.draws)
+            ]
+            right = torch.stack([answer == self.labels for answer in answers]).double()
+            drawn = ", ".join(f"{share:.3f}" for share in right.mean(1).tolist())
+            meaning = f"the linear classifier fitted on {name}, at least one a class; mean of the draws {drawn}"
+            self._ranked(
+                measure, replace(about, meaning=f"{meaning}; {FREQUENT}"), right.mean(0).numpy(), self.frequent
+            )
+
+    def by_perceptron(self) -> None:
+        """Predict by a network with one hidden layer."""
+        hidden, passes = self.settings.hidden, self.settings.passes
+        about = _accuracy(
+            MLP, f"share of rows that an MLP ({hidden:,} hidden units, {passes:,} passes) of --train gets right"
+        )
+        if self._has_too_many(MLP, about):
+            return
+        learned, known = self.training.embedding[self.rows], self.training.labels[self.rows]
+        answers = perceptron_answers(
+            learned, known, self.embedding, self.n_classes, seed=self.seed, hidden=hidden, passes=passes
+        )
+        self._ranked(MLP, about, (answers == self.labels).numpy(), self.frequent)
+
+    def by_mixture(self, classes: Sequence[str]) -> None:
+        """Cluster by as many Gaussians as classes; each gets one class, by the rows that it was fitted on."""
+        from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+
+        learned, known = self.training.embedding[self.rows], self.training.labels[self.rows]
+        k = len(known.unique())
+        about = Shape(
+            "GMM accuracy",
+            "higher",
+            f"share of rows in a Gaussian of their class: {k:,} Gaussians fitted to --train without labels, one "
+            "for each class, so that most of --train is right; baseline: the same Gaussians shuffled over the rows",
+        )
+        if self._has_too_many(GMM, about):
+            return
+        mixture = fit_mixture(learned, k, starts=self.settings.starts, seed=self.seed)
+        together = np.zeros((k, self.n_classes), np.int64)
+        np.add.at(together, (mixture.clusters(learned).numpy(), known.numpy()), 1)
+        class_of = torch.from_numpy(linear_sum_assignment(together, maximize=True)[1])
+        cluster = mixture.clusters(self.embedding)
+        answers = class_of[cluster]
+        share = torch.bincount(answers, minlength=self.n_classes) / len(answers)
+        expected = share[self.labels.clamp(min=0)].double().where(self.labels >= 0, 0)
+        self._ranked(GMM, about, (answers == self.labels).numpy(), expected.numpy())
+        shuffled = cluster[torch.randperm(len(cluster), generator=self.generator)]
+        self.found.clusters = np.stack([np.unique(classes, return_inverse=True)[1], cluster.numpy(), shuffled.numpy()])
+
+    def _right(self, name: str, about: Shape, answers: Tensor, baseline: Floats | None = None) -> None:
+        self.about[name] = about
+        self.found.right[name] = (answers == self.labels).numpy()
+        self.found.baseline[name] = self.frequent if baseline is None else baseline
+
+    def _ranked(self, name: str, about: Shape, values: NDArray, baseline: Floats) -> None:
+        self.about[name], self.found.baseline[name] = about, baseline
+        self.found.ranked[name] = values.astype(np.float64)
+
+    def _has_too_many(self, name: str, about: Shape) -> bool:
+        """Return whether nothing is fitted for so many classes, and note that."""
+        if self.n_classes > MOST_CLASSES:
+            self.about[name], self.found.missing[name] = about, too_many(self.n_classes)
+        return self.n_classes > MOST_CLASSES
+
+    def _log_probabilities(self, rows: Tensor) -> Tensor:
+        """Return probabilities of each class, shape (N, C), float64, by a linear classifier of rows of ``training``."""
+        known = self.training
+        fitted = fit_linear(known.embedding[rows], known.labels[rows], self.n_classes, c=self.settings.c)
+        return torch.cat([fitted.logits(block).double().log_softmax(1) for block in self.embedding.split(BLOCK)])
 
 
-def _some(labels: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Return rows drawn at random: a share of each class, and at least one of each."""
+def _accuracy(name: str, meaning: str) -> Shape:
+    return Shape(f"{name} accuracy", "higher", f"{meaning}; {FREQUENT}")
+
+
+def _some(labels: Tensor, amount: float | int, generator: torch.Generator) -> Tensor:
+    """Return rows drawn at random of each class: a share (float) or a number (int), at least one, at most all."""
     order = torch.randperm(len(labels), generator=generator)
     chosen = []
     for number in labels.unique().tolist():
         members = order[labels[order] == number]
-        chosen.append(members[: max(1, round(share * len(members)))])
+        chosen.append(members[: max(1, round(amount * len(members))) if isinstance(amount, float) else amount])
     return torch.cat(chosen).sort().values

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from curate.counted import Grid
-from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Caveats, Measure
+from curate.evaluation.measures import BASELINE, EMBEDDING, INFINITE, SEPARATED, Caveats, Measure
 from scoring.metrics.resampling import Interval
 
 CHANCE_LEVEL = 0.5
@@ -24,10 +24,10 @@ def tables(measures: Sequence[Measure], columns: Sequence[str]) -> list[str | Gr
         columns: in the order shown.
     """
     known = [measure for measure in measures if measure.values]
-    shared = [measure for measure in known if set(measure.values) == {EMBEDDING}]
+    shared = [measure for measure in known if EMBEDDING in measure.values]
     lines: list[str | Grid] = []
     if shared:
-        lines += [_grid(shared, [EMBEDDING]), ""]
+        lines += [_grid(shared, [EMBEDDING, BASELINE]), ""]
     for section in _sections([measure for measure in known if measure not in shared]):
         names = [name for name in columns if any(name in measure_of_section.values for measure_of_section in section)]
         lines += [_grid(section, names), ""]
@@ -163,7 +163,7 @@ def _sentences(measure: Measure) -> list[str]:
     better = f"; {measure.better} is better" if measure.better else ""
     lines = [f"{_title(measure)}: {measure.meaning}{better} (n = {measure.n:,})"]
     gaps = measure.differences
-    if gaps:
+    if gaps and not (gaps[0].first == EMBEDDING and gaps[0].interval.low > 0):  # as it should be
         clear = [gap.second for gap in gaps if gap.interval.low > 0 or gap.interval.high < 0]
         level = [gap.second for gap in gaps if gap.second not in clear]
         words = [f"ahead of {', '.join(clear)}"] if clear else []

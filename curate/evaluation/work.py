@@ -14,6 +14,7 @@ from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, VERSIONS, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import LabelledFile, class_names, named_column, open_labelled, vote_counts
 from curate.evaluation.measures import Caveats, Floats
+from curate.evaluation.protocol import Protocol
 from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import (
     FEWEST_ROWS,
@@ -127,8 +128,9 @@ class EvaluationWork:
         votes: str | None,
         labelled: LabelledFile | None,
         train: Table | None = None,
+        protocol: Protocol | None = None,
     ) -> None:
-        """Choose the rows that are measured, and the rows of ``train`` that predictions are learned from."""
+        """Choose the rows that are measured, and the rows of ``train`` that ``protocol`` learns from."""
         rows = select_rows(self.table, names)
         self.codes: NDArray[np.int64] | None = None
         self.votes: NDArray[np.float64] | None = None
@@ -155,7 +157,10 @@ class EvaluationWork:
         self.training: TrainingRows | None = None
         if train is not None and label is not None:
             self.training = training_rows(train, rows, label, labelled)
-            self.result_.settings["train"] = str(train.path)
+            self.protocol = protocol or Protocol()
+            self.protocol.check(len(self.training.labels))
+            learned = {"train": str(train.path), "rows learned from": len(self.training.labels)}
+            self.result_.settings |= {**learned, **self.protocol.facts()}
 
     def measure_labels(self) -> None:
         """Measure against labels; without embeddings say why not."""
@@ -180,7 +185,8 @@ class EvaluationWork:
         if self.codes is None:
             raise ValueError("labels are measured once they are read")
         labels = correctness.label_tensor(self.codes[self.rows.index])
-        self.announce(f"neighbours and linear classifiers of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
+        what = "neighbours and linear classifiers" if self.training is None else ", ".join(self.protocol.probes)
+        self.announce(f"{what} of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
         if self.training is None:
             self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.settings.seed)
             return
@@ -188,24 +194,26 @@ class EvaluationWork:
         self.result_.caveats.shared = self.training.n_shared
         known = {self.training.classes[place] for place in self.training.labels.unique().tolist()}
         self.result_.caveats.unseen = sum(name not in known for name in names)
-        self.correctness = judge_by(self.training, matrix, names, seed=self.settings.seed)
+        self.correctness = judge_by(self.training, matrix, names, self.protocol, seed=self.settings.seed)
 
     def _score_correctness(self) -> None:
         known, out = self.correctness, self.result_
         if known is None:
             raise ValueError("correctness is scored once it is known")
         out.caveats.n_twins = known.n_twins
-        certainty = self.certainty()
+        certainty = self.certainty() if known.right else {}
         self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
         out.measures += correctness.accuracies(known, **self.common)
+        if not known.right:
+            return
         measures, out.curves = correctness.certainty_measures(certainty, known, **self.common)
         out.measures += measures
         right = known.right.get(correctness.LINEAR)
-        if right is None:
+        if right is None and correctness.LINEAR in known.missing:
             why = known.missing[correctness.LINEAR]
             missing = (correctness.AUROC[correctness.LINEAR], correctness.LOGISTIC, *correctness.MEANS)
             out.measures += [shape.without(why) for shape in missing]
-        else:
+        elif right is not None:
             slope, out.caveats.without_slope = correctness.slopes(certainty, right, **self.common)
             out.measures += [slope, *correctness.means(self.rows.raw, right, **self.common)]
         out.caveats.norm_unknown = True

@@ -152,7 +152,7 @@ def knn_vote(cosine: Tensor, classes: Tensor, *, temperature: float = 0.07) -> T
     Returns:
         Shape (N,), int64; of equal votes the lower class.
     """
-    weight = ((cosine.double() - 1) / temperature).exp()
+    weight = ((cosine.double() - cosine.double().amax(1, keepdim=True)) / temperature).exp()  # the nearest weighs 1
     winners = []
     for start in range(0, len(classes), EXACT):
         rows, columns = classes[start : start + EXACT].unsqueeze(2), classes[start : start + EXACT].unsqueeze(1)

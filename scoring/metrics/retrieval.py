@@ -67,10 +67,8 @@ def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.floa
     return torch.cat(parts).numpy() if parts else np.zeros(0)
 
 
-def normalized_mutual_information(first: ArrayLike, second: ArrayLike) -> float:
-    """Return how much two groupings of N rows speak of one another, in [0, 1]; higher where they agree.
-
-    2 I(A; B) / (H(A) + H(B)), by shares of the rows; 1 where neither separates rows.
+def contingency(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
+    """Return how many of N rows each pair of groups shares, shape (A, B), groups ascending.
 
     Args:
         first: group of each row, shape (N,), whole numbers.
@@ -78,23 +76,57 @@ def normalized_mutual_information(first: ArrayLike, second: ArrayLike) -> float:
 
     Raises:
         ValueError: if the shapes differ, or there are no rows.
-
-    Source: Manning, Raghavan & Schütze 2008, "Introduction to Information Retrieval", sec. 16.3.
-
-    >>> normalized_mutual_information([0, 0, 1, 1], [5, 5, 2, 2])
-    1.0
     """
     a, b = np.asarray(first), np.asarray(second)
     if a.ndim != 1 or a.shape != b.shape or not len(a):
         raise ValueError(
             f"two groupings of the same rows, of shape (N,), N > 0, are needed, got {a.shape} and {b.shape}"
         )
-    codes = [np.unique(groups, return_inverse=True)[1] for groups in (a, b)]
-    width = int(codes[1].max()) + 1
-    each = [_entropy(np.bincount(code)) for code in codes]
-    _, both = np.unique(codes[0].astype(np.int64) * width + codes[1], return_counts=True)
-    total = sum(each)
-    return 1.0 if total == 0 else min(1.0, max(0.0, 2 * (total - _entropy(both)) / total))
+    (rows, of_a), (columns, of_b) = (np.unique(groups, return_inverse=True) for groups in (a, b))
+    cell = of_a.astype(np.int64) * len(columns) + of_b
+    return np.bincount(cell, minlength=len(rows) * len(columns)).reshape(len(rows), len(columns))
+
+
+def normalized_mutual_information(table: NDArray) -> float:
+    """Return how much two groupings of rows speak of one another, in [0, 1]; higher where they agree.
+
+    2 I(A; B) / (H(A) + H(B)), by shares of the rows; 1 where neither separates rows. Above 0 by chance alone, the more
+    so the more groups there are.
+
+    Args:
+        table: rows that each pair of groups shares, shape (A, B); see ``contingency``.
+
+    Source: Manning, Raghavan & Schütze 2008, "Introduction to Information Retrieval", sec. 16.3.
+
+    >>> normalized_mutual_information(contingency([0, 0, 1, 1], [5, 5, 2, 2]))
+    1.0
+    """
+    total = _entropy(table.sum(0)) + _entropy(table.sum(1))
+    return 1.0 if total == 0 else min(1.0, max(0.0, 2 * (total - _entropy(table.reshape(-1))) / total))
+
+
+def adjusted_rand_index(table: NDArray) -> float:
+    """Return the share of pairs of rows on which two groupings agree, less what chance gives; 1 where they are equal.
+
+    0 is what groups of these sizes give at random; below 0 is less than that.
+
+    Args:
+        table: as in ``normalized_mutual_information``.
+
+    Source: Hubert & Arabie 1985, "Comparing partitions", eq. 5.
+
+    >>> adjusted_rand_index(contingency([0, 0, 1, 1], [0, 1, 0, 1]))
+    -0.5
+    """
+    both, first, second, every = (_pairs(n) for n in (table, table.sum(1), table.sum(0), table.sum()))
+    by_chance = first * second / every if every else 0.0
+    most = (first + second) / 2
+    return 1.0 if most == by_chance else (both - by_chance) / (most - by_chance)
+
+
+def _pairs(counts: NDArray) -> float:
+    n = np.asarray(counts, np.float64)
+    return float((n * (n - 1)).sum() / 2)
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:

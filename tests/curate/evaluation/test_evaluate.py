@@ -1,5 +1,6 @@
 """``curate evaluate``: numbers that are known beforehand, rows that are left out, and mistakes."""
 
+import itertools
 import json
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 import sklearn.neighbors
+import torch
 from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.evaluation.curves import read_strengths
 from curate.evaluation.degraded import ORIGINAL, Degraded
+from curate.evaluation.ranked import at_random
 from curate.evaluation.run import evaluate
 from curate.evaluation.strengths import strength_curves
 from curate.tables.table import embedding_field
@@ -89,7 +92,19 @@ def test_values_are_those_of_scikit_learn_and_scipy(table):
     disagreement = scipy.stats.entropy(votes, axis=1)
     expected = scipy.stats.spearmanr(unc, disagreement).statistic
     assert measure(evaluation, "Spearman, votes").values["unc_b"].value == pytest.approx(expected)
-    assert evaluation.columns == ["kappa_a", "unc_b", "rank average", "class entropy", "embedding"]
+    assert evaluation.columns == ["kappa_a", "unc_b", "rank average", "class entropy", "embedding", "baseline"]
+
+
+def test_baselines_of_retrieval_are_the_mean_over_all_orders_of_the_others():
+    labels = np.array([0, 0, 0, 1, 1, 2])
+    expected = at_random(torch.from_numpy(labels))
+    for row, label in enumerate(labels):
+        orders = [np.array(order) == label for order in itertools.permutations(np.delete(labels, row))]
+        for k in (1, 2, 4):
+            assert expected[f"Recall@{k}"][row] == pytest.approx(np.mean([hits[:k].any() for hits in orders]))
+        r = int((labels == label).sum()) - 1
+        precise = [sum(hits[: k + 1].mean() for k in range(r) if hits[k]) / max(r, 1) for hits in orders]
+        assert expected["mAP@R"][row] == pytest.approx(np.mean(precise))
 
 
 def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):

@@ -1,18 +1,22 @@
 """``curate evaluate --train``: predictions learned from another table, against scikit-learn."""
 
+import itertools
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sklearn.linear_model
+import sklearn.metrics
 import sklearn.neighbors
 import torch
 from test_evaluate import QUICK, make, measure, run
 
 from curate.evaluation.run import evaluate
 from curate.evaluation.trained import _some
+from curate.probes.mixture import fit_mixture
 from scoring.errors import InputError
 
 
@@ -54,6 +58,63 @@ def test_accuracies_are_those_of_scikit_learn(tables):
     assert evaluation.settings["train"] == str(train)
 
 
+@pytest.mark.parametrize(("k", "temperature"), [(50, 0.1), (200, 0.01)])
+def test_the_vote_is_that_of_all_pairs(tables, k, temperature):
+    train, test = tables
+    (x, y), (z, answer) = units(train), units(test)
+    cosine, names = z @ x.T, np.unique(y)
+    least = np.sort(cosine, 1)[:, -k][:, None]
+    weight = np.where(cosine >= least, np.exp(cosine / temperature), 0)
+    votes = np.stack([weight[:, y == name].sum(1) for name in names], 1)
+    evaluation = evaluate(
+        test, train=train, label="label", probe="knn", set={"k": k, "temperature": temperature}, **QUICK
+    )
+    assert value(evaluation, "kNN accuracy") == pytest.approx((names[votes.argmax(1)] == answer).mean())
+    assert value(evaluation, "1-NN accuracy", "baseline") == pytest.approx(0.25)
+    assert {each.name for each in evaluation.measures}.isdisjoint({"linear accuracy", "AUROC, linear right"})
+
+
+def test_clusters_get_the_classes_of_the_best_matching_and_agree_as_scikit_learn_says(tables):
+    train, test = tables
+    evaluation = evaluate(test, train=train, label="label", probe=["gmm"], set={"starts": 2}, **QUICK)
+    (x, y), (z, answer) = (
+        (torch.from_numpy(rows.astype(np.float32)), np.unique(labels, return_inverse=True)[1])
+        for rows, labels in map(units, (train, test))
+    )
+    mixture = fit_mixture(x, 4, starts=2, seed=0)
+    learned, clusters = mixture.clusters(x).numpy(), mixture.clusters(z).numpy()
+    best = max(itertools.permutations(range(4)), key=lambda names: (np.array(names)[learned] == y).sum())
+    assert value(evaluation, "GMM accuracy") == pytest.approx((np.array(best)[clusters] == answer).mean())
+    nmi, ari = (
+        score(answer, clusters)
+        for score in (sklearn.metrics.normalized_mutual_info_score, sklearn.metrics.adjusted_rand_score)
+    )
+    assert value(evaluation, "GMM NMI") == pytest.approx(nmi)
+    assert value(evaluation, "GMM ARI") == pytest.approx(ari)
+    for each in evaluation.measures:
+        low, high = each.values["embedding"][1:]
+        assert low < each.values["embedding"].value < high
+        assert each.values["baseline"].value < low
+
+
+def test_a_perceptron_and_labels_by_number_are_measured(tables):
+    train, test = tables
+    evaluation = evaluate(
+        test, train=train, label="label", probe="mlp,few", set={"labels": "3, 10%", "draws": 2}, **QUICK
+    )
+    few, share = (
+        measure(evaluation, "linear accuracy, 3 labels a class"),
+        measure(evaluation, "linear accuracy, 10% of labels"),
+    )
+    drawn = [float(text) for text in re.findall(r"0\.\d{3}", few.meaning)]
+    assert len(drawn) == 2
+    assert few.values["embedding"].value == pytest.approx(np.mean(drawn), abs=1e-3)
+    assert 0.3 < few.values["embedding"].value < value(evaluation, "MLP accuracy")
+    assert share.values["embedding"].value > 0.3
+    assert evaluation.settings["passes"] == 200
+    assert "k" not in evaluation.settings
+
+
 def test_a_share_of_the_labels_is_a_share_of_each_class():
     labels = torch.tensor([0] * 100 + [1] * 10 + [2])
     chosen = _some(labels, 0.1, torch.Generator().manual_seed(0))
@@ -91,6 +152,13 @@ def test_what_cannot_be_learned_from_is_one_line(tables, tmp_path):
         ((test, "--train", train, "--label", "lable"), "lable"),
         ((test, "--train", tmp_path / "gone.parquet", "--label", "label"), "gone.parquet"),
         ((test, "--train", train, "--label", "label", "--subset", train), "--train"),
+        ((test, "--label", "label", "--probe", "knn"), "--train"),
+        ((test, "--train", train, "--label", "label", "--probe", "mpl"), "mlp"),
+        ((test, "--train", train, "--label", "label", "--set", "k=201"), "200"),
+        ((test, "--train", train, "--label", "label", "--set", "temperature=0"), "temperature"),
+        ((test, "--train", train, "--label", "label", "--set", "labels=0"), "10%"),
+        ((test, "--train", train, "--label", "label", "--set", "passes=9"), "mlp"),
+        ((test, "--train", train, "--label", "label", "--set", "neighbours=9"), "neighbours"),
     ]
     for arguments, word in lines:
         got = run(*arguments)

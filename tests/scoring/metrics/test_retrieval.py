@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from sklearn.metrics import normalized_mutual_info_score
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from scoring.metrics import retrieval
 from scoring.metrics.neighbours import recall_at_1
-from scoring.metrics.retrieval import average_precision_at_r, normalized_mutual_information, recall_at
+from scoring.metrics.retrieval import (
+    adjusted_rand_index,
+    average_precision_at_r,
+    contingency,
+    normalized_mutual_information,
+    recall_at,
+)
 
 
 def rows(n, classes, seed=0, dim=6):
@@ -80,16 +86,19 @@ def test_few_rows_have_their_measures():
 
 
 @pytest.mark.parametrize(("a", "b"), [(3, 3), (10, 4), (1, 5), (1, 1), (60, 60)])
-def test_normalized_mutual_information_is_that_of_scikit_learn(a, b):
+def test_agreement_of_groupings_is_that_of_scikit_learn(a, b):
     draw = np.random.default_rng(a + b)
     first, second = draw.integers(0, a, 80), draw.integers(-3, b - 3, 80)
-    ours = normalized_mutual_information(first, second)
-    assert ours == pytest.approx(normalized_mutual_info_score(first, second), abs=1e-12)
-    assert normalized_mutual_information(second, first) == pytest.approx(ours, abs=1e-12)
-    assert normalized_mutual_information(first, first) == pytest.approx(1)
+    table = contingency(first, second)
+    assert normalized_mutual_information(table) == pytest.approx(normalized_mutual_info_score(first, second), abs=1e-12)
+    assert normalized_mutual_information(table.T) == pytest.approx(normalized_mutual_information(table), abs=1e-12)
+    assert adjusted_rand_index(table) == pytest.approx(adjusted_rand_score(first, second), abs=1e-12)
+    same = contingency(first, first)
+    assert normalized_mutual_information(same) == pytest.approx(1)
+    assert adjusted_rand_index(same) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("first", "second"), [([0, 1], [0]), ([], []), ([[0]], [[0]])])
 def test_groupings_of_different_rows_are_refused(first, second):
     with pytest.raises(ValueError, match="two groupings of the same rows"):
-        normalized_mutual_information(first, second)
+        contingency(first, second)
