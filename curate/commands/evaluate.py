@@ -8,9 +8,6 @@ import typer
 
 from curate.commands import options
 from curate.commands.printing import check_report, emit, print_lines, say, show, show_in_parts, write_json
-from curate.evaluation.protocol import PROBES
-
-SETTINGS = dict.fromkeys(name for names in PROBES.values() for name in names)
 
 
 def run(
@@ -23,15 +20,17 @@ def run(
     ] = None,
     probe: Annotated[
         list[str] | None,
-        typer.Option(
-            help="With --train: linear, knn, few (labels), mlp or gmm (repeatable). [default: linear,knn,few]",
+        options.shared(
+            "--probe",
+            " of --train: linear, knn, few (labels), mlp, gmm (repeatable). [default: linear,knn,few]",
             metavar="NAME,...",
-            show_default=False,
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        options.shared("--set", " of --probe: " + ", ".join(SETTINGS), metavar="NAME=VALUE"),
+        options.shared(
+            "--set", " of --probe: k, temperature, c, labels, draws, hidden, passes, starts", metavar="NAME=VALUE"
+        ),
     ] = None,
     subset: Annotated[
         Path | None,

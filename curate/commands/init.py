@@ -35,7 +35,7 @@ Label = Annotated[
 ]
 Labelled = Annotated[Path | None, options.shared("--labelled", ": classes of held-out images")]
 Format = Annotated[str, options.shared("--format", show_default=True)]
-Probe = Annotated[str, typer.Option(help="Probe: linear or knn.")]
+Probe = Annotated[str, options.shared("--probe", ": linear or knn", show_default=True)]
 Skip = Annotated[Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")]
 Confidence = Annotated[
     str, options.shared("--confidence", ", of all rounds at once", metavar="SHARE", show_default=True)

@@ -60,6 +60,7 @@ MEANS: dict[str, str] = {
     "--per": "Column whose values are groups",
     "--plot": "Chart to draw, NAME.png, .svg or .pdf",
     "--precision": "auto, fp32 or bf16; auto is bf16 on a GPU, and on a CPU what suits the model",
+    "--probe": "What learns from embeddings",
     "--quality": "Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
     "--quiet": "Nothing on stderr but errors",
     "--repeats": "Number of random draws",
