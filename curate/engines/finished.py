@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from curate.columns import STATUS
+from curate.columns import OK, STATUS
 from curate.counted import counted
+from curate.engines.gone import LOOKED_AT, place_of
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.out_path import holds_scores
-from curate.engines.settings import ScoreSettings, difference, refuse_difference
+from curate.engines.settings import PASSING, ScoreSettings, difference, refuse_difference
 from curate.engines.shard import Span, spans
 from curate.engines.source import other_input
 from curate.manifest import Manifest, ReadError
@@ -94,31 +96,51 @@ def failed_rows(table: Table, statuses: Iterable[str]) -> np.ndarray:
     return np.flatnonzero(np.isin(column.to_numpy(), list(statuses)))
 
 
+def statuses_of(table: Table, rows: np.ndarray) -> dict[int, str]:
+    """Return row -> status, of some rows of a complete table."""
+    return dict(zip(rows.tolist(), table.take(rows, [STATUS]).column(STATUS).to_pylist(), strict=True))
+
+
+def perhaps_gone(work: WorkFolder, parts: Mapping[int, Part], shard_rows: int) -> dict[int, str]:
+    """Return row -> status, of rows of committed parts that may have failed because their source was gone.
+
+    They are of a place, such as a host, of which the part has no image that could be read: one row of each place, and
+    few of a part, since one shows whether the place is back.
+    """
+    doubtful = {shard: part for shard, part in sorted(parts.items()) if not PASSING.isdisjoint(part.statuses)}
+    found: dict[int, str] = {}
+    for shard, path in zip(doubtful, work.files(doubtful), strict=True):
+        table = pq.read_table(path, columns=["uri", STATUS], partitioning=None).to_pydict()
+        rows = list(enumerate(zip(map(place_of, table["uri"]), table[STATUS], strict=True), shard * shard_rows))
+        there = {place for _, (place, status) in rows if status == OK}
+        failed = ((row, of) for row, of in reversed(rows) if of[1] in PASSING and of[0] not in there)
+        first = {place: (row, status) for row, (place, status) in failed}
+        found.update(sorted(first.values())[:LOOKED_AT])
+    return found
+
+
 def shards_again(
-    table: Table,
+    failed: Mapping[int, str],
     manifest: Manifest,
     preprocessing: Preprocessing,
     settings: ScoreSettings,
-    statuses: Iterable[str],
     workers: int | None,
     announce: Callable[[str], None],
 ) -> set[int]:
-    """Return the shards of a complete table in which a row that failed would not fail in the same way now.
+    """Return the shards in which a row that failed would not fail in the same way now.
 
     Args:
-        table: complete.
-        manifest: its source.
+        failed: row -> status, of rows that failed, increasing.
+        manifest: the source.
         preprocessing: of the model.
         settings: of the run.
-        statuses: of the rows that are read again.
         workers: threads.
         announce: called with a line before and after.
     """
-    rows = failed_rows(table, statuses)
-    if not len(rows):
+    if not failed:
         return set()
-    announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(statuses))})")
-    before = table.take(rows, [STATUS]).column(STATUS).to_pylist()
+    rows, before = np.fromiter(failed, np.int64), list(failed.values())
+    announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(set(before)))})")
     look = partial(status_now, preprocessing=preprocessing, settings=settings)
     n_changed, shards = 0, set[int]()
     with ThreadPoolExecutor(workers) as pool:

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ from curate.counted import counted
 from curate.engines.adding.run import ADDITIONS
 from curate.engines.adding.settings import request_of
 from curate.engines.contract import Engine
-from curate.engines.finished import clear, commit_rest, failed_rows, finished_table, shards_again
+from curate.engines.finished import (
+    clear,
+    commit_rest,
+    failed_rows,
+    finished_table,
+    perhaps_gone,
+    shards_again,
+    statuses_of,
+)
 from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, thread_counts
 from curate.engines.journal import WorkFolder
 from curate.engines.log import RunLog, logged_parts
@@ -69,13 +78,20 @@ def score_listed(
     # what is settled here holds everywhere
     settings = replace(engine.settings, precision=opened.runner.precision, white=white)
     fingerprint = opened.fingerprint(settings)
-    again: set[int] = set()  # shards of a complete table with rows that can be read now
+    read_again = partial(
+        shards_again,
+        manifest=opened.manifest,
+        preprocessing=opened.runner.model.spec.preprocessing,
+        settings=settings,
+        workers=workers,
+        announce=announce,
+    )
+    again: set[int] = set()  # shards with rows that can be read now
     if out.exists() and not overwrite:
         table = finished_table(out, fingerprint, opened.manifest)
-        preprocessing = opened.runner.model.spec.preprocessing
         if ADDITIONS not in table.metadata:
             # rows of a table that has grown are not shards of one run: --add reads them
-            again = shards_again(table, opened.manifest, preprocessing, settings, retry, workers, announce)
+            again = read_again(statuses_of(table, failed_rows(table, retry)))
         if not again:
             return _finished(out, table, fingerprint, work, announce)
     metadata = _metadata(opened, settings, request_of(model, options))
@@ -95,7 +111,10 @@ def score_listed(
             metadata["settings"] = fingerprint
         work.sweep(out)
         parts, metadata = work.begin(fingerprint, metadata, overwrite=overwrite)
+        back = read_again(perhaps_gone(work, parts, settings.shard_rows))
+        parts = {shard: part for shard, part in parts.items() if shard not in back}
         if again:
+            again |= back
             schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
             parts = commit_rest(
                 work, table, again, parts, schema, metadata, shard_rows=settings.shard_rows, step=opened.batch_size

@@ -19,7 +19,7 @@ from curate.manifest.contract import Reader
 from scoring.errors import InputError
 
 _DEPTH = 4  # parts of a local path, from the root, that name a place such as /mnt/disk/photos
-_LOOKED_AT = 16  # rows of a batch by which a source is judged
+LOOKED_AT = 16  # rows of a batch by which a source is judged
 _WORDS = "the source is gone: {}, and {} failed; what is done is kept: bring the source back, and repeat the command"
 
 
@@ -146,10 +146,10 @@ class WatchedBatches:
     def check(self, rows: Sequence[int], statuses: Sequence[str]) -> None:
         """Take note of a batch; InputError as `Watch.check` where its images failed because their source is gone."""
         pairs = list(zip(rows, statuses, strict=True))
-        self.good = [row for row, status in pairs if status == OK][:_LOOKED_AT] or self.good
+        self.good = [row for row, status in pairs if status == OK][:LOOKED_AT] or self.good
         failed = [pair for pair in pairs if pair[1] in PASSING]
         if failed:
-            looked_at = [(row, OK) for row in self.good] + failed[:_LOOKED_AT]
+            looked_at = [(row, OK) for row in self.good] + failed[:LOOKED_AT]
             table = pa.concat_tables([self.watch.manifest.rows(row, row + 1) for row, _ in looked_at])
             table = table.select(["key", "uri"]).append_column("status", pa.array([status for _, status in looked_at]))
             self.watch.check_rows([row for row, _ in looked_at], table, len(failed))

@@ -155,8 +155,8 @@ class WorkFolder(HeldFolder):
         return self.folder.exists()
 
     def files(self, parts: dict[int, Part]) -> list[Path]:
-        """Return the files of all shards, in order."""
-        return [self.part(shard) for shard in range(len(parts))]
+        """Return the files of some shards, in order."""
+        return [self.part(shard) for shard in sorted(parts)]
 
     def target(self, out: Path | StorePath) -> Path:
         """Return where the table is made: under its own name, which it gets when it is whole."""

@@ -4,6 +4,7 @@ An actor scores a shard as any process does, and writes its file itself; this pr
 is lost with an actor or a node is the shards in its hands, which others score again.
 """
 
+import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from curate.engines.ray_cluster import Share, connected, share_of
 from curate.engines.run import ScoreRun
 from curate.engines.settings import ScoreSettings, difference
 from curate.engines.shard import Span
+from curate.manifest.reach import VARIABLE
 from scoring.errors import InputError
 
 AHEAD = 2  # shards in the hands of an actor: one in the model, one being decoded
@@ -115,7 +117,8 @@ class Crew:
             max_concurrency=AHEAD,
             max_restarts=0,
             scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": {"GOMP_SPINCOUNT": "0"}},  # as in the command: threads that wait sleep
+            # as in the command: threads that wait sleep, and the same addresses are within reach
+            runtime_env={"env_vars": {"GOMP_SPINCOUNT": "0", VARIABLE: os.environ.get(VARIABLE, "")}},
         )
 
     def score(self) -> None:

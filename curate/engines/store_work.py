@@ -108,13 +108,13 @@ class WorkStore(WorkFolder):
         (self.place / _done_name(line.shard)).put(text.encode())
 
     def files(self, parts: dict[int, Part]) -> list[Path]:
-        """Return the files of all shards, in order; those that an earlier run wrote elsewhere are fetched.
+        """Return the files of some shards, in order; those that an earlier run wrote elsewhere are fetched.
 
         Raises:
             InputError: if one is not what was committed; its note is removed, so that it is scored again.
         """
         _each(self._fetch, [part for part in parts.values() if not self._is_fetched(part)])
-        return [self.part(shard) for shard in range(len(parts))]
+        return [self.part(shard) for shard in sorted(parts)]
 
     def target(self, out: Path | StorePath) -> Path:
         """Return where the table is made before it is sent."""

@@ -13,7 +13,7 @@ from curate.manifest.failures import SLOW, AnswerError, Failure, failure_of
 from curate.manifest.hub import facts_of, is_hub, read_range
 from curate.manifest.reach import Client, Reach
 from curate.manifest.schemes import file_system, scheme_of
-from scoring.images.budget import BODIES, UNCOUNTED, Holder, NeedsMemory
+from scoring.images.budget import BODIES, UNCOUNTED, ByteBudget, Holder, NeedsMemory
 
 T = TypeVar("T")
 
@@ -22,6 +22,7 @@ PAUSE = 0.5  # seconds before the second try; each further one doubles it, less 
 TIME_LIMIT = 60.0  # seconds for a request
 SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
 PIECE = 8 << 20  # bytes that are requested before anything is known of the size
+UNDER_WAY = ByteBudget(64 * PIECE)  # bytes of first pieces that stores may be sending at once, of unknown size each
 _STEPS = (1 << 20, PIECE)  # bytes that are held for a body of unknown size, before all that it may have
 
 
@@ -60,7 +61,10 @@ def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
     if scheme_of(uri) in ("http", "https"):
         system, _ = system_of(uri, reach)
         return _body(system, _Request(uri, max_bytes))
-    first = get_range(uri, 0, min(PIECE, max_bytes + 1), reach)
+    n_first = min(PIECE, max_bytes + 1)
+    with UNDER_WAY.image():  # whoever waits here waits for requests alone, which end in time
+        UNDER_WAY.take(n_first)
+        first = get_range(uri, 0, n_first, reach)
     if len(first) > max_bytes:
         raise too_large(None, max_bytes)
     BODIES.take(len(first))

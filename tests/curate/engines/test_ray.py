@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from runs import SMALL, run_again
+from runs import SMALL, PhotoServer, run_again
 from typer.testing import CliRunner
 
 from curate.cli import app
@@ -27,6 +27,7 @@ from curate.engines.run import ScoreRun
 from curate.engines.score import score
 from curate.engines.shard import Span
 from curate.manifest import SourceOptions
+from curate.manifest.reach import VARIABLE
 from scoring.errors import InputError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kappa-curate[ray]'")
@@ -431,3 +432,40 @@ def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
     monkeypatch.undo()
     assert run_again(large, out, tiny_checkpoint).resumed > 0
     assert out.read_bytes() == large_bytes
+
+
+@pytest.mark.slow
+def test_a_folder_that_goes_away_ends_a_run_which_goes_on_once_it_is_back(
+    large, large_bytes, tiny_checkpoint, tmp_path, cluster
+):
+    out, away = tmp_path / "s.parquet", large.with_name("away")
+    with pytest.raises(InputError, match="source is gone"):
+        on_cluster(large, out, tiny_checkpoint, cluster, report=lambda step: step.done and large.rename(away))
+    away.rename(large)
+    assert not out.exists()
+    assert on_cluster(large, out, tiny_checkpoint, cluster).resumed > 0
+    assert out.read_bytes() == large_bytes
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_ends_a_run_which_goes_on_once_it_is_back(
+    large, tiny_checkpoint, tmp_path, cluster, monkeypatch
+):
+    """The nodes were started without leave to read private addresses: it comes from this process."""
+    monkeypatch.setenv(VARIABLE, "1")
+    server, stopped = PhotoServer(large), []
+    server.start()
+    urls = server.listed(tmp_path / "urls.txt")
+
+    def stop(step):
+        if step.done and not stopped:
+            stopped.append(step)
+            server.stop()
+
+    with pytest.raises(InputError, match="source is gone"):
+        on_cluster(urls, tmp_path / "s.parquet", tiny_checkpoint, cluster, report=stop)
+    server.start()
+    on_cluster(urls, tmp_path / "s.parquet", tiny_checkpoint, cluster)
+    run_again(urls, tmp_path / "here.parquet", tiny_checkpoint)
+    server.stop()
+    assert (tmp_path / "s.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()

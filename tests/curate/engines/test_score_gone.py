@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from runs import SMALL
+from runs import SMALL, PhotoServer
 
 from curate.engines.gone import Watch
-from curate.engines.journal import part_path
+from curate.engines.journal import WorkFolder, part_path
 from curate.engines.score import score
 from curate.engines.shard import Span
 from curate.manifest import ReadError, SourceOptions, open_manifest, remote
@@ -165,34 +165,44 @@ def test_a_run_whose_folder_is_renamed_stops_and_goes_on_once_it_is_back(folder,
     assert result.resumed > 0
 
 
-def test_a_run_whose_server_stops_ends_and_goes_on_once_it_is_back(folder, tmp_path, tiny_checkpoint, monkeypatch):
+@pytest.fixture
+def server(folder, monkeypatch):
     monkeypatch.setattr(remote, "PAUSE", 0.01)
+    server = PhotoServer(folder)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_a_run_whose_server_stops_ends_and_goes_on_once_it_is_back(folder, tmp_path, tiny_checkpoint, server):
     n = many(folder)
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-
-    def serve(port):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return server
-
-    server = serve(0)
-    urls = tmp_path / "urls.txt"
-    base = f"http://127.0.0.1:{server.server_port}"
-    urls.write_text("".join(f"{base}/{path.name}\n" for path in sorted(folder.iterdir())))
-
-    def report(progress):
-        if progress.done:
-            server.shutdown()
-            server.server_close()
-
+    urls = server.listed(tmp_path / "urls.txt")
     with pytest.raises(InputError, match="source is gone"):
-        scored(urls, tmp_path, tiny_checkpoint, report)
-    server = serve(server.server_port)
+        scored(urls, tmp_path, tiny_checkpoint, lambda progress: server.stop() if progress.done else None)
+    server.start()
     result = scored(urls, tmp_path, tiny_checkpoint)
-    server.shutdown()
-    server.server_close()
     assert result.statuses == {"ok": n}
     assert result.resumed > 0
+
+
+def test_a_part_that_was_read_while_its_server_was_down_is_scored_again(
+    folder, tmp_path, tiny_checkpoint, server, monkeypatch
+):
+    n = many(folder, 20)
+    urls = server.listed(tmp_path / "urls.txt")
+    server.stop()
+    commit = WorkFolder.commit
+
+    def once(self, part):
+        commit(self, part)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkFolder, "commit", once)
+        with pytest.raises(KeyboardInterrupt):
+            scored(urls, tmp_path, tiny_checkpoint)
+    server.start()
+    assert scored(urls, tmp_path, tiny_checkpoint).statuses == {"ok": n}
 
 
 @pytest.mark.slow

@@ -300,6 +300,22 @@ def _refuse(_, n_bytes):
     raise NeedsMemory(n_bytes)
 
 
+def test_first_pieces_of_stores_wait_for_one_another(monkeypatch):
+    now, most = [], []
+
+    def get_range(uri, start, stop, reach):
+        now.append(stop - start)
+        most.append(sum(now))
+        time.sleep(0.01)
+        return bytes(now.pop())[:10]
+
+    monkeypatch.setattr(remote, "get_range", get_range)
+    monkeypatch.setattr(remote, "UNDER_WAY", ByteBudget(2 * remote.PIECE))
+    with ThreadPoolExecutor(8) as pool:
+        assert {len(data) for data in pool.map(lambda n: remote.get(f"s3://b/{n}", 1 << 30, Reach()), range(8))} == {10}
+    assert max(most) <= 2 * remote.PIECE
+
+
 def test_a_part_of_a_file_is_bounded_whatever_the_server_answers(served):
     uri = f"{served.url}/s.tar"
     served.answers["/s.tar"] = packed(bytes(50_000_000))
