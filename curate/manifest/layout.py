@@ -1,5 +1,6 @@
 """Which column of a user's table is the key, which the path, which the image; and the rows made of them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -33,6 +34,7 @@ PATH_NAMES = (
 # Columns of bytes that are images by their names; the last two only where no column is named like a path.
 IMAGE_NAMES = ("image", "img", "image_bytes", "img_bytes", "image_data", "jpg", "jpeg", "png", "webp", "bytes", "data")
 _WEAK_NAMES = frozenset({"bytes", "data"})
+_OF_ANOTHER = re.compile("mask|segm|annot|depth|thumb|preview|label|condition", re.IGNORECASE)  # next to an image
 _KEY_NAMES = (KEY, "__key__")
 
 
@@ -157,11 +159,12 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
     path = _path_column(schema, options, where, None)
     sure = [name for name in named if name.lower() not in _WEAK_NAMES or path is None]
     if not sure and path is None:  # images of Hugging Face's `datasets`, whatever the name
-        sure = [name for name in candidates if pa.types.is_struct(schema.field(name).type)]
+        structs = [name for name in candidates if pa.types.is_struct(schema.field(name).type)]
+        sure = [name for name in structs if len(structs) > 1 or not _OF_ANOTHER.search(name)]
     if len(sure) == 1:
         return sure[0]
     if sure or named or (candidates and path is None):
-        paths = f", or --path-column {path} for the paths" if path else ""
+        paths = f", or --path-column {path} for the paths" if path else ", or the paths with --path-column"
         raise InputError(
             f"expected one column that is named like an image in {where}, got "
             f"{', '.join(sure or named or candidates)}; name it with --image-column{paths}"
@@ -240,22 +243,36 @@ def _is_text(kind: pa.DataType | None) -> bool:
         return False
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _is_bytes(kind: pa.DataType | None) -> bool:
     if kind is None:
         return False
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
-    return _is_bytes(kind) or (pa.types.is_struct(kind) and _is_bytes(_struct_field(kind, "bytes")))
+    if not pa.types.is_struct(kind):
+        return _is_bytes(kind)
+    inside, path = _struct_field(kind, "bytes"), _struct_field(kind, "path")
+    return _is_bytes(inside) or (inside == pa.null() and _is_text(path))  # of paths alone
 
 
 def _struct_field(kind: pa.DataType, name: str) -> pa.DataType | None:
     index = kind.get_field_index(name)
     return kind.field(index).type if index >= 0 else None
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with large text and bytes instead of views, which few functions of Arrow take."""
+    return pa.schema([field.with_type(_without_view(field.type)) for field in schema], schema.metadata)
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_without_view(part.type)) for part in kind])
+    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
 
 
 def text_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:

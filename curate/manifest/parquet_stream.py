@@ -13,6 +13,7 @@ from curate.manifest.classes import class_labels, class_lists
 from curate.manifest.contract import ReadError
 from curate.manifest.failures import CredentialsError
 from curate.manifest.footers import check_footers
+from curate.manifest.layout import without_views
 from curate.manifest.names import error_line
 from curate.manifest.places import Place
 from scoring.errors import InputError
@@ -78,7 +79,7 @@ class ParquetFiles:
 
     def _add(self, index: int, file: pq.ParquetFile, name: str) -> None:
         try:
-            schema = pa.schema([field.remove_metadata() for field in file.schema_arrow])
+            schema = without_views(pa.schema([field.remove_metadata() for field in file.schema_arrow]))
             classes, numbered = class_lists(file.schema_arrow, name), class_labels(file.schema_arrow)
         except UnicodeDecodeError:
             raise InputError(f"{name} is not readable Parquet: a column's name is not UTF-8; write it again") from None
@@ -213,11 +214,10 @@ class RowStream:
     def _group_batches(self, group: Group) -> Iterator[pa.RecordBatch]:
         try:
             with self._files.open(group.file) as file:
-                yield from file.iter_batches(
-                    batch_size=self._batch_rows(file.metadata.row_group(group.number), self._files.places[group.file]),
-                    row_groups=[group.number],
-                    columns=self._columns,
-                )
+                rows = self._batch_rows(file.metadata.row_group(group.number), self._files.places[group.file])
+                for batch in file.iter_batches(batch_size=rows, row_groups=[group.number], columns=self._columns):
+                    schema = without_views(batch.schema)
+                    yield batch if schema == batch.schema else batch.cast(schema)
         except CredentialsError:
             raise
         except (pa.ArrowException, OSError, InputError, ReadError, ValueError) as error:

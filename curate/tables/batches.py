@@ -118,12 +118,6 @@ def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
     return {name: paths[name] for name in names if name in paths}
 
 
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """The schema with ``large_string`` and ``large_binary`` instead of views, which few functions of Arrow take."""
-    kinds = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return pa.schema([field.with_type(kinds.get(field.type, field.type)) for field in schema], schema.metadata)
-
-
 def is_flat_text(kind: pa.DataType) -> bool:
     """Return whether an Arrow type is text or bytes that Parquet may store with a dictionary."""
     return pa.types.is_string(kind) or pa.types.is_binary(kind)

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, FOLDER, KEY, LABEL, URI
 from curate.counted import repeated
+from curate.manifest.layout import without_views
 from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
-from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
+from curate.tables.batches import file_batches, named_errors, open_parquet
 from curate.tables.digests import is_list
 from curate.tables.folders import folders_of, has_text_keys
 from curate.tables.moved import Moved, moved_with

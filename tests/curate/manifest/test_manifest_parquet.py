@@ -384,6 +384,31 @@ def partitioned(folder, labels):
     return folder
 
 
+def test_a_mask_next_to_the_paths_of_images_is_not_the_image(tmp_path):
+    """In structs as of `datasets`, whose bytes are null, of no type, or under a name that is not known."""
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    masks = pa.array([{"bytes": b"mask", "path": None}] * 2, kind)
+    photos = [{"bytes": None, "path": f"{row}.jpg"} for row in range(2)]
+    for row in range(2):
+        (tmp_path / f"{row}.jpg").write_bytes(b"photo%d" % row)
+    for image in (pa.array(photos, kind), pa.array(photos)):
+        manifest = open_manifest(write(tmp_path / "t.parquet", {"mask": masks, "image": image}))
+        assert read_all(manifest.readers(0, 2)) == [b"photo0", b"photo1"]
+    write(tmp_path / "t.parquet", {"photo_file": ["0.jpg", "1.jpg"], "mask": masks})
+    with pytest.raises(InputError, match="mask; name it with --image-column, or the paths with --path-column"):
+        open_manifest(tmp_path / "t.parquet")
+
+
+def test_views_of_text_and_bytes_are_read_as_large_ones(tmp_path):
+    inside = pa.struct([("bytes", pa.binary_view()), ("path", pa.string_view())])
+    image = pa.array([{"bytes": data, "path": "x"} for data in images(3)]).cast(inside)
+    columns = {"image": image, "label": pa.array(["a", None, "b"], pa.string_view())}
+    manifest = open_manifest(write(tmp_path / "t.parquet", columns))
+    assert read_all(manifest.readers(0, 3)) == images(3)
+    assert manifest.rows(0, 3)["label"].to_pylist() == ["a", None, "b"]
+    assert manifest.schema.field("label").type == pa.large_string()
+
+
 def test_names_of_partitioned_folders_are_columns(tmp_path):
     folder = partitioned(tmp_path / "t", ["cat", "a%20b", "__HIVE_DEFAULT_PARTITION__"])
     for source in (folder, str(folder / "*/*/*.parquet")):
