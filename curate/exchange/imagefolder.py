@@ -63,7 +63,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     unlabelled = plan.n_rows - plan.labelled if plan.labelled else 0
     left_out = (f"{counted(unlabelled, 'image')} without a class, which ImageFolder leaves out",) if unlabelled else ()
     is_taken = plan.labelled and not plan.sides.names and plan.has_split_words
-    return (*left_out, *((SPLIT_NOTE,) if is_taken else ()), *order_notes(plan))
+    return (*left_out, *((SPLIT_NOTE,) if is_taken else ()), *folder_notes(plan))
 
 
 def _places(plan: Plan) -> dict[str, str]:
@@ -90,11 +90,20 @@ def class_folders(parts: AllParts, plan: Plan) -> None:
                 (parts.folder / side / folder).mkdir(parents=True, exist_ok=True)
 
 
-def order_notes(plan: Plan) -> tuple[str, ...]:
-    """Return a note where loaders of folders number classes in another order than the list of classes."""
-    if not plan.labelled or plan.in_folder_order == list(plan.classes):
+def folder_notes(plan: Plan) -> tuple[str, ...]:
+    """Return notes on classes whose folder has another name, and where folders are in another order than classes."""
+    if not plan.labelled:
         return ()
-    return ("classes are numbered by the names of their folders, not in the order of the list of classes",)
+    notes = []
+    if renamed := [name for name in plan.classes if plan.class_folders[name] != name]:
+        one = renamed[0]
+        notes.append(
+            f"{counted(len(renamed), 'class', 'classes')} with letters that not every file system takes: {one!r} is in "
+            f"the folder {plan.class_folders[one]}"
+        )
+    if plan.in_folder_order != list(plan.classes):
+        notes.append("classes are numbered by the names of their folders, not in the order of the list of classes")
+    return tuple(notes)
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:

@@ -1,7 +1,7 @@
 """YOLO's layout for classification: `SIDE/CLASS/IMAGE`, the classes in `data.yaml`."""
 
 from curate.exchange.contract import Format
-from curate.exchange.imagefolder import class_folders, order_notes
+from curate.exchange.imagefolder import class_folders, folder_notes
 from curate.exchange.parts import AllParts, Part
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
@@ -36,7 +36,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     names = [f"  {number}: ".encode() + to_json(name, indent=None) for number, name in enumerate(plan.in_folder_order)]
     sides = "".join(f"{side}: {side}\n" for side in plan.sides.names)
     parts.write(DATA, f"path: .\n{sides}names:\n".encode(), *names)
-    notes = order_notes(plan)
+    notes = folder_notes(plan)
     if VAL not in plan.sides.names:
         notes += (f"no row of {plan.per} is val, which YOLO needs to train; export both sides together",)
     return notes

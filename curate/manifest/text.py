@@ -15,7 +15,9 @@ from scoring.system import READ
 MOST_BYTES = 1 << 30
 MOST_VALUES = 20_000_000  # of a JSON file; each takes up to a hundred bytes once it is read
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that exist already
+_RUN = r"[=+\-@\t\r＝＋－＠]"  # begins what a spreadsheet may run
+_FORMULA = re.compile(f"'*{_RUN}")  # behind any marks that exist already
+GUARDED = f"^'+{_RUN}"  # what `guarded` made
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -17,7 +17,7 @@ from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import error_line, some, suffix_of
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import SchemeCheck
-from curate.manifest.text import decoded
+from curate.manifest.text import GUARDED, decoded
 from scoring.errors import InputError
 from scoring.lookup import name_list
 
@@ -42,7 +42,7 @@ def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_on
     first line `sep=;` says, else what gives a column that is expected, else what the header holds.
     A column is int64 if every cell that is not empty is a whole number in its usual form (so `007` stays
     text), float64 if every such cell is a decimal number, bool if all are `true` or `false`, and text
-    otherwise. Empty cells are null.
+    otherwise. Empty cells are null, and text that `guarded` marked for spreadsheets is what it was before.
 
     Args:
         data: the file.
@@ -105,7 +105,8 @@ def _narrow(text: pa.ChunkedArray, is_name: bool) -> pa.ChunkedArray:
                 return pc.if_else(empty, pa.scalar(None, pa.string()), text).cast(kind)
             except pa.ArrowInvalid:  # does not fit into 64 bits: stays text
                 break
-    return pc.if_else(empty, pa.scalar(None, pa.string()), text)
+    unmarked = pc.if_else(pc.match_substring_regex(text, GUARDED), pc.utf8_slice_codeunits(text, 1), text)
+    return pc.if_else(empty, pa.scalar(None, pa.string()), unmarked)
 
 
 def read_jsonl(data: bytes, where: str) -> pa.Table:

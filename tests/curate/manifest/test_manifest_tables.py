@@ -135,6 +135,12 @@ def test_csv_numbers_are_numbers_only_where_nothing_is_lost():
     }
 
 
+def test_marks_of_a_spreadsheet_are_taken_off_text_and_what_they_hide_is_no_number():
+    table = read_csv(b"label,n\n'-dash,'-5\n''=x,\n'w,6\n", "t.csv")
+    assert table["label"].to_pylist() == ["-dash", "'=x", "'w"]
+    assert table["n"].to_pylist() == ["-5", None, "6"]
+
+
 def test_a_long_cell_is_read(photos):
     manifest = open_manifest(write(photos, "t.csv", "path,text\np/1.jpg," + "x" * 3_000_000 + "\n"))
     assert manifest.rows(0, 1)["text"].to_pylist() == ["x" * 3_000_000]
