@@ -14,7 +14,7 @@ from curate.manifest.file_set import FileSet
 from curate.manifest.store_path import AnyPath
 from curate.policies.receipts import APPLIED_KIND, digests_of, environment, receipt_beside, state_of
 from curate.policies.seal import FORMAT, sealed
-from curate.tables.digests import RowDigest, key_array
+from curate.tables.digests import RowDigest, key_array, tie_breaks
 from curate.tables.ranges import CALIBRATION, Outside
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
@@ -84,7 +84,7 @@ def apply_calibration(
             values, by_map = probabilities(batch, calibration)
             outside += calibration.fitted.outside(values)
             without += int((~np.isfinite(values)).sum())
-            digest.update(key_array(batch.column(KEY), table.path, digest.n_rows), batch)
+            digest.update(tie_breaks(key_array(batch.column(KEY), table.path, digest.n_rows)), batch)
             arrays = [*(batch.column(name) for name in kept), *by_map.values()]
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
         if state_of(table) != before:

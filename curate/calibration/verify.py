@@ -17,7 +17,7 @@ from curate.policies.figures import unequal
 from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
 from curate.policies.sampled import judged_sha256
 from curate.policies.seal import MAX_BYTES, read_json
-from curate.tables.digests import key_array
+from curate.tables.digests import key_array, tie_breaks
 from curate.tables.ranges import Outside
 from curate.tables.signals import MAX, MIN
 from curate.tables.table import Table, open_table
@@ -136,7 +136,7 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Cal
     again = written_table.batches([P_ERROR + name for name in calibration.maps], rows=STREAM_ROWS)
     differ = written_table.n_rows != table.n_rows
     for batch, written_batch in zip(table.batches([KEY, column], rows=STREAM_ROWS), again, strict=False):
-        total.update(key_array(batch.column(KEY), table.path, total.n_rows), batch)
+        total.update(tie_breaks(key_array(batch.column(KEY), table.path, total.n_rows)), batch)
         values, columns = probabilities(batch, calibration)
         outside += calibration.fitted.outside(values)
         without += int((~np.isfinite(values)).sum())

@@ -129,7 +129,8 @@ def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
     digest = RowDigest(pa.schema(fields), full_lists=[name for name, kind in kinds.items() if _is_vector(kind)])
     for batch in table.batches([KEY, *names]):
         columns = [_as_text(batch.column(name)) if name in texts else batch.column(name) for name in names]
-        parts.append(digest.hashes(key_array(batch.column(KEY)), pa.record_batch(columns, names=list(names))))
+        keys = tie_breaks(key_array(batch.column(KEY)))
+        parts.append(digest.hashes(keys, pa.record_batch(columns, names=list(names))))
     return np.concatenate(parts)
 
 

@@ -107,9 +107,9 @@ def _compare_columns(source: Table, expected: Expected, subset: Table, names: Se
         mine = piece.filter(pa.array(kept[start : start + piece.num_rows])).rename_columns(list(names))
         start += piece.num_rows
         if mine.num_rows:
-            now.update(key_array(mine.column(KEY)), mine)
+            now.update(tie_breaks(key_array(mine.column(KEY))), mine)
     for piece in subset.batches(names):
-        then.update(key_array(piece.column(KEY)), piece)
+        then.update(tie_breaks(key_array(piece.column(KEY))), piece)
     if now.hexdigest() != then.hexdigest():
         _name_rows(source, expected.file, subset, names, differ)
 

@@ -27,7 +27,7 @@ PIPELINE_KIND = "pipeline receipt"
 PIPELINE_RECEIPT = "pipeline.receipt.json"
 PACKAGES = ("numpy", "pyarrow")
 DIGEST_OF = (
-    "sum modulo 2^256 of the SHA-256 of every row's key, status and the columns that the policy reads; "
+    "two sums modulo 2^64 of 64-bit hashes of every row's key, status and the columns that the policy reads; "
     "independent of row order"
 )
 
@@ -130,12 +130,12 @@ def read_receipt(path: str | AnyPath) -> dict[str, Any]:
 
 
 def check_hash(path: AnyPath, receipt: Mapping[str, Any]) -> None:
-    """Raise InputError for a receipt of a version that hashed keys otherwise: other rows win ties, and are drawn."""
+    """Raise InputError for a receipt of a version that hashed otherwise: other rows win ties, or digests differ."""
     noted = receipt.get("hash")
     if noted != HASH:
         raise InputError(
-            f"{path} is of curate {receipt.get('curate')}, which hashed keys by {noted or 'BLAKE2b'}, and this version "
-            f"({__version__}) does by {HASH}, so that other rows win ties; run the command of the receipt again"
+            f"{path} is of curate {receipt.get('curate')}, which hashed by {noted or 'BLAKE2b'}, and this version "
+            f"({__version__}) by {HASH}: digests or winners of ties differ; run the command of the receipt again"
         )
 
 

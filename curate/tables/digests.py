@@ -14,7 +14,9 @@ from curate import columns
 from curate.tables.xxhash64 import xxh64
 from scoring.errors import InputError
 
-HASH = "xxh64"  # of keys; a receipt notes it, for another one breaks ties otherwise
+HASH = "xxh64 of keys and rows"  # a receipt notes it: another one breaks ties otherwise, or digests rows otherwise
+LANES = (np.uint64(0), np.uint64(0x9E3779B97F4A7C15))  # what the two hashes of a row begin with
+ABSENT = np.uint64(0xD1B54A32D192ED03)  # instead of a value that is null
 Keys: TypeAlias = "Sequence[bytes] | pa.LargeBinaryArray"
 
 
@@ -82,13 +84,20 @@ def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
 
     Returns:
         Shape (N,) uint64.
+    """
+    return mixed(hashes ^ tie_breaks([purpose.encode()], seed=seed)[0])
+
+
+def mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return other 64-bit numbers for numbers, shape (N,): a bijection that leaves no order; overwrites them.
 
     Source: the last step of SplitMix64, Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
     """
-    z = hashes ^ tie_breaks([purpose.encode()], seed=seed)[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z ^= z >> np.uint64(bits)
+        z *= np.uint64(factor)
+    z ^= z >> np.uint64(31)
+    return z
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -115,11 +124,11 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 class RowDigest:
-    """A digest of a set of rows: the sum, modulo 2^256, of the SHA-256 of every row.
+    """A digest of a set of rows: two sums, modulo 2^64, of 64-bit hashes of every row.
 
-    The order of the rows does not matter; every value, every missing or repeated row does. A row's bytes are
-    its key and then each column by name: a byte that says null or not, then little-endian numbers as stored,
-    or anything else as UTF-8 text with its length.
+    The order of the rows does not matter; every value, every missing or repeated row does. A row's hash starts with
+    that of its key and takes in each column by name: the bits of a number as stored, the ``HASH`` of text or bytes.
+    It finds accidents: who makes up rows can make up others with equal sums, and not another file of equal SHA-256.
 
     Args:
         schema: types of the columns that count, in addition to the key.
@@ -133,75 +142,56 @@ class RowDigest:
         self.kinds = [
             "text" if is_text(schema.field(n).type) else k for n, k in zip(self.names, self.kinds, strict=True)
         ]
-        self._sum = 0
+        self._sums = [np.uint64(0)] * len(LANES)
         self.n_rows = 0
 
-    def update(self, keys: Keys, batch: pa.RecordBatch) -> None:
-        """Add rows: their keys (N) and a batch that holds the columns."""
-        words = np.frombuffer(self._hashed(keys, batch), "<u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
-        self._sum = (self._sum + sum(int(word) << (32 * i) for i, word in enumerate(words))) % (1 << 256)
+    def update(self, keys: NDArray[np.uint64], batch: pa.RecordBatch) -> None:
+        """Add rows: the hashes of their keys (``tie_breaks``, N) and a batch that holds the columns."""
+        with np.errstate(over="ignore"):
+            self._sums = [
+                old + lane.sum() for old, lane in zip(self._sums, self._lanes(keys, batch, LANES), strict=True)
+            ]
         self.n_rows += len(keys)
 
-    def hashes(self, keys: Keys, batch: pa.RecordBatch) -> NDArray[np.uint64]:
-        """Return 8 bytes of the SHA-256 of each row, shape (N,), and add nothing; arguments as of ``update``."""
-        return np.frombuffer(self._hashed(keys, batch), "<u8").reshape(-1, 4)[:, 0]
+    def hashes(self, keys: NDArray[np.uint64], batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        """Return a hash of each row, shape (N,), and add nothing; arguments as of ``update``."""
+        return self._lanes(keys, batch, LANES[:1])[0]
 
-    def _hashed(self, keys: Keys, batch: pa.RecordBatch) -> bytes:
-        """Return the SHA-256 of each row, 32 bytes each: columns are put together by Arrow, and hashed one by one."""
-        texts = _array(keys)
-        if len(texts) != batch.num_rows:
-            raise ValueError(f"{len(texts)} keys for {batch.num_rows} rows")
-        parts = [_lengths(texts), texts]
+    def _lanes(
+        self, keys: NDArray[np.uint64], batch: pa.RecordBatch, first: Sequence[np.uint64]
+    ) -> list[NDArray[np.uint64]]:
+        """Return hashes of N rows that begin with different numbers, shape (N,) each."""
+        if len(keys) != batch.num_rows:
+            raise ValueError(f"{len(keys)} keys for {batch.num_rows} rows")
+        lanes = [mixed(keys ^ number) for number in first]
         for name in self.names:
-            parts += (_encoded_lists if name in self.full_lists else _encoded)(batch.column(name))
-        rows = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary())).to_pylist()
-        return b"".join([digest.digest() for digest in map(hashlib.sha256, rows)])
+            values = _hashed(batch.column(name), full=name in self.full_lists)
+            lanes = [mixed(lane ^ values) for lane in lanes]
+        return lanes
 
     def hexdigest(self) -> str:
-        """Return the digest: SHA-256 of the sum, the number of rows and the columns' names and types."""
+        """Return the digest: SHA-256 of the sums, the number of rows and the columns' names and types."""
         header = json.dumps([self.n_rows, self.names, self.kinds]).encode()
-        return hashlib.sha256(header + self._sum.to_bytes(32, "little")).hexdigest()
+        return hashlib.sha256(header + b"".join(int(each).to_bytes(8, "little") for each in self._sums)).hexdigest()
 
 
-def _encoded(column: pa.Array) -> list[pa.LargeBinaryArray]:
-    """Each value of a column as bytes that cannot be confused with another's: what follows one another, N of each."""
+def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
+    """Return 64 bits for each value of a column, shape (N,): of numbers themselves, of all else a hash."""
     column = plain(column)
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        values = column.fill_null(0) if column.null_count else column
-        numbers = values.to_numpy(zero_copy_only=False)
-        little = np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False))
-        packed = np.empty((len(column), 1 + numbers.dtype.itemsize), np.uint8)
-        packed[:, 0] = column.is_valid().to_numpy(zero_copy_only=False)
-        packed[:, 1:] = little.view(np.uint8).reshape(len(column), -1)
-        return [_fixed(packed)]
-    if not is_text(kind) and not is_bytes(kind):
-        column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
-    return _with_length(column.cast(pa.large_binary()))
-
-
-def _with_length(values: pa.LargeBinaryArray) -> list[pa.LargeBinaryArray]:
-    """Bytes with a byte that says that they are there, and their length; a zero byte alone for null."""
-    filled = values.fill_null(b"") if values.null_count else values
-    present, zero = _fixed(np.ones((len(values), 1), np.uint8)), pa.scalar(b"", pa.large_binary())
-    head = pc.binary_join_element_wise(present, _lengths(filled), zero)
-    return [
-        pc.if_else(values.is_valid(), head, pa.scalar(b"\0", pa.large_binary())) if values.null_count else head,
-        filled,
-    ]
-
-
-def _lengths(values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """The length of each value, as four little-endian bytes."""
-    lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype("<u4")
-    return _fixed(lengths.view(np.uint8).reshape(-1, 4))
-
-
-def _fixed(rows: NDArray[np.uint8]) -> pa.LargeBinaryArray:
-    """Rows of bytes, shape (N, W), as an Arrow array, without a copy."""
-    ends = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
-    return pa.Array.from_buffers(pa.large_binary(), len(rows), buffers)
+        numbers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+        hashes = numbers.view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
+    elif full and is_list(kind):
+        hashes = xxh64(_list_bytes(column))
+    else:
+        if not is_text(kind) and not is_bytes(kind):
+            column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
+        texts = column.cast(pa.large_binary())
+        hashes = xxh64(texts.fill_null(b"") if texts.null_count else texts)
+    if column.null_count:
+        hashes[column.is_null().to_numpy(zero_copy_only=False)] = ABSENT
+    return hashes
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -213,21 +203,16 @@ def is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _encoded_lists(column: pa.Array) -> list[pa.LargeBinaryArray]:
-    """Each list of numbers as its little-endian bytes; other columns as ``_encoded``."""
+def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:
+    """Return the little-endian numbers of each list, N byte strings; none for null."""
     kind = column.type
-    if not is_list(kind):
-        return _encoded(column)
-    number = numpy_type(kind.value_type)
+    number = numpy_type(kind.value_type).newbyteorder("<")
     if pa.types.is_fixed_size_list(kind) and kind.list_size:
         values = column.values.slice(column.offset * kind.list_size, len(column) * kind.list_size)
         rows = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), number)
-        lists = _fixed(rows.view(np.uint8).reshape(len(column), -1))
-    else:
-        lists = pa.array([np.asarray(row or (), number).tobytes() for row in column.to_pylist()], pa.large_binary())
-    if column.null_count:
-        lists = pc.if_else(column.is_valid(), lists, pa.scalar(None, pa.large_binary()))
-    return _with_length(lists)
+        ends = np.arange(len(column) + 1, dtype=np.int64) * (kind.list_size * number.itemsize)
+        return pa.Array.from_buffers(pa.large_binary(), len(column), [None, pa.py_buffer(ends), pa.py_buffer(rows)])
+    return pa.array([np.asarray(row or (), number).tobytes() for row in column.to_pylist()], pa.large_binary())
 
 
 def _counted(column: pa.Array) -> pa.Array:
@@ -237,7 +222,4 @@ def _counted(column: pa.Array) -> pa.Array:
 
 def salted(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """Return other numbers instead of hashes, by the seed: a bijection that leaves no order."""
-    z = hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)))
+    return mixed(hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64))

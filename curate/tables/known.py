@@ -158,9 +158,10 @@ def distinct(path: str, keys: list[bytes], labels: list[str | None] | None = Non
     schema = pa.schema([(KEY, pa.binary()), (LABEL, pa.string())] if labels else [(KEY, pa.binary())])
     digest = RowDigest(schema)
     columns = {KEY: once, **({LABEL: list(seen.values())} if labels else {})}
-    digest.update(once, pa.RecordBatch.from_pydict(columns, schema=schema))
+    hashes = tie_breaks(once)
+    digest.update(hashes, pa.RecordBatch.from_pydict(columns, schema=schema))
     texts = list(seen.values()) if labels is not None else None
-    return Known(path, once, tie_breaks(once), texts, digest.hexdigest())
+    return Known(path, once, hashes, texts, digest.hexdigest())
 
 
 def refuse_unknown_keys(known: Known, rows: NDArray[np.int64], table: str) -> None:

@@ -232,10 +232,10 @@ class _Reading:
         to = slice(self.start, stop) if self.rank is None else self.rank[self.start : stop]
         rows = self.rows
         if self.digest is not None:
-            keys = key_array(batch.column(KEY), self.path, self.start)
-            self.digest.update(keys, batch)
+            hashes = tie_breaks(key_array(batch.column(KEY), self.path, self.start))
+            self.digest.update(hashes, batch)
             if self.rank is None:
-                rows.hashes[to] = tie_breaks(keys)
+                rows.hashes[to] = hashes
         if self.has_status:
             rows.ok[to] = is_ok(plain(batch.column(STATUS)))
         self._add_columns(batch, to)

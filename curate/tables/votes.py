@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, LABEL
-from curate.tables.digests import RowDigest
+from curate.tables.digests import RowDigest, tie_breaks
 from curate.tables.known import Known, known, read_columns, refuse_unknown_keys
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -131,6 +131,7 @@ def _digest(votes: Sequence[Vote]) -> str:
     )
     digest = RowDigest(schema)
     digest.update(
-        keys, pa.RecordBatch.from_arrays([pa.array(each, pa.binary()) for each in (keys, who, labels)], schema=schema)
+        tie_breaks(keys),
+        pa.RecordBatch.from_arrays([pa.array(each, pa.binary()) for each in (keys, who, labels)], schema=schema),
     )
     return digest.hexdigest()
