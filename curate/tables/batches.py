@@ -129,12 +129,14 @@ def _unfold(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch
     if not other:
         yield batch
         return
-    per_row = np.zeros(batch.num_rows, np.int64)
-    for i in (i for i in other if pa.types.is_dictionary(batch.column(i).type)):
-        lengths = pc.binary_length(batch.column(i).dictionary).take(batch.column(i).indices)
-        per_row += lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    piece = np.cumsum(per_row) // BATCH_BYTES
-    cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), batch.num_rows]
+    encoded = [batch.column(i) for i in other if pa.types.is_dictionary(batch.column(i).type)]
+    lengths = [pc.binary_length(column.dictionary) for column in encoded]
+    cuts = [0, batch.num_rows]
+    if batch.num_rows * sum(pc.max(each).as_py() or 0 for each in lengths) >= BATCH_BYTES:
+        per_row = np.zeros(batch.num_rows, np.int64)
+        for column, each in zip(encoded, lengths, strict=True):
+            per_row += each.take(column.indices).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        cuts[1:1] = (np.flatnonzero(np.diff(np.cumsum(per_row) // BATCH_BYTES)) + 1).tolist()
     for start, stop in pairwise(cuts):
         part = batch.slice(start, stop - start)
         arrays = [part.column(i).cast(field.type) if i in other else part.column(i) for i, field in enumerate(schema)]

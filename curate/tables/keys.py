@@ -13,6 +13,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 SORTED_AT_ONCE = 1 << 22  # hashes, of 8 bytes each
+MANY = 1 << 20  # hashes that Polars counts sooner than they are sorted
 
 
 def key_hashes(table: Table) -> NDArray[np.uint64]:
@@ -55,9 +56,15 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the hashes that are there more than once, looking at some of their first bits at a time."""
     bits = min(8, (len(hashes) // SORTED_AT_ONCE).bit_length())
     first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8] >> np.uint8(8 - bits)
-    repeated = []
+    repeated = [np.zeros(0, np.uint64)]
     for first in range(1 << bits):
-        ordered = np.sort(hashes[first_bytes == first]) if bits else np.sort(hashes)
+        some = hashes[first_bytes == first] if bits else hashes
+        if len(some) >= MANY:
+            import polars as pl  # takes longer to load than few hashes to sort
+
+            if pl.Series(some).n_unique() == len(some):
+                continue
+        ordered = np.sort(some)
         repeated.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
     return np.concatenate(repeated)
 

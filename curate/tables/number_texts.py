@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 DIGITS = 6
 LEAST, MOST = 1e-4, 999_999.5  # between them Python writes no exponent
 POWERS = 10.0 ** np.arange(-4, DIGITS)
+SCALES = 10.0 ** (DIGITS + 4.0 - np.arange(len(POWERS) + 1))  # of numbers below the first power, and from each on
 NEAR_TIE = 1e-4  # of the last digit: nearer to a half the product below may round another way than the number itself
 
 
@@ -21,7 +22,7 @@ def six_digits(values: NDArray[np.float64]) -> pa.StringArray:
     """
     size = np.abs(values)
     plain = (size >= LEAST) & (size < MOST)
-    scale = 10.0 ** (DIGITS - 1 - (np.searchsorted(POWERS, size, side="right") - 1 - 4.0))
+    scale = SCALES[np.searchsorted(POWERS, size, side="right")]
     scaled = np.where(plain, size, 1.0) * scale
     plain &= np.abs(scaled - np.floor(scaled) - 0.5) > NEAR_TIE
     rounded = np.copysign(np.rint(scaled) / scale, values)

@@ -16,7 +16,7 @@ from scoring.atomic import AtomicFile
 
 ROW_GROUP_ROWS = 32_768
 # No dictionary where nearly every value differs: it would only be built and thrown away.
-PLAIN_COLUMNS = frozenset({columns.KEY, columns.URI, "sha256"})
+PLAIN_COLUMNS = frozenset({columns.KEY, columns.URI, "sha256", "reason"})
 
 
 class TableWriter:
@@ -118,6 +118,8 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
         "compression": {path: "NONE" if path.split(".", 1)[0] in packed else "ZSTD" for path in paths},
         "compression_level": {path: 3 for path in paths if path.split(".", 1)[0] not in packed},
         "use_dictionary": repeats or False,
+        # many are float32 made wide, whose last bytes are zero
+        "column_encoding": {field.name: "BYTE_STREAM_SPLIT" for field in schema if field.type == pa.float64()} or None,
         "write_statistics": [path for path in paths if path.split(".", 1)[0] not in packed],
         "data_page_size": 1 << 20,
         "data_page_version": "1.0",

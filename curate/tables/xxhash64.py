@@ -20,6 +20,7 @@ P1, P2, P3, P4, P5 = map(
     ),
 )
 STRIPE = 32  # bytes that four lanes take at a time
+WORD = 8  # bytes that are read from any place on, so that as many follow the last text
 BLOCK = 1 << 14  # texts whose lanes the processor's cache holds
 
 
@@ -31,13 +32,15 @@ def xxh64(texts: pa.LargeBinaryArray, seed: int = 0) -> Hashes:
         seed: of 64 bits, signed or not.
     """
     start = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    data = texts.buffers()[2]
-    padded = np.zeros(int(start[-1] - start[0]) + 8, np.uint8)  # so that eight bytes can be read from any place
-    if data is not None:
-        padded[:-8] = np.frombuffer(data, np.uint8)[start[0] : start[-1]]
-    start, salt = start - start[0], U(seed % 2**64)
-    blocks = [_hashed(padded, start[at : at + BLOCK + 1], salt) for at in range(0, len(texts), BLOCK)]
-    return np.concatenate(blocks) if blocks else np.zeros(0, U)
+    data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    hashes = np.empty(len(texts), U)
+    for at in range(0, len(texts), BLOCK):
+        places = start[at : at + BLOCK + 1]
+        block = data[places[0] : places[-1] + WORD]
+        if len(block) < places[-1] - places[0] + WORD:
+            block = np.append(block, np.zeros(WORD, np.uint8))
+        hashes[at : at + BLOCK] = _hashed(block, places - places[0], U(seed % 2**64))
+    return hashes
 
 
 def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) -> Hashes:
@@ -64,8 +67,10 @@ def _striped(words: Hashes, start: NDArray[np.int64], lengths: NDArray[np.int64]
     """Return what the whole stripes of each text give; of shorter texts what they begin with."""
     with np.errstate(over="ignore"):
         h = np.full(len(start), seed + P5)
+        if (n_stripes := int(lengths.max(initial=0)) // STRIPE) == 0:
+            return h
         lanes = [np.full(len(start), first) for first in (seed + P1 + P2, seed + P2, seed, seed - P1)]
-    for stripe in range(int(lengths.max(initial=0)) // STRIPE):
+    for stripe in range(n_stripes):
         rows = np.flatnonzero(lengths >= STRIPE * (stripe + 1))
         for i, lane in enumerate(lanes):
             lane[rows] = _round(lane[rows], words[start[rows] + STRIPE * stripe + 8 * i])

@@ -199,7 +199,9 @@ class _Reasons:
         self._n = 1
 
     def put(self, rows: np.ndarray, texts: str | Sequence[str] | pa.StringArray) -> None:
-        """Give some rows (M indices) one text, or M texts."""
+        """Give some rows (M indices, ascending) one text, or M texts."""
+        if not len(rows):
+            return
         if isinstance(texts, str):
             texts = [texts]
         piece = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
@@ -209,6 +211,8 @@ class _Reasons:
 
     def texts(self) -> pa.StringArray:
         """Return the texts in the order of the rows."""
+        if len(self._pieces) == 2 and len(self._pieces[1]) == len(self._places):
+            return self._pieces[1]
         return pa.concat_arrays(self._pieces).take(pa.array(self._places))
 
 
