@@ -161,7 +161,7 @@ def rules() -> str:
     import typer
 
     from curate.cli import app
-    from curate.policies.filter.rules import RULES
+    from curate.policies.filter.table import RULES
 
     group: Any = typer.main.get_command(app)
     shown = [

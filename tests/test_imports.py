@@ -273,6 +273,7 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
         "scoring.scorers.",
         "curate.exchange.table.",
         "curate.plots.table.",
+        "curate.policies.filter.table.",
         "curate.selectors.table.",
         "trainers.methods.table.",
     )  # of names, which import on use

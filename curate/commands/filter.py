@@ -1,7 +1,9 @@
 """``curate filter``: parse the rules in the order typed, apply them, report."""
 
+from collections.abc import Callable
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,14 +11,13 @@ from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
+from curate.policies.filter.table import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from curate.policies.filter.result import Note, Spread
-    from curate.policies.filter.rules import Rule
+    from curate.policies.filter.rule import Rule
     from curate.policies.result import Result
-    from curate.tables.fits import FittedApart
 
 Texts = list[str] | None
 MOST_PER_CENT = 100
@@ -30,45 +31,28 @@ WHY = {
 }
 
 
+def with_rules(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that has an option for every rule, after ``--out``; their values come by ``order.typed``."""
+    known = signature(command)
+    parameters = [each for each in known.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    rules = []
+    for name, rule in OPTIONS.items():
+        said = options.MEANS[f"--{name}"] if rule.text.startswith(":") else ""
+        option = typer.Option(f"--{name}", metavar=rule.metavar, help=said + rule.text)
+        kind = Annotated[Texts, option]
+        rules.append(Parameter(name.replace("-", "_"), Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind))
+    after = 1 + [each.name for each in parameters].index("out")
+    parameters[after:after] = rules
+    command.__annotations__.update({each.name: each.annotation for each in rules})
+    command.__signature__ = known.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+@with_rules
 def run(
     ctx: typer.Context,
     table: options.Table,
     out: Annotated[Path | None, options.written_to("--out", ": the subset, such as kept.parquet")] = None,
-    keep_top: Annotated[
-        Texts, typer.Option(metavar="AMOUNT", help="Keep the most certain: 0.8, 80% or 5000 (rows).")
-    ] = None,
-    drop_bottom: Annotated[
-        Texts, typer.Option(metavar="AMOUNT", help="Drop the least certain: 0.2, 20% or 5000 (rows).")
-    ] = None,
-    min: Annotated[Texts, typer.Option(metavar="X", help="Keep values of at least X, in the column's unit.")] = None,
-    max: Annotated[Texts, typer.Option(metavar="X", help="Keep values of at most X, in the column's unit.")] = None,
-    where: Annotated[
-        Texts, typer.Option(metavar="CONDITION", help="Keep rows that meet a condition on any columns.")
-    ] = None,
-    like: Annotated[
-        Texts,
-        typer.Option(
-            metavar="EXAMPLE",
-            help="Keep rows like a KEY or an IMAGE file; EXAMPLE=0.7 from that cosine on (repeatable).",
-        ),
-    ] = None,
-    unlike: Annotated[
-        Texts, typer.Option(metavar="EXAMPLE", help="Drop rows like a KEY or an IMAGE file, too.")
-    ] = None,
-    keys: Annotated[
-        Texts,
-        typer.Option(metavar="FILE", help="Keep the rows whose keys a CSV, list or table names in a column key."),
-    ] = None,
-    without_keys: Annotated[
-        Texts, typer.Option(metavar="FILE", help="Drop the rows whose keys it names: what was ticked on a report.")
-    ] = None,
-    verdicts: Annotated[
-        Texts, options.shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE")
-    ] = None,
-    max_bad_rate: Annotated[
-        Texts,
-        typer.Option(metavar="SHARE", help="Keep the most rows of which --audit shows that at most SHARE is bad: 2%."),
-    ] = None,
     audit: Annotated[
         Texts, options.shared("--audit", ": NAME.audit.csv of curate review plan (repeatable)", metavar="FILE")
     ] = None,
@@ -109,6 +93,7 @@ def run(
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
+    **rules_: Any,
 ) -> None:
     """Keep the rows of a scored table that satisfy every rule.
 
@@ -146,40 +131,7 @@ def run(
 
 def filter_notes(result: "Result") -> list[str]:
     """Return what the rules used, which requested more than there was, and whether nothing is left."""
-    notes = [_note(note) for note in result.notes]
-    return notes if result.kept else [*notes, "no row is left: the subset is empty"]
-
-
-def _note(note: "Note | FittedApart") -> str:
-    from curate.policies.filter.result import Decisions, Guarantee, OtherReading, Spread, TooFew, WorksOn
-    from curate.tables.fits import FittedApart
-
-    if isinstance(note, FittedApart):
-        return note.words()
-    if isinstance(note, Spread):
-        return _spread(note)
-    if isinstance(note, OtherReading | Decisions):
-        return note.text
-    if isinstance(note, Guarantee):
-        return note.promised.line(note.rule, note.confidence, note.promise)
-
-    if isinstance(note, WorksOn):
-        return f"{note.rule} works on {note.column} ({note.meaning}; higher: {note.higher or 'taken as better'})"
-    if isinstance(note, TooFew):
-        return f"{note.rule} asks for {note.requested:,} rows, {note.left:,} were left"
-    text = f"{note.rule}: {note.n_found:,} of {counted(note.n_keys, 'key')} are in the table"
-    return f"{text}; {note.spelling}" if note.spelling else text
-
-
-def _spread(note: "Spread") -> str:
-    spread, first = note.evened, note.evened.limited[0]
-    what = {"label": "class", "cluster": "cluster"}.get(spread.column, spread.column)
-    more = f", and {len(spread.limited) - 1} more" if len(spread.limited) > 1 else ""
-    return (
-        f"{note.rule}: {what} {first.group} would lose {first.plain / first.rows:.0%} of {first.rows:,} rows (all: "
-        f"{spread.share:.0%}); limited to {first.dropped / first.rows:.0%}{more}: other rows are dropped instead; "
-        "--allow-uneven lifts the limit"
-    )
+    return [*result.notes, *([] if result.kept else ["no row is left: the subset is empty"])]
 
 
 def _no_value(why: str) -> str:

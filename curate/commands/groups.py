@@ -36,9 +36,9 @@ class PlainCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, and below them the names of the options that many commands have."""
         records = [(param, param.get_help_record(ctx)) for param in self.get_params(ctx)]
-        own = [(param, record) for param, record in records if record is not None and not is_common(param)]
+        specific = [(param, record) for param, record in records if record is not None and not is_common(param)]
         for heading, kind in (("Arguments", "argument"), ("Options", "option")):
-            of_kind = [record for param, record in own if param.param_type_name == kind and param.name != "help"]
+            of_kind = [record for param, record in specific if param.param_type_name == kind and param.name != "help"]
             if of_kind:
                 with formatter.section(heading):
                     formatter.write_dl(of_kind)

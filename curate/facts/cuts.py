@@ -7,7 +7,7 @@ from typing import Any
 from curate.facts.decided import Decisions
 from curate.facts.results import Applied
 from curate.policies.contract import FILTER
-from curate.policies.filter.rules import rule_from_json, typed
+from curate.policies.filter.rules import rule_from_json
 from curate.policies.issues.kinds import KINDS
 from scoring.errors import InputError
 
@@ -41,9 +41,9 @@ def _of_filter(applied: Applied, thresholds: Mapping[str, tuple[float, float]]) 
             rule = rule_from_json(value)
         except InputError:
             continue  # of another version: its rows are in the funnel all the same
-        low, high = thresholds.get(typed(rule), (1.0, 0.0))
+        low, high = thresholds.get(rule.typed(), (1.0, 0.0))
         if rule.column is not None and rule.per is None and low == high:
-            cuts.append((rule.column, low, f"{typed(rule)} of {applied.name}"))
+            cuts.append((rule.column, low, f"{rule.typed()} of {applied.name}"))
     return cuts
 
 

@@ -21,8 +21,9 @@ from curate.policies.contract import POLICIES, WHERE
 from curate.policies.decided import Decided
 from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.request import DedupRequest
+from curate.policies.filter.amounts import KeepTop
+from curate.policies.filter.condition import Where
 from curate.policies.filter.policy import Filter
-from curate.policies.filter.rules import KeepTop, Where
 from curate.policies.issues.policy import Issues
 from curate.policies.labels.policy import Labels
 from curate.policies.labels.request import LabelsRequest

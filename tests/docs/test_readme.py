@@ -118,7 +118,7 @@ def test_a_stale_table_is_noticed(generate):
 def test_every_command_source_rule_method_and_column_has_its_page():
     from curate.columns import COLUMNS
     from curate.manifest.sources import KINDS
-    from curate.policies.filter.rules import RULES
+    from curate.policies.filter.table import RULES
     from scoring.images.outcome import STATUSES
     from trainers.methods.table import METHODS
 

@@ -4,15 +4,17 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.policies.filter.ruling import Ruling
+from curate.policies.filter.rule import Reasons, Rule, RuleArguments
+from curate.policies.filter.ruling import RuleResult, Ruling
 from curate.retrieval.queries import ROW, TABLE, QueryNames, images_of
 from curate.tables.digests import tie_breaks
+from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -43,35 +45,66 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Like:
-    """Keep rows that are like one of the examples, by the cosine of their embeddings."""
+class ExampleRule(Rule):
+    """Keep or drop rows that are like one of the examples, by the cosine of their embeddings."""
 
     examples: tuple[Example, ...]
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
-    name: ClassVar[str] = "like"
-    ranks: ClassVar[bool] = False
+    gathers = True
+    sign: ClassVar[int]  # 1: what is like one stays; -1: it goes
+
+    @classmethod
+    def read(cls, value: Any, arguments: RuleArguments) -> Self:
+        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        return cls(parse_examples(arguments.values, arguments.table, f"--{cls.name}", arguments.model))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
         near, judged = _nearest_inside(self.examples, table_rows, rows, inside)
-        return Ruling((near >= 0) & judged, judged, None)
+        return Ruling(((near >= 0) == (self.sign > 0)) & judged, judged, None)
+
+    def needs(self, table: Table) -> Needs:
+        """Return what has to be read of a table."""
+        return Needs(representations=EMBEDDINGS)
+
+    def typed(self) -> str:
+        """Return the rule as one would type it, with the first few of many examples."""
+        more = f" and {len(self.examples) - N_TYPED:,} more" if len(self.examples) > N_TYPED else ""
+        named = ", ".join(f"{example.name}={example.cosine:g}" for example in self.examples[:N_TYPED])
+        return f"--{self.name} {named}{more}"
+
+    def missing(self) -> str:
+        """Return why a row that cannot be judged is undecided."""
+        return "there is no embedding to compare with the examples"
+
+    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+        """Return the example that each of M rows is like or nearest to, and how near it is."""
+        beyond, which, _ = nearest(self.examples, result.table_rows, rows)
+        bounds = np.array([example.cosine for example in self.examples])[which]
+        names = [self.examples[at].name for at in which.tolist()]
+        words = [
+            f"{'like' if over >= 0 else 'unlike every example; nearest'} {name} (cosine {bound + over:.4f}, "
+            f"{'at least' if over >= 0 else 'below'} {bound:g})"
+            for name, over, bound in zip(names, beyond.tolist(), bounds.tolist(), strict=True)
+        ]
+        return Reasons(words, None, (bounds + beyond, bounds, self.sign * beyond))
 
 
 @dataclass(frozen=True)
-class Unlike:
+class Like(ExampleRule):
+    """Keep rows that are like one of the examples, by the cosine of their embeddings."""
+
+    name: ClassVar[str] = "like"
+    sign: ClassVar[int] = 1
+
+
+@dataclass(frozen=True)
+class Unlike(ExampleRule):
     """Drop rows that are like one of the examples, by the cosine of their embeddings."""
 
-    examples: tuple[Example, ...]
-    column: str | None = field(default=None, init=False)
-    per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "unlike"
-    ranks: ClassVar[bool] = False
-
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
-        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        near, judged = _nearest_inside(self.examples, table_rows, rows, inside)
-        return Ruling((near < 0) & judged, judged, None)
+    sign: ClassVar[int] = -1
 
 
 def _nearest_inside(
@@ -114,26 +147,6 @@ def nearest(
         which[part] = cosine.argmax(1)
         beyond[part] = np.take_along_axis(cosine, which[part, None], 1)[:, 0].round(6)  # equal rows are like each other
     return beyond, which, table_rows.embedding_problem[rows] == 0
-
-
-def reasons(rule: Like | Unlike, table_rows: Rows, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.float64]]:
-    """Return in words why rows (M indices) stay or go, and score, threshold and margin of each, shape (3, M)."""
-    beyond, which, _ = nearest(rule.examples, table_rows, rows)
-    bounds = np.array([example.cosine for example in rule.examples])[which]
-    names = [rule.examples[at].name for at in which.tolist()]
-    words = [
-        f"{'like' if over >= 0 else 'unlike every example; nearest'} {name} (cosine {bound + over:.4f}, "
-        f"{'at least' if over >= 0 else 'below'} {bound:g})"
-        for name, over, bound in zip(names, beyond.tolist(), bounds.tolist(), strict=True)
-    ]
-    sign = 1 if isinstance(rule, Like) else -1
-    return words, np.stack([bounds + beyond, bounds, sign * beyond])
-
-
-def named_examples(examples: Sequence[Example]) -> str:
-    """Return examples as typed, the first few of many."""
-    more = f" and {len(examples) - N_TYPED:,} more" if len(examples) > N_TYPED else ""
-    return ", ".join(f"{example.name}={example.cosine:g}" for example in examples[:N_TYPED]) + more
 
 
 def parse_examples(

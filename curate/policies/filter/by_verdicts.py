@@ -1,30 +1,77 @@
 """The rule by the verdicts of ``curate review``: drop what a reviewer dropped."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.filter.ruling import Ruling
-from curate.policies.reviewed import RULE, VerdictLines
+from curate.policies.filter.rule import Reasons, Rule, RuleArguments
+from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.outcomes import KEEP, UNDECIDED
+from curate.policies.reviewed import RULE, VerdictLines, label_changes, with_images
+from curate.tables.needs import Needs
 from curate.tables.rows import Rows
+from curate.tables.table import Table
 
 
 @dataclass(frozen=True)
-class ByVerdicts(VerdictLines):
+class ByVerdicts(Rule):
     """Drop the rows that reviewers dropped."""
 
+    lines: VerdictLines
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = RULE
-    ranks: ClassVar[bool] = True
+    ranks = True
+    once = True
+
+    @classmethod
+    def read(cls, value: Any, arguments: RuleArguments) -> Self:
+        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        return cls(VerdictLines.of(value, arguments.table))
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        verdicts = self.reviewed(table_rows)
+        verdicts = self.lines.reviewed(table_rows)
         return Ruling(~verdicts.drop[rows], np.ones(len(inside), bool), None, verdicts)
 
+    def needs(self, table: Table) -> Needs:
+        """Return what has to be read of a table: what binds verdicts to its images."""
+        return with_images(Needs(), table)
+
+    def typed(self) -> str:
+        """Return the rule as one would type it, wherever its file is when the receipt is checked."""
+        return f"--{self.name} {Path(self.lines.file).name}"
+
+    def named_files(self) -> list[tuple[str, str]]:
+        """Return the files that it is from, with their options."""
+        return [(f"--{self.name}", self.lines.file)]
+
+    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+        """Return who dropped each of M rows, if anybody did."""
+        review = result.details
+        return Reasons(
+            [f"dropped by {review.by[row]}" if review.drop[row] else "not dropped in review" for row in rows.tolist()]
+        )
+
+    def notes(self, result: RuleResult) -> list[str]:
+        """Return what the verdicts did, one sentence a line."""
+        return self.lines.notes(result.details)
+
+    def settle(self, result: RuleResult, table: Table) -> dict[str, Any]:
+        """Keep undecided rows that a reviewer kept; return new labels as fields of ``Decided``."""
+        outcome = result.verdict.outcome
+        outcome[result.details.keep & (outcome == UNDECIDED)] = KEEP
+        return label_changes(result.details, table, outcome, result.table_rows.hashes)
+
     def to_json(self) -> dict[str, Any]:
-        """Return the rule for a receipt."""
-        return {"rule": self.name, **super().to_json()}
+        """Return the rule as plain JSON, for a receipt: the file by the digest of its lines that count."""
+        return {"rule": self.name, **self.lines.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the rule that ``to_json`` wrote; InputError if it is none."""
+        return cls(VerdictLines.from_json(value))

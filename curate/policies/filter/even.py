@@ -46,6 +46,16 @@ class Evened:
     most: float
     limited: list[Limited] = field(default_factory=list)
 
+    def line(self) -> str:
+        """Return what was limited, as one sentence."""
+        first, more = self.limited[0], len(self.limited) - 1
+        what = {"label": "class", "cluster": "cluster"}.get(self.column, self.column)
+        return (
+            f"{what} {first.group} would lose {first.plain / first.rows:.0%} of {first.rows:,} rows (all: "
+            f"{self.share:.0%}); limited to {first.dropped / first.rows:.0%}{f', and {more} more' if more else ''}: "
+            "other rows are dropped instead; --allow-uneven lifts the limit"
+        )
+
 
 def most_dropped(share: float) -> float:
     """Return the largest share of a group that may be dropped: twice the average, and half of what would stay stays.

@@ -1,8 +1,9 @@
 """The rule with a guarantee: the most rows of which a random sample, judged by annotators, shows that few are bad."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,8 @@ from curate.policies.audit.population import Population, in_doubt
 from curate.policies.audit.request import ANY, AVERAGE, CONFIDENCE, JUDGES, PROMISES, Goal, parse_goal
 from curate.policies.audit.results import Promise
 from curate.policies.audit.verdicts import Zone, read_audit
-from curate.policies.filter.ruling import Ruling
+from curate.policies.filter.rule import RuleArguments, ScoreRule
+from curate.policies.filter.ruling import RuleResult, Ruling
 from curate.tables.digests import tie_breaks
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -21,6 +23,7 @@ from scoring.lookup import lookup
 if TYPE_CHECKING:
     from scoring.metrics.guarantee import Sampled
 
+AUDIT = "audit"
 CLOSE = 1e-6  # of scores that went through a spreadsheet
 
 
@@ -34,7 +37,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class MaxBadRate:
+class MaxBadRate(ScoreRule):
     """Keep the most rows of which at most a share is bad, as verdicts on a random sample of them show."""
 
     rate: str | int | float
@@ -48,12 +51,49 @@ class MaxBadRate:
     blank: int
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "max-bad-rate"
-    ranks: ClassVar[bool] = True
+    ranks = True
+    own_options: ClassVar[Mapping[str, bool]] = {AUDIT: True, "confidence": False, "promise": False, "judges": False}
+    once = True
+    last = "is promised of what is kept in the end"
+
+    @classmethod
+    def read(cls, value: Any, arguments: RuleArguments) -> Self:
+        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        said = {name: values[-1] for name, values in (arguments.own_options or {}).items() if name != AUDIT}
+        return cls.of(value, list((arguments.own_options or {}).get(AUDIT, ())), column=arguments.column, **said)
 
     def __post_init__(self) -> None:
         parse_goal(self.rate, self.confidence)
         lookup(PROMISES, self.promise, kind="promise")
         lookup(JUDGES, self.judges, kind="way of joining judges")
+
+    @classmethod
+    def of(
+        cls,
+        rate: str | float,
+        audits: list[str],
+        *,
+        column: str | None = None,
+        confidence: str | float = "95%",
+        promise: str = CONFIDENCE,
+        judges: str = ANY,
+    ) -> Self:
+        """Return the rule for a rate and the files of an audit.
+
+        Raises:
+            InputError: for an invalid share, files that cannot be used, or another column than the audited one.
+        """
+        parse_goal(rate, confidence)
+        if not audits:
+            raise InputError(
+                f"--{cls.name} uses the verdicts on a sample; draw one with curate review plan, and give it with "
+                f"--{AUDIT}"
+            )
+        said = read_audit(audits, judges=judges)
+        if column is not None and column != said.column:
+            raise InputError(f"--audit is of the column {said.column}, and --column is {column}; leave --column out")
+        sample = tuple(Sample(row.key, row.value, row.badness) for row in said.judged)
+        return cls(rate, said.column, confidence, promise, judges, said.files, said.zones, sample, said.blank)
 
     @cached_property
     def goal(self) -> Goal:
@@ -67,6 +107,26 @@ class MaxBadRate:
         doubt = in_doubt(numbers.values[rows], self.column)
         bar = in_doubt(np.array([promise.cut], doubt.dtype), self.column)
         return Ruling((doubt <= bar) & numbers.valid[rows], numbers.valid[rows], np.array([promise.cut]), promise)
+
+    def typed(self) -> str:
+        """Return the rule as one would type it."""
+        return f"--{self.name} {self.rate}"
+
+    def named_files(self) -> list[tuple[str, str]]:
+        """Return the files that it is from, with their options."""
+        return [(f"--{AUDIT}", file) for file in self.files]
+
+    def endings(self, result: RuleResult) -> list[list[str]]:
+        """Return what follows the score in a reason: for kept and dropped, twice, as no rows tie."""
+        cut = f"the cut {result.details.cut:.6g} that verdicts allow"
+        inside, outside = ("at least", "below") if self.keeps_high else ("at most", "above")
+        kept, dropped = [f" is {inside} {cut}"], [f" is {outside} {cut}"]
+        return [kept, dropped, dropped, kept]
+
+    def notes(self, result: RuleResult) -> list[str]:
+        """Return what is promised."""
+        promised: Promise = result.details
+        return [promised.line(self.typed(), self.goal.confidence, self.promise)]
 
     def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
         """Return the cut and what is promised of it.
@@ -170,32 +230,3 @@ class MaxBadRate:
                     f"--audit: {zone.among:,} rows were drawn from, down to {self.column} {zone.cut:g}, and the table "
                     f"has {now:,} such rows; audit the table as it is"
                 )
-
-
-def read_guarantee(
-    rate: str | float,
-    audits: list[str],
-    *,
-    column: str | None = None,
-    confidence: str | float = "95%",
-    promise: str = CONFIDENCE,
-    judges: str = ANY,
-) -> MaxBadRate:
-    """Return the rule for a rate and the files of an audit.
-
-    Raises:
-        InputError: for an invalid share, files that cannot be used, or another column than the audited one.
-    """
-    flag = f"--{MaxBadRate.name}"
-    parse_goal(rate, confidence)
-    if not audits:
-        raise InputError(
-            f"{flag} uses the verdicts on a sample; draw one with curate review plan, and give it with --audit"
-        )
-    verdicts = read_audit(audits, judges=judges)
-    if column is not None and column != verdicts.column:
-        raise InputError(f"--audit is of the column {verdicts.column}, and --column is {column}; leave --column out")
-    sample = tuple(Sample(row.key, row.value, row.badness) for row in verdicts.judged)
-    return MaxBadRate(
-        rate, verdicts.column, confidence, promise, judges, verdicts.files, verdicts.zones, sample, verdicts.blank
-    )

@@ -1,34 +1,22 @@
 """A filter applied to a table: rules keep and drop rows by their scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from curate.columns import KEY
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
-from curate.policies.filter.by_verdicts import ByVerdicts
-from curate.policies.filter.even import Evened
-from curate.policies.filter.guaranteed import MaxBadRate
-from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.request import rules_in_order
-from curate.policies.filter.result import FilterResult, notes_of
-from curate.policies.filter.rules import (
-    EVEN,
-    RULES,
-    Rule,
-    Verdict,
-    decide,
-    needs_of,
-    rule_from_json,
-    rule_to_json,
-    typed,
-)
+from curate.policies.filter.result import FilterResult
+from curate.policies.filter.rule import Rule
+from curate.policies.filter.rules import decide, needs_of, rule_from_json
+from curate.policies.filter.ruling import Verdict
+from curate.policies.filter.table import RULES
 from curate.policies.filter.words import MEANINGS, DecisionWords
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, KEEP, UNDECIDED
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
-from curate.policies.reviewed import Reviewed, label_changes, with_images
 from curate.tables.fits import fitted_apart
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
@@ -48,19 +36,15 @@ class Filter:
     @property
     def files(self) -> Files:
         """What names keys and says what is bad."""
-        quoted = (rule for rule in self.rules if isinstance(rule, Keys | WithoutKeys | ByVerdicts))
-        named = [(f"--{rule.name}", rule.file) for rule in quoted]
-        judged = [("--audit", file) for rule in self.rules if isinstance(rule, MaxBadRate) for file in rule.files]
-        return Files(quoted=(*named, *judged))
+        return Files(quoted=tuple(file for rule in self.rules for file in rule.named_files()))
 
     def __post_init__(self) -> None:
         if not self.rules:
             names = ", ".join(f"--{name}" for name in RULES)
             raise InputError(f"expected at least one rule, got none; add one of {names}")
-        if any(isinstance(rule, MaxBadRate) for rule in self.rules[:-1]):
-            raise InputError(
-                f"--{MaxBadRate.name} is promised of what is kept in the end; put it after all other rules"
-            )
+        for rule in self.rules[:-1]:
+            if rule.last:
+                raise InputError(f"--{rule.name} {rule.last}; put it after all other rules")
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -69,36 +53,33 @@ class Filter:
 
     def decide(self, table: Table, *, write: bool) -> Decided[FilterResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
-        needs = needs_of(self.rules)
-        if any(isinstance(rule, ByVerdicts) for rule in self.rules):
-            needs = with_images(needs, table)
+        needs = needs_of(self.rules, table)
         needs.refuse_unread_embeddings(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
         verdict = decide(self.rules, table_rows)
-        reviewed = next((each for each in verdict.outcomes if isinstance(each, Reviewed)), None)
-        if reviewed is not None:
-            verdict.outcome[reviewed.keep & (verdict.outcome == UNDECIDED)] = KEEP
-        labels = label_changes(reviewed, table, verdict.outcome, table_rows.hashes)
         words = DecisionWords(self.rules, table_rows, verdict)
+        ruled = list(zip(self.rules, words.results, strict=True))
+        settled = [rule.settle(result, table) for rule, result in ruled]
+        notes = [note for rule, result in ruled for note in rule.notes(result)]
+        notes += [each.words() for each in fitted_apart(table, needs.columns(table))]
+        evened = {rule.typed(): rule.evened(result) for rule, result in ruled}
         return Decided(
             table=table,
-            policy=[rule_to_json(rule) for rule in self.rules],
+            policy=[rule.to_json() for rule in self.rules],
             outcome=verdict.outcome,
             hashes=table_rows.hashes,
             digest=table_rows.digest,
             words=words.rows,
             examples=words.examples(),
             schema=DECISION_SCHEMA,
-            grouped_by=next(
-                (name for rule in self.rules for name in (getattr(rule, EVEN, None), rule.per) if name), None
-            ),
+            grouped_by=next((name for rule in self.rules for name in (rule.even, rule.per) if name), None),
             meanings=MEANINGS,
-            **labels,
+            **{name: value for each in settled for name, value in each.items()},
             result=FilterResult(
                 dropped_by=self._by_rule(verdict, DROP),
                 undecided_by={name: n for name, n in self._by_rule(verdict, UNDECIDED).items() if n},
-                notes=[*notes_of(self.rules, verdict, table_rows, table), *fitted_apart(table, needs.columns(table))],
-                evened=self._evened(verdict),
+                notes=list(dict.fromkeys(notes)),
+                evened={name: each for name, each in evened.items() if each is not None},
             ),
         )
 
@@ -107,13 +88,8 @@ class Filter:
         total: dict[str, int] = {}
         for number, rule in enumerate(self.rules):
             n = int(((verdict.rule == number) & (verdict.outcome == outcome)).sum())
-            total[typed(rule)] = total.get(typed(rule), 0) + n
+            total[rule.typed()] = total.get(rule.typed(), 0) + n
         return total
-
-    def _evened(self, verdict: Verdict) -> dict[str, Any]:
-        """Return what became of groups that no amount may empty, as plain JSON, by rule as typed."""
-        outcomes = zip(self.rules, verdict.outcomes, strict=True)
-        return {typed(rule): asdict(each) for rule, each in outcomes if isinstance(each, Evened)}
 
 
 def filter(

@@ -1,28 +1,16 @@
 """From options in the order typed to rules."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from curate.columns import LABEL
-from curate.policies.filter.alike import Like, Unlike, parse_examples
-from curate.policies.filter.by_verdicts import ByVerdicts
-from curate.policies.filter.guaranteed import MaxBadRate, read_guarantee
-from curate.policies.filter.named import Keys, WithoutKeys, read_rule
-from curate.policies.filter.rules import EVEN, RULES, Rule
+from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments
+from curate.policies.filter.table import RULES
 from curate.tables.needs import is_plain
-from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.relative.columns import CLUSTER
-
-EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
-NAMED: dict[str, type[Keys] | type[WithoutKeys]] = {kind.name: kind for kind in (Keys, WithoutKeys)}
-COLUMN, PER = "column", "per"
-AUDIT, CONFIDENCE, PROMISE, JUDGES = "audit", "confidence", "promise", "judges"
-OF_AUDITS = (AUDIT, CONFIDENCE, PROMISE, JUDGES)  # that only a rule with a guarantee takes
-GROUPED = ""  # of a rule that judges each row on its own
 
 
 def rules_in_order(
@@ -57,30 +45,23 @@ def rules_in_order(
     trailing = {option: _trailing(names, values, option) for option in (COLUMN, PER)}
     _refuse_lone(names)
     rules: list[Rule] = []
-    for name, value in zip(names, values, strict=True):
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
         if name in trailing:
             trailing[name] = value
-        elif name in EXAMPLES:
-            examples = _listed(values, names, name)
-            if not any(isinstance(rule, EXAMPLES[name]) for rule in rules):
-                rules.append(EXAMPLES[name](parse_examples(examples, table, f"--{name}", model)))
-        elif name in NAMED:
-            rules.append(read_rule(NAMED[name], value, table, allow_unmatched=allow_unmatched))
-        elif name == ByVerdicts.name:
-            rules.append(ByVerdicts.of(value, table))
-        elif name == MaxBadRate.name:
-            said = {
-                option: dict(zip(names, values, strict=True))[option] for option in OF_AUDITS[1:] if option in names
+        elif name in RULES and not (RULES[name].gathers and name in names[:place]):
+            own_options = {
+                option: _listed(values, names, option) for option in RULES[name].own_options if option in names
             }
-            rules.append(read_guarantee(value, _listed(values, names, AUDIT), column=trailing[COLUMN], **said))
-        elif name in RULES:
-            options = {option: trailing[option] for option in trailing if _takes(name, option)}
-            if COLUMN in options:
-                default = amount_column if options.get(PER, GROUPED) is None else default_column
-                options[COLUMN] = trailing[COLUMN] or default(table)
-            if _takes(name, EVEN) and options.get(PER) is None:
-                options[EVEN] = even
-            rules.append(RULES[name](value, **options))
+            arguments = RuleArguments(
+                table,
+                _listed(values, names, name),
+                even=even,
+                own_options=own_options,
+                model=model,
+                allow_unmatched=allow_unmatched,
+                **trailing,
+            )
+            rules.append(RULES[name].read(value, arguments))
     return rules
 
 
@@ -100,26 +81,25 @@ def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Seq
     return next((name for name in columns if is_plain(table.schema.field(name).type)), None)
 
 
-def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[str]:
-    """Return all values of an option, of which each is one text or several."""
+def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[Any]:
+    """Return all values of an option, of which each is one or several."""
     values_of = [value for value, of in zip(values, names, strict=True) if of == name]
-    return [text for value in values_of for text in ([value] if isinstance(value, str) else value)]
+    return [each for value in values_of for each in (value if isinstance(value, list | tuple) else [value])]
 
 
 def _refuse_lone(names: Sequence[str]) -> None:
-    """Refuse an option of audits without the rule that takes it, and such a rule twice."""
-    lone = [name for name in names if name in OF_AUDITS]
-    if lone and MaxBadRate.name not in names:
-        raise InputError(f"--{lone[0]} is for --{MaxBadRate.name}, and none is given; add it")
-    for once in (MaxBadRate.name, *OF_AUDITS[1:]):
-        if list(names).count(once) > 1:
-            raise InputError(f"--{once} is given {list(names).count(once)} times; give it once")
+    """Refuse an option of a rule without the rule, and twice what is typed once."""
+    for name, rule in RULES.items():
+        lone = [option for option in names if option in rule.own_options]
+        if lone and name not in names:
+            raise InputError(f"--{lone[0]} is for --{name}, and none is given; add it")
+        for once in ([name] if rule.once else []) + [option for option, many in rule.own_options.items() if not many]:
+            if list(names).count(once) > 1:
+                raise InputError(f"--{once} is given {list(names).count(once)} times; give it once")
 
 
 def _takes(rule: str, option: str) -> bool:
-    if rule == MaxBadRate.name:
-        return option == COLUMN
-    return any(each.name == option and each.init for each in fields(RULES[rule]))
+    return option in RULES[rule].takes
 
 
 def _trailing(names: Sequence[str], values: Sequence[Any], option: str) -> Any:

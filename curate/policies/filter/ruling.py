@@ -1,9 +1,13 @@
-"""What a rule of a filter says about rows."""
+"""What a rule of a filter says about rows, and what became of them by all rules."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.outcomes import DROP, OUTCOMES
+from curate.tables.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -22,3 +26,63 @@ class Ruling:
     judged: np.ndarray
     cuts: np.ndarray | None
     outcome: Any = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of N rows.
+
+    Attributes:
+        outcome: shape (N,) uint8, an index into ``OUTCOMES``.
+        rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or left it undecided;
+            -1 for kept and failed.
+        cuts: by rule, as in ``Ruling``.
+        outcomes: of the rules, too.
+        left: rows that were still in before each rule.
+    """
+
+    outcome: np.ndarray
+    rule: np.ndarray
+    cuts: list[np.ndarray | None]
+    outcomes: list[Any]
+    left: list[int]
+
+    def counts(self) -> dict[str, int]:
+        """Return rows by outcome; they add up to N."""
+        tally = np.bincount(self.outcome, minlength=len(OUTCOMES))
+        return {name: int(n) for name, n in zip(OUTCOMES, tally, strict=True)}
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """What one rule found, of all rows.
+
+    Attributes:
+        verdict: of all rules.
+        index: of the rule.
+        table_rows: N rows.
+    """
+
+    verdict: Verdict
+    index: int
+    table_rows: Rows
+
+    @property
+    def cuts(self) -> NDArray[np.float64] | None:
+        """The lowest value that stays, by group, as in ``Ruling``."""
+        return self.verdict.cuts[self.index]
+
+    @property
+    def details(self) -> Any:
+        """What else the rule found out."""
+        return self.verdict.outcomes[self.index]
+
+    @property
+    def left(self) -> int:
+        """Rows that were still in before it."""
+        return self.verdict.left[self.index]
+
+    def lost(self) -> tuple[int, int]:
+        """Return how many rows it dropped or left undecided, and how many it dropped."""
+        outcome = self.verdict.outcome[self.verdict.rule == self.index]
+        return len(outcome), int((outcome == DROP).sum())

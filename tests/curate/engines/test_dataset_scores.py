@@ -67,7 +67,7 @@ def test_a_filter_ranks_by_them(scored, tmp_path):
     values = columns_of(scored[1])[LOCAL][:-1]
     surest = sorted(zip(values, keys, strict=False))[:20]
     assert kept == {key for _, key in surest}
-    assert [note.column for note in result.notes] == [LOCAL]
+    assert [f" works on {LOCAL} " in note for note in result.notes] == [True]
 
 
 def test_a_scorer_that_the_fit_holds_is_not_asked_again(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import curate
-from curate.policies.filter.rules import KeepTop
+from curate.policies.filter.amounts import KeepTop
 from curate.policies.seal import sealed
 from curate.tables.table import embedding_field
 

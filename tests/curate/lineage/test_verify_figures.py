@@ -11,7 +11,8 @@ from commandline import run as cli
 
 import curate
 from curate.manifest.store_path import sha256_of
-from curate.policies.filter.rules import KeepTop, Minimum
+from curate.policies.filter.amounts import KeepTop
+from curate.policies.filter.bounds import Minimum
 from curate.rounds.init import start
 from curate.rounds.next import next_round
 from curate.rounds.verify import verify_rounds

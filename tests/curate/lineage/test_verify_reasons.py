@@ -12,7 +12,7 @@ from commandline import run
 
 import curate
 from curate.commands.verify_words import lines_of
-from curate.policies.filter.rules import KeepTop
+from curate.policies.filter.amounts import KeepTop
 from scoring.errors import InputError
 
 

@@ -123,7 +123,7 @@ def test_a_line_that_was_cut_off_is_left_out_said_and_written_over(table):
     verdicts(table).write_bytes(content[:-30])
     result = curate.filter(table, None, verdicts=verdicts(table), dry_run=True)
     assert result.dropped == GREY
-    assert any("cut off" in note.text for note in result.notes)
+    assert any("cut off" in note for note in result.notes)
     with serving(table) as server:
         assert any("cut off" in note for note in server.site.notes)
         assert [each["id"] for each in queue(server)] == [red]
@@ -171,7 +171,7 @@ def test_verdicts_of_another_table_are_refused_and_those_on_images_that_are_gone
     frame[1:].with_columns(sha256=changed).write_parquet(other)
     result = curate.filter(other, None, verdicts=verdicts(table), dry_run=True)
     assert result.dropped == GREY - 2
-    said = " ".join(note.text for note in result.notes)
+    said = " ".join(note for note in result.notes)
     assert "1 verdict on images that the table does not have" in said
     assert "1 verdict on images that changed" in said
 

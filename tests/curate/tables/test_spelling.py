@@ -96,7 +96,7 @@ def test_filter_takes_and_drops_rows_by_keys_of_another_form(tmp_path):
     without = curate.filter(path, tmp_path / "w.parquet", without_keys=tmp_path / "k.txt")
     assert pq.read_table(tmp_path / "w.parquet")["key"].to_pylist() == ["c.jpg"]
     assert curate.filter(path, tmp_path / "k.parquet", keys=tmp_path / "k.txt").kept == 2
-    assert "2 of 2 keys" in without.notes[-1].spelling
+    assert "2 of 2 keys" in without.notes[-1]
     assert curate.verify(tmp_path / "w.receipt.json").identical
     (tmp_path / "n.txt").write_text("nothing.jpg\n")
     with pytest.raises(InputError, match="allow-unmatched"):

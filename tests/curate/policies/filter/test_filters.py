@@ -8,20 +8,11 @@ import numpy as np
 import pytest
 import xxhash
 
-from curate.policies.filter.rules import (
-    DROP,
-    FAILED,
-    KEEP,
-    UNDECIDED,
-    DropBottom,
-    KeepTop,
-    Maximum,
-    Minimum,
-    Where,
-    decide,
-    rule_from_json,
-    rule_to_json,
-)
+from curate.policies.filter.amounts import DropBottom, KeepTop
+from curate.policies.filter.bounds import Maximum, Minimum
+from curate.policies.filter.condition import Where
+from curate.policies.filter.rules import decide, rule_from_json
+from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
 from curate.tables.rows import Codes, Numbers, Rows
@@ -244,7 +235,7 @@ def test_no_rows_at_all_are_fine():
     "rule", [KeepTop("80%", "a", "b"), DropBottom(0.2, "a"), Minimum(3, "a"), Maximum("3.5", "a"), Where("a > 1")]
 )
 def test_a_rule_survives_a_receipt(rule):
-    assert rule_from_json(rule_to_json(rule)) == rule
+    assert rule_from_json(rule.to_json()) == rule
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""Rules by amount: the most or the least certain rows, in whole rows or as a share."""
+
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.filter.cuts import judge_rank
+from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, ScoreRule
+from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.tables.amount import Amount
+from curate.tables.rows import Rows
+from curate.tables.signals import amount_column, default_column
+
+
+@dataclass(frozen=True)
+class AmountRule(ScoreRule):
+    """Keep or drop a number of rows by rank, in each value of ``per`` where given.
+
+    With ``even``, a column of groups, no group loses more than twice the average share; see ``even_best``.
+    """
+
+    amount: str | int | float
+    column: str
+    per: str | None = None
+    even: str | None = None
+    ranks = True
+    takes: ClassVar[tuple[str, ...]] = (COLUMN, PER, EVEN)
+
+    def __post_init__(self) -> None:
+        _ = self.parsed
+
+    @classmethod
+    def read(cls, value: Any, arguments: RuleArguments) -> Self:
+        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        column = arguments.column or (amount_column if arguments.per is None else default_column)(arguments.table)
+        return cls(value, column, arguments.per, arguments.even if arguments.per is None else None)
+
+    @property
+    def parsed(self) -> Amount:
+        """How many rows it asks for; InputError if it does not say so."""
+        return Amount.parse(self.amount, f"--{self.name}")
+
+    @abstractmethod
+    def n_kept(self, n: int) -> int:
+        """Return how many of n rows stay."""
+
+    @abstractmethod
+    def taken(self, result: RuleResult) -> int:
+        """Return how many rows the amount came to."""
+
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        return judge_rank(self, table_rows, rows, inside, self.n_kept, high=self.keeps_high)
+
+    def notes(self, result: RuleResult) -> list[str]:
+        """Return what the column says, what else the amount could mean, and which groups it took less of."""
+        notes = super().notes(result)
+        amount, flag = self.parsed, f"--{self.name}"
+        if amount.other_reading(flag, 0, result.left) is not None:
+            text = amount.other_reading(flag, self.taken(result), result.left)
+            notes += [text] if text else []
+        count = str(self.amount) if self.per is None else ""
+        if count.isdigit() and int(count) > result.left:
+            notes.append(f"{self.typed()} asks for {int(count):,} rows, {result.left:,} were left")
+        if result.details is not None and result.details.limited:
+            notes.append(f"{self.typed()}: {result.details.line()}")
+        return notes
+
+    def evened(self, result: RuleResult) -> dict[str, Any] | None:
+        """Return what became of the groups that it may not empty, as plain JSON; None without any."""
+        return None if result.details is None else asdict(result.details)
+
+    def _endings(self, result: RuleResult, kept: str, dropped: str) -> list[list[str]]:
+        """Return what follows the score, by group: for kept, dropped, lost a tie, kept for its group."""
+        names = result.table_rows.groups[self.per].names if self.per else []
+        groups = [f" of {self.per} {name}" for name in names] if self.per else [""]
+        cuts = [] if result.cuts is None else result.cuts.tolist()
+        values = ["nothing stays" if np.isnan(cut) else f"cut {cut:.6g}" for cut in cuts]
+        tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")
+        group = result.details
+        even = f"{dropped}, and kept: no {group.column} may lose more than {group.most:.0%};" if group else dropped
+        pairs = list(zip(groups, values, strict=True))
+        return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie, even)]
+
+
+@dataclass(frozen=True)
+class KeepTop(AmountRule):
+    """Keep the most certain rows: highest values, or lowest in a column whose name starts with ``unc_``.
+
+    Exactly ``amount`` rows are kept (a share is rounded up). Rows that tie at the cut are ranked by a hash of their
+    key, so the same ones are kept on any machine, in any order.
+    """
+
+    name: ClassVar[str] = "keep-top"
+
+    def n_kept(self, n: int) -> int:
+        """Return how many of n rows stay."""
+        return self.parsed.of(n, up=True)
+
+    def taken(self, result: RuleResult) -> int:
+        """Return how many rows the amount came to."""
+        return result.left - result.lost()[0]
+
+    def endings(self, result: RuleResult) -> list[list[str]]:
+        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie, kept for its group."""
+        best, worst = ("top", "below") if self.keeps_high else ("lowest", "above")
+        top = f"the {best} {self.parsed}"
+        return self._endings(result, f" is in {top}", f" is {worst} {top}")
+
+
+@dataclass(frozen=True)
+class DropBottom(AmountRule):
+    """Drop the least certain rows; the mirror of ``KeepTop``, with a share rounded down."""
+
+    name: ClassVar[str] = "drop-bottom"
+
+    def n_kept(self, n: int) -> int:
+        """Return how many of n rows stay."""
+        return n - self.parsed.of(n, up=False)
+
+    def taken(self, result: RuleResult) -> int:
+        """Return how many rows the amount came to."""
+        return result.lost()[1]
+
+    def endings(self, result: RuleResult) -> list[list[str]]:
+        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie, kept for its group."""
+        bottom = f"the {'bottom' if self.keeps_high else 'highest'} {self.parsed}"
+        return self._endings(result, f" is outside {bottom}", f" is in {bottom}")

@@ -1,0 +1,78 @@
+"""Rules with a bound: values of at least, or of at most, a number."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.filter.cuts import judge_cut
+from curate.policies.filter.rule import RuleArguments, ScoreRule
+from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.tables.rows import Rows
+from curate.tables.signals import default_column
+from scoring.errors import InputError
+
+
+@dataclass(frozen=True)
+class BoundRule(ScoreRule):
+    """Keep values on one side of ``bound``, in the column's unit and precision."""
+
+    bound: str | int | float
+    column: str
+    per: str | None = field(default=None, init=False)
+    even: str | None = field(default=None, init=False)
+    high: ClassVar[bool]
+    words: ClassVar[tuple[str, str, str]]  # of a value that stays, of one that goes, and of the bound
+
+    def __post_init__(self) -> None:
+        _ = self.parsed
+
+    @classmethod
+    def read(cls, value: Any, arguments: RuleArguments) -> Self:
+        """Return the rule from what is typed; InputError for a value that cannot be used."""
+        return cls(value, arguments.column or default_column(arguments.table))
+
+    @property
+    def parsed(self) -> Fraction:
+        """The bound as a number; InputError if it is none."""
+        try:
+            return Fraction(str(self.bound).strip().replace("_", "x"))
+        except (ValueError, ZeroDivisionError):
+            raise InputError(
+                f"--{self.name} takes a finite number in the unit of its column, got {str(self.bound)[:40]!r}"
+            ) from None
+
+    @property
+    def keeps_high(self) -> bool:
+        """Whether high values stay."""
+        return self.high
+
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        return judge_cut(self, self.parsed, table_rows, rows, high=self.high)
+
+    def endings(self, result: RuleResult) -> list[list[str]]:
+        """Return what follows the score in a reason: for kept and dropped, twice, as a bound knows no tie."""
+        stays, goes, name = self.words
+        kept, dropped = [f" is {stays} the {name} {self.bound}"], [f" is {goes} the {name} {self.bound}"]
+        return [kept, dropped, dropped, kept]
+
+
+@dataclass(frozen=True)
+class Minimum(BoundRule):
+    """Keep values of at least ``bound``, in the column's unit and precision."""
+
+    name: ClassVar[str] = "min"
+    high: ClassVar[bool] = True
+    words: ClassVar[tuple[str, str, str]] = ("at least", "below", "minimum")
+
+
+@dataclass(frozen=True)
+class Maximum(BoundRule):
+    """Keep values of at most ``bound``, in the column's unit and precision."""
+
+    name: ClassVar[str] = "max"
+    high: ClassVar[bool] = False
+    words: ClassVar[tuple[str, str, str]] = ("at most", "above", "maximum")

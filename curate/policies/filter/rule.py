@@ -1,0 +1,196 @@
+"""What a rule of a filter is. A new one is a class in a module of its own, and a line in ``table.RULES``."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import describe, is_less_certain
+from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.tables.needs import Needs
+from curate.tables.number_texts import six_digits
+from curate.tables.rows import Rows
+from curate.tables.table import Table
+from curate.tables.typed_json import from_json
+
+COLUMN, PER, EVEN = "column", "per", "even"
+
+
+@dataclass(frozen=True)
+class RuleArguments:
+    """What is typed next to the value of a rule.
+
+    Attributes:
+        table: that the rules are for.
+        values: of all options of the rule's name, in the order typed.
+        column: score column; None for the default of the table.
+        per: column whose values are judged apart.
+        even: column of the groups that an amount may not empty; None for a plain cut.
+        own_options: the options that it alone takes -> their values, in the order typed.
+        model: that scored the table, if it does not ship.
+        allow_unmatched: take files of keys of which the table has none.
+    """
+
+    table: Table
+    values: Sequence[Any] = ()
+    column: str | None = None
+    per: str | None = None
+    even: str | None = None
+    own_options: Mapping[str, Sequence[Any]] | None = None
+    model: str | Path | None = None
+    allow_unmatched: bool = False
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Why some rows, M, stay or go.
+
+    Attributes:
+        texts: of the rows, or K different ones.
+        codes: shape (M,), the place of each row's text in ``texts``; None where there is a text for each row.
+        numbers: score, threshold and margin of each row, three arrays of shape (M,); None where there are none.
+    """
+
+    texts: pa.Array | Sequence[str]
+    codes: NDArray[np.integer] | None = None
+    numbers: Sequence[NDArray[np.float64]] | None = None
+
+
+class Rule(ABC):
+    """One rule: what it is typed as, what it needs, how it judges rows, and what it says about them.
+
+    A frozen dataclass, whose first field is the value that is typed, and which has ``column`` and ``per``.
+
+    Attributes:
+        name: as in receipts; the option is ``--name``, the keyword of Python has ``_`` for ``-``.
+        ranks: whether what it says of a row depends on the others, so that it must see all at once.
+        takes: which of column, per and even count for it.
+        own_options: options that it alone takes -> whether they may be typed several times.
+        gathers: whether all values of its option are one rule, at the place of the first.
+        once: whether its option may be typed once only.
+        last: why no rule may come after it; empty where one may.
+    """
+
+    name: ClassVar[str]
+    ranks: ClassVar[bool] = False
+    takes: ClassVar[tuple[str, ...]] = ()
+    own_options: ClassVar[Mapping[str, bool]] = {}
+    gathers: ClassVar[bool] = False
+    once: ClassVar[bool] = False
+    last: ClassVar[str] = ""
+    column: str | None  # the score; None for a condition
+    per: str | None  # the column whose values are judged apart; None for all rows together
+    even: str | None = None  # the column of the groups that an amount may not empty
+
+    @classmethod
+    @abstractmethod
+    def read(cls, value: Any, arguments: RuleArguments) -> Self:
+        """Return the rule from what is typed; InputError for a value that cannot be used."""
+
+    @abstractmethod
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+
+    @abstractmethod
+    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+        """Return why rows, M indices of which some are ``dropped``, shape (M,), stay or go."""
+
+    def missing(self) -> str:
+        """Return why a row that cannot be judged is undecided."""
+        return f"{self.column} has no value (null or NaN)"
+
+    def needs(self, table: Table) -> Needs:
+        """Return what has to be read of a table."""
+        exact = (self.column,) if self.column is not None else ()
+        return Needs(exact=exact, groups=tuple(name for name in (self.per, self.even) if name))
+
+    def typed(self) -> str:
+        """Return the rule as one would type it."""
+        value = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]
+        return f"--{self.name} {value}" + (f" --per {self.per}" if self.per else "")
+
+    def named_files(self) -> list[tuple[str, str]]:
+        """Return the files that it is from, with their options."""
+        return []
+
+    def notes(self, result: RuleResult) -> list[str]:
+        """Return what a reader has to know, one sentence a line."""
+        return []
+
+    def evened(self, result: RuleResult) -> dict[str, Any] | None:
+        """Return what became of the groups that it may not empty, as plain JSON; None without any."""
+        return None
+
+    def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how far M rows are from the cut, shape (M,): negative went; NaN without a score."""
+        return np.full(len(rows), np.nan)
+
+    def settle(self, result: RuleResult, table: Table) -> dict[str, Any]:
+        """Do in the end what no later rule undoes; return fields of ``Decided`` that it sets."""
+        return {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as plain JSON, for a receipt."""
+        values = asdict(self)  # type: ignore[call-overload]
+        if values.get(EVEN) is None:
+            values.pop(EVEN, None)
+        return {"rule": self.name, **values}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the rule that ``to_json`` wrote; InputError if it is none."""
+        return from_json(cls, value, what=f"the rule {cls.name} of the receipt", ignored=("rule",))
+
+
+class ScoreRule(Rule):
+    """A rule that compares a score with a cut."""
+
+    column: str
+    takes: ClassVar[tuple[str, ...]] = (COLUMN,)
+
+    @property
+    def keeps_high(self) -> bool:
+        """Whether high values stay."""
+        return not is_less_certain(self.column)
+
+    @abstractmethod
+    def endings(self, result: RuleResult) -> list[list[str]]:
+        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie, kept for its group."""
+
+    def notes(self, result: RuleResult) -> list[str]:
+        """Return what the column says."""
+        column = describe(self.column)
+        higher = column.higher or "taken as better"
+        return [f"{self.typed()} works on {self.column} ({column.meaning}; higher: {higher})"]
+
+    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+        """Return each row's score and on which side of the cut it lies, shape (M,) each."""
+        codes, score, threshold, margin = self._numbers(result, rows)
+        tied = dropped & (margin == 0)
+        protected = ~dropped & (margin < 0)
+        kinds = np.where(tied, 2, np.where(dropped, 1, np.where(protected, 3, 0)))
+        endings = self.endings(result)
+        after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
+        texts = pc.binary_join_element_wise(f"{self.column} ", six_digits(score), after, "")
+        return Reasons(texts, None, (score, threshold, margin))
+
+    def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how far M rows are from the cut, shape (M,): negative went."""
+        return self._numbers(result, rows)[-1]
+
+    def _numbers(
+        self, result: RuleResult, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return group, score, threshold and margin of M rows."""
+        score = result.table_rows.exact[self.column].values[rows].astype(np.float64)
+        codes = result.table_rows.groups[self.per].codes[rows] if self.per else np.zeros(len(rows), np.int32)
+        threshold = result.cuts[codes] if result.cuts is not None else np.full(len(rows), np.nan)
+        with np.errstate(invalid="ignore"):
+            distance = score - threshold
+        return codes, score, threshold, distance if self.keeps_high else -distance
