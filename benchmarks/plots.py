@@ -26,6 +26,7 @@ KEYWORDS: dict[str, dict[str, Any]] = {
     "gains": {},
     "abstained-accuracy": {"label": "class", "column": [BEST, KAPPA]},
     "risk-coverage": {"label": "class", "column": [BEST, KAPPA]},
+    "roc": {"label": "class", "column": [BEST, KAPPA]},
     "reliability": {"label": "class"},
     "degradation": {},
     "strengths": {"column": [BEST, KAPPA, "unc_junk", "Laplacian"]},

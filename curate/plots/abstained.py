@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
 from curate.evaluation.correctness import COVERAGES
-from curate.plots.judged import Band, accuracy_bands, outcomes
+from curate.plots.judged import Band, bands_of, outcomes
 from curate.plots.request import Numbers, PlotRequest
+from scoring.metrics.weighted import RankOrder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +37,7 @@ def measure(request: PlotRequest) -> Abstained:
     """Measure at the shares of `curate evaluate`, on its rows and with its resamples."""
     notes: list[str] = []
     judged = outcomes(request, notes)
-    bands = accuracy_bands(judged, COVERAGES, request)
+    bands = bands_of(judged, RankOrder.accuracy_at, COVERAGES, request)
     return Abstained(judged.what, len(judged.right), COVERAGES.tolist(), bands, notes=notes)
 
 

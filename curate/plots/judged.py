@@ -1,5 +1,6 @@
 """Rows that a prediction gets right or wrong, and how certain each column is of them, as `curate evaluate` has them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,22 +127,26 @@ class Band:
     high: list[float]
 
 
-def accuracy_bands(judged: Outcomes, coverage: Floats, request: PlotRequest) -> dict[str, Band]:
-    """Return by column the accuracy of the most certain share of rows, with the resamples that `curate evaluate` draws.
+def bands_of(
+    judged: Outcomes,
+    curve: Callable[[RankOrder, NDArray, Floats, Floats], Floats],
+    grid: Floats,
+    request: PlotRequest,
+) -> dict[str, Band]:
+    """Return a curve by column, with the resamples that `curate evaluate` draws.
 
     Args:
         judged: what is right.
-        coverage: shares, shape (K,), in (0, 1].
+        curve: of an order, counts of rows, targets and the grid, shape (K, 1), such as ``RankOrder.accuracy_at``.
+        grid: where the curve is measured, shape (K,).
         request: says how many resamples, and their seed.
     """
     orders = {name: RankOrder(values) for name, values in judged.certainty.items()}
     targets = {name: order.sort(judged.right[:, None]) for name, order in orders.items()}
-    n, k = len(judged.right), len(coverage)
+    n, k = len(judged.right), len(grid)
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
-        return np.concatenate(
-            [order.accuracy_at(counts, targets[name], coverage)[:, 0] for name, order in orders.items()]
-        )
+        return np.concatenate([curve(order, counts, targets[name], grid)[:, 0] for name, order in orders.items()])
 
     request.announce(f"bands of {counted(len(orders), 'column')} from {request.repeats:,} resamples")
     values = statistic(np.ones(n, np.int64))

@@ -74,7 +74,7 @@ def plot(
     Args:
         table: a scored table, a batch of ``curate select`` (gains), the JSON of ``curate evaluate`` (degradation,
             strengths), or the folder of ``curate train --course`` (course).
-        kind: histogram, gains, abstained-accuracy, risk-coverage, reliability, degradation, strengths or course.
+        kind: histogram, gains, abstained-accuracy, risk-coverage, roc, reliability, degradation, strengths or course.
         out: NAME.png, .svg or .pdf; None to write nothing.
         column: one or several columns of numbers.
         per: column whose values are groups.

@@ -8,9 +8,10 @@ import numpy as np
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
 from curate.plots.abstained import AXIS
-from curate.plots.judged import Band, accuracy_bands, outcomes
+from curate.plots.judged import Band, bands_of, outcomes
 from curate.plots.request import Numbers, PlotRequest
 from scoring.metrics.selective import aurc
+from scoring.metrics.weighted import RankOrder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +46,7 @@ def measure(request: PlotRequest) -> Risk:
     """Measure on the rows of `curate evaluate`, with its resamples."""
     notes: list[str] = []
     judged = outcomes(request, notes)
-    bands = accuracy_bands(judged, COVERAGE, request)
+    bands = bands_of(judged, RankOrder.accuracy_at, COVERAGE, request)
     risk = {
         name: Band([1 - a for a in band.value], [1 - a for a in band.high], [1 - a for a in band.low])
         for name, band in bands.items()

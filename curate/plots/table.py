@@ -57,6 +57,7 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "risk-coverage": Kind(
         f"{_ROOM}risk", "errors among the most certain share, and the best order", "--label or --right", _JUDGED
     ),
+    "roc": Kind(f"{_ROOM}roc", "right rows against wrong rows above each threshold", "--label or --right", _JUDGED),
     "reliability": Kind(f"{_ROOM}reliability", "how often confident rows are right", "--label or --right", _JUDGED),
     "degradation": Kind(
         f"{_ROOM}degradation",

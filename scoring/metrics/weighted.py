@@ -134,6 +134,29 @@ class RankOrder:
         before, after = (correct[np.searchsorted(ends, at)] for at in (begin, end))
         return (before + (after - before) * inside[:, None]) / weight_kept[:, None]
 
+    def true_positive_rate_at(self, counts: NDArray, right: Floats, rates: NDArray) -> Floats:
+        """Return the share of true rows above the threshold that a share of the false ones exceeds, shape (K, M).
+
+        Args:
+            counts: of each row, shape (N,).
+            right: 1 for true, 0 for false, shape (M, N), in this order.
+            rates: false-positive rates, shape (K,), in [0, 1]; within a run of equal scores both rates grow together.
+
+        Returns:
+            In [0, 1]; NaN where all are alike. Of several true-positive rates at one false-positive rate the highest.
+        """
+        drawn = counts[self.order].astype(np.float64)
+        columns = []
+        for line in right:
+            true, false = (np.append(0.0, self._runs(part).cumsum()) for part in (drawn * line, drawn * (1 - line)))
+            wanted = np.asarray(rates, np.float64) * false[-1]
+            at = np.minimum(np.searchsorted(false, wanted, side="right"), len(false) - 1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                inside = np.where(false[at] > wanted, (wanted - false[at - 1]) / (false[at] - false[at - 1]), 1.0)
+                rate = (true[at - 1] + inside * (true[at] - true[at - 1])) / true[-1]
+            columns.append(rate if false[-1] else np.full_like(rate, np.nan))
+        return np.stack(columns, 1)
+
 
 def weighted_sums(lines: NDArray, weights: NDArray) -> Floats:
     """Return the weighted sum of each line, shape (M,), of lines (M, N) and weights (N,).

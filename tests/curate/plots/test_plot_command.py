@@ -84,6 +84,7 @@ ASKED = {
     "gains": "s.parquet gains",
     "abstained-accuracy": "s.parquet abstained-accuracy --label label --repeats 5",
     "risk-coverage": "s.parquet risk-coverage --right right --repeats 5",
+    "roc": "s.parquet roc --right right --repeats 5",
     "reliability": "s.parquet reliability --label label --repeats 5",
     "degradation": "r.json degradation",
     "strengths": "r.json strengths",

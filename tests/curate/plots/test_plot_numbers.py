@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import auc, roc_curve
 
 import curate
 from scoring.errors import InputError
@@ -124,6 +125,17 @@ def test_risk_by_a_column_of_ones_own_is_the_share_of_errors_among_the_surest(pl
         n = int(exact)
         errors = (~order[:n]).sum() + (exact - n) * (~order[n : n + 1]).sum()
         assert risk == pytest.approx(errors / exact)
+
+
+def test_a_roc_is_that_of_scikit_learn(place, rows):
+    drawn = numbers(place, "roc", right="right", column="kappa_visimsiam", repeats=5)
+    right, kappa = rows["right"].to_numpy(), rows["kappa_visimsiam"].to_numpy()  # with ties
+    false, true, _ = roc_curve(right, kappa, drop_intermediate=False)
+    band, grid = drawn.true_positive_rate["kappa_visimsiam"], drawn.false_positive_rate
+    highest = [np.interp(rate, false - np.arange(len(false))[::-1] * 1e-12, true) for rate in grid]
+    assert band.value == pytest.approx(highest, abs=1e-6)
+    assert all(low <= high for low, high in zip(band.low, band.high, strict=True))
+    assert drawn.auroc["kappa_visimsiam"] == pytest.approx(auc(false, true))
 
 
 def test_reliability_of_a_confidence_is_its_mean_and_the_share_right_in_tenths(place):
