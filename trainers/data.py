@@ -1,5 +1,6 @@
 """Images for training: decoded once, held as uint8, augmented in batches where the model is."""
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ from scoring.images.decoders import closing_decoders, decoder_for
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
 from scoring.system import free_memory
+from trainers import ranks
 from trainers.shuffle import windows
 
 HELD_SHARE = 0.8  # of the memory that is free may hold images
@@ -102,6 +104,28 @@ def load_training_set(
     return TrainingSet(held, numbers, classes, failures, values)
 
 
+def shared(load: Callable[[], TrainingSet]) -> TrainingSet:
+    """Return images that the first process loads, in all processes of a run."""
+    if ranks.group().size == 1:
+        return load()
+    about = ""
+    if ranks.is_first():
+        images = load()
+        has = [images.labels is not None, images.losses is not None]
+        about = json.dumps([images.n, images.pixels.shape[3], *has, images.classes, images.failures])
+    about = ranks.first("images", lambda: about)
+    if not ranks.is_first():
+        n, side, has_labels, has_losses, classes, failures = json.loads(about)
+        pixels = torch.empty(n, side, side, 3, dtype=torch.uint8).permute(0, 3, 1, 2)
+        labels = torch.empty(n, dtype=torch.int64) if has_labels else None
+        losses = torch.empty(n, dtype=torch.float64) if has_losses else None
+        images = TrainingSet(pixels, labels, classes, failures, losses)
+    for values in (images.pixels.permute(0, 2, 3, 1), images.labels, images.losses):
+        if values is not None:
+            ranks.send(values)
+    return images
+
+
 def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
     """Return why n images of a size cannot be held in memory, None where they can.
 
@@ -110,11 +134,12 @@ def lack_of_memory(n: int, size: int, room: int | None = None) -> str | None:
         size: of a side in pixels.
         room: bytes of memory of the device that holds them, next to those that are free on this machine.
     """
-    need, free = n * 3 * size * size, free_memory()
+    need, free, n_local = n * 3 * size * size, free_memory(), ranks.group().n_local
+    free = None if free is None else free // n_local  # each process holds them all
     least = min((bytes_ for bytes_ in (free, room) if bytes_ is not None), default=None)
     if least is None or need <= HELD_SHARE * least:
         return None
-    where = "are free" if least == free else "are on the GPU"
+    where = "are on the GPU" if least != free else "are free" if n_local == 1 else f"are free for each of {n_local}"
     return f"{n:,} images of {size} x {size} need {need / 1e9:.1f} GB of memory, {least / 1e9:.1f} GB {where}"
 
 

@@ -10,21 +10,29 @@ from scoring.changes import jitter_colors
 
 
 class Draw:
-    """Uniform random numbers for one batch, from one explicit seed."""
+    """Random numbers for one batch, from one explicit seed.
 
-    def __init__(self, n: int, device: torch.device, seed: int) -> None:
-        self.n, self.device = n, device
+    Args:
+        n: images of the batch.
+        device: where the numbers are drawn.
+        seed: which numbers.
+        part: of the batch that is here; its images get the numbers that they would have in the whole batch.
+    """
+
+    def __init__(self, n: int, device: torch.device, seed: int, part: slice = slice(None)) -> None:
+        self.n, self.device, self.part = n, device, part
         self.generator = torch.Generator(device=device).manual_seed(seed)
 
     def of(self, n: int) -> "Draw":
         """Return the draw for n images that goes on with the same numbers."""
         other = Draw.__new__(Draw)
-        other.n, other.device, other.generator = n, self.device, self.generator
+        other.n, other.device, other.generator, other.part = n, self.device, self.generator, slice(None)
         return other
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Return N numbers in [low, high)."""
-        return low + (high - low) * torch.rand(self.n, device=self.device, generator=self.generator)
+        drawn = torch.rand(self.n, device=self.device, generator=self.generator)[self.part]
+        return low + (high - low) * drawn
 
     def log_uniform(self, low: float, high: float) -> Tensor:
         """Return N numbers in [low, high) whose logarithms are spread evenly; both bounds are above 0."""
@@ -35,8 +43,10 @@ class Draw:
         return self.uniform() < p
 
     def normal(self, shape: tuple[int, ...]) -> Tensor:
-        """Return standard normal numbers."""
-        return torch.randn(shape, device=self.device, generator=self.generator)
+        """Return standard normal numbers of a shape that begins with the images that are here."""
+        if self.part == slice(None):
+            return torch.randn(shape, device=self.device, generator=self.generator)
+        return torch.randn((self.n, *shape[1:]), device=self.device, generator=self.generator)[self.part]
 
 
 def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], draw: Draw) -> Tensor:

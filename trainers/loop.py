@@ -1,5 +1,6 @@
 """One flat loop for every method."""
 
+import json
 import math
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from scoring.errors import InputError
 from scoring.model import ScoringModel
 from scoring.runner import is_out_of_memory
+from trainers import ranks
 from trainers.build import build, make_optimizer, set_mode, small_map
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig, rate_steps
@@ -23,7 +25,7 @@ from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
 from trainers.state import RunState, load_state, note_divergence, save_state
 from trainers.stream import ImageStream
-from trainers.views import Data, StreamedViews, Views, views_of
+from trainers.views import Data, Seen, StreamedViews, Views, views_of
 
 GRADIENT = "gradient_norm"
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
@@ -100,6 +102,9 @@ def train(
 ) -> tuple[ScoringModel, dict[str, float]]:
     """Fit a model; pick up from ``state`` where an earlier run of the same recipe left off.
 
+    Of processes that have joined (``trainers.ranks``) each reads its part of every batch on its device, and the model
+    is that of one process but for rounding. The first one alone writes the state, follows the course and reports.
+
     Args:
         config: the recipe.
         data: images, moved to ``device`` whole; images that are read while the run goes on, with ``config.stream``; or
@@ -118,7 +123,8 @@ def train(
 
     Raises:
         InputError: if the data do not suffice for the recipe, ``state`` belongs to another run, the loss is no longer
-            finite (the last good state is kept), or memory runs out.
+            finite (the last good state is kept), memory runs out, or processes have other data than the first, or do
+            not share a batch evenly.
     """
     require_enough(config, data)
     if data.n < config.batch_size * config.accumulate:
@@ -128,11 +134,15 @@ def train(
         )
     if isinstance(data, CachedFeatures) and config.freeze != "trunk":
         raise ValueError("features from a cache are a frozen backbone's, and the recipe lets it move")
+    _require_ranks(config, data)
     if config.stream != isinstance(data, ImageStream):
         raise ValueError("a recipe with stream is for images that are read while the run goes on, and only for them")
     model, method = start or build(config, len(data.classes), n=data.n)
     if config.accumulate > 1 and method.keeps_batch:
         raise InputError(f"{config.method} keeps what each step saw, of one batch; leave --set accumulate out")
+    model.to(device)
+    if config.freeze == "nothing":
+        model.backbone = ranks.synchronized(model.backbone)
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
     if device.type == "cuda":
@@ -141,8 +151,10 @@ def train(
     optimizer = make_optimizer(config, model, method)
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
     cause = small_map(config, model, method) if config.precision == "bf16" else None
+    ranks.require_same("data or options", json.dumps(identity, sort_keys=True))
     keeper = Keeper(state, identity, both, optimizer, save_every, cause)
     _require_epochs(config, data.n, keeper)
+    ranks.require_same("state", f"step {keeper.done.step}")
     if course is not None:
         course.begin(keeper.done.step)
     set_mode(config, model, method)
@@ -217,6 +229,7 @@ def _all_steps(
             for measures in measured:
                 if not measures["loss"].isfinite():
                     keeper.stop(step, f"the loss is {measures['loss'].item()}", config.lr)
+            ranks.average(keeper.parameters)
             norm = _clip(keeper.parameters, config.clip)
             optimizer.step()
             method.after_step(step)
@@ -229,7 +242,8 @@ def _all_steps(
                 model.eval()
                 course.add(Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model))
                 set_mode(config, model, method)
-            if last or keeper.is_due(now):
+            if ranks.is_first() and (last or keeper.is_due(now)):
+                batch.hear_of_failures()
                 keeper.keep(
                     RunState(step + 1, of_epoch.totals(), of_epoch.n, list(batch.failures.items())), now, config.lr
                 )
@@ -262,13 +276,28 @@ class _Batches:
             None if values is None else values.to(self.device) for values in (data.labels, data.losses)
         )
 
+    def _seen(self, rows: Tensor, epoch: int, draw: int) -> Seen:
+        """Return the views of a batch; what a backbone or a loss draws at random is a function of seed and step."""
+        seed = self.config.seed * 1_000_003 + draw
+        torch.manual_seed(seed + (ranks.group().rank << 40))  # for what a backbone draws, such as dropped paths
+        seen = self.views(rows, epoch=epoch, step=draw)
+        if ranks.group().size > 1:
+            torch.manual_seed(seed)  # the loss draws the same in all processes
+        if seen.failures:
+            self.failures.update(seen.failures)
+            ranks.publish("failures", json.dumps(list(self.failures.items())))
+        return seen
+
+    def hear_of_failures(self) -> None:
+        """Take note of the images that other processes could not use."""
+        for text in ranks.published("failures"):
+            self.failures.update(json.loads(text))
+
     def backward(self, rows: Tensor, epoch: int, step: int, part: int, parts: int, steps: int) -> dict[str, Tensor]:
         """Add the gradient of a batch, one of ``parts`` of a step, to the others'; return what was measured."""
         config, draw = self.config, step * parts + part
-        torch.manual_seed(config.seed * 1_000_003 + draw)  # for what a backbone draws, such as dropped paths
         rows = rows.to(self.device)
-        seen = self.views(rows, epoch=epoch, step=draw)
-        self.failures.update(seen.failures)
+        seen = self._seen(rows, epoch, draw)
         rows = rows if seen.rows is None else seen.rows
         losses = None if self.losses is None else self.losses[rows]
         self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, epoch + 1 == config.epochs))
@@ -283,6 +312,19 @@ def _clip(parameters: list[nn.Parameter], most: float) -> Tensor:
     if most:
         nn.utils.clip_grads_with_norm_(parameters, most, norm)
     return norm
+
+
+def _require_ranks(config: TrainConfig, data: Data) -> None:
+    """Raise ``InputError`` if several processes cannot share what is to be trained."""
+    size = ranks.group().size
+    if size > 1 and isinstance(data, CachedFeatures):
+        raise InputError("a head on cached features learns in one process; leave --devices out")
+    if config.batch_size % size:
+        even = max(1, min(config.batch_size, data.n) // size) * size
+        raise InputError(
+            f"expected a batch that {size} processes share evenly, got {config.batch_size} images; use --batch-size "
+            f"{even}"
+        )
 
 
 def _require_epochs(config: TrainConfig, n: int, keeper: "Keeper") -> None:
@@ -342,18 +384,19 @@ class Keeper:
 
     def stop(self, step: int, what: str, rate: float) -> NoReturn:
         """Raise the ``InputError`` of a run that diverged; the last good state stays, and takes a lower rate."""
+        advice = ranks.first("diverged", lambda: self._diverged(step))
+        raise InputError(f"{what} at step {step}, with lr {rate:g}; expected a number{advice}")
+
+    def _diverged(self, step: int) -> str:
+        """Note in the state that the run diverged; return what to do."""
         kept = note_divergence(self.path, step)
         if self.cause is not None:
-            raise InputError(f"{what} at step {step}, with lr {rate:g}; expected a number: {self.cause}")
+            return f": {self.cause}"
         if kept is None:
-            raise InputError(
-                f"{what} at step {step}, with lr {rate:g}; expected a number. No state was kept yet: start again "
-                f"with a "
-                "lower --lr"
-            )
-        raise InputError(
-            f"{what} at step {step}, with lr {rate:g}; expected a number. The last good state, of step {kept}, is kept "
-            f"in {self.path}: repeat the command with a lower --lr to go on from there"
+            return ". No state was kept yet: start again with a lower --lr"
+        return (
+            f". The last good state, of step {kept}, is kept in {self.path}: repeat the command with a lower --lr to "
+            "go on from there"
         )
 
 

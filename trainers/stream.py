@@ -1,6 +1,5 @@
 """Images for training that do not fit in memory: read and decoded while the run goes on, some batches ahead."""
 
-import os
 import queue
 import threading
 from collections import Counter
@@ -19,6 +18,7 @@ from scoring.images.decoders import closing_decoders, crop_decoder_for
 from scoring.images.deep import WHITE
 from scoring.images.random_crops import Crops, DecodedCrops
 from scoring.marks import Marks
+from trainers import ranks
 from trainers.data import bytes_or_status
 from trainers.shuffle import windows
 
@@ -42,7 +42,7 @@ class ImageStream:
         labels: int64, shape (N,), or None.
         classes: the label that each number represents.
         losses: float64, shape (N,), what the user computed for each image, or None.
-        workers: decoding threads; by default one a core.
+        workers: decoding threads; by default one a core of this process's share.
         white: the value that is white in images of 16 bits.
         marks: of batches that are being decoded, in the folder of the run.
         check: called with rows and statuses of each batch; raises where images failed because their source went away.
@@ -89,6 +89,8 @@ class CroppedBatch:
 class CroppedBatches:
     """Decodes batches in the order in which a run takes them, while it is busy with those before.
 
+    Of several processes each decodes its part of every batch.
+
     Args:
         images: to read.
         groups: crops of each image.
@@ -114,12 +116,14 @@ class CroppedBatches:
     ) -> None:
         self._images, self._plain, self._seed, self._pinned = images, plain, seed, pinned
         self._batch_size, self._per_epoch, self._epochs = batch_size, per_epoch, epochs
+        self._part = ranks.part(batch_size)
+        self._n = self._part.stop - self._part.start
         self._sides = tuple(group.side for group in groups for _ in range(group.count))
         self._scales = tuple(group.scale for group in groups for _ in range(group.count))
-        self._decode, self._workers = crop_decoder_for(images.workers or os.cpu_count() or 1, images.n)
+        self._decode, self._workers = crop_decoder_for(images.workers or ranks.cores(), images.n)
         size = images.preprocessing.size
         self._shapes = [(1, size)] * plain + [(group.count, group.side) for group in groups]
-        taken = batch_size * sum(count * side * side * 3 for count, side in self._shapes)
+        taken = self._n * sum(count * side * side * 3 for count, side in self._shapes)
         self._room = threading.Semaphore(min(MOST_AHEAD, max(1, AHEAD // taken)))
         self._ready: queue.SimpleQueue[_Pending | BaseException] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -172,7 +176,7 @@ class CroppedBatches:
     def _start_all(self, pool: ThreadPoolExecutor, first: int, readers: Iterator[Reader], rows: list[int]) -> None:
         for number in range(first, self._per_epoch * self._epochs):
             self._room.acquire()
-            some = list(islice(readers, self._batch_size))
+            some = list(islice(readers, self._n))
             if self._stopped.is_set():
                 return
             pending = self._begun(number, rows[: len(some)])
@@ -188,6 +192,8 @@ class CroppedBatches:
             left, at = self._per_epoch * self._batch_size, 0
             for window in windows(self._images.n, epoch=epoch, seed=self._seed):
                 used = window[max(0, skipped - at) : max(0, left - at)]
+                place = (torch.arange(len(used)) + max(skipped, at)) % self._batch_size
+                used = used[(place >= self._part.start) & (place < self._part.stop)]
                 at += len(window)
                 if len(used):
                     rows.extend(used.tolist())
@@ -199,8 +205,12 @@ class CroppedBatches:
             for count, side in self._shapes
         ]
         marks = self._images.marks
-        supervised = marks is not None and marks.begin(number)
+        supervised = marks is not None and marks.begin(self._mark(number))
         return _Pending(number, rows, number // self._per_epoch, arrays, ["ok"] * len(rows), supervised)
+
+    def _mark(self, number: int) -> int:
+        """Return the number of a mark that no other process makes."""
+        return number * ranks.group().size + ranks.group().rank
 
     def _decode_some(self, pending: "_Pending", start: int, readers: list[Reader]) -> None:
         for at, read in enumerate(readers, start):
@@ -231,7 +241,7 @@ class CroppedBatches:
         for work in pending.work:
             work.result()
         if self._images.marks is not None:
-            self._images.marks.end(pending.number)
+            self._images.marks.end(self._mark(pending.number))
         statuses, rows = pending.statuses, torch.tensor(pending.rows)
         self._images.check(pending.rows, statuses)
         good = [at for at, status in enumerate(statuses) if status == "ok"]

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.model import ScoringModel
+from trainers import ranks
 from trainers.augment import changed, view
 from trainers.cache import PLAIN, CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.draw import Draw
 from trainers.memory import hold
+from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
 from trainers.stream import CropGroup, CroppedBatches, ImageStream
 
@@ -24,7 +26,7 @@ Data = TrainingSet | ImageStream | CachedFeatures
 
 @dataclass(frozen=True)
 class Seen:
-    """The views of a batch.
+    """The views of a batch, the parts of all processes together.
 
     Attributes:
         features: of every view that is read, shape (V, N, D), float32; standard views come first.
@@ -47,11 +49,11 @@ class Views(Protocol):
 
 
 class _Reading:
-    """Sends views through the backbone, those of each resolution together."""
+    """Sends views through the backbone, those of each resolution together, and gathers what all processes read."""
 
     def __init__(self, config: TrainConfig, model: ScoringModel, method: Method[Any], backbone: Backbone) -> None:
         self._config, self._model, self._backbone = config, model, backbone
-        self._n_unread = method.n_unread
+        self._n_unread, self._reads_pixels = method.n_unread, method.reads_pixels(config.settings)
 
     def __call__(self, standard: list[Tensor], small: list[Tensor]) -> Seen:
         """Read views, each of shape (N, 3, S, S), float in [0, 255]."""
@@ -64,7 +66,8 @@ class _Reading:
                     features.append(self._backbone(stacked[: (len(group) - unread) * n]).float())
                     pixels.append(stacked.unflatten(0, (len(group), n)))
         together = torch.cat(features)  # (V * N, D)
-        return Seen(together.view(-1, n, together.shape[1]), tuple(pixels))
+        seen = ranks.gather(together.view(-1, n, together.shape[1]), 1)
+        return Seen(seen, tuple(ranks.gather(each, 1) for each in pixels) if self._reads_pixels else ())
 
 
 class ImageViews:
@@ -97,13 +100,23 @@ class ImageViews:
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Draw the views of this step, a function of seed and step alone, and read them."""
         config, recipe = self._config, self._config.augmentation
-        images = self._pixels[rows]
-        draw = Draw(len(images), images.device, config.seed * 1_000_003 + step)
+        drawn, part = _parts(len(rows), recipe)
+        images = self._pixels[rows[drawn]]
+        draw = Draw(len(rows), images.device, config.seed * 1_000_003 + step, drawn)
         plain = [images.float()] * self._n_plain
-        drawn = range(self._n_standard - self._n_plain)
-        standard = plain + [view(images, config.size, recipe.scale, recipe, draw) for _ in drawn]
+        new = range(self._n_standard - self._n_plain)
+        standard = plain + [view(images, config.size, recipe.scale, recipe, draw) for _ in new]
         small = [view(images, self._small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
-        return self._read(standard, small)
+        return self._read([each[part] for each in standard], [each[part] for each in small])
+
+
+def _parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
+    """Return which of n images a process changes, and which of these it reads.
+
+    How many numbers damage draws depends on all images of a batch, so that every process damages all of them.
+    """
+    mine = ranks.part(n)
+    return (slice(None), mine) if recipe.damage else (mine, slice(None))
 
 
 class StreamedViews:
@@ -145,17 +158,28 @@ class StreamedViews:
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Take the crops of this step, a function of seed, step and images alone, and read the views made of them."""
         recipe, batch = self._config.augmentation, self._batches.take(step)
-        n = len(batch.rows)
-        draw = Draw(n, self._device, self._config.seed * 1_000_003 + step)
+        drawn, part = _parts(len(rows), recipe)
+        draw = Draw(len(rows), self._device, self._config.seed * 1_000_003 + step, drawn)
         crops = [crop for group in batch.groups for crop in group.to(self._device, non_blocking=True)]
         plain = [crops.pop(0).float()] * self._n_plain if self._n_plain else []
-        views = [changed(crop.float(), recipe, draw) for crop in crops]
+        if recipe.damage:  # of images that other processes read nothing but their numbers counts here
+            crops = [_among(crop, part, len(rows)) for crop in crops]
+        views = [changed(crop.float(), recipe, draw)[part] for crop in crops]
         seen = self._read(plain + views[: self._n_drawn], views[self._n_drawn :])
-        return replace(seen, rows=batch.rows.to(self._device) if batch.failures else rows, failures=batch.failures)
+        is_same = ranks.group().size == 1 and not batch.failures
+        read = rows if is_same else ranks.gather(batch.rows.to(self._device))
+        return replace(seen, rows=read, failures=batch.failures)
 
     def close(self) -> None:
         """Stop decoding."""
         self._batches.close()
+
+
+def _among(crops: Tensor, part: slice, n: int) -> Tensor:
+    """Return crops (n, 3, S, S) of a whole batch, of which only a part is here: black elsewhere."""
+    whole = crops.new_zeros(n, *crops.shape[1:])
+    whole[part] = crops
+    return whole
 
 
 class CachedViews:

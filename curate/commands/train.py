@@ -64,6 +64,9 @@ def run(
     ] = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    devices: Annotated[
+        int, typer.Option(metavar="N", help="GPUs, each with its own process; with --device cpu, processes.")
+    ] = 1,
     precision: options.Precision = "auto",
     compile: Annotated[
         bool,
@@ -118,7 +121,7 @@ def run(
     --set sets the method, its views and its steps: curate train METHOD --help shows what, and the method's paper.
     What you leave out is as in that paper. Killed, the run goes on when you repeat the command, from a state of at
     most a minute before. `curate plot FOLDER course` draws what --course wrote. For small images or a CPU, start from
-    a backbone that learned from labels.
+    a backbone that learned from labels. --devices 4 trains on 4 GPUs.
 
     Example:
 
@@ -131,11 +134,15 @@ def run(
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
     arguments = {**locals(), "white": options.white_argument(white)}
+    from curate.training.launch import is_launcher, is_silent, launch
     from curate.training.train import train
     from scoring.settings import parse_settings
 
     if (data is None) == (cached is None):
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
+    if is_launcher(devices):
+        return launch(devices)
+    quiet = quiet or is_silent()
     line = (lambda text: None) if quiet else say
     settings = parse_settings(set_ or [], example="folds=3")
     of_network = parse_settings(backbone_set or [], flag="--backbone-set", example="drop_path_rate=0.1")
@@ -146,5 +153,5 @@ def run(
     line(f"model {result.model[:12]}: {out}")
     if not quiet:
         say_next(f"curate score photos/ --model {shlex.quote(str(out))} -o scores.parquet")
-    if json_:
+    if json_ and not is_silent():
         emit(result.to_json())

@@ -208,7 +208,8 @@ def image_inputs(
             the labels or losses that the method reads, or the source went away while it was read.
     """
     from curate.engines.gone import WatchedReaders
-    from trainers.data import lack_of_memory, load_training_set, require_batch
+    from trainers import ranks
+    from trainers.data import TrainingSet, lack_of_memory, load_training_set, require_batch, shared
     from trainers.methods.table import METHODS
 
     kind, settings = METHODS[config.method], config.settings
@@ -221,21 +222,26 @@ def image_inputs(
         likely = fitted(config, manifest.n_rows, typed)
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
-    lack = lack_of_memory(manifest.n_rows, preprocessing.size, room) if stream is None else None
-    if lack is not None:
+    n, size = manifest.n_rows, preprocessing.size
+    lack = "" if stream is not None else ranks.first("memory", lambda: lack_of_memory(n, size, room) or "")
+    if lack:
         line(f"{lack}: views are cut from whole images, which are read again in each epoch (--stream)")
     white = white_of(manifest, typed, line)
-    if stream or lack is not None:
+    if stream or lack:
         data = _streamed(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
         return Inputs(data, manifest.description, manifest.digest)
-    watched = WatchedReaders(manifest, root_of(typed["data"]))
-    images = load_training_set(
-        watched.readers(), None if labels is None else labels.to_pylist(), n=manifest.n_rows,
-        preprocessing=preprocessing, losses=losses, marks=marks, white=white,
-    )  # fmt: skip
-    watched.check()
-    say_failures(images.failures, line)
-    return Inputs(images, manifest.description, manifest.digest)
+
+    def load() -> TrainingSet:
+        watched = WatchedReaders(manifest, root_of(typed["data"]))
+        images = load_training_set(
+            watched.readers(), None if labels is None else labels.to_pylist(), n=n, preprocessing=preprocessing,
+            losses=losses, marks=marks, white=white,
+        )  # fmt: skip
+        watched.check()
+        say_failures(images.failures, line)
+        return images
+
+    return Inputs(shared(load), manifest.description, manifest.digest)
 
 
 def _streamed(

@@ -88,7 +88,8 @@ def train(
 ) -> TrainResult:
     """Train a model, or a head on a backbone, and write the checkpoint.
 
-    A call that was stopped continues when it is repeated, from a state of at most a minute before.
+    A call that was stopped continues when it is repeated, from a state of at most a minute before. In a script that
+    ``torchrun`` starts, all its processes train one model, and the first one writes it.
 
     Args:
         method: a name in `trainers.methods.table.METHODS`.
@@ -109,7 +110,7 @@ def train(
         root: of the source.
         size: side of a view in pixels; None for the backbone's, or 224.
         epochs: passes over the images; None for the method's own number, the same for ``batch_size`` and ``lr``.
-        batch_size: images a step.
+        batch_size: images a step, of all processes together.
         lr: learning rate.
         set: settings by name: the method's own, and of views and steps (``curate.training.recipe.SharedSettings``).
         seed: of all draws.
@@ -137,39 +138,55 @@ def train(
         InputError: for an option, image or place that cannot be used.
     """
     typed: dict[str, Any] = dict(locals())
+    from trainers import ranks
+
+    with ranks.joined(device) as own:
+        if not ranks.is_first():
+            typed |= {"report": lambda progress: None, "announce": lambda text: None}
+        return _train({**typed, "device": own})
+
+
+def _train(typed: dict[str, Any]) -> TrainResult:
+    data, cached = typed["data"], typed["cached"]
     if (data is None) == (cached is None):
         raise InputError("expected images to train on, or a cache of features, got both or neither; give one of them")
     from scoring.atomic import refuse_existing
+    from trainers import ranks
     from trainers.work import TrainingFolder, sweep_finished
 
-    shared, of_method = split_settings(set)
-    typed |= {**shared, "out": Path(out), "cached": None if cached is None else Path(cached)}
+    shared, of_method = split_settings(typed["set"])
+    typed |= {**shared, "out": Path(typed["out"]), "cached": None if cached is None else Path(cached)}
     typed["set_"] = typed_settings(of_method)
-    typed["backbone_set"] = typed_settings(backbone_set)
+    typed["backbone_set"] = typed_settings(typed["backbone_set"])
     typed = with_named_recipe(typed)
     typed["data"] = (
         None if data is None else [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
     )
-    if typed["out"].is_file() and not overwrite:
-        sweep_finished(typed["out"])
-    check_out(typed["out"], overwrite)
-    with TrainingFolder(typed["out"], keep=keep_state) as work:
-        refuse_existing(typed["out"], overwrite=overwrite)  # another process may have been at its end
-        return _trained(typed, work, announce)
+    out, overwrite, work = typed["out"], typed["overwrite"], TrainingFolder(typed["out"], keep=typed["keep_state"])
+    if not ranks.is_first():
+        return _trained(typed, work, typed["announce"])
+    if out.is_file() and not overwrite:
+        sweep_finished(out)
+    check_out(out, overwrite)
+    with work:
+        refuse_existing(out, overwrite=overwrite)  # another process may have been at its end
+        return _trained(typed, work, typed["announce"])
 
 
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
-    """Train as requested, and write the checkpoint."""
+    """Train as requested, and write the checkpoint; the folder is held by the first process."""
     from curate.training.amount import fitted
     from curate.training.dataset import say_failures
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
+    from trainers import ranks
     from trainers.build import build, small_map
     from trainers.loop import train as fit
     from trainers.memory import device_memory
     from trainers.state import kept_identity
     from trainers.stream import ImageStream
 
+    ranks.first("folder", str)  # which the first process holds now
     where = select_device(typed["device"])
     cache, start = _start(typed)
     config = recipe_of(typed, start, cache, precision=select_precision(typed["precision"], where))
@@ -191,7 +208,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
         config = fitted(replace(config, stream=streams), inputs.data.n, typed, line)
         origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
         made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
-        course = _course(config, typed, fresh, work, origin, made_of, line)
+        course = _course(config, typed, fresh, work, origin, made_of, line) if ranks.is_first() else None
         if work.state.exists():
             line(f"going on from {work.state}")
         model, measures = fit(
@@ -210,8 +227,13 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
         made_of["replaced"] = inputs.data.failures
     card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
     exact = exact_parts(config, model) if typed["half"] else None
-    digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)
-    work.finish()
+
+    def save() -> str:
+        digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)
+        work.finish()
+        return digest
+
+    digest = ranks.first("model", save)
     return TrainResult(work.out, digest, config.method, inputs.data.n, dict(measures))
 
 

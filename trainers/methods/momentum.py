@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.errors import InputError
+from trainers import ranks
 
 
 class MomentumEncoder(nn.Module):
@@ -38,14 +39,23 @@ class MomentumEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Return what the copies report for views, shape (N, ...), from pixels as the backbone reads them (N, 3, S, S).
 
-        The copies run in the mode of the originals, so that what is frozen is frozen here.
+        The copies run in the mode of the originals, so that what is frozen is frozen here. Of several processes each
+        reads some of the groups. Each then has other running statistics of them, which nothing reads.
         """
         for copy, live in zip(self.copies, self._live, strict=True):
             for ours, original in zip(copy.modules(), live.modules(), strict=True):
                 ours.training = original.training
         order = torch.randperm(len(pixels), device=pixels.device)
-        said = torch.cat([self._read(pixels[part]) for part in order.tensor_split(self.groups)])
-        return torch.empty_like(said).index_copy_(0, order, said)
+        here = ranks.group()
+        groups = self.groups if any(map(_depends_on_batch, self.copies.modules())) else here.size
+        parts = order.tensor_split(groups)
+        if here.size == 1 or groups % here.size:
+            said = torch.cat([self._read(pixels[part]) for part in parts])
+            return torch.empty_like(said).index_copy_(0, order, said)
+        mine = parts[here.rank :: here.size]
+        said = torch.cat([self._read(pixels[part]) for part in mine])
+        every = said.new_zeros(len(pixels), *said.shape[1:])
+        return ranks.summed(every.index_copy_(0, torch.cat(mine), said))
 
     def _read(self, pixels: Tensor) -> Tensor:
         with torch.autocast(pixels.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
@@ -60,6 +70,10 @@ class MomentumEncoder(nn.Module):
         for copy, live in zip(self.copies, self._live, strict=True):
             for ours, original in zip(copy.parameters(), live.parameters(), strict=True):
                 ours.lerp_(original.to(ours.dtype), 1 - self.momentum)
+
+
+def _depends_on_batch(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training
 
 
 class Queue(nn.Module):

@@ -1,0 +1,92 @@
+"""``--devices``: the command again in several processes on this machine, which find one another as under torchrun."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import NoReturn
+
+from scoring.errors import InputError
+
+GRACE = 5.0  # seconds in which a process that is told to end can clean up
+MOST = 1024
+
+
+def is_silent() -> bool:
+    """Return whether this is one of several processes, and not the first, which prints for all."""
+    return os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("RANK", "0") != "0"
+
+
+def is_launcher(devices: int) -> bool:
+    """Return whether this process is to start others, and not one that was started.
+
+    Raises:
+        InputError: for no number of devices, or another than that of the processes that ``torchrun`` started.
+    """
+    started = os.environ.get("WORLD_SIZE")
+    if not 1 <= devices <= MOST:
+        raise InputError(f"--devices is a number of processes from 1 to {MOST:,}, got {devices}")
+    if started is not None and devices not in (1, int(started)):
+        raise InputError(f"torchrun started {started} processes, got --devices {devices}; leave --devices out")
+    return devices > 1 and started is None
+
+
+def launch(devices: int) -> None:
+    """Run this command in several processes, and wait for them; when one ends early, end the others.
+
+    Raises:
+        InputError: if a process ended before it could say why.
+        SystemExit: with the status of one that said why.
+    """
+    import torch.distributed as dist
+
+    from trainers.ranks import claims, run_store
+
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    environment = {
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // devices)),
+        **os.environ,
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(devices)),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is here, and outlives each of them
+    }
+    workers: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in map(str, range(devices)):
+            command = [sys.executable, "-m", "curate", *sys.argv[1:]]
+            own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
+            workers.append(subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL))  # noqa: S603 - our own command
+        while any(worker.poll() is None for worker in workers) and not any(worker.returncode for worker in workers):
+            time.sleep(0.05)
+        ended = next((worker for worker in workers if worker.returncode), None)
+        if ended is not None:
+            _raise(ended.returncode, f"process {workers.index(ended)} of {devices}", claims(run_store(store)))
+    except BaseException:
+        claims(run_store(store))  # the others end in silence
+        raise
+    finally:
+        _end(workers)
+
+
+def _raise(status: int, who: str, is_first: bool) -> NoReturn:
+    if status > 0 or not is_first:
+        raise SystemExit(abs(status))
+    raise InputError(
+        f"{who} was ended by {signal.Signals(-status).name}, perhaps by a lack of memory; repeat the command to go on "
+        "from the last state that was kept"
+    )
+
+
+def _end(workers: list[subprocess.Popen[bytes]]) -> None:
+    for worker in workers:
+        if worker.poll() is None:
+            worker.terminate()
+    until = time.monotonic() + GRACE
+    for worker in workers:
+        try:
+            worker.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()

@@ -1,0 +1,283 @@
+"""Several processes that train one model, each on its own device: who is which, and what passes between them.
+
+Each process (rank) reads its part of every batch through the backbone. The features of all parts are gathered, so that
+heads, losses, queues and centres see the whole batch on every rank, as a single process would; then gradients are
+averaged. PyTorch's collectives do the work; processes are found by the variables that ``torchrun`` sets.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from scoring.errors import InputError
+
+PATIENCE = timedelta(days=1)  # for a rank that decodes or measures while others wait
+SENT = 1 << 28  # bytes of one broadcast
+LOST = "another process of this run has ended or cannot be reached; repeat the command to go on from the last state"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of a run, as one of them sees them.
+
+    Attributes:
+        rank: number of this process, from 0; 0 alone reads images into memory, prints and writes.
+        size: how many there are.
+        local: number of this process on its machine.
+        n_local: how many are on its machine.
+        store: texts that all can read.
+        parent: process that started this one.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local: int = 0
+    n_local: int = 1
+    store: dist.Store | None = None
+    parent: int = 0
+
+
+_ALONE = Group()
+_group = _ALONE
+_stores: list[dist.Store] = []  # the connection, made once, and what is written in each run of this process
+_used: Counter[str] = Counter()  # how often a name was given to ``first`` in this run
+
+
+def group() -> Group:
+    """Return the processes of this run; a single one unless ``joined``."""
+    return _group
+
+
+def is_first() -> bool:
+    """Return whether this process is the one that prints and writes."""
+    return _group.rank == 0
+
+
+def cores() -> int:
+    """Return how many cores of this machine are this process's share."""
+    return max(1, (os.cpu_count() or 1) // _group.n_local)
+
+
+@contextmanager
+def joined(device: str) -> Iterator[str]:
+    """Join the processes that ``torchrun`` or ``--devices`` started, if any, and yield the device of this one.
+
+    Of an error that several processes meet, the first to say so raises it; the others end in silence.
+
+    Args:
+        device: as requested: ``auto``, ``cpu``, ``cuda``; of several GPUs each process takes its own.
+
+    Raises:
+        InputError: if the processes are more than the GPUs of the machine, or another one has ended.
+    """
+    global _group
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1 or _group is not _ALONE:
+        yield device
+        return
+    _used.clear()
+    store = _new_store(size)
+    _group = _found(size, store)
+    try:
+        own = _own_device(device, _group)
+        backend = "cpu:gloo,cuda:nccl" if own.startswith("cuda") else "gloo"
+        within = dist.PrefixStore("group", store)
+        with _peers():
+            dist.init_process_group(backend, store=within, rank=_group.rank, world_size=size, timeout=PATIENCE)
+        yield own
+        dist.destroy_process_group()
+    except BaseException as error:
+        if not claims(store):
+            raise SystemExit(1) from None
+        if isinstance(error, dist.DistError):
+            raise InputError(LOST) from None
+        raise
+    finally:
+        _group = _ALONE
+
+
+def claims(store: dist.Store) -> bool:
+    """Return whether this process is the first to say why the run ends; True where the store is gone."""
+    with suppress(RuntimeError):
+        return store.add("ended", 1) == 1
+    return True
+
+
+def run_store(store: dist.Store, number: int = 1) -> dist.Store:
+    """Return the part of a store that the runs of this number in each process share."""
+    return dist.PrefixStore(f"curate/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{number}", store)
+
+
+def _new_store(size: int) -> dist.Store:
+    """Return the store of the next run, at the address that the environment names."""
+    if not _stores:
+        host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
+        is_host = os.environ.get("RANK") == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        with _peers():
+            _stores.append(dist.TCPStore(host, port, size, is_host, timeout=PATIENCE, wait_for_workers=False))
+    _stores.append(run_store(_stores[0], len(_stores)))
+    return _stores[-1]
+
+
+def _found(size: int, store: dist.Store) -> Group:
+    """Return the group that the environment names."""
+    rank, local = (int(os.environ.get(name, "0")) for name in ("RANK", "LOCAL_RANK"))
+    n_local = int(os.environ.get("LOCAL_WORLD_SIZE", str(size)))
+    return Group(rank, size, local, n_local, store, os.getppid())
+
+
+def _own_device(device: str, here: Group) -> str:
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return "cpu"
+    if device not in ("auto", "cuda") or torch.cuda.device_count() < here.n_local:
+        raise InputError(
+            f"expected a GPU for each of {here.n_local} processes, got --device {device} and "
+            f"{torch.cuda.device_count()} GPUs; use fewer --devices, or --device cpu"
+        )
+    torch.cuda.set_device(here.local)
+    return f"cuda:{here.local}"
+
+
+@contextmanager
+def _peers() -> Iterator[None]:
+    """Turn what torch raises when another process is gone into one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise InputError(f"{LOST} ({str(error).splitlines()[0][:120]})") from None
+
+
+def part(n: int) -> slice:
+    """Return which of n images in a row are this process's."""
+    each = n // _group.size
+    return slice(_group.rank * each, (_group.rank + 1) * each)
+
+
+def gather(mine: Tensor, dim: int = 0) -> Tensor:
+    """Return the parts of all processes, one after the other along a dimension; the gradient reaches every part.
+
+    The loss of the whole batch is computed from it alike in every process. So the gradient of a part is a slice of
+    what each process has already, times their number, since gradients are averaged over them afterwards.
+
+    Args:
+        mine: of the same shape in every process.
+        dim: along which the parts lie.
+    """
+    return mine if _group.size == 1 else _Gather.apply(mine, dim)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, mine: Tensor, dim: int) -> Tensor:
+        ctx.dim, ctx.n = dim, mine.shape[dim]
+        parts = [torch.empty_like(mine, memory_format=torch.contiguous_format) for _ in range(_group.size)]
+        with _peers():
+            dist.all_gather(parts, mine.contiguous())
+        return torch.cat(parts, dim)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0].narrow(ctx.dim, _group.rank * ctx.n, ctx.n) * _group.size, None
+
+
+def average(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace the gradient of each parameter by its mean over the processes, the same to the bit in all of them."""
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if _group.size == 1 or not grads:
+        return
+    if os.getppid() != _group.parent:
+        raise InputError("the command that started this process has ended; repeat it to go on from the last state")
+    for dtype in {grad.dtype for grad in grads}:
+        alike = [grad for grad in grads if grad.dtype == dtype]
+        flat = torch.cat([grad.flatten() for grad in alike])
+        with _peers():
+            dist.all_reduce(flat)
+        for grad, mean in zip(alike, (flat / _group.size).split([grad.numel() for grad in alike]), strict=True):
+            grad.copy_(mean.view_as(grad))
+
+
+def summed(values: Tensor) -> Tensor:
+    """Return the sum over the processes of values that need no gradient."""
+    if _group.size > 1:
+        with _peers():
+            dist.all_reduce(values)
+    return values
+
+
+def synchronized(backbone: nn.Module) -> nn.Module:
+    """Return a network that learns, whose batch normalisation sees the batches of all processes.
+
+    Raises:
+        InputError: on a CPU, for which PyTorch has no such normalisation.
+    """
+    is_normalised = any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in backbone.modules())
+    if _group.size == 1 or not is_normalised:
+        return backbone
+    if next(backbone.parameters()).device.type == "cpu":
+        raise InputError(
+            "batch normalisation over several processes needs GPUs; on the CPU use --freeze-batchnorm, a network "
+            "without it, such as a ViT, or leave --devices out"
+        )
+    from timm.layers import convert_sync_batchnorm
+
+    return convert_sync_batchnorm(backbone)
+
+
+def send(values: Tensor) -> None:
+    """Give all processes the values of the first one, in place; on the CPU."""
+    if _group.size > 1:
+        for some in values.split(max(1, SENT // max(1, values[:1].nbytes))):
+            with _peers():
+                dist.broadcast(some, 0)
+
+
+def first(name: str, make: Callable[[], str]) -> str:
+    """Return what the first process makes; the others wait for it.
+
+    Args:
+        name: of the text; each process asks for the same names in the same order.
+        make: called in the first process alone.
+    """
+    if _group.store is None:
+        return make()
+    _used[name] += 1
+    key, text = f"{name}/{_used[name]}", make() if _group.rank == 0 else ""
+    with _peers():
+        if _group.rank:
+            return _group.store.get(key).decode()
+        _group.store.set(key, text)
+    return text
+
+
+def publish(name: str, text: str) -> None:
+    """Let the first process know a text of this one, which replaces an earlier one."""
+    if _group.store is not None:
+        with _peers():
+            _group.store.set(f"{name}/{_group.rank}", text)
+
+
+def published(name: str) -> list[str]:
+    """Return what the other processes have published so far."""
+    if _group.store is None:
+        return []
+    names = [f"{name}/{other}" for other in range(_group.size) if other != _group.rank]
+    with _peers():
+        return [_group.store.get(each).decode() for each in names if _group.store.check([each])]
+
+
+def require_same(what: str, text: str) -> None:
+    """Raise ``InputError`` unless all processes have the text of the first one."""
+    ours = first(what, lambda: text)
+    if ours != text:
+        raise InputError(
+            f"process {_group.rank} has other {what} than process 0 ({text[:60]}, not {ours[:60]}); every process must "
+            "read the same images with the same options, and see the folder of the run; nothing was changed"
+        )
