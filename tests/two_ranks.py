@@ -1,16 +1,23 @@
 """Every method trained for two steps of a tiny network; run as a script, in one of several processes."""
 
+import hashlib
+import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
+from scoring.errors import InputError
 from trainers import ranks
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
+from trainers.methods.moco import MoCo
 from trainers.methods.table import METHODS
 
 SMALL = {
@@ -56,13 +63,52 @@ def cases():
     return made
 
 
-def train_all(folder):
-    """Train every case, each to its state in a folder."""
-    for name, config in cases().items():
-        train(config, data(), state=Path(folder) / name, device=torch.device("cpu"))
+def trained(name, folder, **changes):
+    """Train one case to its state in a folder; return the digest of the model."""
+    options = {"state": Path(folder) / name, "device": torch.device("cpu"), **changes}
+    model, _ = train(replace(cases()[name], epochs=options.pop("epochs", 1)), options.pop("images", data()), **options)
+    bits = b"".join(value.contiguous().numpy().tobytes() for value in model.state_dict().values())
+    return hashlib.sha256(bits).hexdigest()
+
+
+def killed(step):
+    """Kill the second process in the middle of a run."""
+    if ranks.group().rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work(act, folder, names):
+    """Train cases in this process of several; note the digest of each model; end as the act says."""
+    for name in names:
+        digest = trained(name, folder, epochs=2 if act == "resume" else 1)
+        (Path(folder) / f"{name}.{ranks.group().rank}").write_text(digest)
+    if act == "other data":
+        few = replace(data(), pixels=data().pixels[: 24 - ranks.group().rank])
+        trained("simclr", folder, images=few, epochs=2)
+    if act == "kill":
+        MoCo.after_step = lambda self, step: killed(step)
+        trained("moco", folder, save_every=-1)
+
+
+def start(act, folder, names=()):
+    """Run this script in two processes; return the last line of each, and their exit codes."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "OMP_NUM_THREADS": "1"}
+    shared |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "PYTHONPATH": os.pathsep.join(sys.path)}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, __file__, act, str(folder), *names], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank},
+        )
+        for rank in "01"
+    ]  # fmt: skip
+    return [worker.communicate()[0].strip() for worker in workers], [worker.returncode for worker in workers]
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    with ranks.joined("cpu"):
-        train_all(sys.argv[1])
+    try:
+        with ranks.joined("cpu"):
+            work(sys.argv[1], sys.argv[2], sys.argv[3:])
+    except InputError as error:
+        print(error)

@@ -151,10 +151,10 @@ def train(
     optimizer = make_optimizer(config, model, method)
     identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
     cause = small_map(config, model, method) if config.precision == "bf16" else None
-    ranks.require_same("data or options", json.dumps(identity, sort_keys=True))
+    ranks.require_same(identity)
     keeper = Keeper(state, identity, both, optimizer, save_every, cause)
     _require_epochs(config, data.n, keeper)
-    ranks.require_same("state", f"step {keeper.done.step}")
+    ranks.require_same({"steps done": keeper.done.step})
     if course is not None:
         course.begin(keeper.done.step)
     set_mode(config, model, method)

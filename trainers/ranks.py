@@ -5,9 +5,11 @@ heads, losses, queues and centres see the whole batch on every rank, as a single
 averaged. PyTorch's collectives do the work; processes are found by the variables that ``torchrun`` sets.
 """
 
+import json
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,7 +23,18 @@ from scoring.errors import InputError
 
 PATIENCE = timedelta(days=1)  # for a rank that decodes or measures while others wait
 SENT = 1 << 28  # bytes of one broadcast
-LOST = "another process of this run has ended or cannot be reached; repeat the command to go on from the last state"
+NOTICED = 1.0  # seconds in which what started the processes may say which one has ended
+
+
+class LostError(InputError):
+    """Another process of the run has ended, or cannot be reached."""
+
+    def __init__(self, reason: object) -> None:
+        short = str(reason).splitlines()[0][:120]
+        super().__init__(
+            f"another process of this run has ended or cannot be reached ({short}); repeat the command to go on from "
+            "the last state"
+        )
 
 
 @dataclass(frozen=True)
@@ -95,13 +108,20 @@ def joined(device: str) -> Iterator[str]:
         yield own
         dist.destroy_process_group()
     except BaseException as error:
-        if not claims(store):
-            raise SystemExit(1) from None
-        if isinstance(error, dist.DistError):
-            raise InputError(LOST) from None
-        raise
+        raise _last_word(error, store) from None
     finally:
         _group = _ALONE
+
+
+def _last_word(error: BaseException, store: dist.Store) -> BaseException:
+    """Return what ends this process: its error, or silence where another process says why the run ends."""
+    if isinstance(error, dist.DistError):
+        error = LostError(error)
+    try:
+        time.sleep(NOTICED * isinstance(error, LostError))
+    except BaseException as signalled:
+        error = signalled
+    return error if claims(store) else SystemExit(1)
 
 
 def claims(store: dist.Store) -> bool:
@@ -152,7 +172,7 @@ def _peers() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise InputError(f"{LOST} ({str(error).splitlines()[0][:120]})") from None
+        raise LostError(error) from None
 
 
 def part(n: int) -> slice:
@@ -193,8 +213,9 @@ def average(parameters: Iterable[nn.Parameter]) -> None:
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if _group.size == 1 or not grads:
         return
-    if os.getppid() != _group.parent:
-        raise InputError("the command that started this process has ended; repeat it to go on from the last state")
+    if os.getppid() != _group.parent:  # and with it what ends the others when one fails
+        ended = InputError("the command that started this process has ended; repeat it to go on from the last state")
+        raise ended if is_first() else SystemExit(1)
     for dtype in {grad.dtype for grad in grads}:
         alike = [grad for grad in grads if grad.dtype == dtype]
         flat = torch.cat([grad.flatten() for grad in alike])
@@ -273,11 +294,13 @@ def published(name: str) -> list[str]:
         return [_group.store.get(each).decode() for each in names if _group.store.check([each])]
 
 
-def require_same(what: str, text: str) -> None:
-    """Raise ``InputError`` unless all processes have the text of the first one."""
-    ours = first(what, lambda: text)
-    if ours != text:
-        raise InputError(
-            f"process {_group.rank} has other {what} than process 0 ({text[:60]}, not {ours[:60]}); every process must "
-            "read the same images with the same options, and see the folder of the run; nothing was changed"
-        )
+def require_same(facts: Mapping[str, Any]) -> None:
+    """Raise ``InputError`` unless this process has the facts of the first one, as plain JSON values."""
+    text = json.dumps(facts)
+    ours = json.loads(first("facts", lambda: text))
+    for name, value in json.loads(text).items():
+        if ours.get(name) != value:
+            raise InputError(
+                f"process {_group.rank} has {name} = {str(value)[:80]}, process 0 has {str(ours.get(name))[:80]}; each "
+                "must see the same images, with the same options, and the folder of the run; nothing was changed"
+            )

@@ -46,6 +46,7 @@ def launch(devices: int) -> None:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment = {
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // devices)),
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
         **os.environ,
         **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(devices)),
         "MASTER_ADDR": "127.0.0.1",

@@ -11,6 +11,7 @@ from PIL import Image
 
 from scoring.errors import InputError
 from scoring.images import Preprocessing
+from trainers import ranks
 from trainers.data import batches
 from trainers.shuffle import BLOCK, WINDOW, windows
 from trainers.stream import CropGroup, CroppedBatches, ImageStream
@@ -96,6 +97,19 @@ def test_a_run_that_goes_on_reads_nothing_of_what_it_has_done():
         assert torch.equal(one.rows, other.rows)
         assert all(map(torch.equal, one.groups, other.groups))
     assert sorted(files.read) == sorted(torch.cat([batch.rows for batch in whole[4:]]).tolist())
+
+
+def test_processes_read_their_parts_of_every_batch_and_no_more(monkeypatch):
+    whole, parts = taken(Files().stream(), range(2, 6)), []
+    for rank in range(3):
+        monkeypatch.setattr(ranks, "_group", ranks.Group(rank, 3))
+        files = Files()
+        parts.append(taken(files.stream(), range(2, 6)))
+        assert sorted(files.read) == sorted(torch.cat([batch.rows for batch in parts[-1]]).tolist())
+    for batch, *some in zip(whole, *parts, strict=True):
+        assert torch.equal(batch.rows, torch.cat([part.rows for part in some]))
+        for group, *pieces in zip(batch.groups, *(part.groups for part in some), strict=True):
+            assert torch.equal(group, torch.cat(pieces, 1))
 
 
 def test_the_next_image_of_the_batch_stands_in_for_one_that_is_broken():
