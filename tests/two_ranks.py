@@ -71,10 +71,15 @@ def trained(name, folder, **changes):
     return hashlib.sha256(bits).hexdigest()
 
 
-def killed(step):
-    """Kill the second process in the middle of a run."""
-    if ranks.group().rank:
-        os.kill(os.getpid(), signal.SIGKILL)
+def then_killed(after_step):
+    """Let the second process do what follows a step, and kill it."""
+
+    def last(self, step):
+        after_step(self, step)
+        if ranks.group().rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return last
 
 
 def work(act, folder, names):
@@ -86,12 +91,12 @@ def work(act, folder, names):
         few = replace(data(), pixels=data().pixels[: 24 - ranks.group().rank])
         trained("simclr", folder, images=few, epochs=2)
     if act == "kill":
-        MoCo.after_step = lambda self, step: killed(step)
+        MoCo.after_step = then_killed(MoCo.after_step)
         trained("moco", folder, save_every=-1)
 
 
 def start(act, folder, names=()):
-    """Run this script in two processes; return the last line of each, and their exit codes."""
+    """Run this script in two processes; return what each printed, and their exit codes."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "OMP_NUM_THREADS": "1"}
     shared |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -39,6 +39,7 @@ def commands():
 COMMANDS = commands()
 FUNCTIONS = tuple(COMMANDS)
 ONLY_TYPED = {
+    "devices",
     "json",
     "quiet",
     "no_open",
@@ -50,7 +51,7 @@ ONLY_TYPED = {
     "password_env",
     "install_completion",
     "show_completion",
-}  # threshold: a value of ``finder`` in Python
+}  # threshold: a value of ``finder`` in Python; devices: a script of several processes is started by torchrun
 ONLY_CALLED = {
     "rules",
     "ways",
