@@ -298,6 +298,13 @@ def pads_same(conv: nn.Conv2d) -> bool:
     return isinstance(conv, SamePaddedConv) or (layers is not None and isinstance(conv, layers.Conv2dSame))
 
 
+def synchronize_batchnorm(backbone: nn.Module) -> nn.Module:
+    """Return a network with its weights, whose batch normalisation sees the batches of all processes, on GPUs."""
+    from timm.layers import convert_sync_batchnorm
+
+    return convert_sync_batchnorm(backbone)
+
+
 def feature_width(backbone: nn.Module) -> int:
     """Return D, the width of what the backbone gives for one image."""
     width = getattr(backbone, "head_hidden_size", None) or backbone.num_features

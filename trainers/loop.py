@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from trainers.data import batches, require_batch
 from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
-from trainers.state import RunState, load_state, note_divergence, save_state
+from trainers.state import Keeper, RunState
 from trainers.stream import ImageStream
 from trainers.views import Data, Seen, StreamedViews, Views, views_of
 
@@ -103,7 +103,7 @@ def train(
     """Fit a model; pick up from ``state`` where an earlier run of the same recipe left off.
 
     Of processes that have joined (``trainers.ranks``) each reads its part of every batch on its device, and the model
-    is that of one process but for rounding. The first one alone writes the state, follows the course and reports.
+    is as from one process but for rounding. The first one alone writes the state, follows the course and reports.
 
     Args:
         config: the recipe.
@@ -203,7 +203,7 @@ def _all_steps(
     views: Views,
     model: ScoringModel,
     method: Method[Any],
-    keeper: "Keeper",
+    keeper: Keeper,
     course: Course | None,
     report: Callable[[Progress], None],
 ) -> dict[str, float]:
@@ -327,7 +327,7 @@ def _require_ranks(config: TrainConfig, data: Data) -> None:
         )
 
 
-def _require_epochs(config: TrainConfig, n: int, keeper: "Keeper") -> None:
+def _require_epochs(config: TrainConfig, n: int, keeper: Keeper) -> None:
     """Raise ``InputError`` if a run is to end before what it has done already."""
     per_epoch = len(_turns(config, n, 0))
     if keeper.done.step > config.epochs * per_epoch:
@@ -342,62 +342,6 @@ def _turns(config: TrainConfig, n: int, epoch: int) -> list[list[Tensor]]:
     rows = batches(n, config.batch_size, epoch=epoch, seed=config.seed, stream=config.stream)
     each = config.accumulate
     return [rows[start : start + each] for start in range(0, len(rows) - each + 1, each)]
-
-
-class Keeper:
-    """Keeps the state of a run on disk every so often, and says where to go on when the run must stop.
-
-    Args:
-        path: of the state; one that is there is loaded.
-        identity: what the run is made of.
-        modules: everything with weights.
-        optimizer: whose memory belongs to the state.
-        every: seconds between two states.
-        cause: what makes the run likely to diverge, and what to do, if that is known; see ``small_map``.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        identity: dict[str, Any],
-        modules: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        every: float,
-        cause: str | None = None,
-    ) -> None:
-        self.path, self.identity, self.modules, self.optimizer, self.every = path, identity, modules, optimizer, every
-        self.cause = cause
-        self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
-        self.done = load_state(path, identity, modules, optimizer)
-        self._saved = time.monotonic()
-
-    def is_due(self, now: float) -> bool:
-        """Return whether it is time to save."""
-        return now - self._saved > self.every
-
-    def keep(self, done: RunState, now: float, rate: float) -> None:
-        """Save the state; never one with weights that are not numbers, which ends the run as ``stop`` does."""
-        if not all(value.isfinite().all() for value in self.modules.parameters()):
-            self.stop(done.step - 1, "the weights are no longer finite", rate)
-        save_state(self.path, self.identity, self.modules, self.optimizer, done)
-        self._saved = now
-
-    def stop(self, step: int, what: str, rate: float) -> NoReturn:
-        """Raise the ``InputError`` of a run that diverged; the last good state stays, and takes a lower rate."""
-        advice = ranks.first("diverged", lambda: self._diverged(step))
-        raise InputError(f"{what} at step {step}, with lr {rate:g}; expected a number{advice}")
-
-    def _diverged(self, step: int) -> str:
-        """Note in the state that the run diverged; return what to do."""
-        kept = note_divergence(self.path, step)
-        if self.cause is not None:
-            return f": {self.cause}"
-        if kept is None:
-            return ". No state was kept yet: start again with a lower --lr"
-        return (
-            f". The last good state, of step {kept}, is kept in {self.path}: repeat the command with a lower --lr to "
-            "go on from there"
-        )
 
 
 class Sums:

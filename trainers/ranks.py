@@ -1,4 +1,4 @@
-"""Several processes that train one model, each on its own device: who is which, and what passes between them.
+"""Several processes that train one model, each on a device: who is which, and what passes between them.
 
 Each process (rank) reads its part of every batch through the backbone. The features of all parts are gathered, so that
 heads, losses, queues and centres see the whole batch on every rank, as a single process would; then gradients are
@@ -86,7 +86,7 @@ def joined(device: str) -> Iterator[str]:
     Of an error that several processes meet, the first to say so raises it; the others end in silence.
 
     Args:
-        device: as requested: ``auto``, ``cpu``, ``cuda``; of several GPUs each process takes its own.
+        device: as requested: ``auto``, ``cpu``, ``cuda``; of several GPUs each process takes one.
 
     Raises:
         InputError: if the processes are more than the GPUs of the machine, or another one has ended.
@@ -98,14 +98,14 @@ def joined(device: str) -> Iterator[str]:
         return
     _used.clear()
     store = _new_store(size)
-    _group = _found(size, store)
+    _group = _environment_group(size, store)
     try:
-        own = _own_device(device, _group)
-        backend = "cpu:gloo,cuda:nccl" if own.startswith("cuda") else "gloo"
+        taken = _device_of(device, _group)
+        backend = "cpu:gloo,cuda:nccl" if taken.startswith("cuda") else "gloo"
         within = dist.PrefixStore("group", store)
         with _peers():
             dist.init_process_group(backend, store=within, rank=_group.rank, world_size=size, timeout=PATIENCE)
-        yield own
+        yield taken
         dist.destroy_process_group()
     except BaseException as error:
         raise _last_word(error, store) from None
@@ -147,23 +147,23 @@ def _new_store(size: int) -> dist.Store:
     return _stores[-1]
 
 
-def _found(size: int, store: dist.Store) -> Group:
+def _environment_group(size: int, store: dist.Store) -> Group:
     """Return the group that the environment names."""
     rank, local = (int(os.environ.get(name, "0")) for name in ("RANK", "LOCAL_RANK"))
     n_local = int(os.environ.get("LOCAL_WORLD_SIZE", str(size)))
     return Group(rank, size, local, n_local, store, os.getppid())
 
 
-def _own_device(device: str, here: Group) -> str:
+def _device_of(device: str, members: Group) -> str:
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return "cpu"
-    if device not in ("auto", "cuda") or torch.cuda.device_count() < here.n_local:
+    if device not in ("auto", "cuda") or torch.cuda.device_count() < members.n_local:
         raise InputError(
-            f"expected a GPU for each of {here.n_local} processes, got --device {device} and "
+            f"expected a GPU for each of {members.n_local} processes, got --device {device} and "
             f"{torch.cuda.device_count()} GPUs; use fewer --devices, or --device cpu"
         )
-    torch.cuda.set_device(here.local)
-    return f"cuda:{here.local}"
+    torch.cuda.set_device(members.local)
+    return f"cuda:{members.local}"
 
 
 @contextmanager
@@ -247,9 +247,9 @@ def synchronized(backbone: nn.Module) -> nn.Module:
             "batch normalisation over several processes needs GPUs; on the CPU use --freeze-batchnorm, a network "
             "without it, such as a ViT, or leave --devices out"
         )
-    from timm.layers import convert_sync_batchnorm
+    from scoring.backbones import synchronize_batchnorm
 
-    return convert_sync_batchnorm(backbone)
+    return synchronize_batchnorm(backbone)
 
 
 def send(values: Tensor) -> None:

@@ -1,9 +1,10 @@
-"""The state of a run that was cut off: weights, the optimiser's memory and the step in one safetensors file."""
+"""The state of a run, kept every so often: weights, the optimiser's memory and the step in one safetensors file."""
 
 import json
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from trainers import ranks
 from trainers.methods.augmentation import LATER_VIEWS
 
 REMEMBERED = "optimizer."
@@ -119,6 +121,62 @@ def note_divergence(path: Path, step: int) -> int | None:
     done.diverged = step
     _write(path, identity, done, tensors)
     return done.step
+
+
+class Keeper:
+    """Keeps the state of a run on disk every so often, and says where to go on when the run must stop.
+
+    Args:
+        path: of the state; one that is there is loaded.
+        identity: what the run is made of.
+        modules: everything with weights.
+        optimizer: whose memory belongs to the state.
+        every: seconds between two states.
+        cause: what makes the run likely to diverge, and what to do, if that is known; see ``small_map``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        identity: dict[str, Any],
+        modules: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        every: float,
+        cause: str | None = None,
+    ) -> None:
+        self.path, self.identity, self.modules, self.optimizer, self.every = path, identity, modules, optimizer, every
+        self.cause = cause
+        self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
+        self.done = load_state(path, identity, modules, optimizer)
+        self._saved = time.monotonic()
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it is time to save."""
+        return now - self._saved > self.every
+
+    def keep(self, done: RunState, now: float, rate: float) -> None:
+        """Save the state; never one with weights that are not numbers, which ends the run as ``stop`` does."""
+        if not all(value.isfinite().all() for value in self.modules.parameters()):
+            self.stop(done.step - 1, "the weights are no longer finite", rate)
+        save_state(self.path, self.identity, self.modules, self.optimizer, done)
+        self._saved = now
+
+    def stop(self, step: int, what: str, rate: float) -> NoReturn:
+        """Raise the ``InputError`` of a run that diverged; the last good state stays, and takes a lower rate."""
+        advice = ranks.first("diverged", lambda: self._diverged(step))
+        raise InputError(f"{what} at step {step}, with lr {rate:g}; expected a number{advice}")
+
+    def _diverged(self, step: int) -> str:
+        """Note in the state that the run diverged; return what to do."""
+        kept = note_divergence(self.path, step)
+        if self.cause is not None:
+            return f": {self.cause}"
+        if kept is None:
+            return ". No state was kept yet: start again with a lower --lr"
+        return (
+            f". The last good state, of step {kept}, is kept in {self.path}: repeat the command with a lower --lr to "
+            "go on from there"
+        )
 
 
 def _with_settings(before: dict[str, Any], requested: dict[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Views(Protocol):
 
 
 class _Reading:
-    """Sends views through the backbone, those of each resolution together, and gathers what all processes read."""
+    """Sends views through the backbone, each resolution at once, and gathers what all processes read."""
 
     def __init__(self, config: TrainConfig, model: ScoringModel, method: Method[Any], backbone: Backbone) -> None:
         self._config, self._model, self._backbone = config, model, backbone
@@ -177,9 +177,9 @@ class StreamedViews:
 
 def _among(crops: Tensor, part: slice, n: int) -> Tensor:
     """Return crops (n, 3, S, S) of a whole batch, of which only a part is here: black elsewhere."""
-    whole = crops.new_zeros(n, *crops.shape[1:])
-    whole[part] = crops
-    return whole
+    batch = crops.new_zeros(n, *crops.shape[1:])
+    batch[part] = crops
+    return batch
 
 
 class CachedViews:

@@ -65,7 +65,7 @@ def run(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     devices: Annotated[
-        int, typer.Option(metavar="N", help="GPUs, each with its own process; with --device cpu, processes.")
+        int, typer.Option(metavar="N", help="GPUs, one process each; with --device cpu, processes.")
     ] = 1,
     precision: options.Precision = "auto",
     compile: Annotated[

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from scoring.errors import InputError
 
-GRACE = 5.0  # seconds in which a process that is told to end can clean up
+GRACE = 5.0  # seconds in which a process that is to end can clean up
 MOST = 1024
 
 
@@ -22,7 +22,7 @@ def is_launcher(devices: int) -> bool:
     """Return whether this process is to start others, and not one that was started.
 
     Raises:
-        InputError: for no number of devices, or another than that of the processes that ``torchrun`` started.
+        InputError: for no number of devices, or another than ``torchrun`` started.
     """
     started = os.environ.get("WORLD_SIZE")
     if not 1 <= devices <= MOST:
@@ -57,8 +57,8 @@ def launch(devices: int) -> None:
     try:
         for rank in map(str, range(devices)):
             command = [sys.executable, "-m", "curate", *sys.argv[1:]]
-            own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
-            workers.append(subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL))  # noqa: S603 - our own command
+            place = {"RANK": rank, "LOCAL_RANK": rank}
+            workers.append(subprocess.Popen(command, env=environment | place, stdin=subprocess.DEVNULL))  # noqa: S603 - our own command
         while any(worker.poll() is None for worker in workers) and not any(worker.returncode for worker in workers):
             time.sleep(0.05)
         ended = next((worker for worker in workers if worker.returncode), None)

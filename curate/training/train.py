@@ -140,10 +140,10 @@ def train(
     typed: dict[str, Any] = dict(locals())
     from trainers import ranks
 
-    with ranks.joined(device) as own:
+    with ranks.joined(device) as taken:
         if not ranks.is_first():
             typed |= {"report": lambda progress: None, "announce": lambda text: None}
-        return _train({**typed, "device": own})
+        return _train({**typed, "device": taken})
 
 
 def _train(typed: dict[str, Any]) -> TrainResult:

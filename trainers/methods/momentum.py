@@ -46,13 +46,13 @@ class MomentumEncoder(nn.Module):
             for ours, original in zip(copy.modules(), live.modules(), strict=True):
                 ours.training = original.training
         order = torch.randperm(len(pixels), device=pixels.device)
-        here = ranks.group()
-        groups = self.groups if any(map(_depends_on_batch, self.copies.modules())) else here.size
+        members = ranks.group()
+        groups = self.groups if any(map(_depends_on_batch, self.copies.modules())) else members.size
         parts = order.tensor_split(groups)
-        if here.size == 1 or groups % here.size:
+        if members.size == 1 or groups % members.size:
             said = torch.cat([self._read(pixels[part]) for part in parts])
             return torch.empty_like(said).index_copy_(0, order, said)
-        mine = parts[here.rank :: here.size]
+        mine = parts[members.rank :: members.size]
         said = torch.cat([self._read(pixels[part]) for part in mine])
         every = said.new_zeros(len(pixels), *said.shape[1:])
         return ranks.summed(every.index_copy_(0, torch.cat(mine), said))
