@@ -58,7 +58,7 @@ def at_random(labels: Tensor) -> dict[str, Floats]:
         labels: shape (N,), int64, from 0, N >= 3.
 
     Returns:
-        "Recall@1", those of ``SHAPES``, each of shape (N,).
+        "Recall@1", the names in ``SHAPES``, each of shape (N,).
     """
     others = len(labels) - 1
     same = np.bincount(labels.numpy())[labels.numpy()] - 1.0  # (N,)

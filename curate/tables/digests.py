@@ -128,7 +128,7 @@ class RowDigest:
     """A digest of a set of rows: two sums, modulo 2^64, of 64-bit hashes of every row.
 
     The order of the rows does not matter; every value, every missing or repeated row does. A row's hash starts with
-    that of its key and takes in each column by name: the bits of a number as stored, the ``HASH`` of text or bytes.
+    the hash of its key and takes in each column by name: the bits of a number as stored, the ``HASH`` of text or bytes.
     It finds accidents: who makes up rows can make up others with equal sums, and not another file of equal SHA-256.
 
     Args:

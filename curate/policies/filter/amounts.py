@@ -19,7 +19,7 @@ from curate.tables.signals import amount_column, default_column
 class AmountRule(ScoreRule):
     """Keep or drop a number of rows by rank, in each value of ``per`` where given.
 
-    With ``even``, a column of groups, no group loses more than twice the average share; see ``even_best``.
+    With ``even``, a column of groups, no group loses much more than the average share; see ``even_best``.
     """
 
     amount: str | int | float
