@@ -20,6 +20,7 @@ import url
 import url_baselines
 import url_data
 import url_estimators
+import url_figures
 import url_measures
 import url_tables
 import url_trunks
@@ -305,3 +306,14 @@ def test_the_picture_alone_counts_the_way_round_that_is_better():
     assert (name, samples[0]) == ("fewer bytes a pixel, turned round", pytest.approx(0.58))
     row = url_tables.ahead_table(by_name | {"unc_fitted": reached(0.7)})[-1]
     assert row == "| CE | +.050 [+.050, +.050] | -.030 [-.030, -.030] | -.150 [-.150, -.150] |"
+
+
+def test_the_figure_is_of_trained_estimators_and_their_rank_correlations(tmp_path, monkeypatch):
+    table = Path(__file__).parents[2] / "docs" / "studies" / "data" / "url-world.csv"
+    rows = [line.split(",") for line in table.read_text().replace('"', "").replace(", ", " ").splitlines()[1:14]]
+    downstream, seen = ([float(row[place].partition("±")[0]) for row in rows] for place in (1, 3))
+    correlation = url_figures.read(table).correlation("seen classes")
+    assert correlation == pytest.approx(stats.spearmanr(seen, downstream).statistic)
+    monkeypatch.setattr(sys, "argv", ["url_figures.py", str(table), "-o", str(tmp_path / "url.svg")])
+    url_figures.main()
+    assert f"world: {correlation:.2f}" in (tmp_path / "url.svg").read_text()
