@@ -15,6 +15,7 @@ from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
 from curate.tables.digests import is_bytes
 from curate.tables.keys import rows_with_keys
+from curate.tables.spelling import key_meant
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -103,6 +104,8 @@ def explain(
     _check(key_list)
     first, steps = _steps(path_to_read(table), [root] if isinstance(root, str | Path) else list(root or ()))
     scored = open_table(first, require=[KEY])
+    known = rows_with_keys(scored, key_list)
+    key_list = [key if key in known else key_meant(key, scored) for key in key_list]
     rows = _rows_of(scored, key_list, [each.name for each in scored.schema])
     for key in key_list:
         if key not in rows:

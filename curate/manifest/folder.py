@@ -29,14 +29,10 @@ from scoring.images.sniff import HEAD
 from scoring.system import READ, read_at
 
 _BLOCK = 65536  # names held as Python objects before they go into an Arrow array
-SIDES = {
-    b"train": "train",
-    b"training": "train",
-    b"val": "val",
-    b"valid": "val",
-    b"validation": "val",
-    b"test": "test",
-}
+_SIDES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val"}
+_SIDES |= {"test": "test", "testing": "test"}
+_OF_SETS = ("", "_set", "2012", "2014", "2015", "2017")  # as in training_set, and in train2017 of COCO
+SIDES = {(name + more).encode(): side for name, side in _SIDES.items() for more in _OF_SETS}
 SHARD_SUFFIXES = ("parquet", "tar")
 
 

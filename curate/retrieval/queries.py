@@ -19,6 +19,7 @@ from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.provenance import same_model
 from curate.tables.rows import Rows, read_rows
 from curate.tables.signals import Signal
+from curate.tables.spelling import key_meant
 from curate.tables.table import PART_FILES, Table, open_table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
 from scoring.errors import InputError
@@ -61,8 +62,12 @@ class QueryNames:
             InputError: for one that is both a key and a file, unless that file is the image of the row.
         """
         row, kind = self._row.get(text), _kind_of_path(text)
-        if row is None:
-            return None if kind is None else NamedQuery(text, kind)
+        if row is None and kind is not None:
+            return NamedQuery(text, kind)
+        if row is None:  # perhaps it is a key in another form of Unicode
+            meant = key_meant(text, self.table)
+            row = rows_with_keys(self.table, [meant]).get(meant)
+            return None if row is None else NamedQuery(meant, ROW, row)
         if kind is not None and not (kind == IMAGE and _is_image_of(self.table, row, text)):
             raise InputError(
                 f"{text!r} is both a key of {self.table.path} and a {'folder' if kind == FOLDER else 'file'} here, and "

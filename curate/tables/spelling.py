@@ -95,6 +95,14 @@ def spelled_as(known: Known, table: Table) -> Known:
     )
 
 
+def key_meant(text: str, table: Table) -> str:
+    """Return the key of a table that a typed key is without doubt, as of ``spelled_as``; else the text itself."""
+    known = distinct("what was typed", [text.encode("utf-8", "surrogateescape")])
+    if _in_table(known, table).all():
+        return text
+    return next((rows.sure for rows in _look(_forms(known, [0]), table).values() if rows.sure is not None), text)
+
+
 def normal(texts: pa.Array) -> pa.Array:
     r"""Return the form in which keys and paths are compared.
 

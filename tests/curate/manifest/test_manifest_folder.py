@@ -61,13 +61,22 @@ def test_a_label_is_the_own_folder_of_an_image_or_null(tmp_path):
 
 
 def test_a_folder_of_a_side_gives_the_split_and_no_class(tmp_path):
-    put(tmp_path, "data/train/cat/1.jpg", "data/valid/dog/2.jpg", "data/test/3.jpg")
-    rows = open_manifest(tmp_path, SourceOptions(label_from_folder=True)).rows(0, 3)
+    put(
+        tmp_path,
+        "data/train/cat/1.jpg",
+        "data/valid/dog/2.jpg",
+        "data/test/3.jpg",
+        "Testing/cat/4.jpg",
+        "val2017/5.jpg",
+    )
+    rows = open_manifest(tmp_path, SourceOptions(label_from_folder=True)).rows(0, 5)
     by_key = {row["key"]: (row["label"], row["split"]) for row in rows.to_pylist()}
     assert by_key == {
         "data/train/cat/1.jpg": ("cat", "train"),
         "data/valid/dog/2.jpg": ("dog", "val"),
         "data/test/3.jpg": (None, "test"),
+        "Testing/cat/4.jpg": ("cat", "test"),
+        "val2017/5.jpg": (None, "val"),
     }
 
 

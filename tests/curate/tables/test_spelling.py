@@ -8,7 +8,7 @@ import pytest
 
 import curate
 from curate.tables.known import known
-from curate.tables.spelling import refuse_unmatched, spelled_as
+from curate.tables.spelling import key_meant, refuse_unmatched, spelled_as
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -41,6 +41,7 @@ def test_a_key_in_another_form_is_the_one_row_that_it_can_mean(tmp_path, in_tabl
     assert matched.labels == ["x", "y"]
     assert matched.n_in_table == 2
     assert "1 of 2 keys" in matched.note
+    assert key_meant(written, table) == in_table
     assert matched.digest == known("l.csv", [written, "other.jpg"], ["x", "y"]).digest
 
 
