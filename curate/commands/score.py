@@ -187,8 +187,10 @@ def run(
         emit(_plain(result))
     if result.failed == result.rows:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(result.statuses.items()))
+        start = "; relative paths start in the folder of a list, or where --root says" if "missing" in kinds else ""
         raise InputError(
             f"none of {result.rows:,} images could be scored ({kinds}); {result.path} says why in its column `error`"
+            f"{start}"
         )
 
 

@@ -20,6 +20,7 @@ from curate.manifest.names import (
     count_suffixes,
     is_image_name,
     key_of,
+    may_be_an_image,
     some,
     suffix_of,
     uri_of,
@@ -159,7 +160,7 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
         return None
     if not is_image_name(name := path.rpartition(b"/")[2]):
         suffix = suffix_of(name)
-        if not suffix and status.st_size and _begins_like_an_image(full, skipped):
+        if may_be_an_image(name) and status.st_size and _begins_like_an_image(full, skipped):
             return ImageFile(path, status.st_size, status.st_mtime_ns)
         skipped.not_images[suffix] += 1
         if suffix in SHARD_SUFFIXES:

@@ -43,6 +43,9 @@ _DECODED = {*_PHOTOS, "ppm", "pgm", "pbm", "pnm", "ico"}
 _BY_EXTRA = {"heic", "heif", "hif"}
 _NEVER_DECODED = {"jxl", "jp2", "j2k", "tga"}
 IMAGE_SUFFIXES = frozenset(_DECODED | _BY_EXTRA | _NEVER_DECODED)
+_IMAGE_INSIDE = re.compile(
+    rf".\.(?:{'|'.join(sorted(_DECODED | _BY_EXTRA))})[^a-z0-9]"
+)  # as of wget: a.jpg.1, a.jpg?w=200
 
 
 def suffix_of(name: bytes | str) -> str:
@@ -59,6 +62,16 @@ def suffix_of(name: bytes | str) -> str:
 def is_image_name(name: bytes | str) -> bool:
     """Return whether a file of this name is taken for an image."""
     return suffix_of(name) in IMAGE_SUFFIXES
+
+
+def may_be_an_image(name: bytes | str) -> bool:
+    """Return whether the bytes decide what a file is: its name has no suffix, or that of an image further inside.
+
+    >>> may_be_an_image("a1b2c3"), may_be_an_image("a.jpg.1"), may_be_an_image("a.jpeg?w=200"), may_be_an_image("a.txt")
+    (True, True, True, False)
+    """
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    return not suffix_of(text) or (not is_image_name(text) and _IMAGE_INSIDE.search(text.lower()) is not None)
 
 
 def begins_like_an_image(head: bytes) -> bool:

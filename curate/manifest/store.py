@@ -12,7 +12,7 @@ from curate.manifest.contract import MAX_PATH_BYTES, ReadError, SourceOptions
 from curate.manifest.folder import folder_columns, without_empty_sides
 from curate.manifest.hub import is_hub, tree_of
 from curate.manifest.memory import MemoryManifest
-from curate.manifest.names import begins_like_an_image, is_image_name, some, suffix_of
+from curate.manifest.names import begins_like_an_image, is_image_name, may_be_an_image, some
 from curate.manifest.reach import Reach
 from curate.manifest.remote import ask, get_range, size_of, version_in
 from curate.manifest.schemes import CHAIN, GOOGLE, file_system, scheme_of, shown
@@ -90,7 +90,7 @@ def images_of(
         step = LOOKED_AT if options.limit is None else min(LOOKED_AT, max(options.limit, options.connections))
         for start in range(0, len(files), step):
             some_files = files[start : start + step]
-            unnamed = [file for file in some_files if file.size and not suffix_of(file.name.rpartition("/")[2])]
+            unnamed = [file for file in some_files if file.size and may_be_an_image(file.name.rpartition("/")[2])]
             answers = dict(zip(unnamed, pool.map(look, unnamed), strict=True))
             images += [file for file in some_files if answers.get(file, is_image_name(file.name))]
             unread += [*answers.values()].count(None)

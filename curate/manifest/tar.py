@@ -11,7 +11,7 @@ import pyarrow as pa
 from curate.columns import COLUMNS
 from curate.manifest.contract import NUMBERED, Reader, RemoteReader, SourceOptions
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import begins_like_an_image, count_suffixes, is_image_name, some, suffix_of
+from curate.manifest.names import begins_like_an_image, count_suffixes, is_image_name, may_be_an_image, some, suffix_of
 from curate.manifest.places import Place
 from curate.manifest.sidecars import SIDECARS, Sidecars, combine
 from curate.manifest.tar_index import Contents, Member, members
@@ -82,7 +82,7 @@ class _Gathered:
         key, extension = split_name(member.name)
         last = member.name.rpartition("/")[2]
         suffix = suffix_of(last)
-        if is_image_name(last) or (not suffix and _begins_like_an_image(file, member)):
+        if is_image_name(last) or (may_be_an_image(last) and _begins_like_an_image(file, member)):
             images.setdefault(key, []).append(member)
         elif extension in SIDECARS:
             sides.setdefault(key, []).append((extension, member))

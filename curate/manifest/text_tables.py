@@ -12,9 +12,9 @@ import pyarrow.json
 
 from curate.manifest.contract import SourceOptions
 from curate.manifest.keys import check_keys, check_paths, check_text
-from curate.manifest.layout import Layout, find_layout, make_rows, resolve, text_of, uri_of_each_scheme
+from curate.manifest.layout import PATH_NAMES, Layout, find_layout, make_rows, resolve, text_of, uri_of_each_scheme
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import error_line, some, suffix_of
+from curate.manifest.names import error_line, is_image_name, some, suffix_of
 from curate.manifest.reach import Reach
 from curate.manifest.schemes import SchemeCheck
 from curate.manifest.text import GUARDED, decoded
@@ -22,11 +22,12 @@ from scoring.errors import InputError
 from scoring.lookup import name_list
 
 MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
-_SEPARATOR = re.compile("sep=([,;\t])")  # a first line that Excel reads and writes
+_SEPARATOR = re.compile("sep=([,;\t|])")  # a first line that Excel reads and writes
 _MAX_LINE = 64 << 20
 _MAX_DEPTH = 200  # levels; Arrow's reader takes some thousands
 _DEPTH_BLOCK = 16 << 20
 _NEITHER = bytes(set(range(256)) - set(b'"[]{}'))  # neither quote nor bracket
+_PEEK = 1000  # letters
 _FIRST = 1 << 20  # bytes that are read for the names of the columns
 # Text is read from memory and without threads, which leaves out open_csv: a process that ends when Arrow has only just
 # begun a thread is aborted (status 134, after the message), and the end is near where a file is empty or broken.
@@ -38,8 +39,8 @@ _DECIMAL = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_only: Collection[str] = ()) -> pa.Table:
     """Parse CSV with a header, as programs and spreadsheets write it.
 
-    The text is UTF-8, or UTF-16 with a byte order mark. Cells are separated by commas, semicolons or tabs: what the
-    first line `sep=;` says, else what gives a column that is expected, else what the header holds.
+    The text is UTF-8, or UTF-16 with a byte order mark. Cells are separated by commas, semicolons, tabs or `|`: what
+    the first line `sep=;` says, else what gives a column that is expected, else what the header holds.
     A column is int64 if every cell that is not empty is a whole number in its usual form (so `007` stays
     text), float64 if every such cell is a decimal number, bool if all are `true` or `false`, and text
     otherwise. Empty cells are null, and text that `guarded` marked for spreadsheets is what it was before.
@@ -54,6 +55,10 @@ def read_csv(data: bytes, where: str, *, expects: Collection[str] = (), names_on
         InputError: if the text cannot be parsed; holds the parser's reason.
     """
     text = decoded(data, what="CSV with a header", where=where)
+    if "\0" in text[:_PEEK]:
+        raise InputError(
+            f"expected CSV in UTF-8, got UTF-16 without its mark, or other bytes, in {where}; save it as UTF-8"
+        )
     delimiter, text = _delimited(text, where, expects)
     data = text.encode()
     parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
@@ -76,7 +81,7 @@ def _delimited(text: str, where: str, expects: Collection[str]) -> tuple[str, st
     header, _, rest = text.partition("\n")
     if said := _SEPARATOR.fullmatch(header.strip()):
         return said[1], rest
-    order = (usual, *(each for each in ",;\t" if each != usual))
+    order = (usual, *(each for each in ",;\t|" if each != usual))
     names = {each: [name.strip().strip('"').lower() for name in header.split(each)] for each in order}
     fits = [each for each in order if set(expects) & set(names[each])]
     return next(iter(fits or [each for each in order if each in header]), usual), text
@@ -186,6 +191,12 @@ def open_text_table(
         InputError: if it has no rows, no path column, bad or repeated keys, or schemes alone that are not opened.
         MissingExtraError: if the driver of a scheme is not installed.
     """
+    first = next(filter(is_image_name, table.column_names), None)
+    if first is not None and not {column.lower() for column in table.column_names} & {*PATH_NAMES}:
+        raise InputError(
+            f"expected names of columns in the first line of {name}, got the image {first!r}; write a header above it, "
+            "such as: path,label"
+        )
     layout = find_layout(table.schema, options, name)
     if layout.path is None:
         raise InputError(

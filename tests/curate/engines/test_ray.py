@@ -439,8 +439,13 @@ def test_a_folder_that_goes_away_ends_a_run_which_goes_on_once_it_is_back(
     large, large_bytes, tiny_checkpoint, tmp_path, cluster
 ):
     out, away = tmp_path / "s.parquet", large.with_name("away")
+
+    def go_away(step):
+        if step.done and large.exists():
+            large.rename(away)
+
     with pytest.raises(InputError, match="source is gone"):
-        on_cluster(large, out, tiny_checkpoint, cluster, report=lambda step: step.done and large.rename(away))
+        on_cluster(large, out, tiny_checkpoint, cluster, report=go_away)
     away.rename(large)
     assert not out.exists()
     assert on_cluster(large, out, tiny_checkpoint, cluster).resumed > 0

@@ -59,7 +59,7 @@ def test_heic_without_a_suffix_is_listed_where_its_reader_is_not_installed_too(t
 
 
 def test_only_files_without_a_suffix_are_opened(tmp_path, monkeypatch):
-    for name in ("a.jpg", "b.txt", "c.d2", "d4", "e5"):
+    for name in ("a.jpg", "b.txt", "c.d2", "d4", "e5", "f.jpg.1", "g.png?w=2", "h.x.png"):
         (tmp_path / name).write_bytes(encoded("png"))
     opened, ours = [], os.open
 
@@ -68,8 +68,8 @@ def test_only_files_without_a_suffix_are_opened(tmp_path, monkeypatch):
         return ours(path, *arguments, **named)
 
     monkeypatch.setattr(os, "open", counted)
-    assert keys(open_manifest(tmp_path)) == ["a.jpg", "d4", "e5"]
-    assert sorted(opened) == [b"d4", b"e5"]
+    assert keys(open_manifest(tmp_path)) == ["a.jpg", "d4", "e5", "f.jpg.1", "g.png?w=2", "h.x.png"]
+    assert sorted(opened) == [b"d4", b"e5", b"f.jpg.1", b"g.png?w=2"]
 
 
 def test_links_hidden_files_and_devices_are_as_they_are_with_a_suffix(tmp_path):
