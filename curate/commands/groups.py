@@ -120,6 +120,6 @@ def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
                     of = {heading: [name for name in names if self._heading(name) == heading] for heading in brief}
                     formatter.write_dl([(heading, ", ".join(inside)) for heading, inside in of.items()])
             formatter.write_paragraph()
-            formatter.write_text(f"Most take {', '.join(f'{name} ({what})' for name, what in COMMON.items())}")
+            formatter.write_text(f"Many commands take {', '.join(f'{name} ({what})' for name, what in COMMON.items())}")
 
     return Grouped
