@@ -7,14 +7,17 @@ that holds what the page begins with; what the block shows below it is replaced 
 """
 
 import argparse
+import contextlib
 import csv
 import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -123,13 +126,35 @@ BEGINNINGS: dict[str, Callable[[Path, Path], None]] = {  # page -> what makes th
 
 def run(line: str, folder: Path) -> str:
     """Run a line as typed, and return what it prints; notes and results together, as a terminal shows them."""
-    environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
     print(f"$ {line}", flush=True)
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)  # type: ignore[arg-type]
+    words.whitespace_split = True
+    plain = line.startswith("curate ") and not any(set(word) <= set("|<>;&()") for word in words)
+    printed, code = run_here(line, folder) if plain else run_in_shell(line, folder)
+    return printed + (f"(exit code {code})\n" if code else "")
+
+
+def run_here(line: str, folder: Path) -> tuple[str, int]:
+    """Run a line of curate in this process, which has loaded torch already; return what it prints and the exit code."""
+    from typer.testing import CliRunner
+
+    from curate.cli import app
+
+    with contextlib.chdir(folder):
+        done = CliRunner().invoke(app, shlex.split(line, comments=True)[1:], env={"COLUMNS": str(WIDTH)})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        return done.output + "".join(traceback.format_exception(done.exception)), 1
+    return done.output, done.exit_code
+
+
+def run_in_shell(line: str, folder: Path) -> tuple[str, int]:
+    """Run a line in a shell, as for pipes and loops; return what it prints and the exit code."""
+    environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
     shell = ["bash", "-o", "pipefail", "-c", f'curate() {{ "$PYTHON" -m curate "$@"; }}\n{line}']
     done = subprocess.run(
         shell, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
-    return done.stdout + (f"(exit code {done.returncode})\n" if done.returncode else "")
+    return done.stdout, done.returncode
 
 
 def renew(text: str, run_line: Callable[[str], str]) -> str:
