@@ -47,7 +47,7 @@ curate round next rounds
 curate round import rounds labels.csv
 """
 CALLED = {"train": ("old", "spring"), "test": ("new", "autumn", "production")}  # table -> other names of it
-FEWER_ROWS = ("evaluate", "plots", "copies", "selftest")  # pages that corrupt every image, often
+FEWER_ROWS = ("evaluate", "plots", "selftest")  # pages that corrupt every image, often
 
 
 def make_images(folder: Path) -> None:
