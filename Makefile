@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist
 # The suite starts a thousand processes, each of which would compile the modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test studies fmt lint types docs site wheel clean
+.PHONY: demo test pages studies fmt lint types docs site wheel clean
 
 # The mark is written last, so an installation that was interrupted is picked up again. A new pyproject.toml makes the
 # mark stale. An environment without a working pip (cut off while it was made, or its Python is gone) is made anew.
@@ -32,6 +32,9 @@ test: lint types  ## lint, type-check and run the suite
 
 studies: $(READY)  ## run the tests of benchmarks, examples and published numbers
 	$(PYTEST) -m 'study and not slow'
+
+pages: $(READY)  ## run every command line of README, get-started and how-to pages on real images
+	$(PYTEST) -m slow tests/docs/test_page_commands.py
 
 fmt: $(READY)  ## bring the code into shape
 	$(BIN)/ruff format .

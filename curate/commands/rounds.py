@@ -71,6 +71,8 @@ def next_(
         interval = f"{ends['low']:.1%} to {ends['high']:.1%} at every look"
         say(f"probe of {counted(model['n_labels'], 'label')}: {holdout['accuracy']:.1%} right ({interval})")
     say(f"to annotate: {made.export}")
+    if (settings := made.export.with_suffix(".xml")).is_file():
+        say(f"labelling settings of the project: {settings}")
 
 
 def import_(

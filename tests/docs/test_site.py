@@ -70,3 +70,11 @@ def test_headings_have_levels_and_what_scrolls_is_reached_by_the_keyboard(site):
     assert 'role="heading" aria-level="2">A' in once
     assert once.count('tabindex="0"') == 2
     assert site.accessible(once) == once
+
+
+def test_how_tos_have_600_words_of_prose_at_most_and_all_pages_55_000(site):
+    code = re.compile(r"^```.*?^```|<!-- table.*?<!-- end -->|^    .*?$", re.DOTALL | re.MULTILINE)
+    pages = {page: (ROOT / "docs" / f"{page}.md").read_text() for page in site.PAGES["How to"]}
+    long = {page: n for page, text in pages.items() if (n := len(code.sub("", text).split())) > 600}
+    assert not long, f"move details to the reference or a study, or cut repetition: {long}"
+    assert sum(len(path.read_text().split()) for path in (ROOT / "docs").rglob("*.md")) <= 55_000

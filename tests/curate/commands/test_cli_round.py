@@ -183,3 +183,9 @@ def test_init_says_what_round_one_asks_and_info_describes_the_folder(truth):
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert f"r/rounds/0001 is round 1 of {Path('r').absolute()}; show all of them with `curate info" in result.stderr
     assert CliRunner().invoke(app, ["info", "r/rounds/0001/batch.parquet"]).exit_code == 0
+
+
+@pytest.mark.usefixtures("truth")
+def test_the_labelling_settings_of_label_studio_are_named():
+    run("init r t.parquet --classes a,b --batch 5 --holdout 0% --format label-studio")
+    assert "r/rounds/0001/export.xml" in run("next r").stderr
