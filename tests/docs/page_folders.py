@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 CLASSES = ("cat", "dog", "bird")  # of four photographs each; what the names say does not matter
 CROPS = 60  # of each photograph: 720 images
 # page -> crops of each photograph in its photos/; others have 6
-IN_PHOTOS = {"train": 1, "papers": 1, "stream": 1, "models": 1, "plots": 3, "fit": CROPS - 6, "selftest": 5}
+IN_PHOTOS = {"train": 2, "papers": 1, "stream": 1, "models": 1, "plots": 3, "fit": CROPS - 6, "selftest": 3}
 TYPED = re.compile(r"(?:    | *\$ |)((?:curate|pip|pipx|uv|make|python|ssh-keygen|until) .*)")  # a line of a block
 TOML = re.compile(r"^```toml\n(.*?)^```", re.DOTALL | re.MULTILINE)
 MADE = re.compile(r"(?:-o|--out|--apply|round init) (\S+)")  # what a line writes

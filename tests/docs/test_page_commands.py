@@ -26,7 +26,7 @@ EXIT_CODES = {  # what a line holds -> what it exits with here, as its page or d
     "curate selftest ": (0, 1),  # crops of twelve photographs are more alike than a dataset is
     "--fail-unless-stop": (3,),
 }
-SHORT = {"curate train ": " --epochs 1 --batch-size 8"}  # begin of a line -> what the test adds, or it takes hours
+SHORT = {"curate train ": " --epochs 1 --batch-size 4"}  # begin of a line -> what the test adds, or it takes hours
 
 
 def script(path):
