@@ -46,7 +46,7 @@ def shares(scores: Path) -> dict[str, dict[str, float]]:
     """Return edit -> order -> share of images of which the original comes first."""
     table = open_table(scores)
     keys = [key.split("/") for key in table.read(["key"])["key"].to_pylist()]
-    found: dict[str, dict[str, float]] = {name: {} for name in EDITS}
+    preferred: dict[str, dict[str, float]] = {name: {} for name in EDITS}
     for order, text in ORDERS.items():
         criteria = parse_keep(text, table, label=None)
         rows = read_rows(table, DedupRequest({}, keep=text).needs(criteria))
@@ -54,8 +54,8 @@ def shares(scores: Path) -> dict[str, dict[str, float]]:
         of = {(name, Path(file).stem): place[row] for row, (name, file) in enumerate(keys)}
         for name in EDITS:
             first = [of[ORIGINAL, number] < at for (edit, number), at in of.items() if edit == name]
-            found[name][order] = float(np.mean(first))
-    return found
+            preferred[name][order] = float(np.mean(first))
+    return preferred
 
 
 def main() -> None:
@@ -71,9 +71,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         write_images([images[row] for row in drawn], Path(work) / "images")
         curate.score(Path(work) / "images", Path(work) / "scores.parquet", fit=False)
-        found = shares(Path(work) / "scores.parquet")
+        preferred = shares(Path(work) / "scores.parquet")
     print(f"{'edit':<14}" + "".join(f"{order:>18}" for order in ORDERS))
-    for name, by_order in found.items():
+    for name, by_order in preferred.items():
         print(f"{name:<14}" + "".join(f"{share:>18.2f}" for share in by_order.values()))
 
 
