@@ -1,5 +1,6 @@
 """The command line: one visible list of commands, and what a mistake of the user's looks like."""
 
+import atexit
 import errno
 import functools
 import gc
@@ -195,4 +196,5 @@ def main() -> None:
                 signal.signal(number, _on_signal)
     sys.meta_path.insert(0, NoPandas())
     gc.set_threshold(50_000)  # modules are no garbage: looking for it takes a twentieth of the start
+    atexit.register(gc.freeze)  # and a tenth of a second at the end
     app()

@@ -145,7 +145,7 @@ def _compare_words(again: Again, decisions: Table, result: Verification, leave_o
     table = again.table
     columns = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
     for start, batch in numbered(table.batches(columns)):
-        now = again.words(start, *plain_words(batch))
+        now = again.words(start, *plain_words(batch)).cast(again.schema)
         for old in waiting.take(now.num_rows):
             part, now = now.slice(0, old.num_rows), now.slice(old.num_rows)
             for row, name in sorted(_unlike_words(names, part, old).items()):

@@ -19,13 +19,13 @@ from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.policies.result import Result
 from curate.tables.classes import CLASSES, lists_for_subset
 from curate.tables.table import Table
-from curate.tables.writer import TableWriter
+from curate.tables.writer import ROW_GROUP_ROWS, TableWriter
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 SUFFIX = ".parquet"
-STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
+STREAM_ROWS = ROW_GROUP_ROWS  # all columns at once: few rows keep the memory low, and a whole group is not copied
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,11 @@ def open_parquet(file: Path | StorePath, *, dictionary: Sequence[str] = ()) -> p
 
 
 def file_batches(
-    file: Path | StorePath, schema: pa.Schema, rows: int, groups: Sequence[int] | None = None
+    file: Path | StorePath,
+    schema: pa.Schema,
+    rows: int,
+    groups: Sequence[int] | None = None,
+    known: dict[str, bool] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one file, with dictionary pages kept compact until it is known how large they unfold.
 
@@ -52,11 +56,14 @@ def file_batches(
         schema: of the columns to read.
         rows: the most a batch may have.
         groups: numbers of the row groups to read, ascending; None for all.
+        known: text column -> whether the file has a dictionary of it; what is found out of the whole file is added.
     """
+    known = known if known is not None and groups is None else {}
     with named_errors(file):
         with open_parquet(file) as parquet:
             groups = range(parquet.metadata.num_row_groups) if groups is None else groups
-            dictionary, row_bytes = _layout(parquet, schema, groups)
+            row_bytes = _layout(parquet, schema, groups, known)
+        dictionary = [name for name in schema.names if known.get(name)]
         parquet = open_parquet(file, dictionary=dictionary)
     with parquet:
         if not schema.names:
@@ -95,10 +102,10 @@ def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
 
 
-def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int]) -> tuple[list[str], int]:
-    """Return the text columns stored with a dictionary, and bytes a row by the fullest row group."""
-    texts = [field.name for field in schema if is_flat_text(field.type)]
-    dictionary: set[str] = set()
+def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], known: dict[str, bool]) -> int:
+    """Return the bytes a row by the fullest row group; note in ``known`` which text is stored with a dictionary."""
+    texts = [field.name for field in schema if is_flat_text(field.type) and field.name not in known]
+    found = dict.fromkeys(texts, False)
     row_bytes = 0
     for index in groups:
         group = parquet.metadata.row_group(index)
@@ -108,8 +115,9 @@ def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int]) -
         # pyarrow aborts the process when Python asks for a damaged column header; reading a row finds it in peace.
         next(parquet.iter_batches(batch_size=1, row_groups=[index], columns=texts, use_threads=False), None)
         leaves = _leaves(parquet, texts)
-        dictionary.update(name for name, number in leaves.items() if group.column(number).has_dictionary_page)
-    return sorted(dictionary), row_bytes
+        found.update({name: True for name, at in leaves.items() if group.column(at).has_dictionary_page})
+    known.update(found)
+    return row_bytes
 
 
 def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:

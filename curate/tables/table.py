@@ -58,6 +58,7 @@ class Table:
     def __init__(self, path: Path | StorePath, files: Sequence[Path | StorePath]) -> None:
         self.path = path
         self.files = list(files)
+        self._dictionaries: dict[int, dict[str, bool]] = {}  # by file: text columns that were looked at
         self._groups: list[tuple[int, int, int]] = []  # of each row group: file, number there, rows
         for index, file in enumerate(self.files):
             with named_errors(file), open_parquet(file) as parquet:
@@ -179,7 +180,8 @@ class Table:
         schema = pa.schema([self.schema.field(name) for name in names])
         for index, file in enumerate(self.files):
             if only is None or index in only:
-                yield from file_batches(file, schema, rows, None if only is None else only[index])
+                known = self._dictionaries.setdefault(index, {})
+                yield from file_batches(file, schema, rows, None if only is None else only[index], known)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the named columns as one table in memory; raises as ``batches``."""

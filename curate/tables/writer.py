@@ -1,5 +1,6 @@
 """The one way to write a table: sealed, checked, given its name at the end."""
 
+import base64
 import io
 import json
 from pathlib import Path
@@ -46,23 +47,22 @@ class TableWriter:
         self.schema = schema.with_metadata({**kept, METADATA_KEY: text.encode()})
         self.n_rows = 0
         self.file = AtomicFile(path, overwrite=overwrite)
+        self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._n_waiting = 0
-        try:
-            self._writer = pq.ParquetWriter(self.file, self.schema, **_settings(schema))
-        except BaseException:
-            self.file.discard()
-            raise
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows whose columns have the names, order and types of ``schema``.
+
+        Text may come as dictionaries, in all calls or in none: it is written sooner, and read as text.
 
         Raises:
             ValueError: if they have not.
             InputError: if the place refuses.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        if table.schema.remove_metadata() != self.schema.remove_metadata():
+        given = table.schema.remove_metadata()
+        if self.schema.remove_metadata() not in (given, _decoded(given)):
             raise ValueError(f"rows have the schema {table.schema}, expected {self.schema}")
         self.n_rows += table.num_rows
         self._waiting.append(table)
@@ -75,22 +75,34 @@ class TableWriter:
         large = table.nbytes >= BATCH_BYTES and table.num_rows <= ROW_GROUP_ROWS
         n_now = table.num_rows if everything or large else table.num_rows // ROW_GROUP_ROWS * ROW_GROUP_ROWS
         if n_now:
-            self._writer.write_table(table.slice(0, n_now).combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+            rows = table.slice(0, n_now)
+            if any(column.num_chunks > 1 for column in rows.columns):
+                rows = rows.combine_chunks()
+            self._open(rows.schema).write_table(rows, row_group_size=ROW_GROUP_ROWS)
         rest = table.slice(n_now)
         self._waiting = [rest] if rest.num_rows else []
         self._n_waiting = rest.num_rows
 
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        """Return Parquet's writer, which has to be told at first which text comes as dictionaries."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self.file, schema.remove_metadata(), **_settings(self.schema))
+            plain = base64.b64encode(self.schema.serialize().to_pybytes())
+            self._writer.add_key_value_metadata({**self.schema.metadata, b"ARROW:schema": plain})  # read as text again
+        return self._writer
+
     def seal(self) -> None:
         """Write what waits and the footer, and flush to the disk; the name comes with ``commit_together``."""
-        if self._writer.is_open:
+        if self._writer is None or self._writer.is_open:
             self._write_groups(everything=True)
-            self._writer.close()
+            self._open(self.schema).close()
         self.file.seal()
 
     def discard(self) -> None:
         """Remove what was written; the final name is not touched."""
         self._waiting = []
-        self._writer.is_open = False  # or its destructor would write a footer to a closed file
+        if self._writer is not None:
+            self._writer.is_open = False  # or its destructor would write a footer to a closed file
         self.file.discard()
 
     def __enter__(self) -> Self:
@@ -105,6 +117,12 @@ class TableWriter:
             self.discard()
 
 
+def _decoded(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the types of values instead of dictionaries of them."""
+    fields = [each.with_type(each.type.value_type) if pa.types.is_dictionary(each.type) else each for each in schema]
+    return pa.schema(fields)
+
+
 def _settings(schema: pa.Schema) -> dict[str, Any]:
     """Pinned Parquet settings: zstd for all but embeddings, dictionaries only for text that may repeat."""
     buffer = io.BytesIO()
@@ -116,7 +134,9 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
     return {
         "version": "2.6",
         "compression": {path: "NONE" if path.split(".", 1)[0] in packed else "ZSTD" for path in paths},
-        "compression_level": {path: 3 for path in paths if path.split(".", 1)[0] not in packed},
+        "compression_level": {
+            path: 1 if path == "reason" else 3 for path in paths if path.split(".", 1)[0] not in packed
+        },
         "use_dictionary": repeats or False,
         # many are float32 made wide, whose last bytes are zero
         "column_encoding": {field.name: "BYTE_STREAM_SPLIT" for field in schema if field.type == pa.float64()} or None,
@@ -125,5 +145,5 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
         "data_page_version": "1.0",
         "write_page_checksum": True,
         "write_page_index": False,
-        "store_schema": True,
+        "store_schema": False,  # `_open` does
     }

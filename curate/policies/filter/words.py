@@ -21,6 +21,8 @@ MEANINGS: dict[str, str] = {
     "threshold": "the value that had to be reached: the bound, or the last value that stayed",
     "margin": "score against threshold, in the direction of keeping: negative was dropped",
 }
+FEW = {"decision": pa.dictionary(pa.int8(), pa.string()), "rule": pa.dictionary(pa.int32(), pa.string())}
+ENCODED_SCHEMA = pa.schema([each.with_type(FEW.get(each.name, each.type)) for each in DECISION_SCHEMA])
 
 
 class DecisionWords:
@@ -36,6 +38,9 @@ class DecisionWords:
         self.rules = rules
         self.results = [RuleResult(verdict, index, table_rows) for index in range(len(rules))]
         self.verdict = verdict
+        texts = [each.typed() for each in rules]
+        self.names = pa.array(list(dict.fromkeys(texts)), pa.string())
+        self.typed = np.array([list(dict.fromkeys(texts)).index(text) for text in texts], np.int32)
         with_score = [index for index, rule in enumerate(rules) if rule.column]
         self.last = with_score[-1] if with_score else len(rules) - 1
 
@@ -49,7 +54,7 @@ class DecisionWords:
             error: shape (M,) text or nulls, or None.
 
         Returns:
-            M rows of ``DECISION_SCHEMA``.
+            M rows of ``ENCODED_SCHEMA``.
         """
         stop = start + len(keys)
         outcome = self.verdict.outcome[start:stop]
@@ -64,15 +69,14 @@ class DecisionWords:
         failed = np.flatnonzero(outcome == FAILED)
         if len(failed) and status is not None:
             reason.put(failed, failures(status, error, failed))
-        rules = pa.array([each.typed() for each in self.rules], pa.string())
         columns = [
             keys,
-            pa.array(OUTCOMES).take(pa.array(outcome)),
+            pa.DictionaryArray.from_arrays(pa.array(outcome.view(np.int8)), pa.array(OUTCOMES)),
             reason.texts(),
-            rules.take(pa.array(rule, mask=rule < 0)),
+            pa.DictionaryArray.from_arrays(pa.array(self.typed[rule], mask=rule < 0), self.names),
             *(pa.array(values, from_pandas=True) for values in numbers),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
+        return pa.RecordBatch.from_arrays(columns, schema=ENCODED_SCHEMA)
 
     def _explain(
         self,

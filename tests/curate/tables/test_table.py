@@ -480,3 +480,16 @@ def test_rows_by_number_are_those_of_the_whole_table_whatever_its_files_and_row_
     for n in (0, 1, 4, 30):
         rows = generator.integers(0, 30, n)
         assert table.take(rows, ["x", "key"]).to_pylist() == expected.select(["x", "key"]).take(rows).to_pylist()
+
+
+def test_text_that_comes_as_dictionaries_is_written_as_the_same_text(tmp_path):
+    texts = pa.array(["keep", None, "drop", "keep"])
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.int8()), pa.array(["keep", "drop", "failed"]))
+    schema = pa.schema([("key", pa.string()), ("decision", pa.string())])
+    for name, column in (("plain", texts), ("coded", coded)):
+        with TableWriter(tmp_path / f"{name}.parquet", schema, META) as writer:
+            for start in (0, 2):
+                writer.write(pa.table({"key": ["a", "b"], "decision": column.slice(start, 2)}))
+    plain, coded = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("plain", "coded"))
+    assert coded.schema.equals(plain.schema, check_metadata=True)
+    assert coded.equals(plain)
