@@ -12,7 +12,7 @@ from curate.tables.digests import key_array, key_bytes, key_texts, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-SORTED_AT_ONCE = 1 << 22  # hashes, of 8 bytes each
+SORTED_AT_ONCE = 1 << 24  # hashes, of 8 bytes each
 MANY = 1 << 20  # hashes that Polars counts sooner than they are sorted
 
 

@@ -131,15 +131,15 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
     paths = [leaves.column(i).path for i in range(len(leaves))]
     repeats = [f.name for f in schema if is_flat_text(f.type) and f.name not in PLAIN_COLUMNS]
     packed = {field.name for field in schema if pa.types.is_fixed_size_list(field.type)}
+    wide = [field.name for field in schema if field.type == pa.float64()]  # often float32, whose last bytes are zero
     return {
         "version": "2.6",
         "compression": {path: "NONE" if path.split(".", 1)[0] in packed else "ZSTD" for path in paths},
         "compression_level": {
-            path: 1 if path == "reason" else 3 for path in paths if path.split(".", 1)[0] not in packed
+            path: 1 if path in ("reason", *wide) else 3 for path in paths if path.split(".", 1)[0] not in packed
         },
         "use_dictionary": repeats or False,
-        # many are float32 made wide, whose last bytes are zero
-        "column_encoding": {field.name: "BYTE_STREAM_SPLIT" for field in schema if field.type == pa.float64()} or None,
+        "column_encoding": dict.fromkeys(wide, "BYTE_STREAM_SPLIT") or None,
         "write_statistics": [path for path in paths if path.split(".", 1)[0] not in packed],
         "data_page_size": 1 << 20,
         "data_page_version": "1.0",

@@ -161,6 +161,9 @@ class _Ends:
 
     def add(self, rows: np.ndarray, values: np.ndarray) -> None:
         """Take the next rows, which stand below those that came before."""
+        if len(self.rows) == 2 * self.n:  # most lie between those that are there already
+            near = ~((values >= self._values[self.n - 1]) & (values < self._values[-self.n]))
+            rows, values = rows[near], values[near]
         rows, values = np.concatenate([self.rows, rows]), np.concatenate([self._values, values])
         if len(values) > 2 * self.n:  # most lie between, and need not be sorted
             low, high = np.partition(values, (self.n - 1, len(values) - self.n))[[self.n - 1, len(values) - self.n]]
