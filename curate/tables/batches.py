@@ -105,7 +105,7 @@ def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
 def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], known: dict[str, bool]) -> int:
     """Return the bytes a row by the fullest row group; note in ``known`` which text is stored with a dictionary."""
     texts = [field.name for field in schema if is_flat_text(field.type) and field.name not in known]
-    found = dict.fromkeys(texts, False)
+    has_dictionary = dict.fromkeys(texts, False)
     row_bytes = 0
     for index in groups:
         group = parquet.metadata.row_group(index)
@@ -115,8 +115,8 @@ def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], k
         # pyarrow aborts the process when Python asks for a damaged column header; reading a row finds it in peace.
         next(parquet.iter_batches(batch_size=1, row_groups=[index], columns=texts, use_threads=False), None)
         leaves = _leaves(parquet, texts)
-        found.update({name: True for name, at in leaves.items() if group.column(at).has_dictionary_page})
-    known.update(found)
+        has_dictionary.update({name: True for name, at in leaves.items() if group.column(at).has_dictionary_page})
+    known.update(has_dictionary)
     return row_bytes
 
 

@@ -61,8 +61,8 @@ class TableWriter:
             InputError: if the place refuses.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        given = table.schema.remove_metadata()
-        if self.schema.remove_metadata() not in (given, _decoded(given)):
+        bare = table.schema.remove_metadata()
+        if self.schema.remove_metadata() not in (bare, _decoded(bare)):
             raise ValueError(f"rows have the schema {table.schema}, expected {self.schema}")
         self.n_rows += table.num_rows
         self._waiting.append(table)
