@@ -20,6 +20,7 @@ from trainers.build import build, make_optimizer, set_mode, small_map
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig, rate_steps
 from trainers.data import batches, require_batch
+from trainers.half import LossScale
 from trainers.memory import ran_out
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
@@ -207,8 +208,9 @@ def _all_steps(
     course: Course | None,
     report: Callable[[Progress], None],
 ) -> dict[str, float]:
-    batch = _Batches(config, data, views, model, method)
     optimizer, done = keeper.optimizer, keeper.done
+    scale = LossScale(next(model.parameters()).device, config.precision, done.scale)
+    batch = _Batches(config, data, views, model, method, scale)
     per_epoch = len(_turns(config, data.n, 0))
     steps = config.epochs * per_epoch
     of_epoch, of_window = Sums(done.sums, done.n), Sums()
@@ -230,11 +232,13 @@ def _all_steps(
                 if not measures["loss"].isfinite():
                     keeper.stop(step, f"the loss is {measures['loss'].item()}", config.lr)
             ranks.average(keeper.parameters)
-            norm = _clip(keeper.parameters, config.clip)
-            optimizer.step()
+            norm = scale.norm(optimizer, keeper.parameters, config.clip)
+            is_taken = scale.step(optimizer, norm)
+            if not is_taken and scale.is_lost:
+                keeper.stop(step, "the gradient is not finite", config.lr)
             method.after_step(step)
 
-            for measures in measured:
+            for measures in measured if is_taken else []:
                 of_window.add(measures)
                 of_epoch.add({**measures, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
@@ -244,9 +248,9 @@ def _all_steps(
                 set_mode(config, model, method)
             if ranks.is_first() and (last or keeper.is_due(now)):
                 batch.hear_of_failures()
-                keeper.keep(
-                    RunState(step + 1, of_epoch.totals(), of_epoch.n, list(batch.failures.items())), now, config.lr
-                )
+                failures = list(batch.failures.items())
+                state = RunState(step + 1, of_epoch.totals(), of_epoch.n, failures, scale=scale.to_json())
+                keeper.keep(state, now, config.lr)
             if now - reported > 1 or last:
                 means = of_window.means()
                 speed = of_window.n * config.batch_size / max(now - reported, 1e-9)
@@ -267,8 +271,9 @@ class _Batches:
         views: Views,
         model: ScoringModel,
         method: Method[Any],
+        scale: LossScale,
     ) -> None:
-        self.config, self.views, self.method = config, views, method
+        self.config, self.views, self.method, self.scale = config, views, method, scale
         self.failures: dict[int, str] = {}  # row -> status
         self.device = next(model.parameters()).device
         self.head = dict(model.heads.items()).get(config.method)
@@ -302,16 +307,8 @@ class _Batches:
         losses = None if self.losses is None else self.losses[rows]
         self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, epoch + 1 == config.epochs))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
-        (result.loss / parts).backward()
+        self.scale.backward(result.loss / parts)
         return {"loss": result.loss.detach(), **result.measures}
-
-
-def _clip(parameters: list[nn.Parameter], most: float) -> Tensor:
-    """Return the norm of the gradient of all parameters together, and scale it down to ``most`` unless that is 0."""
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-    if most:
-        nn.utils.clip_grads_with_norm_(parameters, most, norm)
-    return norm
 
 
 def _require_ranks(config: TrainConfig, data: Data) -> None:

@@ -37,6 +37,7 @@ class RunState:
         failures: row and status of each image that could not be used, where images are read in each epoch.
         diverged: the step at which the loss was no longer finite, where the run ended so; it can go on from here
             with a lower learning rate.
+        scale: of the loss, in float16; empty in another precision.
     """
 
     step: int = 0
@@ -44,6 +45,7 @@ class RunState:
     n: int = 0
     failures: list[tuple[int, str]] = field(default_factory=list)
     diverged: int | None = None
+    scale: dict[str, Any] = field(default_factory=dict)
 
 
 def save_state(

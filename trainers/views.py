@@ -15,6 +15,7 @@ from trainers.cache import PLAIN, CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.draw import Draw
+from trainers.half import autocast
 from trainers.memory import hold
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
@@ -59,7 +60,7 @@ class _Reading:
         """Read views, each of shape (N, 3, S, S), float in [0, 255]."""
         features, pixels = [], []
         device, n = standard[0].device, len(standard[0])
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
+        with autocast(device, self._config.precision):
             for group, unread in ((standard, self._n_unread), (small, 0)):  # one pass for each resolution
                 if group:
                     stacked = self._model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)

@@ -67,7 +67,10 @@ def run(
     devices: Annotated[
         int, typer.Option(metavar="N", help="GPUs, one process each; with --device cpu, processes.")
     ] = 1,
-    precision: options.Precision = "auto",
+    precision: Annotated[
+        str,
+        options.shared("--precision", "; or fp16, for GPUs without bfloat16: the loss is scaled", show_default=True),
+    ] = "auto",
     compile: Annotated[
         bool,
         typer.Option("--compile", help="Compile the network, which takes a minute or more; for long runs on a GPU."),

@@ -21,6 +21,7 @@ from scoring.metrics.neighbours import knn_vote, nearest
 from scoring.metrics.ranking import auroc
 from scoring.model import ScoringModel
 from scoring.scorers import main_column
+from trainers.half import autocast
 
 if TYPE_CHECKING:
     from trainers.loop import Epoch
@@ -38,7 +39,7 @@ class Probe:
     Attributes:
         pixels: as the model reads them, uint8, shape (N, 3, S, S).
         labels: int64, shape (N,).
-        precision: of the backbone, fp32 or bf16.
+        precision: of the backbone: fp32, bf16 or fp16.
         every: epochs between two measurements; the last epoch is always measured.
     """
 
@@ -62,7 +63,7 @@ class Probe:
         """
         device, outputs = model.mean.device, []
         for batch in self.pixels.split(256):
-            with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            with autocast(device, self.precision):
                 outputs.append(model(batch.to(device).contiguous(memory_format=torch.channels_last)))
         embedding = torch.cat([each.embedding.float().cpu() for each in outputs])
         cosine, index = nearest(embedding, embedding, min(VOTERS, len(embedding) - 1), same=True)

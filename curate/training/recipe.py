@@ -68,7 +68,7 @@ def recipe_of(
         typed: every parameter of the command by name.
         start: where the run begins; it decides the size of the views where none was typed.
         cache: where features come from, or None for images; a cache has its views already.
-        precision: fp32 or bf16.
+        precision: fp32, bf16 or fp16.
 
     Raises:
         InputError: for a value out of range, or an option that the method, or a cache, does not read.

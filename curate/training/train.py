@@ -115,7 +115,7 @@ def train(
         set: settings by name: the method's own, and of views and steps (``curate.training.recipe.SharedSettings``).
         seed: of all draws.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        precision: ``auto``, ``fp32`` or ``bf16``.
+        precision: ``auto``, ``fp32``, ``bf16``, or ``fp16``, which scales the loss.
         compile: compile the network, which takes a minute or more; for long runs on a GPU.
         stream: cut views from whole images, which are read again in each epoch; None where squares of the size of a
             view, cut once, do not fit in memory.
@@ -189,7 +189,8 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     ranks.first("folder", str)  # which the first process holds now
     where = select_device(typed["device"])
     cache, start = _start(typed)
-    config = recipe_of(typed, start, cache, precision=select_precision(typed["precision"], where))
+    precision = "fp16" if typed["precision"] == "fp16" else select_precision(typed["precision"], where)
+    config = recipe_of(typed, start, cache, precision=precision)
     _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
     fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
     if cache is None and asks.n_small and asks.small_size > config.size:

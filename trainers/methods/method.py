@@ -57,7 +57,7 @@ class Task:
         size: side of a standard view in pixels.
         backbone: the one that learns, for methods that keep a copy of it; not to be registered as a module.
         head: the one of this method, too.
-        precision: of the backbone, fp32 or bf16.
+        precision: of the backbone: fp32, bf16 or fp16.
         n: how many images there are; 0 where it is unknown yet.
         mean: of the channels in [0, 1], which was subtracted from the pixels of views.
         std: of the same, which they were divided by then.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from trainers import ranks
+from trainers.half import autocast
 
 
 class MomentumEncoder(nn.Module):
@@ -26,7 +27,7 @@ class MomentumEncoder(nn.Module):
         momentum: m, in [0, 1); 0 makes it the original one step later.
         groups: into how many parts a batch is split, shuffled, so that batch normalisation sees each part on its own.
             Else the statistics of the batch separate a key from its query, and little is learned (sec. 3.3).
-        precision: ``bf16`` to read pixels as the backbone does in that precision.
+        precision: in which pixels are read, as by the backbone.
     """
 
     def __init__(self, live: Sequence[nn.Module], *, momentum: float, groups: int = 1, precision: str = "fp32") -> None:
@@ -58,7 +59,7 @@ class MomentumEncoder(nn.Module):
         return ranks.summed(every.index_copy_(0, torch.cat(mine), said))
 
     def _read(self, pixels: Tensor) -> Tensor:
-        with torch.autocast(pixels.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+        with autocast(pixels.device, self.precision):
             features = self.copies[0](pixels).float()
         for copy in self.copies[1:]:
             features = copy(features)

@@ -1,0 +1,56 @@
+"""Half precision: in what the backbone computes, and the scale by which small gradients survive float16."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a precision; fp32 has none
+LEAST_SCALE = 2.0**-10  # below it the gradients themselves are not finite
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """Return the context in which a backbone reads images in a precision: fp32, bf16 or fp16."""
+    return torch.autocast(device.type, DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
+
+
+class LossScale:
+    """Scales the loss for float16, and leaves out a step whose gradients overflowed; does nothing for the others.
+
+    Args:
+        device: of the model.
+        precision: of the backbone.
+        kept: from ``to_json`` of the state of the run; empty at the start.
+    """
+
+    def __init__(self, device: torch.device, precision: str, kept: dict[str, Any]) -> None:
+        self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        if kept and precision == "fp16":
+            self._scaler.load_state_dict(kept)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the next step needs; empty where nothing is scaled."""
+        return dict(self._scaler.state_dict())
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of the scaled loss to the others."""
+        self._scaler.scale(loss).backward()
+
+    def norm(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], clip: float) -> Tensor:
+        """Scale gradients back; return their norm, all together, and scale them down to ``clip`` unless that is 0."""
+        self._scaler.unscale_(optimizer)
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        if clip:
+            nn.utils.clip_grads_with_norm_(parameters, clip, norm)
+        return norm
+
+    def step(self, optimizer: torch.optim.Optimizer, norm: Tensor) -> bool:
+        """Let the optimiser step unless gradients overflowed, which lowers the scale; return whether it did."""
+        self._scaler.step(optimizer)
+        self._scaler.update()
+        return not self._scaler.is_enabled() or bool(norm.isfinite())
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no scale is small enough."""
+        return self._scaler.is_enabled() and self._scaler.get_scale() < LEAST_SCALE
