@@ -143,6 +143,7 @@ html_theme = "furo"
 html_title = "curate"
 smartquotes = False
 html_show_copyright = html_show_sphinx = False
+html_show_search_summary = False  # they would be fetched, which a page from the disk may not
 myst_heading_anchors = 4
 myst_fence_as_directive = []
 suppress_warnings = ["myst.xref_missing_download", "misc.highlighting_failure"]
