@@ -236,7 +236,7 @@ class _Judging:
         share = torch.bincount(answers, minlength=self.n_classes) / len(answers)
         expected = share[self.labels.clamp(min=0)].double().where(self.labels >= 0, 0)
         self._ranked(GMM, about, (answers == self.labels).numpy(), expected.numpy())
-        shuffled = cluster[torch.randperm(len(cluster), generator=self.generator)]
+        shuffled = cluster[torch.randperm(len(cluster), generator=torch.Generator().manual_seed(self.seed))]
         self.found.clusters = np.stack([np.unique(classes, return_inverse=True)[1], cluster.numpy(), shuffled.numpy()])
 
     def _right(self, name: str, about: Shape, answers: Tensor, baseline: Floats | None = None) -> None:
