@@ -124,7 +124,7 @@ def filter(
 ) -> FilterResult:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
-    Memory stays bounded: some 20 bytes a row at the peak and 64 MB a batch, whatever the table holds; more where
+    Memory stays bounded: some 25 bytes a row at the peak and 64 MB a batch, whatever the table holds; more where
     rows are ranked within groups, which sorts them.
 
     Args:
