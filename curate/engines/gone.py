@@ -1,10 +1,10 @@
 """A source that goes away during a run, not single images: it shows when images read before cannot be read again."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -170,10 +170,12 @@ def place_of(uri: str | None) -> str:
 
     >>> place_of("https://a.org/x/1.jpg"), place_of("/mnt/disk/photos/cats/1.jpg"), place_of(None)
     ('https://a.org', '/mnt/disk/photos', '')
+    >>> place_of("http://[::1/x.jpg")
+    'http://[::1'
     """
     if uri is None:
         return ""
     if "://" in uri:
-        parts = urlsplit(uri)
-        return f"{parts.scheme}://{parts.netloc}"
+        scheme, _, rest = uri.partition("://")  # not urlsplit, which refuses an unfinished address
+        return f"{scheme.lower()}://{re.split('[/?#]', rest, maxsplit=1)[0]}"
     return "/".join(uri.split("/")[:-1][:_DEPTH])

@@ -29,7 +29,8 @@ def class_lists(schema: pa.Schema, where: object) -> ClassLists:
     lists = {name: _names(names) for name, names in noted.items()} if isinstance(noted, dict) else {"": ()}
     if not all(lists.values()):
         raise InputError(f"{where} has lists of classes in its metadata that are no lists of names; write it again")
-    return {**class_labels(schema), **{name: names for name, names in lists.items() if name in schema.names}}
+    flat = {field.name for field in schema if not pa.types.is_nested(field.type)}
+    return {**class_labels(schema), **{name: names for name, names in lists.items() if name in flat}}
 
 
 def class_labels(schema: pa.Schema) -> ClassLists:

@@ -118,6 +118,14 @@ def test_metadata_that_names_no_classes_leaves_numbers_as_they_are(tmp_path, not
     assert open_manifest(path).rows(0, 2)["label"].to_pylist() == [7, 8]
 
 
+def test_a_list_of_classes_for_a_column_of_lists_is_left_alone(tmp_path):
+    table = pa.table({"key": ["a"], "status": ["ok"], "label": [["cat"]]})
+    note = json.dumps({"kind": "scores", CLASSES: {"label": ["cat"]}}).encode()
+    pq.write_table(table.replace_schema_metadata({b"curate": note}), tmp_path / "t.parquet")
+    assert lists_of(open_table(tmp_path / "t.parquet")) == {}
+    curate.info(tmp_path / "t.parquet")
+
+
 @pytest.mark.parametrize("lists", [3, {"label": "ab"}, {"label": ["a", "a"]}, {"label": [1]}, {"label": []}])
 def test_a_list_of_our_own_that_is_none_is_refused(tmp_path, lists):
     table = pa.table({"key": ["a"], "label": ["a"]})
