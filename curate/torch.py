@@ -21,6 +21,7 @@ from curate.tables.classes import class_list
 from curate.tables.digests import key_array, key_texts, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
+from curate.tables.needs import refuse_other_status
 from curate.tables.provenance import reading_of, white_of
 from curate.tables.signals import signal
 from curate.tables.table import Table, open_table
@@ -80,6 +81,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         label = label or (LABEL if LABEL in opened.schema.names else None)
         if label is None and classes is not None:
             raise InputError(f"classes: expected a column of labels in {table}, got none named label; give label=")
+        refuse_other_status(opened.schema, opened.path)
         self._white = white_of(opened)
         self._read(opened, label, classes)
         self.missing = self._leave_out(missing == SKIP)

@@ -27,6 +27,7 @@ from curate.tables.arrays import texts
 from curate.tables.classes import NO_CLASSES, ClassList
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique
+from curate.tables.needs import refuse_other_status
 from scoring.errors import InputError
 
 SAID_OF_OK = (STATUS, ERROR)  # columns that say the same of every row whose image was scored
@@ -112,6 +113,7 @@ def survey(source: Source, request: SurveyRequest, name: str) -> tuple[Plan, NDA
             classes lacks, a probability outside [0, 1], more folders than any file system likes, or images that are in
             what is to be replaced.
     """
+    refuse_other_status(source.schema, source.path)
     seen = Survey(claims=Claims(request.names))
     extra = [column for column in (request.label, request.per, PREDICTED, PROBABILITY) if column in source.schema.names]
     sized = [request.shard.column] if request.shard.column in source.schema.names and request.shard.n_bytes else []

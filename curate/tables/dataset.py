@@ -123,6 +123,7 @@ def sample_of(dataset: Dataset, table: Table) -> JunkInputs:
 def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
     """Return the quality columns and columns of trained heads of some rows of a table, NaN for null."""
     names = [name for name in columns_read(table.schema.names) if not is_fitted(name)]
+    Needs(numbers=tuple(names), keys=False, advice="rename it, or score the images again").columns(table)  # or refuse
     taken = table.take(rows, names) if names else None
     return {} if taken is None else {name: numbers_of(taken.column(name)) for name in names}
 

@@ -106,10 +106,18 @@ class Needs:
             for name in columns:
                 if not is_plain(table.schema.field(name).type):
                     _refuse(table, name, expected, "name another column, or rename it")
-        if STATUS in names and not is_text(table.schema.field(STATUS).type):
-            _refuse(table, STATUS, "text", "rename it ('ok' or the kind of failure is written there)")
+        refuse_other_status(table.schema, table.path)
         if PHASH in self.representations and not pa.types.is_integer(table.schema.field(PHASH).type):
             _refuse(table, PHASH, "whole numbers", "score the images again")
+
+
+def refuse_other_status(schema: pa.Schema, path: object) -> None:
+    """Raise InputError for a table whose column `status` is not text, and so not of a scored table."""
+    if STATUS in schema.names and not is_text(schema.field(STATUS).type):
+        raise InputError(
+            f"expected text in column {STATUS!r} of {path}, got {schema.field(STATUS).type}; rename it ('ok' or the "
+            "kind of failure is written there)"
+        )
 
 
 def _refuse(table: Table, name: str, expected: str, advice: str) -> None:

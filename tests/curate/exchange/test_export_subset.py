@@ -59,6 +59,15 @@ def name_of(format):
     return f"out{FORMATS[format].suffix}"
 
 
+def test_a_column_status_that_is_not_text_is_refused(table):
+    rows = pq.read_table(table)
+    at = rows.schema.get_field_index("status")
+    pq.write_table(rows.set_column(at, "status", pa.array([1] * rows.num_rows)), table)
+    done = run("t.parquet", "--to", "csv", "-o", "x.csv")
+    assert done.exit_code == 1
+    assert "expected text in column 'status'" in done.stderr
+
+
 @pytest.mark.parametrize("format", TOOLS)
 def test_every_label_comes_back_under_its_own_key_from_every_format(table, format):
     result = run("t.parquet", "--to", format, "-o", name_of(format))
