@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from scoring.errors import InputError
 
 PATIENCE = timedelta(days=1)  # for a rank that decodes or measures while others wait
+ARRIVAL = timedelta(minutes=10)  # until all have started
 SENT = 1 << 28  # bytes of one broadcast
 NOTICED = 1.0  # seconds in which what started the processes may say which one has ended
 
@@ -92,7 +93,7 @@ def joined(device: str) -> Iterator[str]:
         InputError: if the processes are more than the GPUs of the machine, or another one has ended.
     """
     global _group
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
     if size == 1 or _group is not _ALONE:
         yield device
         return
@@ -142,7 +143,8 @@ def _new_store(size: int) -> dist.Store:
         host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
         is_host = os.environ.get("RANK") == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         with _peers():
-            _stores.append(dist.TCPStore(host, port, size, is_host, timeout=PATIENCE, wait_for_workers=False))
+            _stores.append(dist.TCPStore(host, port, size, is_host, timeout=ARRIVAL, wait_for_workers=False))
+            _stores[0].set_timeout(PATIENCE)
     _stores.append(run_store(_stores[0], len(_stores)))
     return _stores[-1]
 

@@ -15,7 +15,11 @@ MOST = 1024
 
 def is_silent() -> bool:
     """Return whether this is one of several processes, and not the first, which prints for all."""
-    return os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("RANK", "0") != "0"
+    return _n_started() > 1 and os.environ["RANK"] != "0"
+
+
+def _n_started() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
 
 
 def is_launcher(devices: int) -> bool:
@@ -24,12 +28,12 @@ def is_launcher(devices: int) -> bool:
     Raises:
         InputError: for no number of devices, or another than ``torchrun`` started.
     """
-    started = os.environ.get("WORLD_SIZE")
+    started = _n_started()
     if not 1 <= devices <= MOST:
         raise InputError(f"--devices is a number of processes from 1 to {MOST:,}, got {devices}")
-    if started is not None and devices not in (1, int(started)):
+    if started > 1 and devices not in (1, started):
         raise InputError(f"torchrun started {started} processes, got --devices {devices}; leave --devices out")
-    return devices > 1 and started is None
+    return devices > started
 
 
 def launch(devices: int) -> None:
