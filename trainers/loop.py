@@ -231,7 +231,7 @@ def _all_steps(
             for measures in measured:
                 if not measures["loss"].isfinite():
                     keeper.stop(step, f"the loss is {measures['loss'].item()}", config.lr)
-            ranks.average(keeper.parameters)
+            ranks.add_gradients(keeper.parameters)
             norm = scale.norm(optimizer, keeper.parameters, config.clip)
             is_taken = scale.step(optimizer, norm)
             if not is_taken and scale.is_lost:
@@ -307,7 +307,7 @@ class _Batches:
         losses = None if self.losses is None else self.losses[rows]
         self.method.before_step(Batch(rows, losses, step / steps, seen.pixels, epoch + 1 == config.epochs))
         result = self.method(seen.features, self.head, None if self.labels is None else self.labels[rows])
-        self.scale.backward(result.loss / parts)
+        self.scale.backward(result.loss / (parts * ranks.group().size))
         return {"loss": result.loss.detach(), **result.measures}
 
 

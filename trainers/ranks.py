@@ -2,7 +2,7 @@
 
 Each process (rank) reads its part of every batch through the backbone. The features of all parts are gathered, so that
 heads, losses, queues and centres see the whole batch on every rank, as a single process would; then gradients are
-averaged. PyTorch's collectives do the work; processes are found by the variables that ``torchrun`` sets.
+added up. PyTorch's collectives do the work; processes are found by the variables that ``torchrun`` sets.
 """
 
 import json
@@ -186,8 +186,9 @@ def part(n: int) -> slice:
 def gather(mine: Tensor, dim: int = 0) -> Tensor:
     """Return the parts of all processes, one after the other along a dimension; the gradient reaches every part.
 
-    The loss of the whole batch is computed from it alike in every process. So the gradient of a part is a slice of
-    what each process has already, times their number, since gradients are averaged over them afterwards.
+    The loss of the whole batch is computed from it alike in every process, over their number, since gradients are
+    summed over them afterwards. So the gradient of a part is a slice of what each process has already, times their
+    number: as large as in one process, which float16 needs.
 
     Args:
         mine: of the same shape in every process.
@@ -210,8 +211,8 @@ class _Gather(torch.autograd.Function):
         return grads[0].narrow(ctx.dim, _group.rank * ctx.n, ctx.n) * _group.size, None
 
 
-def average(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace the gradient of each parameter by its mean over the processes, the same to the bit in all of them."""
+def add_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace the gradient of each parameter by its sum over the processes, the same to the bit in all of them."""
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if _group.size == 1 or not grads:
         return
@@ -223,8 +224,8 @@ def average(parameters: Iterable[nn.Parameter]) -> None:
         flat = torch.cat([grad.flatten() for grad in alike])
         with _peers():
             dist.all_reduce(flat)
-        for grad, mean in zip(alike, (flat / _group.size).split([grad.numel() for grad in alike]), strict=True):
-            grad.copy_(mean.view_as(grad))
+        for grad, total in zip(alike, flat.split([grad.numel() for grad in alike]), strict=True):
+            grad.copy_(total.view_as(grad))
 
 
 def summed(values: Tensor) -> Tensor:
