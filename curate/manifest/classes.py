@@ -1,4 +1,4 @@
-"""Lists of class names in the metadata of a Parquet file: ours, and `ClassLabel` of Hugging Face `datasets`."""
+"""What the metadata of a Parquet file says of its columns: classes, ours and Hugging Face's, and earlier scores."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.columns import CUSTOM, describe
 from scoring.errors import InputError
 
 CLASSES = "classes"  # in our metadata: column -> names of its classes, in the order that numbers them
@@ -31,6 +32,15 @@ def class_lists(schema: pa.Schema, where: object) -> ClassLists:
         raise InputError(f"{where} has lists of classes in its metadata that are no lists of names; write it again")
     flat = {field.name for field in schema if not pa.types.is_nested(field.type)}
     return {**class_labels(schema), **{name: names for name, names in lists.items() if name in flat}}
+
+
+def earlier_scores(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that `curate score` wrote when it made the file; none of another file.
+
+    Args:
+        schema: of the file, with its metadata.
+    """
+    return tuple(name for name in schema.names if "model" in _json(schema, OUR_KEY) and describe(name) != CUSTOM)
 
 
 def class_labels(schema: pa.Schema) -> ClassLists:

@@ -1,6 +1,7 @@
 """Parquet tables, with the bytes inside or with paths: read in bounded pieces, never whole."""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -66,6 +67,7 @@ class ParquetManifest:
         self._where = places[0].name if len(places) == 1 else f"{places[0].name} and {len(places) - 1} more"
         if self._files.n_rows == 0:
             raise InputError(f"expected at least one row in {self._where}, got none; add rows")
+        options = replace(options, reserved=(*options.reserved, *self._files.earlier_scores))
         self._options, self._reach = options, reach
         self.connections = options.connections
         self._root = root

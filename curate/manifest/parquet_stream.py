@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.manifest.classes import class_labels, class_lists
+from curate.manifest.classes import class_labels, class_lists, earlier_scores
 from curate.manifest.contract import ReadError
 from curate.manifest.failures import CredentialsError
 from curate.manifest.footers import check_footers
@@ -86,6 +86,7 @@ class ParquetFiles:
         if index == 0:
             self.schema: pa.Schema = schema
             self.classes, self.numbered = classes, numbered
+            self.earlier_scores = earlier_scores(file.schema_arrow)
         elif not schema.equals(self.schema):
             raise InputError(
                 f"expected the same columns in every file, got {_difference(self.schema, schema)} in {name}; "

@@ -1,5 +1,6 @@
 """Parquet as a source: bytes inside, the struct that Hugging Face writes, and paths."""
 
+import json
 import random
 from pathlib import Path
 
@@ -438,3 +439,13 @@ def test_folders_named_like_what_curate_writes_do_not_replace_it(tmp_path):
     manifest = open_manifest(write(tmp_path / "key=9/a.parquet", {"image": images(2)}))
     assert manifest.schema.names == ["key", "uri", "source_key"]
     assert manifest.rows(0, 2)["source_key"].to_pylist() == ["9", "9"]
+
+
+def test_scores_of_an_earlier_model_do_not_pass_for_those_of_the_next(tmp_path):
+    columns = {"key": ["a"], "image": [b"x"], "kappa_mcinfonce": [3.0], "unc_mine": [1.0], "year": [2020]}
+    for noted, renamed in (({"model": {"digest": "12"}}, {"kappa_mcinfonce", "unc_mine"}), ({}, set())):
+        table = pa.table(columns).replace_schema_metadata({b"curate": json.dumps(noted).encode()})
+        pq.write_table(table, tmp_path / "scores.parquet")
+        manifest = open_manifest(tmp_path / "scores.parquet")
+        assert manifest.renamed == {name: f"source_{name}" for name in renamed}
+        assert "year" in manifest.schema.names
