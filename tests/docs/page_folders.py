@@ -95,9 +95,10 @@ def make_stock(folder: Path, run) -> None:
     shutil.copy(folder / "scores.parquet", folder / "moved")
     write_weights(folder)
     (folder / "curate.toml").write_text(TOML.search((ROOT / "docs" / "pipeline.md").read_text())[1])
-    (folder / ".ssh").mkdir()
-    run("ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
-    (folder / "allowed_signers").write_text(f"anna@example.org {(folder / '.ssh' / 'id_ed25519.pub').read_text()}")
+    if shutil.which("ssh-keygen"):
+        (folder / ".ssh").mkdir()
+        run("ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
+        (folder / "allowed_signers").write_text(f"anna@example.org {(folder / '.ssh' / 'id_ed25519.pub').read_text()}")
     (folder / "demo" / "images").mkdir(parents=True)
     spec = importlib.util.spec_from_file_location("demo", ROOT / "examples" / "demo.py")
     demo = importlib.util.module_from_spec(spec)
