@@ -21,8 +21,8 @@ TRIES = 4
 PAUSE = 0.5  # seconds before the second try; each further one doubles it, less a random part of up to half
 TIME_LIMIT = 60.0  # seconds for a request
 SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
-PIECE = 8 << 20  # bytes that are requested before anything is known of the size
-UNDER_WAY = ByteBudget(64 * PIECE)  # bytes of first pieces that stores may be sending at once, of unknown size each
+PIECE = 4 << 20  # bytes that are requested before anything is known of the size
+UNDER_WAY = ByteBudget(128 * PIECE)  # bytes of first pieces that stores may be sending at once, of unknown size each
 _STEPS = (1 << 20, PIECE)  # bytes that are held for a body of unknown size, before all that it may have
 
 
