@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
     }
     write(folder / "scores.parquet", {name: values for name, values in columns.items() if values is not None})
     table = folder / "scores.parquet"
-    curate.filter(table, folder / "kept.parquet", drop_bottom="25%", column="unc_losspred")
+    curate.filter(table, folder / "kept.parquet", drop_bottom="25%", column="unc_losspred", allow_uneven=True)
     curate.dedup(folder / "kept.parquet", folder / "alone.parquet", finder=["bytes"])
     curate.select(folder / "alone.parquet", folder / "picked.parquet", budget=20, strategy="random")
     curate.labels(table, folder / "labels.parquet", "label", drop_suspected=True)
