@@ -119,9 +119,8 @@ def adjusted_rand_index(table: NDArray) -> float:
     -0.5
     """
     both, first, second, every = (_pairs(n) for n in (table, table.sum(1), table.sum(0), table.sum()))
-    by_chance = first * second / every if every else 0.0
-    most = (first + second) / 2
-    return 1.0 if most == by_chance else (both - by_chance) / (most - by_chance)
+    at_random, most = first * second, every * (first + second) / 2  # of pairs, times ``every``
+    return 1.0 if most == at_random else (every * both - at_random) / (most - at_random)
 
 
 def _pairs(counts: NDArray) -> float:
