@@ -204,7 +204,7 @@ def test_probes_learn_what_they_can_and_the_hidden_layer_what_a_plane_cannot():
     generator = torch.Generator().manual_seed(2)
     learned, asked = (torch.randn(1000, 2, generator=generator) for _ in range(2))
     ring = [(rows.norm(dim=1) > 1.2).long() for rows in (learned, asked)]
-    assert (measures.mlp_answers(learned, ring[0], asked, 2, seed=0) == ring[1]).float().mean() > 0.95
+    assert (measures.perceptron_answers(learned, ring[0], asked, 2, seed=0) == ring[1]).float().mean() > 0.95
     assert (measures.linear_answers(learned, ring[0], asked, 2) == ring[1]).float().mean() < 0.7
 
 
