@@ -194,7 +194,7 @@ def main() -> None:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
                 signal.signal(number, _on_signal)
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # torch's threads sleep while they wait: a sixth of the time of `clean`
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait sleep: a sixth of the time of `clean`
     sys.meta_path.insert(0, NoPandas())
     gc.set_threshold(50_000)  # modules are no garbage: looking for it takes a twentieth of the start
     atexit.register(gc.freeze)  # and a tenth of a second at the end
