@@ -28,6 +28,13 @@ EXIT_CODES = {  # what a line holds -> what it exits with here, as its page or d
     "curate selftest ": (0, 1),  # crops of twelve photographs are more alike than a dataset is
     "--fail-unless-stop": (3,),
 }
+OTHER_OUTPUT = {  # page -> why what it shows cannot come out here
+    "docs/interchange": "its own test compares it",
+    "docs/audit": "shows what too few verdicts on another table are answered",
+    "docs/grow": "shows images that came and went since",
+}
+# Lines of blocks that are no output: other programs, Python, and files of a folder.
+NO_OUTPUT = re.compile(r"(pip|pipx|uv|make|python|import|print|found|#)\b|#|rounds/|\S+\.(json|parquet) ")
 SHORT = {"curate train ": " --epochs 1 --batch-size 4"}  # begin of a line -> what the test adds, or it takes hours
 
 
@@ -60,6 +67,12 @@ def test_lines_of_blocks_are_found_and_notes_are_no_part_of_them():
     text = "`curate a`\n\n    curate b -o c  # note\n    rows 3\n\n```console\n$ curate d\ncurate e\n```\n"
     text += "\n```python\ncurate f\n```\n"
     assert [line for _, line in page_folders.typed_lines(text)] == ["curate b -o c", "curate d", "curate e"]
+
+
+def test_the_words_of_shown_output_are_found_and_code_is_none():
+    text = "A\n\n    curate a\n\nprints\n\n    kept   12 of 70\n    next: curl\n\n"
+    text += "```text\nrows 3\n```\n\n    import curate\n"
+    assert shown_words(text) == {"kept", "next", "rows"}
 
 
 def test_what_a_page_makes_is_not_there_before():
@@ -99,6 +112,15 @@ def run(line, folder, codes, place=""):
     code = re.search(r"\(exit code (\d+)\)\n\Z", printed)
     expected = (int(code[1]) if code else 0) in codes and "Traceback" not in printed
     assert expected, f"{place}: {line}\n{printed}"
+    return printed
+
+
+def shown_words(text):
+    """The words that begin the lines of output which a page shows, up to their first number; images are others here."""
+    blocks = re.findall(r"^```(?:console|text)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    blocks += re.findall(r"(?<=\n\n)((?:    .*\n)+)", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE))
+    lines = [line.strip() for block in blocks if "curate " not in block for line in block.splitlines()]
+    return {re.split(r"[\d:\[]|  ", line)[0].strip() for line in lines if not NO_OUTPUT.match(line)} - {""}
 
 
 def review_at_once(server, browser):
@@ -129,10 +151,15 @@ def test_every_command_line_runs(page, stock, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     todo = [(number, line) for number, line in LINES[page] if not is_left_out(line)]
     page_folders.begin(stock, tmp_path, Path(page).stem, [line for _, line in todo])
+    printed = ""
     for number, line in todo:
         program = line.split()[0]
         if program != "curate" and shutil.which(program) is None:
             pytest.skip(f"{page}.md:{number}: there is no {program} on this machine")
         more = next((added for begin, added in SHORT.items() if line.startswith(begin)), "")
         codes = next((codes for part, codes in EXIT_CODES.items() if part in line), (0,))
-        run(line + more, tmp_path, codes, f"{page}.md:{number}")
+        printed += run(line + more, tmp_path, codes, f"{page}.md:{number}")
+    if page not in OTHER_OUTPUT:
+        lines = [line.strip() for line in printed.splitlines()]
+        words = shown_words((ROOT / f"{page}.md").read_text())
+        assert {each for each in words if not any(line.startswith(each) for line in lines)} == set(), f"{page}.md"

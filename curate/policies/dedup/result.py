@@ -53,8 +53,7 @@ class DedupResult(Result):
 
     def facts(self) -> dict[str, Any]:
         """Return the receipt's facts next to the counts, as plain JSON."""
-        waiting = ["to_review"] if self.to_review else []  # not in receipts of earlier versions
-        names = ["dropped_by", "failed_by", "n_groups", "n_lower", *waiting, "recall"]
+        names = ("dropped_by", "failed_by", "n_groups", "n_lower", "to_review", "recall")
         planted = {"planted": self.planted.to_json()} if self.planted is not None else {}
         return {**{name: getattr(self, name) for name in names}, **planted}
 

@@ -59,8 +59,9 @@ class MaxBadRate(ScoreRule):
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
         """Return the rule from what is typed; InputError for a value that cannot be used."""
-        said = {name: values[-1] for name, values in (arguments.own_options or {}).items() if name != AUDIT}
-        return cls.of(value, list((arguments.own_options or {}).get(AUDIT, ())), column=arguments.column, **said)
+        audits, options = arguments.own_options.get(AUDIT, ()), arguments.own_options.items()
+        single = {name: values[-1] for name, values in options if name != AUDIT}
+        return cls.of(value, list(audits), column=arguments.column, **single)
 
     def __post_init__(self) -> None:
         parse_goal(self.rate, self.confidence)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -42,7 +42,7 @@ class RuleArguments:
     column: str | None = None
     per: str | None = None
     even: str | None = None
-    own_options: Mapping[str, Sequence[Any]] | None = None
+    own_options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     model: str | Path | None = None
     allow_unmatched: bool = False
 
