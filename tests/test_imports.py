@@ -40,9 +40,13 @@ LEAVES = {
     Path("curate/version.py"),
 }
 OF_STRANGERS = (Path("scoring/convert.py"), Path("scoring/packaged.py"))  # what reads PyTorch's files, as said there
-COMMAND_LINE = [path for path in MODULES if path.parts[:2] == ("curate", "commands") or path.name == "cli.py"]
+COMMAND_LINE = [
+    path
+    for path in MODULES
+    if path.parts[:2] in (("curate", "commands"), ("curate", "options")) or path.name in ("cli.py", "options.py")
+]  # and the options of commands, wherever they are declared
 FLOORS = (  # of curate, from below: what is on one imports what is on it or below
-    {"columns", "counted", "version"},
+    {"columns", "counted", "version", "options"},
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
@@ -277,8 +281,9 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
         "curate.selectors.table.",
         "trainers.methods.table.",
     )  # of names, which import on use
-    light = ("curate.commands", "curate.version.", "curate.counted.", "scoring.errors.", *tables)
-    assert all(name.startswith(light) for name in ours), ours
+    light = ("curate.commands", "curate.options.", "curate.version.", "curate.counted.", "scoring.errors.", *tables)
+    light = (*light, "scoring.lookup.")
+    assert all(name.startswith(light) or ".options." in name for name in ours), ours
 
 
 @every(SCRIPTS)

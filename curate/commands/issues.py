@@ -6,50 +6,26 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, printers, say, say_files, say_next
 from curate.counted import counted
+from curate.policies.issues.options import IssuesOptions
 
 if TYPE_CHECKING:
     from curate.policies.issues.policy import IssuesResult
 
 N_PAIRS = 5  # pairs of kinds that are shown
-Names = list[str] | None
 
 
+@command_of(IssuesOptions)
 def run(
-    table: options.Table,
-    out: Annotated[Path | None, options.written_to("--out", ": the rows that are kept, such as clean.parquet")] = None,
-    drop: Annotated[
-        Names,
-        typer.Option(metavar="KIND,...", help="Drop these kinds, unusable, or all (repeatable).", show_default=False),
-    ] = None,
-    drop_group: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Drop this group of images unlike the rest (repeatable).", show_default=False),
-    ] = None,
-    only: Annotated[
-        Names, typer.Option(metavar="KIND", help="Look for this kind alone (repeatable).", show_default=False)
-    ] = None,
-    without: Annotated[
-        Names, typer.Option(metavar="KIND", help="Do not look for this kind (repeatable).", show_default=False)
-    ] = None,
-    force: Annotated[
-        Names,
-        typer.Option(
-            metavar="KIND", help="Flag this kind even in more than 10% of the images (repeatable).", show_default=False
-        ),
-    ] = None,
-    set_: Annotated[Names, options.shared("--set", ": where a kind begins", metavar="KIND=VALUE")] = None,
-    show: Annotated[int, typer.Option(min=0, help="Rows of each kind to name and to draw, the worst.")] = 3,
+    request: IssuesOptions,
     sheet: Annotated[
         Path | None,
         options.shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png"),
     ] = None,
     source: options.Source = None,
-    overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -68,26 +44,23 @@ def run(
     domain: one colour, pure noise, enlarged from a few pixels, or a placeholder. A kind that more than 10% of the
     images have describes the dataset and is switched off. `curate dedup` finds copies.
     """
-    from curate.policies.issues.policy import issues
-    from scoring.settings import parse_settings
+    from curate.policies.issues.policy import run_issues
 
-    arguments = dict(locals())
     if sheet is not None:
         from curate.display.picture import check_picture
 
-        check_picture(sheet, overwrite=overwrite)
-    settings = parse_settings(set_ or [], example="dark=0.2")
-    result = issues(**options.accepted(issues, arguments) | {"set": settings})
+        check_picture(sheet, overwrite=request.overwrite)
+    result = run_issues(request)
     if sheet is not None:
-        _draw(result, table, sheet, source, overwrite)
+        _draw(result, request, sheet, source)
     if json_:
         emit(result.to_json())
-    elif out is None or not quiet:
-        _report(result, requested=out is None)
-        if out is not None:
+    elif request.out is None or not quiet:
+        _report(result, requested=request.out is None)
+        if request.out is not None:
             say_files(result, dry_run=False)
         else:
-            say_next(f"curate issues {shlex.quote(str(table))} --drop unusable -o clean.parquet")
+            say_next(f"curate issues {shlex.quote(str(request.table))} --drop unusable -o clean.parquet")
         if sheet is not None:
             say(f"sheet: {sheet}")
 
@@ -163,13 +136,7 @@ def _coverage(result: "IssuesResult") -> str:
     return f"{result.n_issues:,}{of} with an issue ({result.n_issues / scored:.1%})"
 
 
-def _draw(
-    result: "IssuesResult",
-    table: Path,
-    sheet: Path,
-    source: str | None,
-    overwrite: bool,
-) -> None:
+def _draw(result: "IssuesResult", request: IssuesOptions, sheet: Path, source: str | None) -> None:
     """Draw the worst rows of each kind, each with its measure, and images of each group unlike the rest."""
     from curate.display.picture import save_picture
     from curate.display.sheet import contact_sheet, refuse_too_many
@@ -184,7 +151,7 @@ def _draw(
     sections = [(name, name, rows) for name, rows in drawn.items()]
     sections += [(f"group {each['group']}", GROUPS, each["examples"]) for each in result.groups]
     refuse_too_many(sum(len(rows) for _, _, rows in sections))
-    opened = open_table(table, require=["key"])
+    opened = open_table(request.table, require=["key"])
     cells = []
     for title, name, rows in sections:
         about = result.kinds[name]
@@ -194,4 +161,4 @@ def _draw(
             size = next(each["rows"] for each in result.groups if f"group {each['group']}" == title)
             words = f"unlike the rest, {title}: {len(rows)} of {size:,}"
         cells.append((words, [pictures[row] for row in rows]))
-    save_picture(contact_sheet(cells, columns=10, fewest=5), sheet, overwrite=overwrite)
+    save_picture(contact_sheet(cells, columns=10, fewest=5), sheet, overwrite=request.overwrite)

@@ -9,84 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from curate.commands.complete import OFFERED
-from curate.exchange.table import TOOLS
+from curate.options.texts import ALSO, MEANS
 
-# What an option is, in every command that has it; a command may add what it does with it.
-MEANS: dict[str, str] = {
-    "--actors": "--engine ray: processes that score, at most; by default as many as fit",
-    "--allow-unmatched": "Go on where the table has none of the keys of a file",
-    "--against": "Another scored table",
-    "--train": "Rows to train on",
-    "--apply": "Also write the table with the columns",
-    "--audit": "The verdicts on a sample",
-    "--batch-size": "Images that the model reads at once",
-    "--budget": "How many rows",
-    "--classes": "All classes in the order that numbers them: a,b,c, a text file with one a line, or a table",
-    "--clusters": "How many clusters",
-    "--column": "Score column",
-    "--confidence": "Confidence level of the guarantee, such as 95%",
-    "--connections": "Requests at a time to stores and servers",
-    "--device": "auto, cpu, cuda or cuda:1",
-    "--discount": "Low quality lowers a row's rank or weight",
-    "--dry-run": "Show what would be done; write nothing",
-    "--dtype": "Type of stored values: float16 or float32",
-    "--embedding": "Column of your embeddings, read at unit length instead of the model's",
-    "--engine": "Where it runs, with the same result: local; ray, here; ray:auto or ray:HOST:PORT, on a cluster",
-    "--epochs": "Passes over the images",
-    "--fitted": "Apply what was fitted before, instead of fitting",
-    "--format": ", ".join(TOOLS),
-    "--link": "copy, or hard or symbolic: links to local images, where the format copies them",
-    "--gate": "Leave out this share of the lowest quality",
-    "--group": "Column of groups",
-    "--graph": "Nearest neighbours: read from this file, or computed and written there",
-    "--holdout": "Images held out to measure on: 0.1, 10% or 500",
-    "--image-column": "Column that holds image bytes",
-    "--judges": "Where several judge, bad is what any says, the majority or their share",
-    "--json": "Print the result as JSON on stdout",
-    "--key": "Column that holds the key",
-    "--label": "Column of classes",
-    "--label-from-folder": "Take the name of each image's folder as its class",
-    "--labelled": "CSV or table of what is labelled, by key",
-    "--limit": "Use the first N images only",
-    "--licence": "Licence of the training data, for the model card",
-    "--log": "Append what happens to this file, as JSON lines: the start, every part, the end",
-    "--loss-column": "losspred: predict the losses in this column instead",
-    "--model": "A shipped model, or a .safetensors file",
-    "--noise-guard": "Leave out the worst fifth by quality, and let the rest weigh less",
-    "--num-gpus": "--engine ray: GPUs of each actor; a fraction puts several on one",
-    "--out": "What to write",
-    "--overwrite": "Replace what is there",
-    "--path-column": "Column that holds paths or URLs",
-    "--per": "Column whose values are groups",
-    "--plot": "Chart to draw, NAME.png, .svg or .pdf",
-    "--precision": "auto, fp32 or bf16; auto is bf16 on a GPU, and on a CPU what suits the model",
-    "--probe": "What learns from embeddings",
-    "--quality": "Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
-    "--quiet": "Nothing on stderr but errors",
-    "--repeats": "Number of random draws",
-    "--root": "Where relative paths start",
-    "--sample": "Look at N rows, chosen by a hash of their keys",
-    "--score": "What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
-    "--seed": "The same seed gives the same result",
-    "--seeds": "How many draws, each with its own seed",
-    "--set": "Set a parameter (repeatable)",
-    "--sheet": "Image to draw",
-    "--source": "What was scored, or the folder that its files are in now",
-    "--stop": "Report stop when this is shown: 'accuracy >= 90%', 'lift <= 1%' (repeatable)",
-    "--strategy": "What picks",
-    "--subset": "What a policy made of the table",
-    "--table": "Where the table is now, if it was moved",
-    "--test": "Share to measure on",
-    "--to": "What to arrive at",
-    "--top": "How many of the highest are shown",
-    "--verdicts": "What was decided in curate review, NAME.verdicts.jsonl",
-    "--white": "Value of 16-bit images that is white, such as 4095 for 12 bits; auto finds it in a sample of them",
-    "--workers": "Decoding threads; by default one a core",
-}
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
 _SINGLE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
-# Second spellings: short ones, and what everybody tries first for a folder that moved.
-ALSO = {"--out": "-o", "--quiet": "-q", "--budget": "-b", "--source": "--root"}
 
 
 def shared(name: str, more: str = "", *, alone: bool = False, **named: Any) -> Any:

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from curate.columns import KEY, QUALITY
+from curate.options.function import callable_of
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
 from curate.policies.issues.kinds import ALL, FEW, GROUPS, KINDS, STYLE, UNUSABLE, UNUSABLE_KINDS, Kind, Values, cut_of
+from curate.policies.issues.options import IssuesOptions
 from curate.policies.issues.words import MEANINGS, SCHEMA, IssueWords
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
@@ -22,8 +23,6 @@ from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from scoring.relative.columns import UNLIKE
-
-N_WORST = 3  # rows of each kind that are shown
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Issues:
     force: tuple[str, ...] = ()
     drop_group: tuple[int, ...] = ()
     set: dict[str, float] = field(default_factory=dict)
-    show: int = N_WORST
+    show: int = 3
     files: ClassVar[Files] = Files()
 
     def __post_init__(self) -> None:
@@ -295,33 +294,10 @@ class Issues:
         }
 
 
-def issues(
-    table: str | Path,
-    out: str | Path | None = None,
-    *,
-    only: Iterable[str] | None = None,
-    without: Iterable[str] | None = None,
-    drop: str | Iterable[str] | None = None,
-    force: Iterable[str] | None = None,
-    drop_group: Iterable[int] | None = None,
-    set: Mapping[str, object] | None = None,
-    show: int = N_WORST,
-    overwrite: bool = False,
-) -> IssuesResult:
+def run_issues(request: IssuesOptions) -> IssuesResult:
     """Report which images have a finding, and of which kind; with ``drop`` and ``out``, write the subset without them.
 
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: subset to write, a name ending in ``.parquet``, with the decisions, which hold the kinds of every row; None
-            only counts.
-        only: kinds to look for, keys of ``KINDS``.
-        without: kinds not to look for.
-        drop: kinds whose rows are dropped; ``"unusable"`` and ``"all"`` represent several.
-        force: kinds whose rows are flagged though they are more than a tenth of the dataset.
-        drop_group: numbers of groups of images unlike the rest, whose rows are dropped.
-        set: kind -> where it begins, in the unit of its measure.
-        show: rows of each kind that are named as its worst.
-        overwrite: replace outputs that exist.
+    The table is never changed.
 
     Returns:
         counts by kind, where each begins, overlaps, the worst rows, and paths.
@@ -329,20 +305,24 @@ def issues(
     Raises:
         InputError: for a table, kind or output that cannot be used; nothing is written then.
     """
-    cuts = {name: _number(name, value) for name, value in (set or {}).items()}
-    dropped = tuple(each.strip() for text in _listed(drop) for each in text.split(",") if each.strip())
-    if _listed(drop) and not dropped:
+    cuts = {name: _number(name, value) for name, value in (request.set or {}).items()}
+    dropped = tuple(each.strip() for text in _listed(request.drop) for each in text.split(",") if each.strip())
+    if _listed(request.drop) and not dropped:
         raise InputError("--drop: expected kinds of issues such as dark,blurry, or unusable, or all, got none")
     policy = Issues(
-        tuple(only or ()),
-        tuple(without or ()),
+        tuple(_listed(request.only)),
+        tuple(_listed(request.without)),
         dropped,
-        tuple(force or ()),
-        tuple(int(number) for number in drop_group or ()),
+        tuple(_listed(request.force)),
+        tuple(int(number) for number in request.drop_group or ()),
         cuts,
-        show,
+        request.show,
     )
-    return apply(policy, open_table(table, require=[KEY]), out, dry_run=out is None, overwrite=overwrite)
+    table, out = open_table(request.table, require=[KEY]), request.out
+    return apply(policy, table, out, dry_run=out is None, overwrite=request.overwrite)
+
+
+issues = callable_of(IssuesOptions, run_issues)
 
 
 def _number(name: str, value: object) -> float:

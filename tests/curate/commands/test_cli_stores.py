@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import pyarrow.parquet as pq
 import pytest
@@ -86,10 +86,9 @@ def commands(app, words=()):
 
 def parameters(function):
     """Name, type and what Typer knows of each parameter of a command, and whether it must be given."""
-    hints = get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
         if name != "ctx":
-            kind, about = get_args(hints[name])
+            kind, about = get_args(parameter.annotation)
             yield name, kind, about, parameter.default is inspect.Parameter.empty
 
 

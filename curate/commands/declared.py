@@ -1,0 +1,135 @@
+"""A command made from a request: the fields are its options."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, get_args, get_origin
+
+import typer
+
+from curate.commands import options
+from curate.commands.complete import OFFERED
+from curate.options.option import Field, Option, declared, is_required
+from curate.options.texts import ALSO
+from scoring.errors import InputError
+
+R = TypeVar("R")
+Own = ParamSpec("Own")
+LAST = ("dry_run", "overwrite", "json_", "quiet")  # of every command
+PATHS = {"table": options.table_argument, "output": options.output_argument, "local": options.path_argument}
+
+
+def command_of(
+    request: Callable[..., R], **after: str
+) -> Callable[[Callable[Concatenate[R, Own], None]], Callable[..., None]]:
+    """Return the decorator of a command: Typer sees the options of a request, and the command is given the request.
+
+    Args:
+        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
+        **after: option of the command alone -> the option that it follows in help; else it comes after all.
+
+    Raises:
+        TypeError: of the decorator, for a name that is an option of both.
+    """
+    known = [field for field in declared(request) if isinstance(field.about, Option)]
+
+    def decorate(run: Callable[Concatenate[R, Own], None]) -> Callable[..., None]:
+        own = list(inspect.signature(run).parameters.values())[1:]
+        given = {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own}
+        fields = {field.name: _parameter(field) for field in known}
+        if both := sorted({*given} & {*fields}):
+            raise TypeError(f"{both[0]} is an option of {getattr(request, '__name__', '')} already; rename one")
+        parameters = _in_order(fields, given, after)
+
+        def command(**values: Any) -> None:
+            of_command = {name: values.pop(name) for name in given}
+            for field in known:
+                if _is_settings(field) and values[field.name] is not None:
+                    values[field.name] = _settings(field, values[field.name])
+            run(request(**values), **of_command)  # type: ignore[call-arg]
+
+        command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        command.__dict__["__signature__"] = inspect.Signature(parameters)
+        return command
+
+    return decorate
+
+
+def _in_order(
+    parameters: dict[str, inspect.Parameter], given: Mapping[str, inspect.Parameter], after: Mapping[str, str]
+) -> list[inspect.Parameter]:
+    """Return all parameters in the order of help."""
+    names = [name for name in parameters if name not in LAST]
+    names += [name for name in given if name not in LAST and name not in after]
+    for name, place in reversed([*after.items()]):
+        names.insert(names.index(place) + 1, name)
+    every = {**parameters, **given}
+    return [every[name] for name in (*names, *(name for name in LAST if name in every))]
+
+
+def _parameter(field: Field) -> inspect.Parameter:
+    """Return a field as Typer reads it."""
+    about = field.about
+    if not isinstance(about, Option):
+        raise TypeError(f"{field.name} is no option")
+    kind = typed_as(field.kind)
+    named: dict[str, Any] = {"help": about.text, "metavar": about.metavar, "show_default": about.default}
+    if about.path and kind != list[Path]:
+        named["parser"] = PATHS[about.path]
+        named["metavar"] = about.metavar or (None if about.argument else "FILE")
+    if about.parse is not None:
+        named["parser"] = partial(_parsed, about.parse)
+    named |= {"min": about.least, "max": about.most}
+    if about.argument:
+        known = typer.Argument(**named)
+    else:
+        names = (field.option, ALSO[field.option]) if field.option in ALSO and not about.alone else (field.option,)
+        known = typer.Option(*names, autocompletion=OFFERED.get(field.option), **named)
+    default = inspect.Parameter.empty if is_required(field) else field.default
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, known]
+    )
+
+
+def typed_as(kind: Any) -> Any:
+    """Return the type of what is typed for a keyword of a type.
+
+    >>> typed_as(str | Path | None), typed_as(str | Sequence[str] | None)
+    (pathlib.Path | None, list[str] | None)
+    """
+    kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType] if _is_union(kind) else [kind]
+    none = _is_union(kind) and NoneType in get_args(kind)
+    several = [each for each in kinds if get_origin(each) in (Sequence, Iterable, tuple, list)]
+    typed: Any = kinds[0] if len(kinds) == 1 else str
+    if several:
+        typed = list[get_args(several[0])[0]]  # type: ignore[misc]
+    elif any(get_origin(each) is Mapping for each in kinds):
+        typed = list[str]
+    elif Path in kinds:
+        typed = Path
+    return typed | None if none else typed
+
+
+def _is_union(kind: Any) -> bool:
+    return isinstance(kind, type(int | str))
+
+
+def _is_settings(field: Field) -> bool:
+    return field.kind == Mapping[str, object] | None
+
+
+def _settings(field: Field, texts: Iterable[str]) -> dict[str, str]:
+    from scoring.settings import parse_settings
+
+    example = field.about.example if isinstance(field.about, Option) else ""
+    return parse_settings(texts, flag=field.option, **({"example": example} if example else {}))
+
+
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    try:
+        return parse(text)
+    except (InputError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None

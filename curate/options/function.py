@@ -1,0 +1,67 @@
+"""A function of Python made from a request: the fields are its keywords."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from curate.options.option import Option, declared
+from scoring.lookup import closest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T]:
+    """Return a function that takes the fields of a request as keywords, and runs it.
+
+    Args:
+        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
+        run: what a request is given to, ``run_NAME``; the function is NAME, with its docstring and an argument a field.
+
+    Raises:
+        TypeError: of the function, for a keyword that is no field; the text has the nearest one.
+    """
+    name = run.__name__.removeprefix("run_")
+    kinds = {field.name: field.kind for field in declared(request)}
+    signature = inspect.signature(request)
+    signature = signature.replace(
+        parameters=[each.replace(annotation=kinds[each.name]) for each in signature.parameters.values()],
+        return_annotation=inspect.signature(run).return_annotation,
+    )
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            unknown = next((each for each in kwargs if each not in kinds), None)
+            raise TypeError(f"{name}() {error}{closest(unknown, kinds) if unknown else ''}") from None
+        return run(request(*args, **kwargs))
+
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = run.__module__
+    call.__doc__ = _with_arguments(inspect.cleandoc(run.__doc__ or ""), request)
+    call.__dict__["__signature__"] = signature
+    return call
+
+
+def _with_arguments(text: str, request: Any) -> str:
+    """Return a docstring with a paragraph on the fields, before what is returned and raised."""
+    lines = ["Args:"]
+    for field in declared(request):
+        about = field.about
+        in_python = isinstance(about, Option) and about.python
+        lines.append(f"    {field.name}: {in_python or _of_python(about.text)}")
+    place = next((text.index(f"\n\n{each}:") for each in ("Returns", "Raises") if f"\n\n{each}:" in text), len(text))
+    return text[:place] + "\n\n" + "\n".join(lines) + text[place:]
+
+
+def _of_python(text: str) -> str:
+    """Return the text of an option for a keyword.
+
+    >>> _of_python("Drop this kind (repeatable); see --drop-group.")
+    'Drop this kind; one or several; see ``drop_group``.'
+    """
+    text = text.replace(" (repeatable)", "; one or several")
+    return re.sub(r"--([a-z][a-z-]*)", lambda found: f"``{found[1].replace('-', '_')}``", text)

@@ -1,0 +1,104 @@
+"""A request declared once is a function and a command, and neither takes what it does not declare."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from curate.commands.declared import command_of
+from curate.commands.groups import plain_app
+from curate.exchange.table import TOOLS
+from curate.options.function import callable_of
+from curate.options.option import Note, Option
+from curate.options.texts import MEANS
+
+
+@dataclass(frozen=True)
+class BakeOptions:
+    table: Annotated[str | Path, Option("What to bake.", path="table", argument=True)]
+    _: KW_ONLY
+    heat: Annotated[int, Option("Degrees; see --top-heat.", most=300)] = 180
+    top_heat: Annotated[Sequence[int] | None, Option("Degrees from above (repeatable).")] = None
+    set: Annotated[Mapping[str, object] | None, Option("Set a dial.", example="fan=1")] = None
+    report: Annotated[Callable[[int], None], Note("Called with minutes.")] = lambda minutes: None
+
+
+def run_bake(request: BakeOptions) -> str:
+    """Bake a table.
+
+    Raises:
+        InputError: never.
+    """
+    return repr((str(request.table), request.heat, request.top_heat, request.set))
+
+
+bake = callable_of(BakeOptions, run_bake)
+
+
+def baked(*words):
+    app = plain_app()
+
+    @app.command()
+    @command_of(BakeOptions, wait="heat")
+    def run(request: BakeOptions, wait: Annotated[bool, typer.Option("--wait", help="Wait.")] = False) -> None:
+        """Bake."""
+        typer.echo(f"{run_bake(request)} {wait}")
+
+    return CliRunner().invoke(app, [*words])
+
+
+def test_a_function_has_the_fields_as_keywords_with_types_defaults_and_texts():
+    parameters = inspect.signature(bake).parameters
+    assert {name: each.default for name, each in parameters.items() if name not in ("table", "report")} == {
+        "heat": 180,
+        "top_heat": None,
+        "set": None,
+    }
+    assert parameters["table"].annotation == str | Path
+    assert bake.__name__ == "bake"
+    lines = bake.__doc__.splitlines()
+    assert "    heat: Degrees; see ``top_heat``." in lines
+    assert lines.index("Args:") < lines.index("Raises:")
+    assert bake("a", heat=20) == "('a', 20, None, None)"
+
+
+def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
+    with pytest.raises(TypeError, match=r"bake\(\) .*'top_heet'; did you mean 'top_heat'"):
+        bake("a", top_heet=[1])
+    with pytest.raises(TypeError, match=r"bake\(\) missing .*'table'"):
+        bake()
+
+
+def test_a_command_has_the_fields_and_its_own_options_as_they_are_declared():
+    assert baked("a").output == "('a', 180, None, None) False\n"
+    done = baked("a", "--heat", "9", "--top-heat", "1", "--top-heat", "2", "--set", "fan=2", "--wait")
+    assert done.output == "('a', 9, [1, 2], {'fan': '2'}) True\n"
+    text = baked("--help").output
+    assert text.index("--heat") < text.index("--wait") < text.index("from above")
+    assert "--report" not in text
+    assert baked("a", "--heat", "301").exit_code == 2
+    assert baked("a", "--report", "1").exit_code == 2
+    assert "fan=1" in str(baked("a", "--set", "fan").exception)
+
+
+def test_an_option_declared_twice_or_without_a_text_is_an_error_at_once():
+    with pytest.raises(TypeError, match="heat"):
+
+        @command_of(BakeOptions)
+        def run(request: BakeOptions, heat: Annotated[int, typer.Option()] = 1) -> None: ...
+
+    @dataclass(frozen=True)
+    class Bare:
+        dial: int = 1
+
+    with pytest.raises(TypeError, match=r"Bare\.dial"):
+        callable_of(Bare, run_bake)
+
+
+def test_the_text_of_a_format_names_all():
+    assert MEANS["--format"] == ", ".join(TOOLS)
