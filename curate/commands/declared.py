@@ -16,15 +16,15 @@ from curate.options.texts import ALSO
 from scoring.errors import InputError
 
 R = TypeVar("R")
-Own = ParamSpec("Own")
+Extras = ParamSpec("Extras")
 LAST = ("dry_run", "overwrite", "json_", "quiet")  # of every command
 PATHS = {"table": options.table_argument, "output": options.output_argument, "local": options.path_argument}
 
 
 def command_of(
     request: Callable[..., R], **after: str
-) -> Callable[[Callable[Concatenate[R, Own], None]], Callable[..., None]]:
-    """Return the decorator of a command: Typer sees the options of a request, and the command is given the request.
+) -> Callable[[Callable[Concatenate[R, Extras], None]], Callable[..., None]]:
+    """Return the decorator of a command: Typer sees the options of a request, and the command gets the request.
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
@@ -35,16 +35,16 @@ def command_of(
     """
     known = [field for field in declared(request) if isinstance(field.about, Option)]
 
-    def decorate(run: Callable[Concatenate[R, Own], None]) -> Callable[..., None]:
-        own = list(inspect.signature(run).parameters.values())[1:]
-        given = {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own}
+    def decorate(run: Callable[Concatenate[R, Extras], None]) -> Callable[..., None]:
+        alone = list(inspect.signature(run).parameters.values())[1:]
+        extras = {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in alone}
         fields = {field.name: _parameter(field) for field in known}
-        if both := sorted({*given} & {*fields}):
+        if both := sorted({*extras} & {*fields}):
             raise TypeError(f"{both[0]} is an option of {getattr(request, '__name__', '')} already; rename one")
-        parameters = _in_order(fields, given, after)
+        parameters = _in_order(fields, extras, after)
 
         def command(**values: Any) -> None:
-            of_command = {name: values.pop(name) for name in given}
+            of_command = {name: values.pop(name) for name in extras}
             for field in known:
                 if _is_settings(field) and values[field.name] is not None:
                     values[field.name] = _settings(field, values[field.name])
@@ -59,14 +59,14 @@ def command_of(
 
 
 def _in_order(
-    parameters: dict[str, inspect.Parameter], given: Mapping[str, inspect.Parameter], after: Mapping[str, str]
+    parameters: dict[str, inspect.Parameter], extras: Mapping[str, inspect.Parameter], after: Mapping[str, str]
 ) -> list[inspect.Parameter]:
     """Return all parameters in the order of help."""
     names = [name for name in parameters if name not in LAST]
-    names += [name for name in given if name not in LAST and name not in after]
+    names += [name for name in extras if name not in LAST and name not in after]
     for name, place in reversed([*after.items()]):
         names.insert(names.index(place) + 1, name)
-    every = {**parameters, **given}
+    every = {**parameters, **extras}
     return [every[name] for name in (*names, *(name for name in LAST if name in every))]
 
 

@@ -64,4 +64,4 @@ def _of_python(text: str) -> str:
     'Drop this kind; one or several; see ``drop_group``.'
     """
     text = text.replace(" (repeatable)", "; one or several")
-    return re.sub(r"--([a-z][a-z-]*)", lambda found: f"``{found[1].replace('-', '_')}``", text)
+    return re.sub(r"--([a-z][a-z-]*)", lambda match: f"``{match[1].replace('-', '_')}``", text)
