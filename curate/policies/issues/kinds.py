@@ -85,11 +85,25 @@ def _noise(values: Mapping[str, Values]) -> Flags:
     return (values[JUNK] > JUNK_CUT) & (values["quality_contrast"] >= FAINT)
 
 
+def _shapeless(values: Mapping[str, Values]) -> Flags:
+    """All but a faint shape on a plain ground: few shades for its contrast, and detail that is no single pixel."""
+    contrast, entropy, sharpness = (values.get(name, np.float32(np.nan)) for name in SHAPE)
+    with np.errstate(invalid="ignore"):
+        shape = (2**entropy < NOISE_SHADES * 255 * contrast / 2) & (sharpness < SPECKS)
+    return np.broadcast_to(~shape, np.broadcast(contrast, entropy, sharpness).shape)
+
+
+SHAPE = ("quality_contrast", "quality_entropy", "quality_sharpness")
+NOISE_SHADES = 4.13  # 2 to the entropy of normal noise whose standard deviation is one grey level: sqrt(2 pi e)
+SPECKS = 1.7  # sharpness: single pixels reach 2, lines of one pixel 1.4
 FAINT = 0.05  # contrast: fields from the air and faint drawings are as sharp as noise, and fainter
 CONTRAST, JPEG = 0.1, 30.5
 COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
 BY_NOISE = Witness((JUNK, "quality_contrast"), _noise, True, "p_junk above 0.5 and contrast of 0.05 or more")
+BY_SHAPE = Witness(
+    SHAPE, _shapeless, False, "no shape on a plain ground: no detail, or half the shades of noise of its contrast"
+)
 BY_CONTRAST = Witness((JUNK, "quality_contrast"), _low_contrast, False, "p_junk above 0.1, or contrast below 0.1")
 BY_GRID = Witness(
     (JUNK, "quality_jpeg", COLOURS),
@@ -157,7 +171,16 @@ class Kind:
 _SIZES = ("width", "height")
 KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
     "junk": Kind("unlike this dataset and like corrupted copies of it", (JUNK,), False, 0.5, 0.5, style=False),
-    "blank": Kind("one colour, or nearly", ("quality_contrast",), True, 0.01, 0.01, unusable=True, style=False),
+    "blank": Kind(
+        "one colour, or nearly",
+        ("quality_contrast",),
+        True,
+        0.01,
+        0.01,
+        witness=BY_SHAPE,
+        unusable=True,
+        style=False,
+    ),
     "pure-noise": Kind(
         "noise and no image", ("quality_sharpness",), False, 1.2, 1.2, witness=BY_NOISE, unusable=True, style=False
     ),
