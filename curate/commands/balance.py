@@ -1,13 +1,12 @@
 """``curate balance``: parse, balance, report."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, printers, say_files
+from curate.policies.balance.options import BalanceOptions
 
 if TYPE_CHECKING:
     from curate.policies.balance.result import BalanceResult
@@ -16,53 +15,9 @@ Texts = list[str] | None
 N_CELLS = 20  # that a dry run shows
 
 
+@command_of(BalanceOptions)
 def run(
-    table: options.Table,
-    out: Annotated[Path | None, options.written_to("--out", ": the subset, such as balanced.parquet")] = None,
-    per: Annotated[
-        str,
-        options.shared("--per", " (cells), or clusters for clusters of k-means", metavar="COLUMN", show_default=True),
-    ] = "label",
-    to: Annotated[
-        Texts,
-        options.shared(
-            "--to",
-            ": uniform, square-root, a .csv or .json of classes and shares, or CLASS=SHARE, again for each class. "
-            "[default: uniform]",
-            metavar="TARGET",
-            autocompletion=None,
-        ),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(metavar="A", help="Instead of --to: shares use size to this power, 0 to 1.", show_default=False),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AMOUNT",
-            help="Rows in all: 1000 or 20%. [default: as many as meet every share]",
-            show_default=False,
-        ),
-    ] = None,
-    within: Annotated[str, typer.Option(help="Order of rows in a cell: random, certain or typical.")] = "random",
-    column: Annotated[
-        str | None,
-        options.shared(
-            "--column", " of --within certain; max:COLUMN, min:COLUMN. [default: the table's own]", metavar="NAME"
-        ),
-    ] = None,
-    clusters: Annotated[
-        int | None,
-        options.shared("--clusters", ", of --per clusters. [default: 100, or a tenth of the rows]", metavar="K"),
-    ] = None,
-    nearest: Annotated[
-        bool, typer.Option("--nearest", help="Come as near as rows allow to shares that cannot be met.")
-    ] = False,
-    embedding: options.Embedding = None,
-    seed: options.Seed = 0,
-    dry_run: options.DryRun = False,
-    overwrite: options.Overwrite = False,
+    request: BalanceOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -82,14 +37,13 @@ def run(
     balanced.parquet, balanced.decisions.parquet (every row, and why) and balanced.receipt.json, which
     `curate verify` checks.
     """
-    arguments = dict(locals())
-    from curate.policies.balance.policy import balance
+    from curate.policies.balance.policy import run_balance
 
-    result = balance(**options.accepted(balance, arguments))
+    result = run_balance(request)
     if json_:
         emit(result.to_json())
-    elif dry_run or not quiet:
-        _report(result, dry_run)
+    elif request.dry_run or not quiet:
+        _report(result, request.dry_run)
 
 
 def _report(result: "BalanceResult", dry_run: bool) -> None:

@@ -77,7 +77,7 @@ def _parameter(field: Field) -> inspect.Parameter:
         raise TypeError(f"{field.name} is no option")
     kind = typed_as(field.kind)
     named: dict[str, Any] = {"help": about.text, "metavar": about.metavar, "show_default": about.default}
-    if about.path and kind != list[Path]:
+    if about.path:
         named["parser"] = PATHS[about.path]
         named["metavar"] = about.metavar or (None if about.argument else "FILE")
     if about.parse is not None:
@@ -87,7 +87,7 @@ def _parameter(field: Field) -> inspect.Parameter:
         known = typer.Argument(**named)
     else:
         names = (field.option, ALSO[field.option]) if field.option in ALSO and not about.alone else (field.option,)
-        known = typer.Option(*names, autocompletion=OFFERED.get(field.option), **named)
+        known = typer.Option(*names, autocompletion=OFFERED.get(field.option) if about.offers else None, **named)
     default = inspect.Parameter.empty if is_required(field) else field.default
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, known]
@@ -105,7 +105,7 @@ def typed_as(kind: Any) -> Any:
     several = [each for each in kinds if get_origin(each) in (Sequence, Iterable, tuple, list)]
     typed: Any = kinds[0] if len(kinds) == 1 else str
     if several:
-        typed = list[get_args(several[0])[0]]  # type: ignore[misc]
+        typed = list[typed_as(get_args(several[0])[0])]  # type: ignore[misc]
     elif any(get_origin(each) is Mapping for each in kinds):
         typed = list[str]
     elif Path in kinds:

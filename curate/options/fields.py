@@ -1,4 +1,4 @@
-"""Fields that the requests of several commands have."""
+"""Fields that several commands have."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +14,18 @@ Table = Annotated[
         argument=True,
     ),
 ]
+LocalTable = Annotated[
+    str | Path, Option("Scored table: a Parquet file, or a folder of part-*.parquet.", path="local", argument=True)
+]
 Announce = Annotated[Callable[[str], None], Note("Called with a line on what is about to happen.")]
+AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
+DryRun = Annotated[bool, shared("--dry-run")]
+Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
+Engine = Annotated[str, shared("--engine", metavar="NAME", default=True)]
 Overwrite = Annotated[bool, shared("--overwrite")]
+Seed = Annotated[int, shared("--seed", default=True)]
 Settings = Annotated[Mapping[str, object] | None, shared("--set", metavar="NAME=VALUE")]
+Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
+Verdicts = Annotated[
+    str | Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", path="local")
+]

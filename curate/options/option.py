@@ -34,6 +34,7 @@ class Option:
         default: whether help shows the default.
         parse: what reads a word that is typed; an InputError or ValueError is a mistake in usage.
         example: of a setting NAME=VALUE, for messages.
+        offers: whether the shell offers what the option of that name takes elsewhere.
         alone: without its second spelling, which means something else in this command.
     """
 
@@ -48,6 +49,7 @@ class Option:
     default: bool = True
     parse: Callable[[str], Any] | None = None
     example: str = ""
+    offers: bool = True
     alone: bool = False
 
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import KEY, LABEL
+from curate.columns import KEY
+from curate.options.function import callable_of, part_of
 from curate.policies.apply import apply
-from curate.policies.balance.cells import CERTAIN, CLUSTERS, RANDOM, TYPICAL, clustered, places, typical
+from curate.policies.balance.cells import CERTAIN, CLUSTERS, TYPICAL, clustered, places, typical
+from curate.policies.balance.options import BalanceOptions
 from curate.policies.balance.plan import planned
 from curate.policies.balance.request import BalanceRequest
 from curate.policies.balance.result import BalanceResult, result_of
-from curate.policies.balance.target import To, target_of
+from curate.policies.balance.target import target_of
 from curate.policies.balance.words import MEANINGS, SCHEMA, BalanceWords
 from curate.policies.decided import Decided
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
@@ -154,41 +155,8 @@ def _spread(values: NDArray[Any], at: NDArray[np.int64], n: int, empty: float) -
     return spread
 
 
-def balance(
-    table: str | Path,
-    out: str | Path | None = None,
-    *,
-    per: str = LABEL,
-    to: To = None,
-    alpha: float | None = None,
-    rows: str | int | float | None = None,
-    within: str = RANDOM,
-    column: str | None = None,
-    clusters: int | None = None,
-    nearest: bool = False,
-    embedding: str | None = None,
-    seed: int = 0,
-    dry_run: bool = False,
-    overwrite: bool = False,
-) -> BalanceResult:
+def run_balance(options: BalanceOptions) -> BalanceResult:
     """Keep rows of each cell so that the cells have their shares; write subset, decisions and receipt.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
-        per: column whose values are the cells, or ``"clusters"`` for k-means on the embeddings.
-        to: ``"uniform"`` (the default), ``"square-root"``, a CSV or JSON file of classes and shares, texts like
-            ``"cat=30%"``, or a mapping of class -> share.
-        alpha: instead of ``to``: shares use this power of the size of a cell, from 0, uniform, to 1, as it is.
-        rows: how many in all, ``1000`` or ``"20%"``; None for as many as there are with every share met.
-        within: the order of rows in a cell: ``"random"`` (by the hash of the key), ``"certain"`` or ``"typical"``.
-        column: score column for ``certain``; by default the table's own.
-        clusters: how many, for k-means; by default 100, or a tenth of the rows where those are fewer.
-        nearest: come as near as rows allow to shares that are named and cannot be met, rather than refuse.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        seed: of k-means and of what is drawn.
-        dry_run: count only; write nothing.
-        overwrite: replace outputs that exist.
 
     Returns:
         counts, notes and paths.
@@ -196,14 +164,18 @@ def balance(
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    power, shares = target_of(to, alpha)
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    if per != CLUSTERS:
-        opened.require([per])
-    if within == CERTAIN and column is None:
+    power, shares = target_of(options.to, options.alpha)
+    opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    if options.per != CLUSTERS:
+        opened.require([options.per])
+    column = options.column
+    if options.within == CERTAIN and column is None:
         column = default_column(opened)
-    amount = None if rows is None else str(rows)
-    request = BalanceRequest(per, power, shares, amount, within, column, clusters, nearest, seed)
-    result = apply(Balance(request), opened, out, dry_run=dry_run, overwrite=overwrite)
+    amount = None if options.rows is None else str(options.rows)
+    request = part_of(BalanceRequest, options, alpha=power, shares=shares, rows=amount, column=column)
+    result = apply(Balance(request), opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
     other = Amount.parse(amount, "--rows").other_reading("--rows", result.kept, result.n_rows) if amount else None
     return result if other is None else replace(result, notes=[*result.notes, other])
+
+
+balance = callable_of(BalanceOptions, run_balance)

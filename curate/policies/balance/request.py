@@ -21,16 +21,11 @@ RULE = "balance"
 class BalanceRequest:
     """A balance, as requested.
 
+    Fields are as in ``BalanceOptions``, but for these.
+
     Attributes:
-        per: column whose values are the cells; ``clusters`` for k-means, where no column has that name.
         alpha: power of the size of a cell that its share uses: 0 uniform, 1 as it is.
         shares: class -> share, instead of the power; empty for none.
-        rows: how many in all, a count or a share of those in cells; None for as many as the shares allow.
-        within: a key of ``WITHIN``: the order of rows in a cell.
-        column: score column for ``certain``, as typed; or None.
-        clusters: how many, for k-means; or None for the usual number.
-        nearest: whether shares that are named may be missed where rows are too few.
-        seed: of k-means and of what is drawn.
     """
 
     per: str

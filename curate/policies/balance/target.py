@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from curate.manifest.store_path import path_on_disk
 from curate.manifest.text import decoded, read_bytes
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
+from curate.policies.balance.options import To
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
@@ -18,8 +19,6 @@ FILES = (".csv", ".json")
 SHARE = "share"
 ROUNDING = 1e-3  # three times 33.3 % is meant as a whole
 HOW = f"{', '.join(NAMED)}, a file of classes and shares ({', '.join(FILES)}), or CLASS=SHARE for each class"
-
-To = str | Path | Sequence[str] | Mapping[str, object] | None
 
 
 def target_of(to: To, alpha: float | None) -> tuple[float, dict[str, float]]:

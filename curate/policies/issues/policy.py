@@ -294,7 +294,7 @@ class Issues:
         }
 
 
-def run_issues(request: IssuesOptions) -> IssuesResult:
+def run_issues(options: IssuesOptions) -> IssuesResult:
     """Report which images have a finding, and of which kind; with ``drop`` and ``out``, write the subset without them.
 
     The table is never changed.
@@ -305,21 +305,21 @@ def run_issues(request: IssuesOptions) -> IssuesResult:
     Raises:
         InputError: for a table, kind or output that cannot be used; nothing is written then.
     """
-    cuts = {name: _number(name, value) for name, value in (request.set or {}).items()}
-    dropped = tuple(each.strip() for text in _listed(request.drop) for each in text.split(",") if each.strip())
-    if _listed(request.drop) and not dropped:
+    cuts = {name: _number(name, value) for name, value in (options.set or {}).items()}
+    dropped = tuple(each.strip() for text in _listed(options.drop) for each in text.split(",") if each.strip())
+    if _listed(options.drop) and not dropped:
         raise InputError("--drop: expected kinds of issues such as dark,blurry, or unusable, or all, got none")
     policy = Issues(
-        tuple(_listed(request.only)),
-        tuple(_listed(request.without)),
+        tuple(_listed(options.only)),
+        tuple(_listed(options.without)),
         dropped,
-        tuple(_listed(request.force)),
-        tuple(int(number) for number in request.drop_group or ()),
+        tuple(_listed(options.force)),
+        tuple(int(number) for number in options.drop_group or ()),
         cuts,
-        request.show,
+        options.show,
     )
-    table, out = open_table(request.table, require=[KEY]), request.out
-    return apply(policy, table, out, dry_run=out is None, overwrite=request.overwrite)
+    table, out = open_table(options.table, require=[KEY]), options.out
+    return apply(policy, table, out, dry_run=out is None, overwrite=options.overwrite)
 
 
 issues = callable_of(IssuesOptions, run_issues)
