@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, ParamSpec, TypeVar
 
 from curate.options.option import Option, declared
@@ -45,16 +44,6 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
     call.__doc__ = _with_arguments(inspect.cleandoc(run.__doc__ or ""), request)
     call.__dict__["__signature__"] = signature
     return call
-
-
-def part_of(kind: type[T], options: object, **others: Any) -> T:
-    """Return a dataclass whose fields are options of the same name, or given here.
-
-    Raises:
-        AttributeError: for a field that is neither.
-    """
-    names = (field.name for field in fields(kind) if field.name not in others)  # type: ignore[arg-type]
-    return kind(**{name: getattr(options, name) for name in names}, **others)
 
 
 def _with_arguments(text: str, request: Any) -> str:

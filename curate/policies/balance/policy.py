@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.options.function import callable_of, part_of
+from curate.options.function import callable_of
+from curate.options.values import part_of
 from curate.policies.apply import apply
 from curate.policies.balance.cells import CERTAIN, CLUSTERS, TYPICAL, clustered, places, typical
 from curate.policies.balance.options import BalanceOptions

@@ -1,6 +1,6 @@
 """Issues of a table: which rows have a finding, of which kind; rows are dropped only where a kind is named for it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from curate.columns import KEY, QUALITY
 from curate.options.function import callable_of
+from curate.options.values import several
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
 from curate.policies.issues.kinds import ALL, FEW, GROUPS, KINDS, STYLE, UNUSABLE, UNUSABLE_KINDS, Kind, Values, cut_of
@@ -306,14 +307,14 @@ def run_issues(options: IssuesOptions) -> IssuesResult:
         InputError: for a table, kind or output that cannot be used; nothing is written then.
     """
     cuts = {name: _number(name, value) for name, value in (options.set or {}).items()}
-    dropped = tuple(each.strip() for text in _listed(options.drop) for each in text.split(",") if each.strip())
-    if _listed(options.drop) and not dropped:
+    dropped = tuple(each.strip() for text in several(options.drop) for each in text.split(",") if each.strip())
+    if several(options.drop) and not dropped:
         raise InputError("--drop: expected kinds of issues such as dark,blurry, or unusable, or all, got none")
     policy = Issues(
-        tuple(_listed(options.only)),
-        tuple(_listed(options.without)),
+        several(options.only),
+        several(options.without),
         dropped,
-        tuple(_listed(options.force)),
+        several(options.force),
         tuple(int(number) for number in options.drop_group or ()),
         cuts,
         options.show,
@@ -330,10 +331,6 @@ def _number(name: str, value: object) -> float:
         return float(str(value))
     except ValueError:
         raise InputError(f"--set {name}: expected a number, such as 0.1, got {str(value)!r}") from None
-
-
-def _listed(names: str | Iterable[str] | None) -> list[str]:
-    return [names] if isinstance(names, str) else list(names or ())
 
 
 def columns_of(kinds: Mapping[str, Kind], table: Table) -> tuple[str, ...]:

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.options.function import callable_of
+from curate.options.values import part_of, several
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.labels.columns import LabelColumns
 from curate.policies.labels.examine import REASONS, Examined, examine
+from curate.policies.labels.options import LabelsOptions
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import LabelsRequest
 from curate.policies.labels.result import REVIEW, LabelsResult, label_facts, worst_rows
@@ -114,40 +117,11 @@ class Labels:
         return {REVIEW: review_text(draw_rows(columns, self.review or 0))}
 
 
-def labels(
-    table: str | Path,
-    out: str | Path | None = None,
-    label: str | Sequence[str] | None = None,
-    *,
-    labelled: str | Path | None = None,
-    drop_suspected: bool = False,
-    relabel: str | None = None,
-    below: float = 0.5,
-    review: int | None = None,
-    verdicts: str | Path | None = None,
-    embedding: str | None = None,
-    seed: int = 0,
-    overwrite: bool = False,
-) -> LabelsResult:
+def run_labels(options: LabelsOptions) -> LabelsResult:
     """Say which labels of a scored table are wrong; with ``out``, write table, decisions and receipt.
 
     The table that is written has all rows that were scored, with the columns ``label_quality``, ``suggested_label`` and
     ``label_why``. Nothing of the input is changed.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key`` and embeddings.
-        out: table to write, a name ending in ``.parquet``; None only examines.
-        label: column of labels, or columns of several annotators; of ``labelled`` where that is given.
-        labelled: file of keys, labels and perhaps annotators, or a folder of rounds, instead of a column of the table.
-        drop_suspected: drop the rows whose label is suspected.
-        relabel: name of a column to add, with the suggested label instead of a suspected one.
-        below: a label is suspected whose quality is below this, in (0, 1].
-        review: also write this many rows for a reviewer to judge; in ``curate.review``.
-        verdicts: NAME.verdicts.jsonl of ``curate review``: a label that a reviewer kept or gave is no longer suspected,
-            and counts as right for other rows; what was dropped goes.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        seed: of the folds, and of what is drawn.
-        overwrite: replace outputs that exist.
 
     Returns:
         the share of wrong labels with its interval, classes, pairs, the worst rows, counts and paths.
@@ -155,14 +129,22 @@ def labels(
     Raises:
         InputError: for a table, column or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    named = (label,) if isinstance(label, str) else tuple(label or ())
-    request = LabelsRequest(named, drop_suspected, relabel, below, seed, None if labelled is None else str(labelled))
-    lines = None if verdicts is None else VerdictLines.of(verdicts, opened)
-    policy = Labels(request, review, lines)
-    if review is not None:
-        if out is None:
+    opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    request = part_of(
+        LabelsRequest,
+        options,
+        label=several(options.label),
+        drop=options.drop_suspected,
+        labelled=None if options.labelled is None else str(options.labelled),
+    )
+    lines = None if options.verdicts is None else VerdictLines.of(options.verdicts, opened)
+    policy = Labels(request, options.review, lines)
+    if options.review is not None:
+        if options.out is None:
             raise InputError("--review writes rows to judge, and needs a place for them; name a table with --out")
         request.check(opened)
-        refuse_judged([Outputs(out, policy.files).paths[REVIEW]], "--review")
-    return apply(policy, opened, out, dry_run=out is None, overwrite=overwrite)
+        refuse_judged([Outputs(options.out, policy.files).paths[REVIEW]], "--review")
+    return apply(policy, opened, options.out, dry_run=options.out is None, overwrite=options.overwrite)
+
+
+labels = callable_of(LabelsOptions, run_labels)

@@ -23,15 +23,10 @@ MEANINGS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class LabelsRequest:
-    """What is requested.
+    """What is requested; fields are as in ``LabelsOptions``, but for these.
 
     Attributes:
-        label: columns of labels: one, or several annotators'; with ``labelled`` one of that, or none.
-        labelled: file of keys and labels, or a folder of rounds, instead of columns of the table; or None.
         drop: whether rows whose label is suspected leave the subset.
-        relabel: column to add with the suggested label instead of a suspected one; None for none.
-        below: a label is suspected whose quality is below this, in (0, 1].
-        seed: of the folds, and of what is drawn for review.
 
     Raises:
         InputError: for values out of range.

@@ -1,0 +1,26 @@
+"""The values of options, as the parts of a command take them."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def part_of(kind: type[T], options: object, **others: Any) -> T:
+    """Return a dataclass whose fields are options of the same name, or given here.
+
+    Raises:
+        AttributeError: for a field that is neither.
+    """
+    names = (field.name for field in fields(kind) if field.name not in others)  # type: ignore[arg-type]
+    return kind(**{name: getattr(options, name) for name in names}, **others)
+
+
+def several(value: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return one text, or several, or none, as a tuple.
+
+    >>> several("a"), several(["a", "b"]), several(None)
+    (('a',), ('a', 'b'), ())
+    """
+    return (value,) if isinstance(value, str) else tuple(value or ())
