@@ -11,7 +11,6 @@ from curate.policies.balance.options import BalanceOptions
 if TYPE_CHECKING:
     from curate.policies.balance.result import BalanceResult
 
-Texts = list[str] | None
 N_CELLS = 20  # that a dry run shows
 
 

@@ -88,7 +88,7 @@ def _parameter(field: Field) -> inspect.Parameter:
     else:
         names = (field.option, ALSO[field.option]) if field.option in ALSO and not about.alone else (field.option,)
         known = typer.Option(*names, autocompletion=OFFERED.get(field.option) if about.offers else None, **named)
-    default = inspect.Parameter.empty if is_required(field) else field.default
+    default = inspect.Parameter.empty if about.required or is_required(field) else field.default
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, known]
     )

@@ -1,92 +1,25 @@
 """``curate select``: choose what to label next, or what to train on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, printers, say, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
-from curate.selectors.table import SELECTORS
+from curate.policies.select.options import SelectOptions
 
 if TYPE_CHECKING:
     from curate.policies.select.policy import SelectResult
 
-Budget = Annotated[str, options.shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT")]
-Out = Annotated[Path | None, options.written_to("--out", ": the batch, such as batch.parquet")]
-Strategy = Annotated[str, options.shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", show_default=True)]
-LabelledWhere = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CONDITION", help="Rows of the table that are labelled: 'label is not null'.", show_default=False
-    ),
-]
-Label = Annotated[
-    str | None,
-    options.shared(
-        "--label", ", in --labelled or in the table. [default: label, where there is one]", metavar="COLUMN"
-    ),
-]
 Labelled = Annotated[Path | None, options.read_from("--labelled")]
-Exclude = Annotated[
-    Path | None,
-    typer.Option(
-        parser=options.table_argument,
-        metavar="FILE",
-        help="CSV, list or table whose keys are never picked.",
-        show_default=False,
-    ),
-]
-Per = Annotated[str | None, options.shared("--per", ": the budget in each", metavar="COLUMN")]
-Balance = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="The budget in equal shares to the values of a column.", show_default=False),
-]
-MinDistance = Annotated[
-    float | None,
-    typer.Option(
-        metavar="D",
-        help="Stop at the first pick nearer than D to another or to a labelled row, between unit embeddings: "
-        "0.32 is a cosine of 0.95.",
-        show_default=False,
-    ),
-]
-Loss = Annotated[str | None, typer.Option(metavar="COLUMN", help="rho-loss: losses of the model.", show_default=False)]
-HoldoutLoss = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="rho-loss, small-loss: losses of a model of other rows.", show_default=False),
-]
 
 
+@command_of(SelectOptions)
 def run(
-    table: options.Table,
-    budget: Budget,
-    out: Out = None,
-    strategy: Strategy = "auto",
-    set_: options.Settings = None,
-    labelled: Labelled = None,
-    labelled_where: LabelledWhere = None,
-    label: Label = None,
-    exclude: Exclude = None,
-    allow_unmatched: options.AllowUnmatched = False,
-    per: Per = None,
-    balance: Balance = None,
-    min_distance: MinDistance = None,
-    noise_guard: options.NoiseGuard = False,
-    gate: options.Gate = 0.0,
-    discount: options.Discount = False,
-    quality: options.Quality = None,
-    score: options.Score = None,
-    loss: Loss = None,
-    holdout_loss: HoldoutLoss = None,
-    graph: options.Graph = None,
-    embedding: options.Embedding = None,
-    seed: options.Seed = 0,
-    engine: options.Engine = "local",
-    dry_run: options.DryRun = False,
-    overwrite: options.Overwrite = False,
+    request: SelectOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -109,22 +42,21 @@ def run(
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
-    arguments = dict(locals())
-    from curate.policies.select.policy import select
-    from scoring.settings import parse_settings
+    from curate.policies.select.policy import run_select
 
     silent = json_ or quiet
     with Bar("picks", quiet=silent) as bar:
-        result = select(
-            **options.accepted(select, arguments),
-            set=parse_settings(set_ or []),
-            picked=lambda done, total: bar.show(done, total, 0, ""),
-            announce=(lambda text: None) if silent else say,
+        result = run_select(
+            replace(
+                request,
+                picked=lambda done, total: bar.show(done, total, 0, ""),
+                announce=(lambda text: None) if silent else say,
+            )
         )
     if json_:
         emit(result.to_json())
-    elif dry_run or not quiet:
-        _report(result, dry_run)
+    elif request.dry_run or not quiet:
+        _report(result, request.dry_run)
 
 
 def _report(result: "SelectResult", dry_run: bool) -> None:

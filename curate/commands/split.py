@@ -1,52 +1,29 @@
 """``curate split``: parse, split, report."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
 from curate.commands import options
-from curate.commands.dedup import Finder, Mirrored, Threshold
+from curate.commands.declared import command_of
+from curate.commands.dedup import Threshold
 from curate.commands.order import typed
 from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
+from curate.policies.split.options import SplitOptions
 
 if TYPE_CHECKING:
     from curate.policies.split.policy import SplitResult
 
-Share = str | None
-Texts = list[str] | None
 N_STRATA = 20  # that a dry run shows
 
 
+@command_of(SplitOptions, threshold="finder")
 def run(
+    request: SplitOptions,
     ctx: typer.Context,
-    table: options.Table,
-    out: Annotated[
-        Path | None, options.written_to("--out", ": the table with a column split, such as split.parquet")
-    ] = None,
-    train: Annotated[Share, options.shared("--train", ": a share, 80% or 0.8", metavar="SHARE")] = None,
-    val: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side val.")] = None,
-    test: Annotated[Share, options.shared("--test", ": the side test", metavar="SHARE")] = None,
-    side: Annotated[Texts, typer.Option(metavar="NAME=SHARE", help="A side of another name (repeatable).")] = None,
-    per: Annotated[
-        Texts, options.shared("--per", ": the shares hold in each; again for combinations", metavar="COLUMN")
-    ] = None,
-    group: Annotated[
-        str | None,
-        options.shared("--group", ": rows with the same value stay on one side", metavar="COLUMN"),
-    ] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Hold the shares to within a row, without --per too.")] = False,
-    finder: Finder = None,
     threshold: Threshold = None,
-    mirrored: Mirrored = False,
-    duplicates: Annotated[
-        bool, typer.Option("--duplicates/--no-duplicates", help="Whether copies are looked for.")
-    ] = True,
-    embedding: options.Embedding = None,
-    seed: options.Seed = 0,
-    dry_run: options.DryRun = False,
-    overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -66,15 +43,13 @@ def run(
     split), split.decisions.parquet (every row, and why) and split.receipt.json, which `curate verify` checks.
     """
     from curate.policies.dedup.request import finders_in_order
-    from curate.policies.split.policy import split
+    from curate.policies.split.policy import run_split
 
-    arguments = dict(locals())
-    finders = finders_in_order(typed(ctx))
-    result = split(**{**options.accepted(split, arguments), "finder": finders})
+    result = run_split(replace(request, finder=finders_in_order(typed(ctx))))
     if json_:
         emit(result.to_json())
-    elif dry_run or not quiet:
-        _report(result, dry_run)
+    elif request.dry_run or not quiet:
+        _report(result, request.dry_run)
 
 
 def _report(result: "SplitResult", dry_run: bool) -> None:

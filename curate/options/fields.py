@@ -1,6 +1,6 @@
 """Fields that several commands have."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +22,17 @@ AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
 DryRun = Annotated[bool, shared("--dry-run")]
 Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
 Engine = Annotated[str, shared("--engine", metavar="NAME", default=True)]
+Finder = Annotated[
+    str | Sequence[str] | Mapping[str, float | None] | None,
+    Option(
+        "Kind of sameness: bytes, pixels, hash, signature, crop or embedding (repeatable). "
+        "[default: bytes and signature]",
+        metavar="NAME",
+        python="Kind of sameness: one or several of bytes, pixels, hash, signature, crop and embedding, or name -> "
+        "threshold in its unit, None for its own; by default bytes and signature.",
+    ),
+]
+Mirrored = Annotated[bool, Option("Mirrored copies are the same (signature, crop, near-duplicate).")]
 Overwrite = Annotated[bool, shared("--overwrite")]
 Seed = Annotated[int, shared("--seed", default=True)]
 Settings = Annotated[Mapping[str, object] | None, shared("--set", metavar="NAME=VALUE")]

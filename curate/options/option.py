@@ -29,6 +29,7 @@ class Option:
         metavar: what it takes, for help; by default its type.
         path: of a path, what of it: ``table`` is read and ``output`` is written, here or in a store; ``local`` is here.
         argument: whether it is typed without its name.
+        required: whether it must be typed, though Python has a default.
         least: the smallest number that may be typed.
         most: the largest.
         default: whether help shows the default.
@@ -44,6 +45,7 @@ class Option:
     metavar: str | None = None
     path: Literal["", "table", "output", "local"] = ""
     argument: bool = False
+    required: bool = False
     least: float | None = None
     most: float | None = None
     default: bool = True

@@ -1,9 +1,8 @@
 """Choose rows of a table, to label next or to train on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +10,8 @@ import numpy as np
 from curate.columns import KEY
 from curate.engines.search import searching
 from curate.manifest.store_path import path_to_read
+from curate.options.function import callable_of
+from curate.options.values import part_of
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import compare_arranged
@@ -19,6 +20,7 @@ from curate.policies.outputs import Files
 from curate.policies.result import Result
 from curate.policies.select.copies import PickedCopies, find_picked_copies
 from curate.policies.select.decide import Picked, pick
+from curate.policies.select.options import SelectOptions
 from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
@@ -149,72 +151,12 @@ class Select:
         )
 
 
-def select(
-    table: str | Path,
-    out: str | Path | None = None,
-    strategy: str = "auto",
-    budget: str | int | float = 100,
-    *,
-    set: Mapping[str, object] | None = None,
-    labelled: str | Path | None = None,
-    labelled_where: str | None = None,
-    label: str | None = None,
-    exclude: str | Path | None = None,
-    allow_unmatched: bool = False,
-    per: str | None = None,
-    balance: str | None = None,
-    min_distance: float | None = None,
-    noise_guard: bool = False,
-    gate: float = 0.0,
-    discount: bool = False,
-    quality: str | None = None,
-    score: str | None = None,
-    loss: str | None = None,
-    holdout_loss: str | None = None,
-    graph: str | Path | None = None,
-    embedding: str | None = None,
-    seed: int = 0,
-    engine: str = "local",
-    dry_run: bool = False,
-    overwrite: bool = False,
-    picked: ReportPicks = lambda done, total: None,
-    announce: Callable[[str], None] = lambda text: None,
-) -> SelectResult:
+def run_select(options: SelectOptions) -> SelectResult:
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.
 
     The same rows are picked, in the same order, whatever the order of the table: rows are sorted by a hash of their
     keys first, and ties go to the lower hash. Every keyword but ``picked`` and ``announce``
     is the option of ``curate select`` of that name.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: batch to write, a name ending in ``.parquet``; may be None in a dry run.
-        strategy: a key of ``curate.selectors.SELECTORS``.
-        budget: rows to pick, or a share of those that may be picked (``0.1``, ``10%``).
-        set: the strategy's own parameters.
-        labelled: file of the keys, and labels, that are labelled already.
-        labelled_where: condition on the rows that are labelled already.
-        label: column of the labels; by default ``label`` where there is one.
-        exclude: file of keys that are never picked.
-        allow_unmatched: go on where the table has none of the keys of ``exclude``.
-        per: column of groups that each give the budget.
-        balance: column of groups that share the budget.
-        min_distance: stop at the first pick nearer than this to another or to a labelled row, in [0, 2].
-        noise_guard: a gate of a fifth and a discount in one.
-        gate: share of the lowest quality that is left out, in [0, 1).
-        discount: low quality lowers a row's rank or weight.
-        quality: column that guards, as typed (``max:COLUMN``); by default the model's own score.
-        score: column that ranks, also, for the strategy ``score``.
-        loss: column of losses of the model in training, for ``rho-loss``.
-        holdout_loss: column of losses of a model of other rows, for ``rho-loss`` and ``small-loss``.
-        graph: file of the graph of nearest neighbours: read, or computed and written.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        seed: the same one gives the same picks.
-        engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
-        dry_run: count only; write nothing.
-        overwrite: replace outputs that exist.
-        picked: called with rows picked, of all, where they are picked one after another.
-        announce: called with a line on what is done.
 
     Returns:
         counts, gains, notes and paths.
@@ -222,34 +164,16 @@ def select(
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    request = SelectRequest(
-        strategy,
-        str(budget),
-        dict(set or {}),
-        labelled=_name(labelled),
-        labelled_where=labelled_where,
-        label=label,
-        exclude=_name(exclude),
-        allow_unmatched=allow_unmatched,
-        per=per,
-        balance=balance,
-        score=score,
-        quality=quality,
-        loss=loss,
-        holdout_loss=holdout_loss,
-        gate=gate,
-        discount=discount,
-        noise_guard=noise_guard,
-        min_distance=min_distance,
-        graph=_name(graph),
-        seed=seed,
-    )
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    with searching(engine, None if dry_run else out, announce):
-        result = apply(Select(request, picked), opened, out, dry_run=dry_run, overwrite=overwrite)
+    files = {name: None if (path := getattr(options, name)) is None else str(path) for name in FILES}
+    settings = dict(options.set or {})
+    request = part_of(SelectRequest, options, budget=str(options.budget), settings=settings, **files)
+    opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    with searching(options.engine, None if options.dry_run else options.out, options.announce):
+        result = apply(
+            Select(request, options.picked), opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite
+        )
     other = Amount.parse(request.budget, "--budget").other_reading("--budget", result.requested, result.n_rows)
     return result if other is None else replace(result, notes=[*result.notes, other])
 
 
-def _name(path: str | Path | None) -> str | None:
-    return None if path is None else str(path)
+select = callable_of(SelectOptions, run_select)

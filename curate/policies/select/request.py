@@ -19,27 +19,7 @@ RULE = "select"
 
 @dataclass(frozen=True)
 class SelectRequest:
-    """A choice, as requested.
-
-    Attributes:
-        strategy: a key of ``SELECTORS``.
-        budget: a count, or a share of the rows that may be picked.
-        settings: of the strategy's own parameters.
-        labelled: file of keys, and labels, that are labelled already; or None.
-        labelled_where: condition on the rows that are labelled already; or None.
-        label: column of the labels; None for ``label`` where there is one.
-        exclude: file of keys that are not to be picked; or None.
-        allow_unmatched: whether a file of ``exclude`` of which the table has no key is taken.
-        per: column of groups that each give the budget; or None.
-        balance: column of groups that share the budget; or None.
-        score: column that ranks, as typed (``max:COLUMN``); or None.
-        quality: column that guards, as typed; or None.
-        loss: column of losses of the model in training, for rho-loss.
-        holdout_loss: column of losses of a model of other rows, for rho-loss and small-loss; None of small-loss for
-            probabilities of probes on the embeddings.
-        gate: as in ``Plan``; so ``discount``, ``noise_guard``, ``min_distance`` and ``seed``.
-        graph: file of the graph of nearest neighbours; or None.
-    """
+    """A choice, as requested: fields are as in ``SelectOptions``, but ``settings`` are of the strategy."""
 
     strategy: str = "auto"
     budget: str = "100"

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE
 from curate.counted import counted
+from curate.options.function import callable_of
+from curate.options.values import part_of, several
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import Expected, compare_arranged
@@ -21,6 +22,7 @@ from curate.policies.outcomes import FAILED, KEEP
 from curate.policies.outputs import Files
 from curate.policies.split.assign import by_hash, commonest, in_strata
 from curate.policies.split.groups import PURPOSE, Together, copies, together
+from curate.policies.split.options import SplitOptions
 from curate.policies.split.request import SplitRequest, thresholds_in
 from curate.policies.split.result import SplitResult, result_of
 from curate.policies.split.sides import shares_of, sides_of
@@ -134,48 +136,12 @@ def _too_few(table: Table, held: Together, n: int, shares: Mapping[str, Any]) ->
     )
 
 
-def split(
-    table: str | Path,
-    out: str | Path | None = None,
-    *,
-    train: str | float | None = None,
-    val: str | float | None = None,
-    test: str | float | None = None,
-    side: Sequence[str] | None = None,
-    per: Sequence[str] | None = None,
-    group: str | None = None,
-    exact: bool = False,
-    finder: str | Sequence[str] | Mapping[str, float | None] | None = None,
-    mirrored: bool = False,
-    duplicates: bool = True,
-    embedding: str | None = None,
-    seed: int = 0,
-    dry_run: bool = False,
-    overwrite: bool = False,
-) -> SplitResult:
+def run_split(options: SplitOptions) -> SplitResult:
     """Give every row of a table a side, in a column ``split``; write table, decisions and receipt.
 
     On its own the hash of a key decides: a row keeps its side whatever comes or goes, and shares hold as probability
     has it. With ``per`` or ``exact`` shares hold to within a row where groups allow, and rows near a cut may move as
     the table grows. Copies, and rows of one ``group``, are never on two sides.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: table to write, a name ending in ``.parquet``; may be None in a dry run.
-        train: share of the side ``train``, such as ``"80%"`` or 0.8; so ``val`` and ``test``.
-        val: the same.
-        test: the same.
-        side: further sides as ``NAME=SHARE``. All shares sum to 100 %.
-        per: columns in each combination of whose values the shares hold.
-        group: column whose rows must be on one side.
-        exact: hold the shares without a column too.
-        finder: of copies, as ``curate.dedup`` takes it; by default its own.
-        mirrored: mirrored copies are copies too.
-        duplicates: whether copies are looked for.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        seed: of the hashes that decide.
-        dry_run: count only; write nothing.
-        overwrite: replace outputs that exist.
 
     Returns:
         counts, notes and paths.
@@ -183,12 +149,17 @@ def split(
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    sides = sides_of({"train": train, "val": val, "test": test}, [side] if isinstance(side, str) else side)
+    sides = sides_of({"train": options.train, "val": options.val, "test": options.test}, several(options.side))
     shares_of(sides)
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    columns = tuple([per] if isinstance(per, str) else per or ())
-    opened.require([*columns, *([group] if group else [])])
-    thresholds, notes = thresholds_in(opened, finder, duplicates=duplicates, mirrored=mirrored)
+    opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    columns = several(options.per)
+    opened.require([*columns, *([options.group] if options.group else [])])
+    thresholds, notes = thresholds_in(opened, options.finder, duplicates=options.duplicates, mirrored=options.mirrored)
     flat = EMBEDDING in thresholds and SIGNATURE in opened.schema.names
-    request = SplitRequest(sides, columns, group, exact, thresholds, mirrored, seed, without_flat=flat)
-    return apply(Split(request, tuple(notes)), opened, out, dry_run=dry_run, overwrite=overwrite)
+    request = part_of(SplitRequest, options, sides=sides, per=columns, thresholds=thresholds, without_flat=flat)
+    return apply(
+        Split(request, tuple(notes)), opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite
+    )
+
+
+split = callable_of(SplitOptions, run_split)

@@ -19,16 +19,11 @@ COMPARED = ("sha256", "phash", "signature", "embedding")
 
 @dataclass(frozen=True)
 class SplitRequest:
-    """A split, as requested.
+    """A split, as requested; fields are as in ``SplitOptions``, but for these.
 
     Attributes:
         sides: name -> share as typed, such as ``80%``.
-        per: columns in each combination of whose values the shares hold.
-        group: column whose rows must be on one side; or None.
-        exact: whether the shares hold to within a row where groups allow; with ``per`` they do in any case.
         thresholds: of the finders of copies, which stay on one side; none looks for no copies.
-        mirrored: whether mirrored copies count as copies.
-        seed: of the hashes that decide.
         without_flat: images of one flat colour are not compared by embedding.
     """
 

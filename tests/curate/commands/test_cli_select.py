@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import typer
 from choosing import csv, table
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.options.option import declared
 from curate.selectors.table import WHERE
 
 ROOT = Path(__file__).parents[3]
@@ -71,9 +71,8 @@ def test_a_selector_from_outside_is_one_file_and_one_line(scores, monkeypatch):
     assert re.search(r"picked +8 +every", result.stderr)
     assert CliRunner().invoke(app, ["verify", "b.receipt.json"]).exit_code == 0
     assert "did you mean 'every'" in run("s.parquet", "-b", 8, "--strategy", "evry", "--dry-run").stderr
-    anew = typer.Typer(rich_markup_mode=None)
-    anew.command()(runpy.run_path(str(ROOT / "curate/commands/select.py"))["run"])
-    assert "every." in CliRunner().invoke(anew, ["--help"]).output
+    anew = runpy.run_path(str(ROOT / "curate/policies/select/options.py"))["SelectOptions"]
+    assert any(field.name == "strategy" and "every." in field.about.text for field in declared(anew))
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
     assert "| `every` | Every `step`-th row, from the first |  | yes | O(N) time |" in tables["strategies"]()
 

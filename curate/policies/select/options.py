@@ -1,0 +1,70 @@
+"""What ``curate select`` can be given."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.options import fields
+from curate.options.option import Note, Option, shared
+from curate.selectors.table import SELECTORS
+
+
+@dataclass(frozen=True)
+class SelectOptions:
+    """The options of ``curate select``."""
+
+    table: fields.Table
+    out: Annotated[str | Path | None, shared("--out", ": the batch, such as batch.parquet", path="output")] = None
+    strategy: Annotated[
+        str,
+        shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", default=True),
+    ] = "auto"
+    budget: Annotated[
+        str | int | float, shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT", required=True)
+    ] = 100
+    _: KW_ONLY
+    set: fields.Settings = None
+    labelled: Annotated[str | Path | None, shared("--labelled", path="table")] = None
+    labelled_where: Annotated[
+        str | None, Option("Rows of the table that are labelled: 'label is not null'.", metavar="CONDITION")
+    ] = None
+    label: Annotated[
+        str | None,
+        shared("--label", ", in --labelled or in the table. [default: label, where there is one]", metavar="COLUMN"),
+    ] = None
+    exclude: Annotated[str | Path | None, Option("CSV, list or table whose keys are never picked.", path="table")] = (
+        None
+    )
+    allow_unmatched: fields.AllowUnmatched = False
+    per: Annotated[str | None, shared("--per", ": the budget in each", metavar="COLUMN")] = None
+    balance: Annotated[
+        str | None, Option("The budget in equal shares to the values of a column.", metavar="COLUMN")
+    ] = None
+    min_distance: Annotated[
+        float | None,
+        Option(
+            "Stop at the first pick nearer than D to another or to a labelled row, between unit embeddings: "
+            "0.32 is a cosine of 0.95.",
+            metavar="D",
+        ),
+    ] = None
+    noise_guard: Annotated[bool, shared("--noise-guard")] = False
+    gate: Annotated[float, shared("--gate", metavar="SHARE")] = 0.0
+    discount: Annotated[bool, shared("--discount")] = False
+    quality: Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")] = None
+    score: Annotated[str | None, shared("--score", metavar="COLUMN")] = None
+    loss: Annotated[str | None, Option("rho-loss: losses of the model.", metavar="COLUMN")] = None
+    holdout_loss: Annotated[
+        str | None, Option("rho-loss, small-loss: losses of a model of other rows.", metavar="COLUMN")
+    ] = None
+    graph: Annotated[str | Path | None, shared("--graph")] = None
+    embedding: fields.Embedding = None
+    seed: fields.Seed = 0
+    engine: fields.Engine = "local"
+    dry_run: fields.DryRun = False
+    overwrite: fields.Overwrite = False
+    picked: Annotated[
+        Callable[[int, int], None], Note("Called with rows picked, of all, where they are picked one after another.")
+    ] = lambda done, total: None
+    announce: fields.Announce = lambda text: None
