@@ -1,6 +1,5 @@
 """Calibrate a score: probabilities that a row is bad, fitted on rows that were judged, and how good they are."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from curate.calibration.apply import AppliedCalibration, apply_calibration
 from curate.calibration.judged import JudgedRows, Truth, folds_of, judged_rows
+from curate.calibration.options import CalibrateOptions
 from curate.calibration.result import CONSTANT, CalibrationResult
 from curate.calibration.stored import SUFFIX, Calibration, dataset_of, read_calibration, write_calibration
 from curate.columns import KEY
@@ -16,7 +16,7 @@ from curate.counted import counted
 from curate.fitting.applied import check_applied
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
-from curate.policies.audit.request import ANY
+from curate.options.function import callable_of
 from curate.policies.receipts import receipt_beside
 from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
@@ -28,48 +28,12 @@ FOLDS = 5
 MOST_REPEATS = 100_000
 
 
-def calibrate(
-    table: str | Path,
-    out: str | Path | None = None,
-    *,
-    apply: str | AnyPath | None = None,
-    fitted: str | Path | None = None,
-    column: str | None = None,
-    bad: str | None = None,
-    audit: str | Path | Sequence[str | Path] | None = None,
-    judges: str = ANY,
-    label: str | None = None,
-    labelled: str | Path | None = None,
-    embedding: str | None = None,
-    repeats: int = 1000,
-    seed: int = 0,
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda text: None,
-) -> CalibrationResult:
+def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
     """Turn a score into the probability that an image is bad; write the calibration, the table, or neither.
 
     Two monotone maps are fitted on all judged rows, isotonic and logistic. How good they are is measured on
     predictions that were made for each row by maps of the other four fifths, next to the share of bad rows there, a
     constant. The same rows give the same calibration, whatever their order.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet``; it is never changed.
-        out: the calibration to write, NAME.json.
-        apply: the table to write, NAME.parquet, with ``p_error_isotonic`` and ``p_error_logistic``; here,
-            or without ``out`` in a store.
-        fitted: a calibration that was written before, to apply instead of fitting.
-        column: the score; ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where low ones are.
-        bad: condition that is true of bad rows, false of good ones, and has no value for others.
-        audit: one or several files of the verdicts: verdicts of ``curate review plan``, weighed as they were
-            drawn, or files with the columns ``key`` and ``answer``.
-        judges: how several answers for a row are joined: any, majority or share.
-        label: column of classes; then the probability is that the nearest labelled neighbour is of another class.
-        labelled: file of keys and classes, or a folder of rounds, for ``label``.
-        embedding: column of the user's own embeddings, by which neighbours are found instead of ``embedding``.
-        repeats: bootstrap resamples of the intervals.
-        seed: of folds and resamples.
-        overwrite: replace files that are there.
-        report: called with a line on what is done.
 
     Returns:
         how good the maps are, and what was written.
@@ -78,37 +42,36 @@ def calibrate(
         InputError: for a table, column, label or output that cannot be used, a table of another model, or rows from
             which nothing can be fitted; nothing is written then.
     """
-    files = [audit] if isinstance(audit, str | Path) else audit or ()
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    if embedding is not None and label is None and labelled is None:
-        raise InputError(f"--embedding {embedding} is read with --label alone, to find neighbours; leave it out")
-    places = _places(opened, out, apply)
-    if not 1 <= repeats <= MOST_REPEATS:
-        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {repeats:,}; 1,000 is usual")
-    if fitted is not None:
-        options = {
-            "--column": column,
-            "--bad": bad,
-            "--audit": audit,
-            "--label": label,
-            "--labelled": labelled,
-            "-o": out,
-        }
-        named = [flag for flag, value in options.items() if value is not None]
-        if named:
-            raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out {named[0]}")
+    files = [options.audit] if isinstance(options.audit, str | Path) else options.audit or ()
+    opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    if options.embedding is not None and options.label is None and options.labelled is None:
+        raise InputError(
+            f"--embedding {options.embedding} is read with --label alone, to find neighbours; leave it out"
+        )
+    places = _places(opened, options.out, options.apply)
+    if not 1 <= options.repeats <= MOST_REPEATS:
+        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {options.repeats:,}; 1,000 is usual")
+    if options.fitted is not None:
+        refused = (options.column, options.bad, options.audit, options.label, options.labelled, options.out)
+        flags = ("--column", "--bad", "--audit", "--label", "--labelled", "-o")
+        for flag in (flag for flag, value in zip(flags, refused, strict=True) if value is not None):
+            raise InputError(f"--fitted {options.fitted} is applied as it is, and nothing is fitted; leave out {flag}")
         if places[1] is None:
-            raise InputError(f"--fitted {fitted} is applied to a table; write one with --apply NAME.parquet")
-        calibration = read_calibration(fitted)
-        with _files((None, places[1]), overwrite=overwrite) as written:
-            report(f"applying {fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")
-            return _written(opened, calibration, (None, places[1]), written, overwrite=overwrite)
-    truth = Truth(bad, tuple(map(str, files)), label, None if labelled is None else str(labelled), judges)
-    with _files(places, overwrite=overwrite) as written:
-        judged = judged_rows(opened, column, truth)
-        report(f"calibrating {judged.score.column} on {counted(len(judged.values), 'judged row')}")
-        calibration = fit_judged(opened, judged, truth.target, repeats=repeats, seed=seed)
-        return _written(opened, calibration, places, written, judged=judged, overwrite=overwrite)
+            raise InputError(f"--fitted {options.fitted} is applied to a table; write one with --apply NAME.parquet")
+        calibration = read_calibration(options.fitted)
+        with _files((None, places[1]), overwrite=options.overwrite) as written:
+            options.report(f"applying {options.fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")
+            return _written(opened, calibration, (None, places[1]), written, overwrite=options.overwrite)
+    labelled = None if options.labelled is None else str(options.labelled)
+    truth = Truth(options.bad, tuple(map(str, files)), options.label, labelled, options.judges)
+    with _files(places, overwrite=options.overwrite) as written:
+        judged = judged_rows(opened, options.column, truth)
+        options.report(f"calibrating {judged.score.column} on {counted(len(judged.values), 'judged row')}")
+        calibration = fit_judged(opened, judged, truth.target, repeats=options.repeats, seed=options.seed)
+        return _written(opened, calibration, places, written, judged=judged, overwrite=options.overwrite)
+
+
+calibrate = callable_of(CalibrateOptions, run_calibrate)
 
 
 def fit_judged(table: Table, judged: JudgedRows, target: str, *, repeats: int, seed: int) -> Calibration:

@@ -1,47 +1,24 @@
 """``curate calibrate``: a score as the probability that an image is bad."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from curate.calibration.options import CalibrateOptions
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, print_lines, printers, say
 
 if TYPE_CHECKING:
     from curate.calibration.result import CalibrationResult
 
 
+@command_of(CalibrateOptions, plot="embedding")
 def run(
-    table: options.Table,
-    out: Annotated[
-        Path | None, options.shared("--out", ": the calibration, NAME.json, for tables of the same model")
-    ] = None,
-    apply: Annotated[Path | None, options.written_to("--apply")] = None,
-    fitted: Annotated[
-        Path | None, options.shared("--fitted", ": a calibration", metavar="FILE", parser=options.path_argument)
-    ] = None,
-    column: Annotated[
-        str | None,
-        options.shared("--column", ", or max:COLUMN, min:COLUMN for what is certain; by default the audit's"),
-    ] = None,
-    bad: Annotated[
-        str | None, typer.Option(metavar="CONDITION", help="True of bad rows, false of good ones.", show_default=False)
-    ] = None,
-    audit: Annotated[
-        list[Path] | None, options.shared("--audit", ": NAME.audit.csv, or key and answer (repeatable)")
-    ] = None,
-    judges: Annotated[str, options.shared("--judges", metavar="any|majority|share", show_default=True)] = "any",
-    label: Annotated[
-        str | None, options.shared("--label", ": the probability is of a nearest neighbour of another class")
-    ] = None,
-    labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds, for --label")] = None,
-    embedding: options.Embedding = None,
+    request: CalibrateOptions,
     plot: Annotated[
         Path | None, options.shared("--plot", ": the reliability of the probabilities", metavar="FILE")
     ] = None,
-    seed: options.Seed = 0,
-    overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -60,36 +37,21 @@ def run(
     constant. The table that --apply writes has both as p_error_isotonic and p_error_logistic. A table that another
     model scored is refused, and rows outside of the judged range are reported.
     """
-    from curate.calibration.fit import calibrate
+    from curate.calibration.fit import run_calibrate
     from curate.display.style import check_chart
     from scoring.errors import InputError
 
     if plot is not None:
-        if fitted is not None:
+        if request.fitted is not None:
             raise InputError("--plot shows what is fitted, and --fitted fits nothing; leave one of them out")
-        check_chart(plot, overwrite=overwrite)
-    result = calibrate(
-        table,
-        out,
-        apply=apply,
-        fitted=fitted,
-        column=column,
-        bad=bad,
-        audit=audit,
-        judges=judges,
-        label=label,
-        labelled=labelled,
-        embedding=embedding,
-        seed=seed,
-        overwrite=overwrite,
-        report=(lambda text: None) if quiet else say,
-    )
+        check_chart(plot, overwrite=request.overwrite)
+    result = run_calibrate(replace(request, report=(lambda text: None) if quiet else say))
     if plot is not None:
-        _draw(result, plot, overwrite)
+        _draw(result, plot, request.overwrite)
     if json_:
         emit(result.to_json())
-    elif (out is None and apply is None) or not quiet:
-        print_lines(result.lines(), *printers(requested=out is None and apply is None))
+    elif (request.out is None and request.apply is None) or not quiet:
+        print_lines(result.lines(), *printers(requested=request.out is None and request.apply is None))
         if plot is not None:
             say(f"image: {plot}")
 

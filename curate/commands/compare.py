@@ -1,41 +1,23 @@
 """``curate compare``: what differs between two tables, and whether that is beyond chance."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import EXIT_GATE, check_report, emit, print_lines, say, show, show_table, write_json
+from curate.comparison.options import CompareOptions
 
 if TYPE_CHECKING:
     from curate.comparison.results import TableComparison
 
 
+@command_of(CompareOptions)
 def run(
-    table: options.Table,
-    other: Annotated[Path, typer.Argument(parser=options.table_argument, help="The table to compare it with.")],
-    column: Annotated[
-        list[str] | None,
-        options.shared("--column", ", or any other, or embedding (repeatable). [default: all that both have]"),
-    ] = None,
-    label: Annotated[
-        str | None, options.shared("--label", ", whose numbers are names. [default: label]", metavar="COLUMN")
-    ] = None,
-    sample: Annotated[int, options.shared("--sample", ", of each table", show_default=True)] = 10_000,
-    repeats: Annotated[
-        int, options.shared("--repeats", ": permutations of each permutation test", show_default=True)
-    ] = 999,
-    fail_above: Annotated[
-        float | None,
-        typer.Option(
-            metavar="AUROC",
-            help="Exit 3 if a classifier separates the embeddings better than this, and better than chance.",
-            show_default=False,
-        ),
-    ] = None,
-    embedding: options.Embedding = None,
-    seed: options.Seed = 0,
+    request: CompareOptions,
     sheet: Annotated[
         Path | None,
         options.shared("--sheet", ": rows and clusters side by side, NAME.png"),
@@ -61,8 +43,7 @@ def run(
     Every p value is of a permutation test that knows which rows are in both tables, and is adjusted for the number of
     columns or clusters. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
     """
-    arguments = dict(locals())
-    from curate.comparison.run import compare
+    from curate.comparison.run import run_compare
     from curate.display.picture import check_picture
     from scoring.atomic import require_folder
 
@@ -70,10 +51,8 @@ def run(
     if sheet is not None:
         check_picture(sheet, overwrite=overwrite)
         require_folder(sheet)
-        _require_images(table, source, other, other_source)
-    comparison = compare(
-        **options.accepted(compare, arguments), announce=(lambda text: None) if quiet or json_ else say
-    )
+        _require_images(request.table, source, request.other, other_source)
+    comparison = run_compare(replace(request, announce=(lambda text: None) if quiet or json_ else say))
     if out is not None:
         write_json(comparison.to_json(), out, overwrite=overwrite)
     if sheet is not None:
@@ -90,7 +69,7 @@ def run(
         raise typer.Exit(EXIT_GATE)
 
 
-def _require_images(table: Path, source: str | None, other: Path, other_source: str | None) -> None:
+def _require_images(table: str | Path, source: str | None, other: str | Path, other_source: str | None) -> None:
     from curate.tables.images import require_images
     from curate.tables.table import open_table
 

@@ -1,33 +1,22 @@
 """``curate diff``: two subsets next to one another, by row, value and setting."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say, show, show_table
 from curate.counted import counted
+from curate.lineage.options import DiffOptions
 
 if TYPE_CHECKING:
     from curate.lineage.diff import Diff, Missing
 
 
+@command_of(DiffOptions)
 def run(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            parser=options.table_argument, help="A subset, its receipt or its decisions; or any table of keys."
-        ),
-    ],
-    other: Annotated[Path, typer.Argument(parser=options.table_argument, help="The table to compare it with.")],
-    root: Annotated[
-        list[Path] | None, options.shared("--root", ": files that moved are found below it, by their digest")
-    ] = None,
-    out: Annotated[
-        Path | None, options.shared("--out", ": every row that only one of them holds, and why, NAME.parquet")
-    ] = None,
-    overwrite: options.Overwrite = False,
+    request: DiffOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -41,16 +30,15 @@ def run(
 
     Exit 0: the same rows in one order, with the same values; 1: something differs, or a mistake.
     """
-    arguments = dict(locals())
-    from curate.lineage.diff import diff
+    from curate.lineage.diff import run_diff
 
-    difference = diff(**options.accepted(diff, arguments))
+    difference = run_diff(request)
     if json_:
         emit(difference.to_json())
     else:
         _show(difference)
-    if out is not None and not quiet:
-        say(f"rows: {out}")
+    if request.out is not None and not quiet:
+        say(f"rows: {request.out}")
     if not difference.identical:
         raise typer.Exit(1)
 

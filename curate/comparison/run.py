@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,12 @@ from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.clusters import cluster_shares, distinctive_rows
 from curate.comparison.columns import ROW_NAMING, shifts
 from curate.comparison.differences import SIGNIFICANT, EmbeddingShift, LeftRange
+from curate.comparison.options import CompareOptions
 from curate.comparison.results import TableComparison
 from curate.comparison.sample import Items, TableSample, contents, items, key_notes, sampled
 from curate.counted import counted
+from curate.options.function import callable_of
+from curate.options.values import part_of, several
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
 from curate.tables.ranges import fitted_range
@@ -29,16 +31,7 @@ MOST_CLUSTERS = 1_000
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """How to compare.
-
-    Attributes:
-        sample: rows of each table that are compared, chosen by a hash of their keys.
-        repeats: permutations of each permutation test.
-        clusters: that the rows of both are put into; 0 for none.
-        top: rows of each table to name as its most distinctive.
-        fail_above: AUROC from which the tables count as different; None for never.
-        seed: of samples, folds, clusters and permutations.
-    """
+    """How to compare; fields are as in ``CompareOptions``."""
 
     sample: int = 10_000
     repeats: int = 999
@@ -65,65 +58,38 @@ class CompareSettings:
             )
 
 
-def compare(
-    table: str | Path,
-    other: str | Path,
-    *,
-    column: str | Sequence[str] | None = None,
-    label: str | None = None,
-    sample: int = 10_000,
-    repeats: int = 999,
-    clusters: int = 20,
-    top: int = 10,
-    fail_above: float | None = None,
-    embedding: str | None = None,
-    seed: int = 0,
-    announce: Callable[[str], None] = lambda text: None,
-) -> TableComparison:
+def run_compare(options: CompareOptions) -> TableComparison:
     """Compare two tables, such as train against production, or before and after a filter; nothing is written.
-
-    Every keyword but ``announce`` is the option of ``curate compare`` of that name. Memory follows the samples and not
-    the tables.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet``.
-        other: another one.
-        column: one or several columns to compare, ``embedding`` among them or not; by default all that both have but
-            what names a row.
-        label: column whose numbers represent classes; by default ``label``.
-        sample: rows of each table that are compared.
-        repeats: permutations of each permutation test; where columns are many, 40 for each of them.
-        clusters: that the rows of both are put into; 0 for none.
-        top: rows of each table to name as its most distinctive.
-        fail_above: AUROC of the embeddings above which, if it is significant, ``failed`` is true.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        seed: of samples, folds, clusters and permutations.
-        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: for tables, columns or settings that cannot be used, or embeddings of two models.
     """
-    settings = CompareSettings(sample, repeats, clusters, top, fail_above, seed)
-    tables = open_table(table, embedding=embedding), open_table(other, embedding=embedding)
+    settings, embedding = part_of(CompareSettings, options), options.embedding
+    tables = open_table(options.table, embedding=embedding), open_table(options.other, embedding=embedding)
     if tables[0].path.resolve() == tables[1].path.resolve():
         raise InputError(f"expected two tables, got {tables[0].path} twice; name another one")
-    chosen = [column] if isinstance(column, str) else column or ()
+    chosen = several(options.column)
     if embedding is not None and chosen and EMBEDDING not in chosen:
         raise InputError(f"--embedding {embedding} is not read without --column {EMBEDDING}; add that, or leave it out")
     common, only_in = _columns(tables, chosen)
     for each in tables:
-        each.require([label] if label else [])
+        each.require([options.label] if options.label else [])
     has_embedding = all(EMBEDDING in each.schema.names for each in tables)
     if has_embedding and (not chosen or EMBEDDING in chosen):
         same_model(*tables, instead="name columns to compare, such as --column width")
     names = [[*common, *_beside(each, common)] for each in tables]
-    first, second = (sampled(each, columns, sample, seed=seed) for each, columns in zip(tables, names, strict=True))
+    first, second = (
+        sampled(each, columns, options.sample, seed=options.seed) for each, columns in zip(tables, names, strict=True)
+    )
     samples = first, second
     content = contents(samples)
-    announce(
-        f"{counted(len(common), 'column')} of {len(first):,} and {len(second):,} rows, {repeats:,} permutations each"
+    options.announce(
+        f"{counted(len(common), 'column')} of {len(first):,} and {len(second):,} rows, "
+        f"{options.repeats:,} permutations each"
     )
-    columns, left_out = shifts(samples, common, content, label or LABEL, repeats=repeats, seed=seed)
+    columns, left_out = shifts(
+        samples, common, content, options.label or LABEL, repeats=options.repeats, seed=options.seed
+    )
     comparison = TableComparison(
         tables=(str(tables[0].path), str(tables[1].path)),
         rows=(tables[0].n_rows, tables[1].n_rows),
@@ -136,9 +102,12 @@ def compare(
     )
     comparison.left_range = _left_range(tables, samples)
     unasked = bool(chosen) and EMBEDDING not in chosen
-    of = "--column does not name embedding" if unasked else items(samples, content, seed=seed)
-    _compare_embeddings(comparison, samples, of, settings, announce)
+    of = "--column does not name embedding" if unasked else items(samples, content, seed=options.seed)
+    _compare_embeddings(comparison, samples, of, settings, options.announce)
     return comparison
+
+
+compare = callable_of(CompareOptions, run_compare)
 
 
 def _left_range(tables: tuple[Table, Table], samples: tuple[TableSample, TableSample]) -> list[LeftRange]:

@@ -13,7 +13,9 @@ from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
 from curate.lineage.diff_rows import SharedRows, Values, Why, compare_values, shared_rows, why_missing
 from curate.lineage.diff_settings import Setting, compare_settings
+from curate.lineage.options import DiffOptions
 from curate.manifest.store_path import AnyPath, path_to_read
+from curate.options.function import callable_of
 from curate.policies.moved import Searched
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
@@ -100,30 +102,18 @@ class Diff:
         return {"identical": self.identical, **asdict(self)}
 
 
-def diff(
-    table: str | AnyPath,
-    other: str | AnyPath,
-    *,
-    root: str | Path | Sequence[str | Path] | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-) -> Diff:
+def run_diff(options: DiffOptions) -> Diff:
     """Compare two subsets by row, value and setting.
-
-    Args:
-        table: a subset, its decisions or its receipt; any other table with the column ``key``.
-        other: the same.
-        root: folder, or several, below which what has moved is looked for by its digest.
-        out: NAME.parquet, every row that is only in one of them, and why it is not in the other.
-        overwrite: replace it where it is there.
 
     Raises:
         InputError: for a table or receipt that is missing or damaged, or a key that a table has twice.
     """
-    roots = [root] if isinstance(root, str | Path) else list(root or ())
-    if out is not None and Path(out).suffix != ".parquet":
-        raise InputError(f"expected a name that ends in .parquet for the rows that differ, got {out}")
-    (first, first_steps), (second, second_steps) = (_side(path_to_read(path), roots) for path in (table, other))
+    roots = [options.root] if isinstance(options.root, str | Path) else list(options.root or ())
+    if options.out is not None and Path(options.out).suffix != ".parquet":
+        raise InputError(f"expected a name that ends in .parquet for the rows that differ, got {options.out}")
+    (first, first_steps), (second, second_steps) = (
+        _side(path_to_read(path), roots) for path in (options.table, options.other)
+    )
     shared = shared_rows(first, second)
     columns = _columns(first, second)
     alike = [name for name in first.schema.names if name in second.schema.names and name not in columns and name != KEY]
@@ -142,9 +132,13 @@ def diff(
         settings=compare_settings(first_steps, second_steps),
         steps=([step.policy for step in first_steps], [step.policy for step in second_steps]),
     )
-    if out is not None:
-        _write(Path(out), (first, second), shared, (why[0], why[1]), (second_steps, first_steps), overwrite=overwrite)
+    if options.out is not None:
+        steps = second_steps, first_steps
+        _write(Path(options.out), (first, second), shared, (why[0], why[1]), steps, overwrite=options.overwrite)
     return result
+
+
+diff = callable_of(DiffOptions, run_diff)
 
 
 def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
