@@ -58,7 +58,7 @@ CALLS = {
     "info": ("curate.training.info.describe_file", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.lineage.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
     "explain": ("curate.lineage.explain.explain", ["k.parquet", "a.jpg"], ["none.parquet", "a.jpg"]),
-    "diff": ("curate.lineage.diff.diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
+    "diff": ("curate.lineage.diff.run_diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
     "compare": (
         "curate.comparison.run.open_table",
