@@ -32,11 +32,13 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
     )
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        for unknown in (each for each in kwargs if each not in kinds):
+            near = closest(unknown, kinds)
+            raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{near}")
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            unknown = next((each for each in kwargs if each not in kinds), None)
-            raise TypeError(f"{name}() {error}{closest(unknown, kinds) if unknown else ''}") from None
+            raise TypeError(f"{name}() {error}") from None
         return run(request(*args, **kwargs))
 
     call.__name__ = call.__qualname__ = name
