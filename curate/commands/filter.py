@@ -79,12 +79,10 @@ def run(
     ] = None,
     label: Annotated[
         str | None,
-        options.shared(
-            "--label", " of which amounts drop at most 1.25 times the average share. [default: label, else cluster]"
-        ),
+        options.shared("--label", " of which amounts drop the same share. [default: label, else cluster]"),
     ] = None,
     allow_uneven: Annotated[
-        bool, typer.Option("--allow-uneven", help="Let amounts drop far more of some classes or clusters.")
+        bool, typer.Option("--allow-uneven", help="Let amounts drop more of some classes or clusters.")
     ] = False,
     allow_unmatched: options.AllowUnmatched = False,
     model: Annotated[str | None, options.shared("--model", ": the table's, for an IMAGE, if it does not ship")] = None,
@@ -110,7 +108,7 @@ def run(
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. --keep-top and --drop-bottom keep exactly the requested number of
-    rows; ties break by a hash of the key. They drop at most 1.25 times the average share of any class or cluster.
+    rows; ties break by a hash of the key. They drop junk first, then the same share of every class or cluster.
     Writes kept.parquet, kept.decisions.parquet (every row, and why) and kept.receipt.json, which `curate verify`
     checks. The table itself is never changed. A --column or --per after the last rule applies to all of them.
     """

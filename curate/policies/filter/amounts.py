@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from curate.policies.filter.cuts import judge_rank
 from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, ScoreRule
 from curate.policies.filter.ruling import RuleResult, Ruling
+from curate.policies.uneven import LEAST_ROWS
 from curate.tables.amount import Amount
 from curate.tables.rows import Rows
 from curate.tables.signals import amount_column, default_column
@@ -19,7 +20,7 @@ from curate.tables.signals import amount_column, default_column
 class AmountRule(ScoreRule):
     """Keep or drop a number of rows by rank, in each value of ``per`` where given.
 
-    With ``even``, a column of groups, no group loses much more than the average share; see ``even_best``.
+    With ``even``, a column of groups, every group loses the same share; see ``even_best``.
     """
 
     amount: str | int | float
@@ -65,25 +66,29 @@ class AmountRule(ScoreRule):
         count = str(self.amount) if self.per is None else ""
         if count.isdigit() and int(count) > result.left:
             notes.append(f"{self.typed()} asks for {int(count):,} rows, {result.left:,} were left")
-        if result.details is not None and result.details.limited:
-            notes.append(f"{self.typed()}: {result.details.line()}")
+        if result.details is not None and result.details.evened.limited:
+            notes.append(f"{self.typed()}: {result.details.evened.line()}")
         return notes
 
     def evened(self, result: RuleResult) -> dict[str, Any] | None:
-        """Return what became of the groups that it may not empty, as plain JSON; None without any."""
-        return None if result.details is None else asdict(result.details)
+        """Return what became of the groups of which it takes equal shares, as plain JSON; None without any."""
+        return None if result.details is None else asdict(result.details.evened)
+
+    def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
+        """Return the group of M rows, shape (M,): a place in the cuts."""
+        return super().codes(result, rows) if result.details is None else result.details.group[rows]
 
     def _endings(self, result: RuleResult, kept: str, dropped: str) -> list[list[str]]:
-        """Return what follows the score, by group: for kept, dropped, lost a tie, kept for its group."""
-        names = result.table_rows.groups[self.per].names if self.per else []
-        groups = [f" of {self.per} {name}" for name in names] if self.per else [""]
+        """Return what follows the score, by group: for kept, dropped, and lost a tie."""
+        column = self.per or (self.even if result.details is not None else None)
+        groups = [f" of {column} {name}" for name in result.table_rows.groups[column].names] if column else [""]
+        if result.details is not None:
+            groups += [f" of the groups of {column} below {LEAST_ROWS} rows", ""]  # junk last, of any group
         cuts = [] if result.cuts is None else result.cuts.tolist()
         values = ["nothing stays" if np.isnan(cut) else f"cut {cut:.6g}" for cut in cuts]
         tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")
-        group = result.details
-        even = f"{dropped}, and kept: no {group.column} may lose more than {group.most:.0%};" if group else dropped
         pairs = list(zip(groups, values, strict=True))
-        return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie, even)]
+        return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie)]
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ class KeepTop(AmountRule):
         return result.left - result.lost()[0]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie, kept for its group."""
+        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie."""
         best, worst = ("top", "below") if self.keeps_high else ("lowest", "above")
         top = f"the {best} {self.parsed}"
         return self._endings(result, f" is in {top}", f" is {worst} {top}")
@@ -126,6 +131,6 @@ class DropBottom(AmountRule):
         return result.lost()[1]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie, kept for its group."""
+        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie."""
         bottom = f"the {'bottom' if self.keeps_high else 'highest'} {self.parsed}"
         return self._endings(result, f" is outside {bottom}", f" is in {bottom}")

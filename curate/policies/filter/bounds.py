@@ -54,10 +54,10 @@ class BoundRule(ScoreRule):
         return judge_cut(self, self.parsed, table_rows, rows, high=self.high)
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason: for kept and dropped, twice, as a bound knows no tie."""
+        """Return what follows the score in a reason: for kept, dropped and, as a bound knows no tie, dropped again."""
         stays, goes, name = self.words
         kept, dropped = [f" is {stays} the {name} {self.bound}"], [f" is {goes} the {name} {self.bound}"]
-        return [kept, dropped, dropped, kept]
+        return [kept, dropped, dropped]
 
 
 @dataclass(frozen=True)

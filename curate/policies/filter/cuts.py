@@ -11,7 +11,7 @@ from curate.policies.filter.even import even_best
 from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.ruling import Ruling
 from curate.tables.rows import Rows
-from scoring.relative.columns import CLUSTER, FITTED, LOCAL
+from scoring.relative.columns import FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
 Flags = NDArray[np.bool_]
@@ -30,7 +30,7 @@ class Cutting(Protocol):
 
     @property
     def even(self) -> str | None:
-        """The column of the groups that an amount may not empty; None for a plain cut."""
+        """The column of the groups of which an amount takes equal shares; None for a plain cut."""
 
 
 def judge_cut(rule: Cutting, bound: Fraction, table_rows: Rows, rows: slice, *, high: bool) -> Ruling:
@@ -83,11 +83,10 @@ def judge_rank(
 def _judge_evenly(
     rule: Cutting, table_rows: Rows, rows: slice, inside: Flags, n_kept: Callable[[int], int], *, high: bool
 ) -> Ruling:
-    """Keep the best rows, but empty no group of ``rule.even``; unusable images are protected by their class alone."""
+    """Keep the best rows of every group of ``rule.even``; junk is dropped first."""
     column, groups = table_rows.exact[rule.column], table_rows.groups[str(rule.even)]
     values, valid = column.values[rows], column.valid[rows]
-    free = values > PICTURE if rule.even == CLUSTER and rule.column in (FITTED, LOCAL) else None
-    keep, cut, evened = even_best(
+    cut = even_best(
         values,
         inside & valid,
         n_kept,
@@ -95,10 +94,10 @@ def _judge_evenly(
         groups.codes[rows],
         groups.names,
         column=str(rule.even),
-        free=free,
+        junk=values > PICTURE if rule.column in (FITTED, LOCAL) else np.zeros(len(values), bool),
         low_is_best=not high,
     )
-    return Ruling(keep, valid, np.array([cut]), evened)
+    return Ruling(cut.keep, valid, cut.cuts, cut)
 
 
 def _in_type(bound: Fraction, kind: np.dtype, *, up: bool) -> Any:

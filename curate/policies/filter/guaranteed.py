@@ -118,11 +118,11 @@ class MaxBadRate(ScoreRule):
         return [(f"--{AUDIT}", file) for file in self.files]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason: for kept and dropped, twice, as no rows tie."""
+        """Return what follows the score in a reason: for kept, dropped and, as no rows tie, dropped again."""
         cut = f"the cut {result.details.cut:.6g} that verdicts allow"
         inside, outside = ("at least", "below") if self.keeps_high else ("at most", "above")
         kept, dropped = [f" is {inside} {cut}"], [f" is {outside} {cut}"]
-        return [kept, dropped, dropped, kept]
+        return [kept, dropped, dropped]
 
     def notes(self, result: RuleResult) -> list[str]:
         """Return what is promised."""

@@ -154,8 +154,8 @@ def filter(
         column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
             score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
-        label: column of classes of which ``keep_top`` and ``drop_bottom`` drop at most 1.25 times the average share; by
-            default ``label`` where the table has it, else ``cluster``.
+        label: column of classes of which ``keep_top`` and ``drop_bottom`` drop the same share, after junk; by default
+            ``label`` where the table has it, else ``cluster``.
         allow_uneven: let them drop more of some classes or clusters.
         allow_unmatched: go on where the table has none of the keys of ``keys`` or ``without_keys``.
         model: that scored the table, if it does not ship, for examples that are images.

@@ -65,17 +65,33 @@ def best_of_groups(
     """
     sizes = np.bincount(codes, minlength=n_groups)
     quota = np.array([n_kept(n) for n in sizes.tolist()], np.int64)
+    stays = places(values, codes, sizes, ties, low_is_best=low_is_best) < quota[codes]
+    return stays, worst_of(values, codes, stays, n_groups, low_is_best=low_is_best)
+
+
+def places(
+    values: NDArray[Any],
+    codes: NDArray[np.integer],
+    sizes: NDArray[np.int64],
+    ties: NDArray[np.uint64],
+    *,
+    low_is_best: bool,
+) -> NDArray[np.int64]:
+    """Return the place of each row in its group, shape (M,): 0 for the best; arguments as in ``best_of_groups``."""
     order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
-    starts = np.cumsum(sizes) - sizes
-    rank = np.arange(len(codes)) - starts[codes[order]]
-    if not low_is_best:
-        rank = sizes[codes[order]] - 1 - rank  # 0 is the best of its group
-    stays = np.zeros(len(codes), bool)
-    stays[order] = rank < quota[codes[order]]
+    place = np.empty(len(codes), np.int64)
+    place[order] = np.arange(len(codes))
+    place -= (np.cumsum(sizes) - sizes)[codes]
+    return place if low_is_best else sizes[codes] - 1 - place
+
+
+def worst_of(
+    values: NDArray[Any], codes: NDArray[np.integer], stays: NDArray[np.bool_], n_groups: int, *, low_is_best: bool
+) -> NDArray[np.float64]:
+    """Return the worst value that stays in each group, shape (G,); NaN where none does."""
     cuts = np.full(n_groups, np.nan)
-    last = rank == quota[codes[order]] - 1
-    cuts[codes[order][last]] = values[order][last]
-    return stays, cuts
+    (np.fmax if low_is_best else np.fmin).at(cuts, codes[stays], values[stays].astype(np.float64))
+    return cuts
 
 
 def _highest(ties: NDArray[np.uint64], k: int) -> NDArray[np.int64]:

@@ -32,8 +32,8 @@ def rules_in_order(
         typed: (one of these or a rule's name, value) in the order typed; ``_`` may represent ``-``.
         table: where the default column and the keys of examples come from.
         model: that scored the table, if it does not ship, for examples that are images.
-        label: column of the classes that no amount may empty; by default ``label``, else ``cluster``.
-        allow_uneven: let an amount empty classes and clusters.
+        label: column of the classes of which amounts take equal shares; by default ``label``, else ``cluster``.
+        allow_uneven: let amounts take more of some classes and clusters.
         allow_unmatched: take files of keys of which the table has none.
 
     Raises:
@@ -66,12 +66,14 @@ def rules_in_order(
 
 
 def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:
-    """Return the column of the groups that an amount may not empty; None for a plain cut."""
+    """Return the column of the groups of which amounts take equal shares; None for a plain cut."""
     amounts = [name for name in RULES if _takes(name, EVEN)]
     if label is not None and not any(name.replace("_", "-") in amounts for name, _ in typed):
         raise InputError(f"--label {label} is for {' and '.join(f'--{name}' for name in amounts)}; add one")
     if label is not None and allow_uneven:
-        raise InputError(f"--allow-uneven lets amounts empty classes, and --label {label} names them; leave one out")
+        raise InputError(
+            f"--allow-uneven lets amounts take more of some classes, and --label {label} names them; leave one out"
+        )
     if allow_uneven:
         return None
     if label is not None:

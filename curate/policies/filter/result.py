@@ -11,7 +11,7 @@ class FilterResult(Result):
     """What a filter did.
 
     Attributes:
-        evened: by rule as typed, what became of the groups that no amount may empty.
+        evened: by rule as typed, what became of the groups of which amounts take equal shares.
     """
 
     evened: dict[str, Any] = field(default_factory=dict)

@@ -31,7 +31,7 @@ class RuleArguments:
         values: of all options of the rule's name, in the order typed.
         column: score column; None for the default of the table.
         per: column whose values are judged apart.
-        even: column of the groups that an amount may not empty; None for a plain cut.
+        even: column of the groups of which an amount takes equal shares; None for a plain cut.
         own_options: the options that it alone takes -> their values, in the order typed.
         model: that scored the table, if it does not ship.
         allow_unmatched: take files of keys of which the table has none.
@@ -86,7 +86,7 @@ class Rule(ABC):
     last: ClassVar[str] = ""
     column: str | None  # the score; None for a condition
     per: str | None  # the column whose values are judged apart; None for all rows together
-    even: str | None = None  # the column of the groups that an amount may not empty
+    even: str | None = None  # the column of the groups of which an amount takes equal shares
 
     @classmethod
     @abstractmethod
@@ -124,7 +124,7 @@ class Rule(ABC):
         return []
 
     def evened(self, result: RuleResult) -> dict[str, Any] | None:
-        """Return what became of the groups that it may not empty, as plain JSON; None without any."""
+        """Return what became of the groups of which it takes equal shares, as plain JSON; None without any."""
         return None
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -161,7 +161,7 @@ class ScoreRule(Rule):
 
     @abstractmethod
     def endings(self, result: RuleResult) -> list[list[str]]:
-        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie, kept for its group."""
+        """Return what follows the score in a reason, by group: for kept, dropped, lost a tie."""
 
     def notes(self, result: RuleResult) -> list[str]:
         """Return what the column says."""
@@ -173,8 +173,7 @@ class ScoreRule(Rule):
         """Return each row's score and on which side of the cut it lies, shape (M,) each."""
         codes, score, threshold, margin = self._numbers(result, rows)
         tied = dropped & (margin == 0)
-        protected = ~dropped & (margin < 0)
-        kinds = np.where(tied, 2, np.where(dropped, 1, np.where(protected, 3, 0)))
+        kinds = np.where(tied, 2, np.where(dropped, 1, 0))
         endings = self.endings(result)
         after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
         texts = pc.binary_join_element_wise(f"{self.column} ", six_digits(score), after, "")
@@ -184,12 +183,16 @@ class ScoreRule(Rule):
         """Return how far M rows are from the cut, shape (M,): negative went."""
         return self._numbers(result, rows)[-1]
 
+    def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
+        """Return the group of M rows, shape (M,): a place in the cuts."""
+        return result.table_rows.groups[self.per].codes[rows] if self.per else np.zeros(len(rows), np.int32)
+
     def _numbers(
         self, result: RuleResult, rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.integer], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return group, score, threshold and margin of M rows."""
         score = result.table_rows.exact[self.column].values[rows].astype(np.float64)
-        codes = result.table_rows.groups[self.per].codes[rows] if self.per else np.zeros(len(rows), np.int32)
+        codes = self.codes(result, rows)
         threshold = result.cuts[codes] if result.cuts is not None else np.full(len(rows), np.nan)
         with np.errstate(invalid="ignore"):
             distance = score - threshold

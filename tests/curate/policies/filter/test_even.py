@@ -1,6 +1,7 @@
-"""Cuts that empty no class and no cluster: which rows go instead, what is reported, and that it repeats."""
+"""Cuts that take the same share of every class or cluster: of which rows, what is reported, and that it repeats."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -16,49 +17,47 @@ STRING = pa.string()
 FEW = 10  # rows below which groups count as one
 
 
-def slowly(values, group, n_dropped, free):
-    """Drop the worst row whose group has lost less than its limit, one at a time."""
-    n = len(values)
-    share = n_dropped / n
-    most = min(1.25 * share, (1 + share) / 2)
-    size = {name: sum(1 for g, f in zip(group, free, strict=True) if g == name and not f) for name in set(group)}
-    pooled = [name if size[name] >= FEW else "few" for name in group]
-    rows = {name: sum(1 for g, f in zip(pooled, free, strict=True) if g == name and not f) for name in set(pooled)}
-    limit = {name: max(math.floor(most * m + 1e-9), math.ceil(share * m - 1e-9)) for name, m in rows.items()}
-    gone: set[int] = set()
-    for row in sorted(range(n), key=lambda row: -values[row]):
-        if len(gone) == n_dropped:
-            break
-        if free[row]:
-            gone.add(row)
-        elif limit[pooled[row]]:
-            limit[pooled[row]] -= 1
-            gone.add(row)
-    return [row not in gone for row in range(n)]
+def slowly(values, group, n_dropped, junk):
+    """Drop the worst junk rows; then of every group the worst, a whole share; then one more of some groups."""
+    worst_first = sorted(range(len(values)), key=lambda row: -values[row])
+    gone = set([row for row in worst_first if junk[row]][:n_dropped])
+    rest = [row for row in worst_first if not junk[row]]
+    n_rest = n_dropped - len(gone)
+    size = {name: sum(group[row] == name for row in rest) for name in set(group)}
+    pools: dict[int, list[int]] = {}
+    for row in rest:
+        pools.setdefault(group[row] if size[group[row]] >= FEW else -1, []).append(row)
+    share = Fraction(n_rest, max(len(rest), 1))
+    for rows in pools.values():
+        gone |= set(rows[: math.floor(share * len(rows))])
+    following = [rows[math.floor(share * len(rows))] for rows in pools.values() if share < 1]
+    following.sort(key=lambda row: -values[row])
+    gone |= set(following[: n_dropped - len(gone)])
+    return [row not in gone for row in range(len(values))]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_it_is_what_dropping_one_row_at_a_time_gives(seed):
+def test_every_group_loses_the_same_share_after_junk(seed):
     draw = np.random.default_rng(seed)
     n, groups = int(draw.integers(1, 300)), int(draw.integers(1, 12))
     codes = np.minimum(draw.geometric(0.3, n) - 1, groups - 1)
     values = draw.normal(size=n) + draw.normal(0, 2, groups)[codes]
-    free = draw.random(n) < draw.choice([0, 0.2])
+    junk = draw.random(n) < draw.choice([0, 0.2, 0.9])
     n_dropped = int(draw.integers(0, n + 1))
-    keep, _, evened = even_best(
-        values,
+    cut = even_best(
+        values if seed % 2 else -values,
         np.ones(n, bool),
         lambda m: m - n_dropped,
         draw.integers(0, 2**63, n).astype(np.uint64),
         codes,
         [str(g) for g in range(groups)],
         column="label",
-        free=free,
-        low_is_best=True,
+        junk=junk,
+        low_is_best=bool(seed % 2),
     )
-    assert keep.sum() == n - n_dropped
-    assert evened.share == pytest.approx(n_dropped / n)
-    assert keep.tolist() == slowly(values.tolist(), codes.tolist(), n_dropped, free.tolist())
+    assert cut.keep.sum() == n - n_dropped
+    assert cut.keep.tolist() == slowly(values.tolist(), codes.tolist(), n_dropped, junk.tolist())
+    assert cut.evened.junk == min(junk.sum(), n_dropped)
 
 
 def table_of(tmp_path, name="label", kind=STRING, n=200, rare=40):
@@ -91,9 +90,9 @@ def test_a_rare_class_is_not_emptied(tmp_path, name, kind, amount):
     plain = curate.filter(path, out, **amount, allow_uneven=True)
     assert (plain.kept, kept_of_rare(out), plain.evened) == (160, 0, {})
     even = curate.filter(path, out, **amount, overwrite=True)
-    assert (even.kept, kept_of_rare(out)) == (160, 30)  # of 40 at most 1.25 times 20% go
+    assert (even.kept, kept_of_rare(out)) == (160, 32)  # 20% of 40 go
     (evened,) = even.evened.values()
-    assert [(each["rows"], each["plain"], each["dropped"]) for each in evened["limited"]] == [(40, 40, 10)]
+    assert [(each["rows"], each["plain"], each["dropped"]) for each in evened["limited"]] == [(40, 40, 8)]
     assert curate.verify(even.receipt).identical
 
 
@@ -109,7 +108,7 @@ def test_any_column_is_named_by_label(tmp_path):
     path, out = table_of(tmp_path, "species"), tmp_path / "kept.parquet"
     assert curate.filter(path, out, keep_top="80%").evened == {}
     curate.filter(path, out, keep_top="80%", label="species", overwrite=True)
-    assert kept_of_rare(out) == 30
+    assert kept_of_rare(out) == 32
     with pytest.raises(InputError, match="spcies"):
         curate.filter(path, out, keep_top="80%", label="spcies", overwrite=True)
     with pytest.raises(InputError, match="allow-uneven"):
