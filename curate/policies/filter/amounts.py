@@ -83,7 +83,7 @@ class AmountRule(ScoreRule):
         column = self.per or (self.even if result.details is not None else None)
         groups = [f" of {column} {name}" for name in result.table_rows.groups[column].names] if column else [""]
         if result.details is not None:
-            groups += [f" of the groups of {column} below {LEAST_ROWS} rows", ""]  # junk last, of any group
+            groups.append(f" of the groups of {column} below {LEAST_ROWS} rows")
         cuts = [] if result.cuts is None else result.cuts.tolist()
         values = ["nothing stays" if np.isnan(cut) else f"cut {cut:.6g}" for cut in cuts]
         tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")

@@ -11,10 +11,11 @@ from curate.policies.filter.even import even_best
 from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.ruling import Ruling
 from curate.tables.rows import Rows
-from scoring.relative.columns import FITTED, LOCAL
+from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
 Flags = NDArray[np.bool_]
+MOST = 2  # times the average share that a class may lose by its junk; a cluster may be all junk
 
 
 class Cutting(Protocol):
@@ -95,6 +96,7 @@ def _judge_evenly(
         groups.names,
         column=str(rule.even),
         junk=values > PICTURE if rule.column in (FITTED, LOCAL) else np.zeros(len(values), bool),
+        most=None if rule.even == CLUSTER else MOST,
         low_is_best=not high,
     )
     return Ruling(cut.keep, valid, cut.cuts, cut)

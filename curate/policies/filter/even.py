@@ -20,7 +20,7 @@ class Limited:
 
     Attributes:
         group: its name.
-        rows: that competed, junk left out.
+        rows: that competed.
         plain: of these, rows that the plain cut drops.
         dropped: rows that are dropped.
     """
@@ -37,8 +37,8 @@ class Evened:
 
     Attributes:
         column: of the groups.
-        share: that every group loses of its other images.
-        junk: images that were dropped before, whatever their group.
+        share: the average share that is dropped.
+        junk: dropped rows that are junk.
         limited: groups that the plain cut would have emptied, the worst first.
     """
 
@@ -52,8 +52,9 @@ class Evened:
         first, more = self.limited[0], len(self.limited) - 1
         what = SHOWN.get(self.column, self.column)
         return (
-            f"{what} {first.group} would lose {first.plain / first.rows:.0%} of {first.rows:,} rows; like every {what} "
-            f"it loses {self.share:.0%}{f', and {more} more' if more else ''}; --allow-uneven lifts the limit"
+            f"{what} {first.group} would lose {first.plain / first.rows:.0%} of {first.rows:,} rows (all: "
+            f"{self.share:.0%}); limited to {first.dropped / first.rows:.0%}{f', and {more} more' if more else ''}: "
+            "other rows are dropped instead; --allow-uneven lifts the limit"
         )
 
 
@@ -63,8 +64,8 @@ class EvenCut:
 
     Attributes:
         keep: shape (N,).
-        cuts: the worst value that is kept in each group, shape (G + 2,), of junk in all; NaN without any.
-        group: of each row, shape (N,): a place in the G names; G where the group is small, G + 1 of junk.
+        cuts: the worst value that is kept in each group, shape (G + 1,); NaN where nothing is.
+        group: of each row, shape (N,): a place in the G names; G where the group is small.
         evened: what became of the groups.
     """
 
@@ -84,9 +85,10 @@ def even_best(
     *,
     column: str,
     junk: Flags,
+    most: int | None,
     low_is_best: bool,
 ) -> EvenCut:
-    """Return which rows are kept: junk is dropped first, then of every group the same share, the worst.
+    """Return which rows are kept: every group loses its junk, then the same share of the rest, the worst first.
 
     Exactly as many rows are kept as by the plain cut: a share that is no whole number of rows is rounded down, and the
     rows that are missing then are the worst of those that would be next in their groups, one of each. Groups of fewer
@@ -100,45 +102,59 @@ def even_best(
         codes: the group of each row, a place in ``names``, shape (N,).
         names: of the G groups.
         column: of the groups, for the result.
-        junk: rows that no group protects, shape (N,).
+        junk: rows that are dropped first, shape (N,): the worst of all.
+        most: times the average share that a group may lose, 1 or more; None for no limit.
         low_is_best: whether low values are the best.
     """
-    n, first = int(competing.sum()), competing & junk
-    n_dropped, n_first = n - n_kept(n), int(first.sum())
-    keep, _ = best(values, first, lambda m: max(m - n_dropped, 0), ties, low_is_best=low_is_best)
-    rest = max(n_dropped - n_first, 0)
-    share = rest / max(n - n_first, 1)
-    group = _pooled(codes, competing & ~junk, len(names))
-    group[junk] = len(names) + 1
-    at = np.flatnonzero(competing & ~junk)
-    size = np.bincount(group[at], minlength=len(names) + 2)
-    keep[at] = _most_of_each(values[at], group[at], size, rest, ties[at], low_is_best=low_is_best)
-    plain, _ = best(values, competing, n_kept, ties, low_is_best=low_is_best)
-    limited = _limited(group, competing & ~junk, plain, keep, share, names)
-    evened = Evened(column, share, min(n_first, n_dropped), limited)
-    cuts = worst_of(values, group, keep, len(size), low_is_best=low_is_best)
-    if n_dropped >= n_first and keep.any():
-        cuts[-1] = np.nanmax(cuts) if low_is_best else np.nanmin(cuts)
-    return EvenCut(keep, cuts, group, evened)
-
-
-def _most_of_each(
-    values: NDArray[Any],
-    group: NDArray[np.int32],
-    size: NDArray[np.int64],
-    n_dropped: int,
-    ties: NDArray[np.uint64],
-    *,
-    low_is_best: bool,
-) -> Flags:
-    """Return which of M rows are kept, shape (M,): of every group the same share is dropped, ``n_dropped`` in all."""
-    whole = size * n_dropped // max(len(values), 1)
-    place = size[group] - 1 - places(values, group, size, ties, low_is_best=low_is_best)  # 0 is the worst of its group
-    keep = place >= whole[group]
-    missing = n_dropped - int(whole.sum())
-    following = place == whole[group]
+    n = int(competing.sum())
+    n_dropped = n - n_kept(n)
+    group, at = _pooled(codes, competing, len(names)), np.flatnonzero(competing)
+    size = np.bincount(group[at], minlength=len(names) + 1)
+    quota, may_lose_more = quotas(size, np.bincount(group[at[junk[at]]], minlength=len(size)), n_dropped, most)
+    place = size[group[at]] - 1 - places(values[at], group[at], size, ties[at], low_is_best=low_is_best)
+    keep, following = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    keep[at] = place >= quota[group[at]]  # 0 is the worst of its group
+    following[at] = (place == quota[group[at]]) & may_lose_more[group[at]]
+    missing = n_dropped - int(quota.sum())
     stays, _ = best(values, following, lambda m: m - missing, ties, low_is_best=low_is_best)
-    return keep & (stays | ~following)
+    keep &= stays | ~following
+    plain, _ = best(values, competing, n_kept, ties, low_is_best=low_is_best)
+    share = n_dropped / max(n, 1)
+    evened = Evened(
+        column, share, int((junk & competing & ~keep).sum()), _limited(group, competing, plain, keep, share, names)
+    )
+    return EvenCut(keep, worst_of(values, group, keep, len(size), low_is_best=low_is_best), group, evened)
+
+
+def quotas(
+    size: NDArray[np.int64], junk: NDArray[np.int64], n_dropped: int, most: int | None
+) -> tuple[NDArray[np.int64], Flags]:
+    """Return how many rows each group loses, rounded down, and which groups may lose one more, shape (G,) each.
+
+    Args:
+        size: rows of each group, shape (G,).
+        junk: of these, rows that are dropped first.
+        n_dropped: rows that are dropped of all groups.
+        most: times the average share that a group may lose, 1 or more; None for no limit.
+
+    >>> quotas(np.array([100, 100]), np.array([0, 10]), 29, None)[0].tolist()
+    [10, 19]
+    """
+    n = max(int(size.sum()), 1)
+    limit = size if most is None else np.minimum(-(-most * n_dropped * size // n), size)
+    first = np.minimum(junk, limit)
+    if first.sum() >= n_dropped:  # junk alone: the same share of that
+        first, rest, limit = np.zeros_like(size), first, first
+    else:
+        rest = size - first
+    full = np.zeros(len(size), bool)
+    while True:
+        left = n_dropped - int(np.where(full, limit, first).sum())
+        of = max(int(rest[~full].sum()), 1)
+        over = ~full & (rest * left > (limit - first) * of)
+        if not over.any():
+            return np.where(full, limit, first + rest * left // of), ~full & (rest * left % of > 0)
+        full |= over
 
 
 def _limited(
@@ -146,7 +162,7 @@ def _limited(
 ) -> list[Limited]:
     """Return the groups of which a plain cut drops more than twice the share, the worst first."""
     size, plainly, dropped = (
-        np.bincount(group[rows], minlength=len(names) + 2) for rows in (counted, counted & ~plain, counted & ~keep)
+        np.bincount(group[rows], minlength=len(names) + 1) for rows in (counted, counted & ~plain, counted & ~keep)
     )
     over = np.flatnonzero((plainly > TWICE * share * size) & (size >= LEAST_ROWS)).tolist()
     shown = [*names, f"groups of fewer than {LEAST_ROWS} rows"]

@@ -17,32 +17,44 @@ STRING = pa.string()
 FEW = 10  # rows below which groups count as one
 
 
-def slowly(values, group, n_dropped, junk):
-    """Drop the worst junk rows; then of every group the worst, a whole share; then one more of some groups."""
-    worst_first = sorted(range(len(values)), key=lambda row: -values[row])
-    gone = set([row for row in worst_first if junk[row]][:n_dropped])
-    rest = [row for row in worst_first if not junk[row]]
-    n_rest = n_dropped - len(gone)
-    size = {name: sum(group[row] == name for row in rest) for name in set(group)}
+def slowly(values, group, n_dropped, junk, most):
+    """Raise the share that every group loses of its other rows until enough are lost; then one more of some groups."""
+    n = len(values)
     pools: dict[int, list[int]] = {}
-    for row in rest:
-        pools.setdefault(group[row] if size[group[row]] >= FEW else -1, []).append(row)
-    share = Fraction(n_rest, max(len(rest), 1))
-    for rows in pools.values():
-        gone |= set(rows[: math.floor(share * len(rows))])
-    following = [rows[math.floor(share * len(rows))] for rows in pools.values() if share < 1]
+    for row in sorted(range(n), key=lambda row: -values[row]):
+        pools.setdefault(group[row] if group.count(group[row]) >= FEW else -1, []).append(row)
+    limit = {g: len(rows) if most is None else min(len(rows), math.ceil(Fraction(most * n_dropped * len(rows), n)))
+             for g, rows in pools.items()}  # fmt: skip
+    first = {g: min(sum(junk[row] for row in rows), limit[g]) for g, rows in pools.items()}
+    enough = sum(first.values()) >= n_dropped
+
+    def lost(share):
+        if enough:
+            return {g: share * first[g] for g in pools}
+        return {g: min(first[g] + share * (len(rows) - first[g]), limit[g]) for g, rows in pools.items()}
+
+    low, high = Fraction(0), Fraction(1)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(lost(middle).values()) < n_dropped else (low, middle)
+    exact = {g: float(value) for g, value in lost(high).items()}
+    whole = {g: math.floor(value + 1e-9) for g, value in exact.items()}
+    gone = {row for g, rows in pools.items() for row in rows[: whole[g]]}
+    following = [rows[whole[g]] for g, rows in pools.items() if exact[g] > whole[g] + 1e-9]
     following.sort(key=lambda row: -values[row])
     gone |= set(following[: n_dropped - len(gone)])
-    return [row not in gone for row in range(len(values))]
+    return [row not in gone for row in range(n)]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_every_group_loses_the_same_share_after_junk(seed):
+@pytest.mark.parametrize("most", [None, 1, 2])
+@pytest.mark.parametrize("seed", range(20))
+def test_every_group_loses_its_junk_and_then_the_same_share(seed, most):
     draw = np.random.default_rng(seed)
     n, groups = int(draw.integers(1, 300)), int(draw.integers(1, 12))
     codes = np.minimum(draw.geometric(0.3, n) - 1, groups - 1)
     values = draw.normal(size=n) + draw.normal(0, 2, groups)[codes]
-    junk = draw.random(n) < draw.choice([0, 0.2, 0.9])
+    junk = draw.random(n) < (draw.random(groups) * draw.choice([0, 0.3, 1]))[codes]
+    values[junk] += 100
     n_dropped = int(draw.integers(0, n + 1))
     cut = even_best(
         values if seed % 2 else -values,
@@ -53,11 +65,12 @@ def test_every_group_loses_the_same_share_after_junk(seed):
         [str(g) for g in range(groups)],
         column="label",
         junk=junk,
+        most=most,
         low_is_best=bool(seed % 2),
     )
     assert cut.keep.sum() == n - n_dropped
-    assert cut.keep.tolist() == slowly(values.tolist(), codes.tolist(), n_dropped, junk.tolist())
-    assert cut.evened.junk == min(junk.sum(), n_dropped)
+    assert cut.keep.tolist() == slowly(values.tolist(), codes.tolist(), n_dropped, junk.tolist(), most)
+    assert cut.evened.junk == (junk & ~cut.keep).sum()
 
 
 def table_of(tmp_path, name="label", kind=STRING, n=200, rare=40):
