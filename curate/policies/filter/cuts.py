@@ -15,7 +15,7 @@ from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
 Flags = NDArray[np.bool_]
-MOST = 2  # times the average share that a class may lose by its junk; a cluster may be all junk
+MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk; a cluster may be all junk
 
 
 class Cutting(Protocol):

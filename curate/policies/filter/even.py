@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -85,14 +86,14 @@ def even_best(
     *,
     column: str,
     junk: Flags,
-    most: int | None,
+    most: Fraction | None,
     low_is_best: bool,
 ) -> EvenCut:
     """Return which rows are kept: every group loses its junk, then the same share of the rest, the worst first.
 
     Exactly as many rows are kept as by the plain cut: a share that is no whole number of rows is rounded down, and the
-    rows that are missing then are the worst of those that would be next in their groups, one of each. Groups of fewer
-    than 10 rows count as one.
+    rows that are missing then are the worst of those that would be next in their groups, one of each. Of more junk than
+    has to be dropped the worst is. Groups of fewer than 10 rows count as one.
 
     Args:
         values: shape (N,), of which those that compete are no NaN.
@@ -110,11 +111,11 @@ def even_best(
     n_dropped = n - n_kept(n)
     group, at = _pooled(codes, competing, len(names)), np.flatnonzero(competing)
     size = np.bincount(group[at], minlength=len(names) + 1)
-    quota, may_lose_more = quotas(size, np.bincount(group[at[junk[at]]], minlength=len(size)), n_dropped, most)
+    quota, more = quotas(size, np.bincount(group[at[junk[at]]], minlength=len(size)), n_dropped, most)
     place = size[group[at]] - 1 - places(values[at], group[at], size, ties[at], low_is_best=low_is_best)
     keep, following = np.zeros(len(values), bool), np.zeros(len(values), bool)
     keep[at] = place >= quota[group[at]]  # 0 is the worst of its group
-    following[at] = (place == quota[group[at]]) & may_lose_more[group[at]]
+    following[at] = keep[at] & (place < (quota + more)[group[at]])
     missing = n_dropped - int(quota.sum())
     stays, _ = best(values, following, lambda m: m - missing, ties, low_is_best=low_is_best)
     keep &= stays | ~following
@@ -127,9 +128,9 @@ def even_best(
 
 
 def quotas(
-    size: NDArray[np.int64], junk: NDArray[np.int64], n_dropped: int, most: int | None
-) -> tuple[NDArray[np.int64], Flags]:
-    """Return how many rows each group loses, rounded down, and which groups may lose one more, shape (G,) each.
+    size: NDArray[np.int64], junk: NDArray[np.int64], n_dropped: int, most: Fraction | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how many rows each group loses at least, and how many more it may lose, shape (G,) each.
 
     Args:
         size: rows of each group, shape (G,).
@@ -141,19 +142,19 @@ def quotas(
     [10, 19]
     """
     n = max(int(size.sum()), 1)
-    limit = size if most is None else np.minimum(-(-most * n_dropped * size // n), size)
+    limit = size
+    if most is not None:
+        limit = np.minimum(-(-most.numerator * n_dropped * size // (most.denominator * n)), size)
     first = np.minimum(junk, limit)
-    if first.sum() >= n_dropped:  # junk alone: the same share of that
-        first, rest, limit = np.zeros_like(size), first, first
-    else:
-        rest = size - first
-    full = np.zeros(len(size), bool)
+    if first.sum() >= n_dropped:
+        return np.zeros_like(size), first
+    rest, full = size - first, np.zeros(len(size), bool)
     while True:
         left = n_dropped - int(np.where(full, limit, first).sum())
         of = max(int(rest[~full].sum()), 1)
         over = ~full & (rest * left > (limit - first) * of)
         if not over.any():
-            return np.where(full, limit, first + rest * left // of), ~full & (rest * left % of > 0)
+            return np.where(full, limit, first + rest * left // of), (~full & (rest * left % of > 0)).astype(np.int64)
         full |= over
 
 
