@@ -82,7 +82,17 @@ def _gridded(values: Mapping[str, Values]) -> Flags:
 
 
 def _noise(values: Mapping[str, Values]) -> Flags:
-    return (values[JUNK] > JUNK_CUT) & (values["quality_contrast"] >= FAINT)
+    return _is_junk(values) & (values["quality_contrast"] >= FAINT) & ~_is_drawn(values, NOISY_SHADES, DRAWN)
+
+
+def _enlarged(values: Mapping[str, Values]) -> Flags:
+    is_large = np.minimum(values["width"], values["height"]) >= LEAST_ENLARGED
+    return _is_junk(values) & is_large & ~_is_drawn(values, SHADES, MANY)
+
+
+def _is_drawn(values: Mapping[str, Values], shades: float, colours: float) -> Flags:
+    """Return which rows have few shades or, as far as it is known, few colours: flags, charts, boards, small type."""
+    return (values[ENTROPY] <= shades) | (values[COLOURS] <= colours)
 
 
 def _shapeless(values: Mapping[str, Values]) -> Flags:
@@ -99,8 +109,24 @@ SPECKS = 1.7  # sharpness: single pixels reach 2, lines of one pixel 1.4
 FAINT = 0.05  # contrast: fields from the air and faint drawings are as sharp as noise, and fainter
 CONTRAST, JPEG = 0.1, 30.5
 COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
+ENTROPY = "quality_entropy"
+SHADES, MANY = 4.5, 64  # bits of grey and colours: clean steps between a few, as in flags, look enlarged and are not
+NOISY_SHADES = 5.5  # bits of grey: noise has 6 and more; grids, dashes and small type are as sharp and have fewer
+LEAST_ENLARGED = 64  # pixels, short side: a smaller image may be the few pixels themselves
+_SIZES = ("width", "height")
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
-BY_NOISE = Witness((JUNK, "quality_contrast"), _noise, True, "p_junk above 0.5 and contrast of 0.05 or more")
+BY_NOISE = Witness(
+    (JUNK, "quality_contrast", ENTROPY, COLOURS),
+    _noise,
+    True,
+    "p_junk above 0.5, contrast of 0.05 or more, and more shades and colours than drawings have",
+)
+BY_SHADES = Witness(
+    (JUNK, ENTROPY, COLOURS, *_SIZES),
+    _enlarged,
+    True,
+    "p_junk above 0.5, a short side of 64 pixels or more, and more shades and colours than drawings have",
+)
 BY_SHAPE = Witness(
     SHAPE, _shapeless, False, "no shape on a plain ground: no detail, or half the shades of noise of its contrast"
 )
@@ -168,7 +194,6 @@ class Kind:
         return self.witness.confirms(present)
 
 
-_SIZES = ("width", "height")
 KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
     "junk": Kind("unlike this dataset and like corrupted copies of it", (JUNK,), False, 0.5, 0.5, style=False),
     "blank": Kind(
@@ -190,7 +215,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
         True,
         0.35,
         0.35,
-        witness=BY_JUNK,
+        witness=BY_SHADES,
         unusable=True,
         style=False,
     ),
