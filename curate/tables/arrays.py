@@ -41,12 +41,6 @@ def coded(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
     return np.array(codes, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def truth(condition: pa.Array) -> NDArray[np.int8]:
-    """Return 1 where a condition is true, 0 where it is not, -1 where it has no value."""
-    flags = pc.if_else(condition, pa.scalar(TRUE, pa.int8()), pa.scalar(FALSE, pa.int8()))
-    return np.asarray(pc.fill_null(flags, UNKNOWN).to_numpy(zero_copy_only=False), np.int8)
-
-
 def is_ok(status: pa.Array) -> NDArray[np.bool_]:
     """Return which statuses are ``ok``, shape (N,); null is not."""
     return np.asarray(pc.fill_null(pc.equal(status, OK), False).to_numpy(zero_copy_only=False), bool)

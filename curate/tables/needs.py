@@ -3,14 +3,17 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from curate.columns import EMBEDDING, FOLDER, KEY, SIGNATURE, STATUS
 from curate.tables.digests import is_text
 from curate.tables.table import Table
-from curate.tables.where import Condition, parse_condition
 from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from curate.tables.where import Condition
 
 SHA256, PHASH = "sha256", "phash"
 EMBEDDINGS = frozenset({EMBEDDING})
@@ -46,12 +49,16 @@ class Needs:
     keys: bool = True
     advice: str = "name another column"
 
-    def parsed(self, schema: pa.Schema) -> list[Condition]:
+    def parsed(self, schema: pa.Schema) -> "list[Condition]":
         """Return the conditions, parsed.
 
         Raises:
             InputError: naming the option, for one that cannot be understood.
         """
+        if not self.conditions:
+            return []
+        from curate.tables.where import parse_condition  # loads Polars
+
         return [parse_condition(text, schema, flag=flag) for flag, text in dict.fromkeys(self.conditions)]
 
     def columns(self, table: Table) -> list[str]:

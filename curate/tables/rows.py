@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.manifest.store_path import AnyPath
-from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts, truth
+from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts
 from curate.tables.digests import RowDigest, key_array, numpy_type, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import PHASH, SHA256, Needs
@@ -240,7 +240,7 @@ class _Reading:
             rows.ok[to] = is_ok(plain(batch.column(STATUS)))
         self._add_columns(batch, to)
         for condition in self.conditions:
-            rows.truths[condition.text][to] = truth(condition(batch))
+            rows.truths[condition.text][to] = condition(batch)
         if rows.phash is not None and rows.has_phash is not None:
             column = batch.column(PHASH)
             bits = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)

@@ -1,60 +1,78 @@
 """Conditions on columns as annotators write them: ``label == "cat" and width * height >= 40000``.
 
-A condition is parsed into a small tree and evaluated with Arrow; no text of it is ever run as code.
+Python's own parser reads a condition, of which it sees signs and placeholders only; its tree becomes a Polars
+expression. No text of a condition is ever run, neither as code nor as SQL.
 Logic is SQL's, with three values: where a column has no value (null, NaN or blank text) a comparison has none either.
+Sums, products and functions of numbers are in double precision; a division by zero has no value.
 """
 
+import ast
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, InvalidOperation
 from functools import reduce
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from curate.tables.operands import (
-    BOOL,
-    FUNCTIONS,
-    NUMBER,
-    OTHER,
-    TEXT,
-    TIME,
-    Evaluate,
-    Operand,
-    as_double,
-    called,
-    column_operand,
-    combined,
-    literal,
-    widened,
-)
+from curate.tables.arrays import UNKNOWN, nan_as_null, texts
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
 MAX_LENGTH = 10_000  # characters of a condition
-MAX_DEPTH = 50  # nested brackets, functions, signs and nots
+MAX_STEPS = 100  # signs, nots and functions; the time that Polars needs for nested ones grows with their cube
+NUMBER, TEXT, BOOL, TIME, OTHER = "number", "text", "bool", "time", "other"
 TOKEN = re.compile(
-    r"""\s*(?:(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])
+    r"""\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])
     |(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     |`(?P<quoted>[^`]+)`
-    |(?P<symbol>==|!=|<>|<=|>=|=|<|>|\(|\)|,|\+|-|\*|/)
+    |(?P<keyword>(?i:is\s+not\s+null|is\s+null|not\s+like|like|and|or|not|in|is|null)(?!\w))
+    |(?P<sign>==|!=|<>|<=|>=|=|<|>|\(|\)|,|\+|-|\*|/)
     |(?P<word>[^\W\d]\w*))""",
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
-COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": pc.equal,
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+IN_PYTHON = {  # ``is`` with a pattern stands for ``like``
+    **{"=": "==", "<>": "!=", "is null": "is None", "is not null": "is not None", "null": "None"},
+    **{"like": "is", "not like": "is not"},
 }
-KEYWORDS = frozenset({"and", "or", "not", "in", "is", "null", "like", "true", "false"})
-OF_A_VALUE = frozenset({*COMPARISONS, *"+-*/", "in", "is", "like", "not"})  # what may follow a value in brackets
 EXAMPLE = "write it like: label == \"cat\" and width >= 200, format in ('jpeg', 'png'), label is not null"
+COMPARISONS: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    **{ast.Eq: pl.Expr.eq, ast.Lt: pl.Expr.lt, ast.Gt: pl.Expr.gt},
+    **{ast.NotEq: pl.Expr.ne, ast.LtE: pl.Expr.le, ast.GtE: pl.Expr.ge},
+}
+ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[..., pl.Expr]]] = {
+    **{ast.Add: ("'+'", pl.Expr.add), ast.Sub: ("'-'", pl.Expr.sub), ast.Mult: ("'*'", pl.Expr.mul)},
+    ast.Div: ("'/'", lambda left, right: left / right.replace(0.0, None)),
+}
+
+
+def _of_all(choose: np.ufunc) -> Callable[..., pl.Expr]:
+    """Return a function of some numbers that has no value where one of them has none, unlike Polars's own."""
+
+    def chosen(values: Sequence[pl.Series]) -> pl.Series:
+        return pl.Series(reduce(choose, [np.broadcast_to(each.to_numpy(), len(values[0])) for each in values[1:]]))
+
+    return lambda *values: pl.map_batches([pl.col("rows"), *values], chosen, return_dtype=pl.Float64)
+
+
+FUNCTIONS: dict[str, tuple[str, str, Callable[..., pl.Expr]]] = {  # kinds of the arguments and of the result
+    "abs": (NUMBER, NUMBER, pl.Expr.abs),
+    "sqrt": (NUMBER, NUMBER, pl.Expr.sqrt),
+    "ln": (NUMBER, NUMBER, pl.Expr.log),
+    "floor": (NUMBER, NUMBER, pl.Expr.floor),
+    "ceil": (NUMBER, NUMBER, pl.Expr.ceil),
+    "least": (NUMBER, NUMBER, _of_all(np.minimum)),
+    "greatest": (NUMBER, NUMBER, _of_all(np.maximum)),
+    "length": (TEXT, NUMBER, lambda value: value.str.len_chars()),
+    "lower": (TEXT, TEXT, lambda value: value.str.to_lowercase()),
+    "upper": (TEXT, TEXT, lambda value: value.str.to_uppercase()),
+    "trim": (TEXT, TEXT, lambda value: value.str.strip_chars()),
+}
 
 
 @dataclass(frozen=True)
@@ -64,18 +82,33 @@ class Condition:
     Attributes:
         text: as typed.
         columns: the columns that it reads, in order of appearance.
+        expression: true, false or null, of columns that are named by their places in ``columns``.
     """
 
     text: str
     columns: tuple[str, ...]
-    _evaluate: Evaluate
+    expression: pl.Expr
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return true, false or null for each of the N rows; ``batch`` must hold ``columns``."""
-        result = self._evaluate(batch)
-        if isinstance(result, pa.Scalar):
-            return pa.repeat(result, batch.num_rows)
-        return result
+    def __call__(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
+        """Return 1 (true), 0 or -1 (no value) for each of the N rows; ``batch`` must hold ``columns``."""
+        values = {str(at): pl.Series(_values(batch.column(name))) for at, name in enumerate(self.columns)}
+        frame = pl.DataFrame({"rows": np.zeros(batch.num_rows, bool), **values})
+        return frame.with_columns(truth=self.expression.cast(pl.Int8).fill_null(UNKNOWN))["truth"].to_numpy()
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A column, a value or what is computed: ``type`` is None for a value, ``value`` for the others."""
+
+    kind: str
+    name: str
+    expression: pl.Expr
+    type: pa.DataType | None = None
+    value: Any = None
+
+    @property
+    def with_type(self) -> str:
+        return self.name if self.type is None else f"{self.name!r} ({self.type})"
 
 
 def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> Condition:
@@ -95,278 +128,263 @@ def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> C
     """
     if len(text) > MAX_LENGTH:
         raise InputError(f"{flag} takes at most {MAX_LENGTH:,} characters, got {len(text):,}")
-    return _Parser(text, schema, flag).parse()
+    reader = _Reader(text, schema, flag)
+    try:
+        expression = reader.condition(reader.tree())
+    except RecursionError:
+        raise reader.fail("it is nested too deeply") from None
+    return Condition(text, tuple(reader.columns), expression)
 
 
-class _Parser:
-    """Recursive descent: or > and > not > comparison > sum > product > value."""
+class _Reader:
+    """The tokens of a condition, each a line of Python, and the walk through the tree."""
 
     def __init__(self, text: str, schema: pa.Schema, flag: str) -> None:
-        self.text, self.flag = text, flag
-        self.schema = schema
-        self.columns: list[str] = []
-        self.tokens = self._tokens()
-        self.at = 0
-        self.depth = 0
+        self.text, self.flag, self.schema = text, flag, schema
+        self.columns: dict[str, int] = {}
+        self.tokens: list[re.Match[str]] = []
 
-    def _fail(self, what: str) -> InputError:
+    def fail(self, what: str) -> InputError:
+        """Return the error that says what cannot be understood."""
         shown = self.text if len(self.text) <= 120 else f"{self.text[:80]} ... ({len(self.text):,} characters)"
         return InputError(f"cannot understand {self.flag} {shown!r}: {what}; {EXAMPLE}")
 
-    def _tokens(self) -> list[tuple[str, str]]:
-        tokens: list[tuple[str, str]] = []
-        at, end = 0, len(self.text.rstrip())
-        while at < end:
-            match = TOKEN.match(self.text, at)
-            if match is None:
-                if sign := re.match(r"\s*(&&?|\|\|?)", self.text[at:]):
-                    raise self._fail(f"{sign[1]!r} is no operator here: write {'and' if '&' in sign[1] else 'or'!r}")
-                raise self._fail(f"unexpected {self.text[at:].strip()[:20]!r} at character {at + 1}")
-            kind = str(match.lastgroup)
-            word = match.group(kind)
-            if kind == "word" and word.lower() in KEYWORDS:
-                kind, word = "keyword", word.lower()
-            at = match.end()
-            after_value = tokens and (tokens[-1][0] in ("word", "quoted", "number") or tokens[-1][1] == ")")
-            if kind == "number" and word[0] in "+-" and after_value:
-                tokens.append(("symbol", word[0]))  # a sign between two values
-                word = word[1:]
-            tokens.append((kind, word))
-        return [*tokens, ("end", "")]
+    def tree(self) -> ast.expr:
+        """Return the tree of a condition, in which ``vN`` stands for token N."""
+        lines: list[str] = []
+        at = 0
+        while at < len(self.text.rstrip()):
+            token = TOKEN.match(self.text, at)
+            if token is None:
+                rest = self.text[at:].strip()
+                if sign := re.match(r"&&?|\|\|?", rest):
+                    raise self.fail(f"{sign[0]!r} is no operator here: write {'and' if '&' in sign[0] else 'or'!r}")
+                raise self.fail(f"unexpected {rest[:20]!r} at character {at + 1}")
+            at, word = token.end(), " ".join(token[0].lower().split())
+            if word == "is":
+                raise self.fail("expected 'null' or 'not null' after 'is'")
+            if lines and lines[-1] in ("is", "is not") and token.lastgroup != "text":
+                raise self.fail("'like' takes a text column and a pattern in quotes (% any text, _ one character)")
+            is_plain = token.lastgroup in ("sign", "keyword")
+            lines.append(IN_PYTHON.get(word, word) if is_plain else f"v{len(self.tokens)}")
+            self.tokens.append(token)
+        try:
+            tree = ast.parse("\n".join(["(", *lines, ")"]), mode="eval").body
+        except MemoryError:
+            raise RecursionError from None
+        except SyntaxError as error:
+            if "nested" in str(error):
+                raise RecursionError from None
+            if "never closed" in str(error):
+                raise self.fail("expected ')' before the end") from None
+            if "comma" in str(error):
+                where = self._said(error.lineno, error.end_lineno)
+                raise self.fail(f"expected 'and' or 'or' between two values in {where!r}") from None
+            raise self.fail(f"did not expect {self._said(error.lineno) or 'the end'!r}") from None
+        if sum(isinstance(node, ast.BinOp | ast.UnaryOp | ast.Call) for node in ast.walk(tree)) > MAX_STEPS:
+            raise self.fail(f"more than {MAX_STEPS} signs, nots and functions")
+        return tree
 
-    def _take(self, *words: str) -> str:
-        """Step over the next token if it is one of these symbols or keywords, and return it; else an empty text."""
-        kind, word = self.tokens[self.at]
-        if kind in ("symbol", "keyword") and word in words:
-            self.at += 1
-            return word
-        return ""
+    def _said(self, first: int | None, last: int | None = None) -> str:
+        """Return the text of lines of Python, of which the first token is line 2."""
+        tokens = self.tokens[max((first or 0) - 2, 0) : (last or first or 0) - 1]
+        return self.text[tokens[0].start() : tokens[-1].end()].strip() if tokens else ""
 
-    def _expect(self, word: str) -> None:
-        if not self._take(word):
-            raise self._fail(f"expected {word!r} before {self.tokens[self.at][1] or 'the end'!r}")
+    def _name(self, node: ast.expr) -> str:
+        return self._said(node.lineno, node.end_lineno)
 
-    def _deeper(self) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self._fail(f"more than {MAX_DEPTH} nested brackets")
+    def condition(self, node: ast.expr) -> pl.Expr:
+        """Return where a part of the tree holds."""
+        if isinstance(node, ast.BoolOp):
+            join = pl.any_horizontal if isinstance(node.op, ast.Or) else pl.all_horizontal
+            return join([self.condition(value) for value in node.values])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.condition(node.operand).not_()
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            sign, right = node.ops[0], node.comparators[0]
+            if isinstance(sign, ast.Is | ast.IsNot):
+                found = self._is_null(node.left) if isinstance(right, ast.Constant) else self._like(node.left, right)
+            elif isinstance(sign, ast.In | ast.NotIn):
+                found = self._in(node.left, right.elts if isinstance(right, ast.Tuple) else [right])
+            else:
+                return self._compared(self._operand(node.left), COMPARISONS[type(sign)], self._operand(right))
+            return found.not_() if isinstance(sign, ast.IsNot | ast.NotIn) else found
+        if isinstance(node, ast.Compare):
+            raise self.fail("expected 'and' or 'or' between two comparisons")
+        value = self._operand(node)
+        if value.kind == BOOL and value.type is not None:
+            return value.expression  # a true/false column represents itself
+        raise self.fail(f"expected a comparison after {value.name!r}")
 
-    def parse(self) -> Condition:
-        evaluate = self._or()
-        if self.tokens[self.at][0] != "end":
-            raise self._fail(f"expected 'and', 'or' or the end, got {self.tokens[self.at][1]!r}")
-        return Condition(self.text, tuple(dict.fromkeys(self.columns)), evaluate)
+    def _is_null(self, node: ast.expr) -> pl.Expr:
+        return self._computed(node, "is null", kinds=(NUMBER, TEXT, BOOL, TIME, OTHER)).expression.is_null()
 
-    def _or(self) -> Evaluate:
-        parts = [self._and()]
-        while self._take("or"):
-            parts.append(self._and())
-        return _joined(pc.or_kleene, parts)
+    def _in(self, left: ast.expr, values: list[ast.expr]) -> pl.Expr:
+        column = self._computed(left, "in")
+        if not values:
+            raise self.fail("expected a column or a value, got ')'")
+        listed = [self._operand(value) for value in values]
+        if columns := [value.name for value in listed if value.type is not None]:
+            raise self.fail(f"expected a value in the list, got the column {columns[0]!r}")
+        return pl.any_horizontal([self._compared(column, pl.Expr.eq, value) for value in listed])
 
-    def _and(self) -> Evaluate:
-        parts = [self._not()]
-        while self._take("and"):
-            parts.append(self._not())
-        return _joined(pc.and_kleene, parts)
+    def _like(self, left: ast.expr, right: ast.expr) -> pl.Expr:
+        column, pattern = self._computed(left, "like"), self._operand(right)
+        if column.kind != TEXT or pattern.value is None:
+            raise self.fail(f"'like' takes a text column, got {column.with_type}")
+        parts = re.findall(r"\\.|.", pattern.value, re.DOTALL)
+        regex = "".join({"%": ".*", "_": "."}.get(part) or pl.escape_regex(part[-1]) for part in parts)
+        return column.expression.str.contains(f"(?s)^{regex}$")
 
-    def _not(self) -> Evaluate:
-        self._deeper()
-        if self._take("not"):
-            result = _inverted(self._not())
-        elif self.tokens[self.at] == ("symbol", "(") and not self._value_in_brackets():
-            self.at += 1
-            result = self._or()
-            self._expect(")")
-        else:
-            result = self._comparison()
-        self.depth -= 1
-        return result
-
-    def _value_in_brackets(self) -> bool:
-        """Whether the bracket here holds a value, by what follows it, and not a condition."""
-        n_open, at = 0, self.at
-        while self.tokens[at][0] != "end":
-            if self.tokens[at][0] == "symbol":
-                n_open += {"(": 1, ")": -1}.get(self.tokens[at][1], 0)
-            at += 1
-            if not n_open:
-                kind, word = self.tokens[at]
-                return kind in ("symbol", "keyword") and word in OF_A_VALUE
-        return False
-
-    def _comparison(self) -> Evaluate:
-        left = self._sum()
-        if self._take("is"):
-            negated = self._take("not")
-            self._expect("null")
-            column = self._no_literal(left, "is null")
-            return (lambda b: pc.is_valid(column.array(b))) if negated else (lambda b: pc.is_null(column.array(b)))
-        negated = self._take("not")
-        if self._take("in"):
-            result = self._membership(left)
-        elif self._take("like"):
-            result = self._like(left)
-        elif negated:
-            raise self._fail("expected 'in' or 'like' after 'not'")
-        else:
-            return self._compared(left)
-        return _inverted(result) if negated else result
-
-    def _compared(self, left: Operand) -> Evaluate:
-        word = self._take(*COMPARISONS)
-        if not word:
-            if left.kind == BOOL and left.type is not None:
-                return left.array  # a true/false column represents itself
-            raise self._fail(f"expected a comparison after {left.name!r}")
-        right = self._sum()
-        compare = COMPARISONS[word]
-        if left.type is None and right.type is None:
-            raise self._fail(f"{left.name!r} and {right.name!r} are both values; name a column")
-        if left.type is None:
-            scalar = self._literal(left, right)
-            return lambda b: compare(scalar, widened(right.array(b), scalar))
-        if right.type is None:
-            scalar = self._literal(right, left)
-            return lambda b: compare(widened(left.array(b), scalar), scalar)
-        if left.kind != right.kind or left.kind == TIME:
-            raise self._fail(f"columns {left.with_type} and {right.with_type} do not compare")
-        return lambda b: compare(as_double(left.array(b)), as_double(right.array(b)))
-
-    def _membership(self, left: Operand) -> Evaluate:
-        column = self._no_literal(left, "in")
-        self._expect("(")
-        scalars = [self._literal(self._sum(), column)]
-        while self._take(","):
-            scalars.append(self._literal(self._sum(), column))
-        self._expect(")")
-
-        def evaluate(batch: pa.RecordBatch) -> Any:
-            values = column.array(batch)
-            matches: Any = pc.equal(widened(values, scalars[0]), scalars[0])
-            for scalar in scalars[1:]:
-                matches = pc.or_kleene(matches, pc.equal(widened(values, scalar), scalar))
-            return matches
-
-        return evaluate
-
-    def _like(self, left: Operand) -> Evaluate:
-        column = self._no_literal(left, "like")
-        pattern = self._sum()
-        if column.kind != TEXT or pattern.kind != TEXT or pattern.type is not None:
-            raise self._fail("'like' takes a text column and a pattern in quotes (% any text, _ one character)")
-        return lambda b: pc.match_like(column.array(b), pattern.value)
-
-    def _no_literal(self, operand: Operand, verb: str) -> Operand:
+    def _computed(self, node: ast.expr, verb: str, kinds: tuple[str, ...] = (NUMBER, TEXT, BOOL, TIME)) -> _Operand:
+        operand = self._operand(node, kinds)
         if operand.type is None:
-            raise self._fail(f"{verb!r} needs a column on its left, got the value {operand.name!r}")
+            raise self.fail(f"{verb!r} needs a column on its left, got the value {operand.name!r}")
         return operand
 
-    def _sum(self) -> Operand:
-        return self._chain(self._product, "+", "-")
+    def _compared(self, left: _Operand, compare: Callable[[pl.Expr, pl.Expr], pl.Expr], right: _Operand) -> pl.Expr:
+        if left.type is None and right.type is None:
+            raise self.fail(f"{left.name!r} and {right.name!r} are both values; name a column")
+        if right.type is None:
+            return compare(*self._exact(left, right))
+        if left.type is None:
+            column, value = self._exact(right, left)
+            return compare(value, column)
+        if left.kind != right.kind or left.kind == TIME:
+            raise self.fail(f"columns {left.with_type} and {right.with_type} do not compare")
+        if left.kind != NUMBER:
+            return compare(left.expression, right.expression)
+        kind = pl.Int128 if pa.types.is_integer(left.type) and pa.types.is_integer(right.type) else pl.Float64
+        return compare(left.expression.cast(kind), right.expression.cast(kind))
 
-    def _product(self) -> Operand:
-        return self._chain(self._value, "*", "/")
+    def _exact(self, column: _Operand, value: _Operand) -> tuple[pl.Expr, pl.Expr]:
+        """Return a column and a value as two expressions that compare in the column's own precision."""
+        kind: Any = column.type
+        typed = value.value
+        if column.kind == TIME and value.kind == TEXT:
+            try:
+                return column.expression, pl.lit(pa.scalar(typed).cast(kind).value, dtype=pl.Int64)
+            except pa.ArrowException:
+                raise self.fail(f"{value.name} is not a value of column {column.with_type}") from None
+        if value.kind != column.kind:
+            raise self.fail(f"column {column.name!r} is {kind}, which does not compare with {value.name}")
+        if value.kind != NUMBER:
+            return column.expression, value.expression
+        if pa.types.is_integer(kind) and isinstance(typed, int):
+            return column.expression.cast(pl.Int128), pl.lit(typed, dtype=pl.Int128)
+        if pa.types.is_float16(kind) or pa.types.is_float32(kind):  # 0.1 equals a float32 column's 0.1
+            own = pl.Float16 if pa.types.is_float16(kind) else pl.Float32
+            return column.expression, pl.lit(float(typed), dtype=own).cast(pl.Float32)
+        if pa.types.is_decimal128(kind) and (exact := _decimal(typed, kind.scale)) is not None:
+            return column.expression, exact
+        return column.expression.cast(pl.Float64), value.expression
 
-    def _chain(self, part: Callable[[], Operand], *signs: str) -> Operand:
-        first, rest = part(), []
-        while sign := self._take(*signs):
-            rest.append((sign, self._of_kind(part(), NUMBER, f"{sign!r}")))
-        return combined(self._of_kind(first, NUMBER, f"{rest[0][0]!r}"), rest) if rest else first
+    def _operand(self, node: ast.expr, kinds: tuple[str, ...] = (NUMBER, TEXT, BOOL, TIME)) -> _Operand:
+        """Return what a part of the tree computes, which is of one of some kinds."""
+        if isinstance(node, ast.Name):
+            return self._value(self.tokens[int(node.id[1:])], kinds)
+        if isinstance(node, ast.BinOp):
+            sign, compute = ARITHMETIC[type(node.op)]
+            return self._calculated(
+                node, sign, (NUMBER, NUMBER, compute), [self._operand(node.left), self._operand(node.right)]
+            )
+        if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+            inner = self._operand(node.operand)
+            if inner.kind == NUMBER and inner.type is None:
+                value = -inner.value if isinstance(node.op, ast.USub) else inner.value
+                return _Operand(NUMBER, self._name(node), pl.lit(float(value)), None, value)
+            compute = pl.Expr.neg if isinstance(node.op, ast.USub) else lambda number: number
+            return self._calculated(node, "a sign", (NUMBER, NUMBER, compute), [inner])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self._function(node, self._name(node.func))
+        if isinstance(node, ast.Constant):
+            raise self.fail("compare with null by 'is null' or 'is not null'")
+        raise self.fail(f"expected a column or a value, got {self._name(node) or 'the end'!r}")
 
-    def _of_kind(self, operand: Operand, kind: str, taker: str) -> Operand:
-        if operand.kind != kind:
-            raise self._fail(f"{taker} takes {kind}s, got {operand.with_type}")
-        return operand
-
-    def _value(self) -> Operand:
-        kind, word = self.tokens[self.at]
-        self.at += 1
-        if (kind, word) in (("symbol", "("), ("symbol", "-")):
-            return self._bracket() if word == "(" else self._negative()
-        if kind == "word" and self.tokens[self.at] == ("symbol", "("):
-            return self._function(word)
-        if kind in ("word", "quoted"):
-            return self._column(word)
-        if kind == "number":
-            number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,19}", word) else float(word)
-            return Operand(NUMBER, word, value=number)
-        if kind == "text":
-            if not word[1:-1].strip():
-                raise self._fail("blank text counts as no value; write 'is null' or 'is not null'")
-            return Operand(TEXT, word, value=re.sub(r"\\(.)", r"\1", word[1:-1]))
-        if kind == "keyword" and word in ("true", "false"):
-            return Operand(BOOL, word, value=word == "true")
-        if word == "null":
-            raise self._fail("compare with null by 'is null' or 'is not null'")
-        raise self._fail(f"expected a column or a value, got {word or 'the end'!r}")
-
-    def _bracket(self) -> Operand:
-        self._deeper()
-        inner = self._sum()
-        self._expect(")")
-        self.depth -= 1
-        return replace(inner, name=f"({inner.name})")
-
-    def _negative(self) -> Operand:
-        self._deeper()
-        inner = self._of_kind(self._value(), NUMBER, "'-'")
-        self.depth -= 1
-        if inner.type is None:
-            return replace(inner, name=f"-{inner.name}", value=-inner.value)
-        return replace(combined(Operand(NUMBER, "0", value=0), [("-", inner)]), name=f"-{inner.name}")
-
-    def _function(self, word: str) -> Operand:
+    def _function(self, node: ast.Call, word: str) -> _Operand:
         name = word.lower()
         if name not in FUNCTIONS:
-            raise self._fail(
-                f"there is no function {word!r}{closest(name, FUNCTIONS)} (there are {', '.join(FUNCTIONS)})"
-            )
-        function = FUNCTIONS[name]
-        self._deeper()
-        self._expect("(")
-        arguments = [self._of_kind(self._sum(), function.takes, name)]
-        while self._take(","):
-            arguments.append(self._of_kind(self._sum(), function.takes, name))
-        self._expect(")")
-        self.depth -= 1
-        if function.most is None and len(arguments) < 2:
-            raise self._fail(f"{name} takes two {function.takes}s or more, got one")
-        if function.most is not None and len(arguments) > function.most:
-            raise self._fail(f"{name} takes one {function.takes}, got {len(arguments)}")
-        return called(name, arguments)
+            listed = ", ".join(FUNCTIONS)
+            raise self.fail(f"there is no function {word!r}{closest(name, FUNCTIONS)} (there are {listed})")
+        takes = FUNCTIONS[name][0]
+        if name in ("least", "greatest") and len(node.args) < 2:
+            raise self.fail(f"{name} takes two {takes}s or more, got {len(node.args)}")
+        if name not in ("least", "greatest") and len(node.args) != 1:
+            raise self.fail(f"{name} takes one {takes}, got {len(node.args)}")
+        return self._calculated(node, name, FUNCTIONS[name], [self._operand(part) for part in node.args])
 
-    def _column(self, name: str) -> Operand:
+    def _calculated(
+        self, node: ast.expr, name: str, function: tuple[str, str, Callable[..., pl.Expr]], arguments: list[_Operand]
+    ) -> _Operand:
+        takes, gives, compute = function
+        if other := [argument.with_type for argument in arguments if argument.kind != takes]:
+            raise self.fail(f"{name} takes {takes}s, got {other[0]}")
+        kind = {NUMBER: pl.Float64, TEXT: pl.String}[takes]
+        result = compute(*(argument.expression.cast(kind) for argument in arguments))
+        if gives == TEXT:
+            return _Operand(TEXT, self._name(node), result, pa.string())
+        return _Operand(NUMBER, self._name(node), result.cast(pl.Float64).replace(float("nan"), None), pa.float64())
+
+    def _value(self, token: re.Match[str], kinds: tuple[str, ...]) -> _Operand:
+        word = token[str(token.lastgroup)]
+        if token.lastgroup == "number":
+            number: float | Decimal = float(word)
+            if "e" not in word.lower():
+                number = int(word) if re.fullmatch(r"[0-9]{1,19}", word) else Decimal(word)
+            return _Operand(NUMBER, word, pl.lit(float(number)), None, number)
+        if token.lastgroup == "text":
+            if not word[1:-1].strip():
+                raise self.fail("blank text counts as no value; write 'is null' or 'is not null'")
+            value = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
+            return _Operand(TEXT, word, pl.lit(value), None, value)
+        if token.lastgroup == "word" and word.lower() in ("true", "false"):
+            return _Operand(BOOL, word, pl.lit(word.lower() == "true"), None)
+        return self._column(word, kinds)
+
+    def _column(self, name: str, kinds: tuple[str, ...]) -> _Operand:
         if name not in self.schema.names:
             raise InputError(
                 f"{self.flag} {self.text!r} names a column {name!r} that the table does not have"
                 f"{closest(name, self.schema.names)} (text is written in quotes; columns: "
                 f"{name_list(self.schema.names, name)})"
             )
-        self.columns.append(name)
-        column = column_operand(name, self.schema.field(name).type)
-        if column.kind == OTHER and self.tokens[self.at] != ("keyword", "is"):
-            raise self._fail(
-                f"column {name!r} is {column.type}, which can only be requested 'is null' or 'is not null'"
-            )
-        return column
-
-    def _literal(self, value: Operand, column: Operand) -> pa.Scalar:
-        """The literal as a scalar that compares exactly with the column's type."""
-        if value.type is not None:
-            raise self._fail(f"expected a value in the list, got the column {value.name!r}")
-        try:
-            return literal(value, column)
-        except (pa.ArrowException, OverflowError):
-            raise self._fail(f"{value.name} is not a value of column {column.with_type}") from None
-        except TypeError:
-            raise self._fail(
-                f"column {column.name!r} is {column.type}, which does not compare with {value.name}"
-            ) from None
+        kind = self.schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if _kind(kind) not in kinds:
+            raise self.fail(f"column {name!r} is {kind}, which can only be requested 'is null' or 'is not null'")
+        return _Operand(_kind(kind), name, pl.col(str(self.columns.setdefault(name, len(self.columns)))), kind)
 
 
-def _joined(join: Callable[[Any, Any], Any], parts: list[Evaluate]) -> Evaluate:
-    return parts[0] if len(parts) == 1 else lambda batch: reduce(join, (part(batch) for part in parts))
+def _decimal(value: float | Decimal, scale: int) -> pl.Expr | None:
+    """Return a value as a decimal of some places after the point, or None where it is none of 38 digits."""
+    try:
+        exact = Context(prec=38).quantize(Decimal(value), Decimal(1).scaleb(-scale))
+    except InvalidOperation:
+        return None
+    return pl.lit(exact, dtype=pl.Decimal(38, scale)) if exact == value else None
 
 
-def _inverted(inner: Evaluate) -> Evaluate:
-    return lambda batch: pc.invert(inner(batch))
+def _kind(kind: pa.DataType) -> str:
+    """Return as what values of an Arrow type compare."""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return NUMBER
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return TIME
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return TEXT
+    return BOOL if pa.types.is_boolean(kind) else OTHER
+
+
+def _values(column: pa.Array) -> pa.Array:
+    """Return values for Polars: null instead of NaN and of blank text, and times as numbers of their units."""
+    values = nan_as_null(column)
+    kind = _kind(values.type)
+    if kind == TEXT:
+        return texts(values)
+    if kind == TIME:
+        return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    if pa.types.is_float16(values.type):
+        return values.cast(pa.float32())
+    if pa.types.is_decimal256(values.type):
+        return values.cast(pa.float64(), safe=False)
+    return pc.if_else(values.is_valid(), True, pa.scalar(None, pa.bool_())) if kind == OTHER else values
