@@ -203,12 +203,12 @@ class _Reader:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sign, right = node.ops[0], node.comparators[0]
             if isinstance(sign, ast.Is | ast.IsNot):
-                found = self._is_null(node.left) if isinstance(right, ast.Constant) else self._like(node.left, right)
+                holds = self._is_null(node.left) if isinstance(right, ast.Constant) else self._like(node.left, right)
             elif isinstance(sign, ast.In | ast.NotIn):
-                found = self._in(node.left, right.elts if isinstance(right, ast.Tuple) else [right])
+                holds = self._in(node.left, right.elts if isinstance(right, ast.Tuple) else [right])
             else:
                 return self._compared(self._operand(node.left), COMPARISONS[type(sign)], self._operand(right))
-            return found.not_() if isinstance(sign, ast.IsNot | ast.NotIn) else found
+            return holds.not_() if isinstance(sign, ast.IsNot | ast.NotIn) else holds
         if isinstance(node, ast.Compare):
             raise self.fail("expected 'and' or 'or' between two comparisons")
         value = self._operand(node)
@@ -273,8 +273,8 @@ class _Reader:
         if pa.types.is_integer(kind) and isinstance(typed, int):
             return column.expression.cast(pl.Int128), pl.lit(typed, dtype=pl.Int128)
         if pa.types.is_float16(kind) or pa.types.is_float32(kind):  # 0.1 equals a float32 column's 0.1
-            own = pl.Float16 if pa.types.is_float16(kind) else pl.Float32
-            return column.expression, pl.lit(float(typed), dtype=own).cast(pl.Float32)
+            half_or_single = pl.Float16 if pa.types.is_float16(kind) else pl.Float32
+            return column.expression, pl.lit(float(typed), dtype=half_or_single).cast(pl.Float32)
         if pa.types.is_decimal128(kind) and (exact := _decimal(typed, kind.scale)) is not None:
             return column.expression, exact
         return column.expression.cast(pl.Float64), value.expression
