@@ -59,7 +59,8 @@ def class_folders(manifest: Manifest) -> list[str]:
     if "label" in manifest.schema.names or manifest.schema.names != ["key", "uri"]:
         return []
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
-    labels = [folder_label(key.encode("utf-8", "surrogateescape")) for key in keys]
+    folders = {"".join(key.rpartition("/")[:2]) for key in keys}
+    labels = {folder_label(folder.encode("utf-8", "surrogateescape")) for folder in folders}
     classes = {label for label in labels if label is not None}
     if None in labels or len(classes) < 2 or len(keys) < FEWEST_IN_A_CLASS * len(classes):
         return []

@@ -91,6 +91,7 @@ def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterat
     """
     real_root = os.path.realpath(root)
     visited = {_identity(os.stat(root))}
+    root = os.path.join(root, b"")  # with a slash: files are joined to it by the million
     pending = [b""]  # folders and files to come, last first
     while pending:
         path = pending.pop()
@@ -98,7 +99,7 @@ def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterat
             file = _look(root, path, real_root, options, skipped)
             if file is not None:
                 yield file
-        elif not path or _enter(root + b"/" + path, visited, skipped):
+        elif not path or _enter(root + path, visited, skipped):
             pending += _listing(root, path, options, skipped)
 
 
@@ -106,7 +107,7 @@ def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skippe
     """Return the paths in one folder, in reverse order; paths of sub-folders end with a slash."""
     paths = []
     try:
-        with os.scandir(os.path.join(root, folder)) as entries:
+        with os.scandir(root + folder) as entries:
             for entry in entries:
                 if entry.name.startswith(b".") and not options.hidden:
                     skipped.hidden += 1
@@ -116,8 +117,7 @@ def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skippe
                     paths.append(folder + entry.name)
     except OSError as error:
         raise InputError(
-            f"cannot list the folder {os.fsdecode(os.path.join(root, folder))!r}: {error.strerror}; "
-            "make it readable or move it out"
+            f"cannot list the folder {os.fsdecode(root + folder)!r}: {error.strerror}; make it readable or move it out"
         ) from None
     paths.sort(reverse=True)
     return paths
@@ -144,7 +144,7 @@ def _enter(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bo
 
 def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, skipped: Skipped) -> ImageFile | None:
     """Return an image file's entry, or count why it is not listed."""
-    full = os.path.join(root, path)
+    full = root + path
     try:
         status = os.lstat(full)
     except FileNotFoundError:  # removed since its folder was listed
@@ -243,7 +243,7 @@ class _Columns:
     """Rows of a folder while they are gathered; 16 bytes a row next to the text."""
 
     def __init__(self, root: bytes, labelled: bool) -> None:
-        self._root = root
+        self._root = os.path.join(root, b"")
         self._paths: list[bytes] = []
         self._chunks: list[pa.Table] = []
         fields = [("key", pa.string()), ("uri", pa.string())]
@@ -263,7 +263,7 @@ class _Columns:
         keys = [key_of(path) for path in self._paths]
         columns: dict[str, Sequence[str | None] | pa.Array] = {
             "key": keys,
-            "uri": [uri_of(os.path.join(self._root, path)) for path in self._paths],
+            "uri": [uri_of(self._root + path) for path in self._paths],
         }
         if "label" in self._schema.names:
             columns |= folder_columns(self._paths)

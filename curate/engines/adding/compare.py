@@ -201,16 +201,17 @@ def _matched(
     keys: pa.Array, manifest: Manifest
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """The row of the table of each row of the source, sizes and times of the files, and whether they are of here."""
-    at, files, local = [], [], []
+    source_keys, files, local = [], [], []
     for start in range(0, manifest.n_rows, STEP):
         stop = min(start + STEP, manifest.n_rows)
         rows = manifest.rows(start, stop)
-        source_keys = rows.column(KEY).combine_chunks()
+        source_keys += rows.column(KEY).chunks
         local.append(pc.fill_null(pc.match_substring_regex(rows.column(URI), LOCAL), False).to_numpy())
-        at.append(pc.fill_null(pc.index_in(source_keys, value_set=keys), -1).to_numpy(zero_copy_only=False))
-        files.append(np.array(list(manifest.files(start, stop)), np.int64).reshape(-1, 2))
+        files.append(np.fromiter(manifest.files(start, stop), np.dtype((np.int64, 2)), stop - start))
+    # in one call, for each indexes all keys of the table again
+    at = pc.fill_null(pc.index_in(pa.chunked_array(source_keys, keys.type), value_set=keys), -1)
     both = np.concatenate(files)
-    return np.concatenate(at).astype(np.int64), both[:, 0], both[:, 1], np.concatenate(local)
+    return at.to_numpy().astype(np.int64), both[:, 0], both[:, 1], np.concatenate(local)
 
 
 def _missing(at: NDArray[np.int64], n: int) -> NDArray[np.int64]:
