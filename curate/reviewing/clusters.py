@@ -11,6 +11,7 @@ from curate.tables.vectors import Embeddings
 
 ALIKE = 0.6  # length of the mean of unit vectors: a group from here on shows one thing
 FEWEST = 6  # images of a group that is divided
+APART = 0.2  # between how likely two halves of a group are wrong
 MOST, ROUNDS = 2_000, 10  # images of a group, about, that determine its halves, and steps to them
 Vectors = NDArray[np.float32]
 
@@ -48,16 +49,17 @@ def cohesion(vectors: Vectors) -> float:
     return float(np.linalg.norm(vectors.mean(0)))
 
 
-def divided(vectors: Vectors) -> list[NDArray[np.int64]]:
+def divided(vectors: Vectors, fewest: int = FEWEST) -> list[NDArray[np.int64]]:
     """Return the places of rows in groups that each show one thing, by halving those that do not; the largest first.
 
     Args:
         vectors: unit vectors, shape (M, D).
+        fewest: images of a group that is divided.
     """
     groups, waiting = [], [np.arange(len(vectors))]
     while waiting:
         some = waiting.pop()
-        if len(some) < FEWEST or cohesion(vectors[some]) >= ALIKE:
+        if len(some) < fewest or cohesion(vectors[some]) >= ALIKE:
             groups.append(some)
         else:
             parts = halves(vectors[some])
@@ -87,6 +89,21 @@ def halves(vectors: Vectors) -> list[NDArray[np.int64]]:
     side = (vectors @ middles.T).argmax(1)
     parts = [np.flatnonzero(side == number) for number in (0, 1)]
     return [part for part in parts if len(part)]
+
+
+def likely_and_not(weights: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """Return the places of images that are likely wrong, and of the others; of all where they hardly differ.
+
+    Args:
+        weights: how likely each is wrong, shape (M,).
+    """
+    middle, before = (weights.min() + weights.max()) / 2, np.inf
+    while middle != before:
+        is_likely = weights >= middle
+        if is_likely.all() or weights[is_likely].mean() - weights[~is_likely].mean() < APART:
+            return [np.arange(len(weights))]
+        before, middle = middle, (weights[is_likely].mean() + weights[~is_likely].mean()) / 2
+    return [np.flatnonzero(is_likely), np.flatnonzero(~is_likely)]
 
 
 def _unit(vector: Vectors) -> Vectors:

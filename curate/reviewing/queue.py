@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from curate.facts.dataset import Dataset
 from curate.facts.decided import Decided
 from curate.facts.findings import CONFLICT, COPIED, DEDUP, JUNK, LABEL, LEAK, NEAR, QUESTIONS, Finding
+from curate.policies.issues.kinds import GROUPS
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.verdicts import IMAGE
-from curate.reviewing.clusters import Vectors, divided, halves
+from curate.reviewing.clusters import Vectors, divided, halves, likely_and_not
 from curate.tables.digests import tie_breaks
 from curate.tables.keys import named
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
 
-SPARSE = 0.05  # expected share of bad images in a group of which nothing else is known
+SHOWN = 48  # images of a group that are shown, of more a sample
+SPARSE = 0.02  # expected share of bad images in a group of which nothing else is known
 OF_KIND = {
     LEAK: 1.0,
     CONFLICT: 1.0,
@@ -29,6 +31,7 @@ OF_KIND = {
     COPIED: 0.0,
 }  # the same, of kinds that p_junk says nothing of
 OPEN = "undecided"
+OF_LOOKS = (JUNK, GROUPS, OPEN)  # kinds of which images are here for what they show, and not for one measure
 SIZES = ("width", "height")
 ROUNDED = 2.0  # pixels by which the sides of a resized image may be off
 NEAR_WORDS = "copies, or two things before one background"
@@ -50,7 +53,7 @@ class Group:
         texts: why each is here.
         beside: what each is to be compared with, shape (M,); -1 or empty for nothing.
         label: the label that is suggested for all of them; empty for none.
-        expected: number of wrong images that are to be expected.
+        weights: of each image, how likely it is wrong, shape (M,).
         vectors: of the images, shape (M, D), or None.
     """
 
@@ -62,7 +65,7 @@ class Group:
     texts: Sequence[str]
     beside: Rows
     label: str
-    expected: float
+    weights: NDArray[np.float64]
     vectors: Vectors | None = field(repr=False, default=None)
 
     def part(self, places: Sequence[int] | NDArray[np.int64], id: str) -> "Group":
@@ -77,7 +80,7 @@ class Group:
             [self.texts[place] for place in at.tolist()],
             self.beside[at] if len(self.beside) else self.beside,
             self.label,
-            self.expected * len(at) / max(1, len(self.rows)),
+            self.weights[at],
             None if self.vectors is None else self.vectors[at],
         )
 
@@ -85,7 +88,9 @@ class Group:
         """Return two groups of which each is more alike; this one alone where all images are the same."""
         if len(self.rows) < 2:
             return [self]
-        parts = [] if self.vectors is None else halves(self.vectors)
+        parts = likely_and_not(self.weights)
+        if len(parts) < 2 and self.vectors is not None:
+            parts = halves(self.vectors)
         if len(parts) < 2:
             half = (len(self.rows) + 1) // 2
             parts = [np.arange(half), np.arange(half, len(self.rows))]
@@ -127,14 +132,11 @@ def groups_of(
             units = None
             if matrix is not None and part.kind != COPIED:
                 units = matrix[[vectors[row] for row in part.rows.tolist()]]
-            if bool(part.labels) or part.kind in (NEAR, COPIED):  # one question whatever the image shows
-                divisions = [np.arange(len(part.rows))]
-            else:
-                divisions = [np.arange(len(part.rows))] if units is None else divided(units)
-            for places in divisions:
+            weights = _weights(part, junk)
+            for places in _divisions(part, weights, units):
                 some = None if units is None else units[places]
-                groups.append(_group(part.at(places.tolist()), words, keys, junk, some))
-    return sorted(groups, key=lambda group: (-group.expected, -len(group.rows), group.id))
+                groups.append(_group(part.at(places.tolist()), words, keys, weights[places], some))
+    return sorted(groups, key=lambda group: (-group.weights.sum(), -len(group.rows), group.id))
 
 
 def dropped_copies(dataset: Dataset, decided: Decided) -> list[Finding]:
@@ -199,20 +201,32 @@ def _sizes(table: Table, rows: Rows) -> NDArray[np.float64]:
     return np.stack([np.asarray(taken.column(name).to_numpy(), np.float64) for name in SIZES], 1)[inverse]
 
 
-def _group(
-    part: Finding, words: str, keys: Mapping[int, str], junk: NDArray[np.float64] | None, vectors: Vectors | None
-) -> Group:
+def _weights(part: Finding, junk: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """How likely each image of a finding is wrong, shape (M,)."""
     n = len(part.rows)
     if part.kind in OF_KIND:
-        expected = OF_KIND[part.kind] * n
-    elif junk is None:
-        expected = float(n) if part.kind == JUNK else SPARSE * n
-    else:
-        expected = float(np.maximum(junk[part.rows], SPARSE).sum())
+        return np.full(n, OF_KIND[part.kind])
+    if junk is None:
+        return np.full(n, 1.0 if part.kind == JUNK else SPARSE)
+    return np.maximum(junk[part.rows], SPARSE)
+
+
+def _divisions(part: Finding, weights: NDArray[np.float64], units: Vectors | None) -> list[Rows]:
+    """The places of a finding's images in groups."""
+    if part.labels or part.kind in (NEAR, COPIED) or units is None:  # one question whatever the image shows
+        return [np.arange(len(part.rows))]
+    if part.kind in OF_LOOKS:
+        return divided(units)
+    return [half[places] for half in likely_and_not(weights) for places in divided(units[half], SHOWN + 1)]
+
+
+def _group(
+    part: Finding, words: str, keys: Mapping[int, str], weights: NDArray[np.float64], vectors: Vectors | None
+) -> Group:
     label = part.labels[0] if part.labels and len(set(part.labels)) == 1 else ""
     question = QUESTIONS.get(part.kind, IMAGE)
     made = id_of(part.kind, (keys[row] for row in part.rows.tolist()))
-    return Group(made, part.kind, words, question, part.rows, part.texts, part.beside, label, expected, vectors)
+    return Group(made, part.kind, words, question, part.rows, part.texts, part.beside, label, weights, vectors)
 
 
 def _junk(dataset: Dataset) -> NDArray[np.float64] | None:

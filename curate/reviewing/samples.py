@@ -59,7 +59,8 @@ def sample_groups(path: Path, dataset: Dataset) -> list[Group]:
             made = id_of(SAMPLE, (f"{drawn[at].key}\0{drawn[at].beside}" for at in places))
             said = words.format(*label)
             others = beside[places] if len(beside) else beside
-            groups.append(Group(made, SAMPLE, said, question, rows[places], [""] * len(places), others, label[1], 0.0))
+            texts, weights = [""] * len(places), np.zeros(len(places))
+            groups.append(Group(made, SAMPLE, said, question, rows[places], texts, others, label[1], weights))
     return groups
 
 

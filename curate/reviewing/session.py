@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,19 +31,19 @@ from curate.policies.verdicts import (
     combined,
 )
 from curate.reviewing.clusters import in_view
-from curate.reviewing.queue import Group, id_of
+from curate.reviewing.queue import SHOWN, Group, id_of
 from curate.reviewing.samples import SAMPLE
 from curate.reviewing.standing import Standing
 from curate.tables.digests import key_array, tie_breaks
 from curate.tables.needs import SHA256
 from scoring.errors import InputError
 
-SHOWN = 48  # images of the sample of a group
 PAGE = 500  # images of a page of all
 DRAWN = 60  # images of an audit at a time: so many good ones show that fewer than 5 % are bad
 LEVEL = 0.95
 DISAGREE = "reviewers-disagree"
 OPPOSITE = {KEEP: DROP, DROP: KEEP}
+LEFT_OUT = {KEEP: 1.0, DROP: 0.0}  # how likely an image is wrong that was taken out of a decision
 MOST_LABEL = 500  # characters of a new label
 
 
@@ -79,11 +80,9 @@ class Review:
         with self._lock:
             now, queue = self._standing, []
             concerned = np.zeros(self.dataset.n, bool)
-            for group in now.groups.values():
-                rows = self._open(group)
-                if len(rows):
-                    concerned[rows] |= group.kind != COPIED
-                    queue.append({**self._named(group), "n": len(rows)})
+            for group, rows in self._waiting():
+                concerned[rows] |= group.kind != COPIED
+                queue.append({**self._named(group), "n": len(rows)})
             return {
                 "seq": len(self.file.verdicts.all),
                 "reviewer": self.file.reviewer,
@@ -140,7 +139,7 @@ class Review:
             label: of ``relabel``.
 
         Returns:
-            The id of the group to look at next, where it is open: of ``undo`` the one that is open again.
+            The id of the group to look at next: of ``undo`` the one that is open again, else none, for the first.
 
         Raises:
             InputError: if the page was not up to date, or the action makes no sense; nothing is written then.
@@ -155,7 +154,7 @@ class Review:
                 self._decide(action, id, frozenset(rows), label)
             else:
                 raise InputError(f"expected keep, drop, relabel, split or undo, got {action[:40]!r}")
-            return id
+            return ""
 
     def judge(self, seq: int, good: Sequence[int], bad: Sequence[int]) -> None:
         """Write what a reviewer saw in a random sample; arguments as of ``act``, and rows of which some are bad."""
@@ -275,6 +274,10 @@ class Review:
         groups = self._disagreeing({key: (each.question, each.words) for key, each in disagree.items()})
         for group in self._groups.values():
             groups |= self._divided(group, {line.group for line in lines if line.verdict == SPLIT})
+        for line in lines:
+            if line.verdict in LEFT_OUT and line.group in groups and groups[line.group].kind != SAMPLE:
+                group = groups[line.group]
+                groups[group.id] = replace(group, weights=np.full(len(group.rows), LEFT_OUT[line.verdict]))
         return Standing(answered, dropped, kept, restored, labels, pairs, audited, bad, groups)
 
     def _divided(self, group: Group, split: set[str]) -> dict[str, Group]:
@@ -299,9 +302,17 @@ class Review:
                 texts = [disagree[keys[at]][1] for at in known]
                 words, nothing = "reviewers disagree; this decision settles it", np.zeros(0, np.int64)
                 groups[made] = Group(
-                    made, DISAGREE, words, question, rows[known], texts, nothing, "", float(len(known))
+                    made, DISAGREE, words, question, rows[known], texts, nothing, "", np.ones(len(known))
                 )
         return groups
+
+    def _waiting(self) -> list[tuple[Group, NDArray[np.int64]]]:
+        """The open groups and their open rows: those on which reviewers disagree, then where most is to be expected."""
+        waiting = [(group, self._open(group)) for group in self._standing.groups.values()]
+        return sorted(
+            [each for each in waiting if len(each[1])],
+            key=lambda each: (each[0].kind != DISAGREE, -each[0].weights[np.isin(each[0].rows, each[1])].sum()),
+        )
 
     def _open(self, group: Group) -> NDArray[np.int64]:
         """The rows of a group that are still to be decided."""

@@ -50,6 +50,29 @@ def test_like_suspicions_come_in_one_group_the_largest_consequence_first(table):
     assert not verdicts(table).exists()
 
 
+def test_images_taken_out_of_a_drop_come_last_and_those_taken_out_of_a_keep_first(table):
+    with serving(table) as server:
+        grey, red = (each["id"] for each in queue(server))
+        state = act(server, "drop", grey, out=[0, 3])[1]
+        assert [(each["id"], each["n"]) for each in state["queue"]] == [(red, RED), (grey, 2)]
+        act(server, "undo")
+        act(server, "keep", red, out=[GREY, GREY + 1])
+        act(server, "drop", grey, out=list(range(3)))
+        assert [(each["id"], each["n"]) for each in queue(server)] == [(red, 2), (grey, 3)]
+
+
+def test_a_group_is_split_into_images_that_are_likely_junk_and_others_before_it_is_by_what_they_show(table):
+    frame = pl.read_parquet(table).with_row_index("row")
+    doubtful = pl.when((pl.col("row") < GREY) & (pl.col("row") % 3 == 1)).then(0.55).otherwise("p_junk")
+    frame.with_columns(p_junk=doubtful.cast(pl.Float32)).drop("row").write_parquet(table)
+    with serving(table) as server:
+        act(server, "split", queue(server)[0]["id"])
+        parts = [rows(server, each["id"]) for each in queue(server)]
+    junk = {*range(GREY + RED)}
+    assert {1, 4, 7, 10} in parts
+    assert junk - {1, 4, 7, 10} in parts or {row for row in range(GREY) if row % 3 != 1} in parts
+
+
 def test_decisions_are_on_the_disk_and_filter_applies_them_and_verify_checks_them(table):
     with serving(table, reviewer="ann") as server:
         grey, red = (each["id"] for each in queue(server))
