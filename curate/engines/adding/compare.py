@@ -207,7 +207,7 @@ def _matched(
         rows = manifest.rows(start, stop)
         source_keys += rows.column(KEY).chunks
         local.append(pc.fill_null(pc.match_substring_regex(rows.column(URI), LOCAL), False).to_numpy())
-        files.append(np.fromiter(manifest.files(start, stop), np.dtype((np.int64, 2)), stop - start))
+        files.append(np.array(list(manifest.files(start, stop)), np.int64).reshape(-1, 2))
     # in one call, for each indexes all keys of the table again
     at = pc.fill_null(pc.index_in(pa.chunked_array(source_keys, keys.type), value_set=keys), -1)
     both = np.concatenate(files)
