@@ -17,6 +17,7 @@ from curate.fitting.applied import check_applied
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
 from curate.options.function import callable_of
+from curate.options.values import several
 from curate.policies.receipts import receipt_beside
 from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
@@ -42,7 +43,7 @@ def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
         InputError: for a table, column, label or output that cannot be used, a table of another model, or rows from
             which nothing can be fitted; nothing is written then.
     """
-    files = [options.audit] if isinstance(options.audit, str | Path) else options.audit or ()
+    files = several(options.audit)
     opened = open_table(options.table, require=[KEY], embedding=options.embedding)
     if options.embedding is not None and options.label is None and options.labelled is None:
         raise InputError(

@@ -75,9 +75,9 @@ def _parameter(field: Field) -> inspect.Parameter:
     about = field.about
     if not isinstance(about, Option):
         raise TypeError(f"{field.name} is no option")
-    kind = typed_as(field.kind)
+    kind = typed_as(field.kind, by_name=about.path == "name")
     named: dict[str, Any] = {"help": about.text, "metavar": about.metavar, "show_default": about.default}
-    if about.path:
+    if about.path in PATHS:
         named["parser"] = PATHS[about.path]
         named["metavar"] = about.metavar or (None if about.argument else "FILE")
     if about.parse is not None:
@@ -94,8 +94,8 @@ def _parameter(field: Field) -> inspect.Parameter:
     )
 
 
-def typed_as(kind: Any) -> Any:
-    """Return the type of what is typed for a keyword of a type.
+def typed_as(kind: Any, *, by_name: bool = False) -> Any:
+    """Return the type of what is typed for a keyword of a type; ``by_name``, a path is a text.
 
     >>> typed_as(str | Path | None), typed_as(str | Sequence[str] | None)
     (pathlib.Path | None, list[str] | None)
@@ -105,10 +105,10 @@ def typed_as(kind: Any) -> Any:
     several = [each for each in kinds if get_origin(each) in (Sequence, Iterable, tuple, list)]
     typed: Any = kinds[0] if len(kinds) == 1 else str
     if several:
-        typed = list[typed_as(get_args(several[0])[0])]  # type: ignore[misc]
+        typed = list[typed_as(get_args(several[0])[0], by_name=by_name)]  # type: ignore[misc]
     elif any(get_origin(each) is Mapping for each in kinds):
         typed = list[str]
-    elif Path in kinds:
+    elif Path in kinds and not by_name:
         typed = Path
     return typed | None if none else typed
 

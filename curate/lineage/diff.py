@@ -16,6 +16,7 @@ from curate.lineage.diff_settings import Setting, compare_settings
 from curate.lineage.options import DiffOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
+from curate.options.values import several
 from curate.policies.moved import Searched
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
@@ -108,7 +109,7 @@ def run_diff(options: DiffOptions) -> Diff:
     Raises:
         InputError: for a table or receipt that is missing or damaged, or a key that a table has twice.
     """
-    roots = [options.root] if isinstance(options.root, str | Path) else list(options.root or ())
+    roots = several(options.root)
     if options.out is not None and Path(options.out).suffix != ".parquet":
         raise InputError(f"expected a name that ends in .parquet for the rows that differ, got {options.out}")
     (first, first_steps), (second, second_steps) = (

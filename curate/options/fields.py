@@ -19,6 +19,7 @@ LocalTable = Annotated[
 ]
 Announce = Annotated[Callable[[str], None], Note("Called with a line on what is about to happen.")]
 AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
+Device = Annotated[str, shared("--device", default=True)]
 DryRun = Annotated[bool, shared("--dry-run")]
 Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
 Engine = Annotated[str, shared("--engine", metavar="NAME", default=True)]
@@ -32,6 +33,9 @@ Finder = Annotated[
         "threshold in its unit, None for its own; by default bytes and signature.",
     ),
 ]
+LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
+Labelled = Annotated[str | Path | None, shared("--labelled")]
+Log = Annotated[str | Path | None, shared("--log", metavar="FILE")]
 Mirrored = Annotated[bool, Option("Mirrored copies are the same (signature, crop, near-duplicate).")]
 Overwrite = Annotated[bool, shared("--overwrite")]
 Seed = Annotated[int, shared("--seed", default=True)]

@@ -27,7 +27,8 @@ class Option:
         name: on the command line; by default that of the field. A shared one is in ``MEANS``.
         python: what it is in Python, where that is more than ``text`` says.
         metavar: what it takes, for help; by default its type.
-        path: of a path, what of it: ``table`` is read and ``output`` is written, here or in a store; ``local`` is here.
+        path: of a path, what of it: ``table`` is read and ``output`` is written, here or in a store; ``local`` is here;
+            ``name`` is a text that may name something else.
         argument: whether it is typed without its name.
         required: whether it must be typed, though Python has a default.
         least: the smallest number that may be typed.
@@ -43,7 +44,7 @@ class Option:
     name: str = ""
     python: str = ""
     metavar: str | None = None
-    path: Literal["", "table", "output", "local"] = ""
+    path: Literal["", "table", "output", "local", "name"] = ""
     argument: bool = False
     required: bool = False
     least: float | None = None

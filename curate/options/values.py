@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -17,10 +18,18 @@ def part_of(kind: type[T], options: object, **others: Any) -> T:
     return kind(**{name: getattr(options, name) for name in names}, **others)
 
 
-def several(value: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return one text, or several, or none, as a tuple.
+@overload
+def several(value: str | Iterable[str] | None) -> tuple[str, ...]: ...
+
+
+@overload
+def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path, ...]: ...
+
+
+def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path, ...]:
+    """Return one text or path, or several, or none, as a tuple.
 
     >>> several("a"), several(["a", "b"]), several(None)
     (('a',), ('a', 'b'), ())
     """
-    return (value,) if isinstance(value, str) else tuple(value or ())
+    return (value,) if isinstance(value, str | Path) else tuple(value or ())
