@@ -1,44 +1,21 @@
 """``curate selftest``: whether scores mean what they claim, on the user's own images."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import check_report, emit, print_lines, say, show, show_table, write_json
+from curate.selftests.options import SelftestOptions
 
-IMAGES = 100
 
-
+@command_of(SelftestOptions)
 def run(
-    images_of: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE|SOURCE",
-            help="Scored table; or a folder, list, table or tar of images, a draw of which is scored.",
-        ),
-    ],
-    images: Annotated[int, typer.Option(help="How many are drawn and tried, by a hash of their keys.")] = IMAGES,
-    column: Annotated[
-        list[str] | None, options.shared("--column", " to try (repeatable). [default: every one that can be]")
-    ] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Way to make images worse: zoom, blur, noise, 'grey box', recompression or darkness (repeatable). "
-            "[default: all]",
-            show_default=False,
-        ),
-    ] = None,
-    label: Annotated[str | None, options.shared("--label", ", to try scores against chance level")] = None,
-    labelled: options.Labelled = None,
-    label_from_folder: options.LabelFromFolder = False,
-    source: options.Source = None,
-    model: Annotated[str | None, options.shared("--model", "; by default the one that scored the table")] = None,
-    device: options.Device = "auto",
-    seed: options.Seed = 0,
+    request: SelftestOptions,
     plot: Annotated[
         Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")
     ] = None,
@@ -61,15 +38,14 @@ def run(
         curate selftest photos/ --label-from-folder
         curate selftest scores.parquet --column unc_fitted --change blur --change darkness
     """
-    arguments = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.display.style import check_chart, save_chart
-    from curate.selftests.run import selftest
+    from curate.selftests.run import run_selftest
 
     check_report(out, overwrite=overwrite)
     if plot is not None:
         check_chart(plot, overwrite=overwrite)
-    result = selftest(**options.accepted(selftest, arguments), announce=(lambda text: None) if quiet else say)
+    result = run_selftest(replace(request, announce=(lambda text: None) if quiet else say))
     if plot is not None:
         save_chart(result.figure(), plot, overwrite=overwrite)
     if out is not None:

@@ -14,12 +14,15 @@ from curate.engines.out_path import holds_scores
 from curate.engines.score import score
 from curate.manifest import SourceOptions
 from curate.manifest.store_path import path_to_read
+from curate.options.function import callable_of
+from curate.options.values import several
 from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
 from curate.selftests.contract import Check
 from curate.selftests.copies import less_unique
 from curate.selftests.corruption import BatchScorer, climb, less_certain
-from curate.selftests.invariance import WAYS, Way, unchanged
+from curate.selftests.invariance import WAYS, unchanged
 from curate.selftests.label_check import better_than_chance_level
+from curate.selftests.options import SelftestOptions
 from curate.selftests.result import SelfTest, curves_of
 from curate.selftests.sample import FEWEST, ImageSample, of_source, of_table
 from curate.tables.dataset import log_odds_of, numbers_of
@@ -53,67 +56,34 @@ class _Tested:
     fit: DatasetFit | None
 
 
-def selftest(
-    images_of: str | Path,
-    *,
-    images: int = IMAGES,
-    column: str | Sequence[str] | None = None,
-    change: str | Sequence[str] | None = None,
-    label: str | None = None,
-    labelled: str | Path | None = None,
-    source: str | None = None,
-    label_from_folder: bool = False,
-    model: str | Path | None = None,
-    device: str = "auto",
-    repeats: int = 1000,
-    seed: int = 0,
-    ways: Sequence[Way] = WAYS,
-    announce: Callable[[str], None] = lambda text: None,
-) -> SelfTest:
+def run_selftest(options: SelftestOptions) -> SelfTest:
     """Test whether scores mean what they claim, on the images of a scored table or of a source.
-
-    Every keyword but ``ways`` and ``announce`` is the option of ``curate selftest`` of that name.
-
-    Args:
-        images_of: a table that ``curate score`` wrote; or any source of images, a draw of which is scored first.
-        images: that are drawn, by a hash of their keys.
-        column: one or several scores to try; every one that corrupted images can be scored by, by default.
-        change: one or several kinds of corrupted images, names in ``scoring.metrics.degradations.LADDERS``; all by
-            default.
-        label: column of classes, in ``labelled`` or the table; scores are then also checked against the labels.
-        labelled: file of labels, whose rows are found by key.
-        source: where the images of a table are, where its own uris do not say.
-        label_from_folder: of a folder, take the name of each image's folder as ``label``.
-        model: that scores; by default the shipped one that the table names, or the one that ``curate score`` takes.
-        device: that corrupted images are scored on.
-        repeats: of the bootstrap of what labels show.
-        seed: of draws and changes.
-        ways: in which scores must come out the same.
-        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: for a source, table, column or kind that cannot be used, or fewer than 20 images that can be read.
     """
-    if not FEWEST <= images <= MOST_IMAGES:
-        raise InputError(f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {images:,}; {IMAGES} is usual")
-    kinds = _kinds([change] if isinstance(change, str) else change or ())
-    chosen = [column] if isinstance(column, str) else list(column or ())
-    options = SourceOptions(label_from_folder=label_from_folder)
-    if label is None and (label_from_folder or labelled is not None):
+    if not FEWEST <= options.images <= MOST_IMAGES:
+        raise InputError(
+            f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {options.images:,}; {IMAGES} is usual"
+        )
+    kinds, chosen = _kinds(several(options.change)), several(options.column)
+    label, labelled = options.label, None if options.labelled is None else Path(options.labelled)
+    if label is None and (options.label_from_folder or labelled is not None):
         label = "label"
     with tempfile.TemporaryDirectory(prefix="curate-selftest-") as place:
         folder = Path(place)
-        tested = _opened(images_of, images, folder, seed, source, options, model, device, chosen, announce)
+        tested = _opened(options, folder, chosen)
         columns, left_out = _columns(tested, chosen)
-        _check_label(tested.table, str(images_of), label, labelled)
+        _check_label(tested.table, str(options.images_of), label, labelled)
         scorer = BatchScorer(tested.runner, tested.fit, columns, white_of(tested.table))
         fitted = any(name in OF_DATASET for name in columns)
+        ways, announce = options.ways or WAYS, options.announce
         checks: list[Check] = unchanged(
             tested.sample, folder, tested.model, columns=columns, fit=fitted, ways=ways, announce=announce
         )
         steps = sum(len(LADDERS[kind].strengths) for kind in kinds)
         announce(f"scoring {steps} corrupted versions of {len(tested.sample.keys):,} images")
-        climbed = climb(tested.sample.data(), scorer, kinds=kinds, seed=seed)
+        climbed = climb(tested.sample.data(), scorer, kinds=kinds, seed=options.seed)
         checks += less_certain(climbed)
         announce("looking for copies among the others")
         checks += less_unique(tested.sample.data(), scorer, tested.dataset)
@@ -121,14 +91,17 @@ def selftest(
             checks += better_than_chance_level(
                 tested.table.path,
                 label=label,
-                labelled=Path(labelled) if labelled is not None else None,
+                labelled=labelled,
                 column=chosen,
-                repeats=repeats,
-                seed=seed,
+                repeats=options.repeats,
+                seed=options.seed,
                 announce=announce,
             )
         n, unread = len(tested.sample.keys), tested.sample.unread
-    return SelfTest(str(images_of), tested.model, n, unread, columns, left_out, checks, curves_of(climbed))
+    return SelfTest(str(options.images_of), tested.model, n, unread, columns, left_out, checks, curves_of(climbed))
+
+
+selftest = callable_of(SelftestOptions, run_selftest)
 
 
 def _kinds(changes: Sequence[str]) -> list[str]:
@@ -140,31 +113,21 @@ def _kinds(changes: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(changes)) or list(LADDERS)
 
 
-def _opened(
-    images_of: str | Path,
-    n: int,
-    folder: Path,
-    seed: int,
-    source: str | None,
-    options: SourceOptions,
-    model: str | Path | None,
-    device: str,
-    columns: Sequence[str],
-    announce: Callable[[str], None],
-) -> _Tested:
+def _opened(options: SelftestOptions, folder: Path, columns: Sequence[str]) -> _Tested:
     """Draw the images to test; of a source, score them and others."""
+    images_of, model, announce, seed = options.images_of, options.model, options.announce, options.seed
     if holds_scores(path_to_read(images_of)):
         table = open_table(images_of, require=columns)
         model = model_named_by(table, model_of(table)) if model is None else model
-        runner, _ = scorer_of(table, model=model, device=device)
-        announce(f"drawing {n:,} images of {table.path}")
-        sample = of_table(table, n, folder, seed=seed, source=source)
+        runner, _ = scorer_of(table, model=model, device=options.device)
+        announce(f"drawing {options.images:,} images of {table.path}")
+        sample = of_table(table, options.images, folder, seed=seed, source=options.source)
     else:
-        if source is not None:
+        if options.source is not None:
             raise InputError(f"--source is for a scored table, and {images_of} is not one; leave it out")
         model = DEFAULT if model is None else model
         network, _ = load_model(model)
-        chosen = select_device(device)
+        chosen = select_device(options.device)
         runner = Runner(network, chosen, select_precision("auto", chosen, network.spec.cpu_precision))
         able = (*runner.columns, *OF_DATASET)
         unknown = next((name for name in columns if name not in able), None)
@@ -172,10 +135,13 @@ def _opened(
             raise InputError(
                 f"--column: {model} gives no {unknown!r}{closest(unknown, able)} (gives: {', '.join(able)})"
             )
-        sample, everything = of_source(str(images_of), n, folder, seed=seed, options=options, announce=announce)
+        of_folders = SourceOptions(label_from_folder=options.label_from_folder)
+        sample, everything = of_source(
+            str(images_of), options.images, folder, seed=seed, options=of_folders, announce=announce
+        )
         scored = folder / "company.scores.parquet"
         announce(f"scoring {len(everything.keys):,} images")
-        score(everything.path, scored, model=model, device=device, **everything.keywords())
+        score(everything.path, scored, model=model, device=options.device, **everything.keywords())
         table = open_table(scored)
     dataset, fit = _fitted(table, model, sample, announce)
     return _Tested(table, replace(sample, white=white_of(table)), str(model), runner, dataset, fit)

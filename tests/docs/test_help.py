@@ -65,7 +65,7 @@ CALLS = {
         ["s.parquet", "t.parquet"],
         ["none.parquet", "other.parquet"],
     ),
-    "selftest": ("curate.selftests.run.selftest", ["s.parquet"], ["none.parquet"]),
+    "selftest": ("curate.selftests.run.run_selftest", ["s.parquet"], ["none.parquet"]),
     "retrieve": ("curate.retrieval.run.open_table", ["s.parquet", "key"], ["none.parquet", "key"]),
     "report": ("curate.facts.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
     "review": ("curate.reviewing.serve.open_table", ["s.parquet"], ["none.parquet"]),
@@ -79,7 +79,7 @@ CALLS = {
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
     "export": (
-        "curate.exchange.subset.export",
+        "curate.exchange.subset.run_export",
         ["s.parquet", "--to", "csv", "-o", "s.csv"],
         ["none.parquet", "--to", "csv", "-o", "s.csv"],
     ),

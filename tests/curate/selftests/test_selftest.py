@@ -276,7 +276,7 @@ def run(*words):
 
 def test_the_command_prints_a_table_draws_an_image_and_ends_with_1(table, tiny_checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("curate.selftests.invariance.WAYS", QUICK)
-    monkeypatch.setattr("curate.selftests.run.selftest.__kwdefaults__", {**selftest.__kwdefaults__, "ways": QUICK})
+    monkeypatch.setattr("curate.selftests.run.WAYS", QUICK)
     place, report = tmp_path / "fall.png", tmp_path / "all.json"
     options = ["--model", tiny_checkpoint, "--images", 30, "--device", "cpu", "--plot", place, "-o", report]
     done = run(table, *options)

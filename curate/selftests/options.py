@@ -1,0 +1,48 @@
+"""What ``curate selftest`` can be given."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from curate.options import fields
+from curate.options.option import Note, Option, shared
+
+
+@dataclass(frozen=True)
+class SelftestOptions:
+    """The options of ``curate selftest``."""
+
+    images_of: Annotated[
+        str | Path,
+        Option(
+            "Scored table; or a folder, list, table or tar of images, a draw of which is scored.",
+            metavar="TABLE|SOURCE",
+            path="name",
+            argument=True,
+        ),
+    ]
+    _: KW_ONLY
+    images: Annotated[int, Option("How many are drawn and tried, by a hash of their keys.")] = 100
+    column: Annotated[
+        str | Sequence[str] | None, shared("--column", " to try (repeatable). [default: every one that can be]")
+    ] = None
+    change: Annotated[
+        str | Sequence[str] | None,
+        Option(
+            "Way to make images worse: zoom, blur, noise, 'grey box', recompression or darkness "
+            "(repeatable). [default: all]"
+        ),
+    ] = None
+    label: Annotated[str | None, shared("--label", ", to try scores against chance level")] = None
+    labelled: fields.Labelled = None
+    label_from_folder: fields.LabelFromFolder = False
+    source: fields.Source = None
+    model: Annotated[
+        str | Path | None, shared("--model", "; by default the one that scored the table", path="name")
+    ] = None
+    device: fields.Device = "auto"
+    seed: fields.Seed = 0
+    repeats: Annotated[int, Note("Of the bootstrap of what labels show.")] = 1000
+    ways: Annotated[Sequence[Any] | None, Note("In which scores must come out the same; all by default.")] = None
+    announce: fields.Announce = lambda text: None
