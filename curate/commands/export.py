@@ -1,43 +1,20 @@
 """``curate export``: a subset as another tool takes it."""
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import DRY_RUN, emit, printers
 from curate.commands.progress import ExportBar
 from curate.counted import counted
-from curate.exchange.table import ALIASES, FORMATS
+from curate.exchange.options import ExportOptions
 
 if TYPE_CHECKING:
     from curate.exchange.subset import ExportResult
 
-To = Annotated[
-    str,
-    options.shared(
-        "--to",
-        ": " + ", ".join(FORMATS) + "; " + ", ".join(f"{other} is {name}" for other, name in ALIASES.items()),
-        metavar="FORMAT",
-    ),
-]
-Out = Annotated[
-    Path | None, options.shared("--out", ": a folder, or for csv, jsonl, coco, label-studio, cvat and paths a file")
-]
-Take = Annotated[
-    str | None,
-    typer.Option(
-        "--take",
-        help="Columns to export, a,b,c or 'kappa_*'; by default key and label where images are written, else all.",
-        metavar="NAMES",
-        show_default=False,
-    ),
-]
-Resize = Annotated[
-    int | None,
-    typer.Option("--resize", help="Most pixels of an image's short side.", metavar="SIDE", show_default=False),
-]
 Encode = Annotated[
     str | None,
     typer.Option(
@@ -47,44 +24,11 @@ Encode = Annotated[
         show_default=False,
     ),
 ]
-ShardSize = Annotated[
-    str | None,
-    typer.Option(
-        "--shard",
-        help="Images a shard, or bytes such as 500MB; by default 10,000, and at most 1 GB where sizes are known.",
-        metavar="SIZE",
-        show_default=False,
-    ),
-]
-Null = Annotated[bool, typer.Option("--null", help="End each of paths with a NUL, for xargs -0.")]
-SkipMissing = Annotated[
-    bool, typer.Option("--skip-missing", help="Leave rows out whose image cannot be had; OUT.missing.csv lists them.")
-]
 
 
+@command_of(ExportOptions)
 def run(
-    table: options.Table,
-    to: To,
-    out: Out = None,
-    label: Annotated[str | None, options.shared("--label", "; by default label, where there is one")] = None,
-    classes: Annotated[
-        str | None, options.shared("--classes", "; by default the table's own list", metavar="NAMES|FILE|TABLE")
-    ] = None,
-    per: Annotated[
-        str | None,
-        options.shared("--per", ": folders of folder; train, val and test of yolo, imagefolder and huggingface"),
-    ] = None,
-    take: Take = None,
-    link: options.Link = "copy",
-    resize: Resize = None,
-    encode: Encode = None,
-    shard: ShardSize = None,
-    null: Null = False,
-    skip_missing: SkipMissing = False,
-    source: options.Source = None,
-    dry_run: options.DryRun = False,
-    overwrite: options.Overwrite = False,
-    log: options.Log = None,
+    request: ExportOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -102,21 +46,20 @@ def run(
     Any scored table will do. Every row is written under its own key; rows whose image could not be scored are left out.
     What was interrupted goes on where it was: until all is written and checked, it is in OUT.part.
     """
-    arguments = dict(locals())
-    from curate.exchange.subset import export
+    from curate.exchange.subset import run_export
 
     with ExportBar("images", quiet=quiet or json_) as bar:
-        result = export(**options.accepted(export, {**arguments, "report": bar.update}))
+        result = run_export(replace(request, report=bar.update))
     if json_:
         emit({**result.to_json(), "notes": _notes(result)})
     if json_ or quiet:
         return
-    say, _ = printers(requested=dry_run)
+    say, _ = printers(requested=request.dry_run)
     for note in _notes(result):
         say(note)
     size = f", {result.n_bytes:,} bytes" if result.paths else ""
     say(f"{counted(result.rows, 'image')}, {result.labelled:,} with a label, as {result.to}{size}")
-    if dry_run:
+    if request.dry_run:
         say(DRY_RUN)
     for path in result.paths:
         say(f"written: {path}")

@@ -17,6 +17,7 @@ from curate.exchange.batches import RANK, by_rank
 from curate.exchange.contract import Format
 from curate.exchange.encode import Encoding
 from curate.exchange.names import FileNames
+from curate.exchange.options import ExportOptions
 from curate.exchange.plan import COPY, LINKS, Plan
 from curate.exchange.row_images import SUFFIXES, RowImages
 from curate.exchange.rows import Memory, Source, WithPlaces, is_plain
@@ -27,6 +28,7 @@ from curate.exchange.survey import Survey, SurveyRequest, columns_of, survey
 from curate.exchange.table import ALIASES, FORMATS
 from curate.exchange.work import MANIFEST, WorkFolder, is_untouched, read_manifest
 from curate.manifest.store_path import sha256_of
+from curate.options.function import callable_of
 from curate.tables.classes import NO_CLASSES, ClassList, class_list
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256, require_images
@@ -80,114 +82,78 @@ class ExportResult:
         return {**self.__dict__, "paths": [str(path) for path in self.paths], **lists}
 
 
-def export(
-    table: str | Path,
-    out: str | Path | None = None,
-    *,
-    to: str,
-    label: str | None = None,
-    classes: str | Path | Sequence[str] | None = None,
-    per: str | None = None,
-    take: str | Sequence[str] | None = None,
-    link: str = COPY,
-    resize: int | None = None,
-    encode: str | None = None,
-    shard: str | None = None,
-    null: bool = False,
-    skip_missing: bool = False,
-    source: str | None = None,
-    dry_run: bool = False,
-    overwrite: bool = False,
-    log: str | Path | None = None,
-    report: Callable[[ExportProgress], None] | None = None,
-) -> ExportResult:
+def run_export(options: ExportOptions) -> ExportResult:
     """Write the rows of a table for another tool: key, place or image, label and columns.
 
     Rows whose image could not be scored stay behind. A call that was stopped is gone on with by the same call; until
     all is written, and checked, it is in ``OUT.part``.
 
-    Args:
-        table: a subset, a scored table, or any with a column `key`.
-        out: a file, or for most formats a folder; None of a dry run.
-        to: a key of ``FORMATS``, or of ``ALIASES``.
-        label: column of the classes, text or numbers; None for `label` where there is one.
-        classes: all classes in the order that numbers them; see ``read_classes``. None for the table's own list.
-        per: column whose values are the folders of `folder`, or the sides of `yolo` and `imagefolder`; of these None
-            is for the column `split`, where there is one that holds sides.
-        take: columns that go along, as names or one text with commas, `*` for any letters in a name. None for none
-            in addition to key and label in formats that hold the images, and for all in the others.
-        link: `copy`, or `hard` or `symbolic` links to local files.
-        resize: most pixels of the short side; None leaves images as they are.
-        encode: `jpeg`, `png`, `webp`, `jpeg:QUALITY` or `webp:QUALITY`.
-        shard: size of a shard: a number of images, or of bytes such as `500MB`.
-        null: end each of `paths` with a NUL.
-        skip_missing: leave rows out whose image cannot be had, and list them.
-        source: what was scored, for tables that name no files; rows are found by key.
-        dry_run: check everything but the images, and write nothing.
-        overwrite: replace a file that is there, or a folder that is an export and was not changed.
-        log: a file that events are appended to as JSON lines: start, every part, end; see ``RunLog``.
-        report: called with after each part.
-
     Raises:
         InputError: for an unknown format, an option that it cannot have, rows or images that cannot be had, a place
             that refuses, or an unfinished export of something else at ``OUT.part``.
     """
-    lookup({**dict.fromkeys(FORMATS, ""), **ALIASES}, to, kind="format")
-    to = ALIASES.get(to, to)
-    kind = FORMATS[to]
-    encoding = Encoding.of(resize, encode)
-    _check_options(to, kind, link=link, encoding=encoding, per=per, shard=shard, null=null, source=source,
-                   skip_missing=skip_missing)  # fmt: skip
-    place = None if dry_run else _place(out, kind, to)
-    opened = open_table(table, require=[KEY, *([label] if label else []), *([per] if per else [])])
+    lookup({**dict.fromkeys(FORMATS, ""), **ALIASES}, options.to, kind="format")
+    options = replace(options, to=ALIASES.get(options.to, options.to))
+    kind = FORMATS[options.to]
+    encoding = Encoding.of(options.resize, options.encode)
+    _check_options(options, kind, encoding)
+    place = None if options.dry_run else _place(options.out, kind, options.to)
+    opened = open_table(options.table, require=[KEY, *filter(None, (options.label, options.per))])
     encoding = encoding and replace(encoding, white=white_of(opened))
-    label = label or (LABEL if LABEL in opened.schema.names else None)
-    per = per or (sides_column(opened) if kind.sides else None)
+    label = options.label or (LABEL if LABEL in opened.schema.names else None)
+    per = options.per or (sides_column(opened) if kind.sides else None)
     _check_classes(opened, label, per)
-    chosen = _taken(opened, kind, take, label)
+    chosen = _taken(opened, kind, options.take, label)
     rows = _ranked(opened, kind, (*chosen, *([per] if per and per not in chosen else [])))
-    if source is None and opened.moved is not None:
+    if options.source is None and opened.moved is not None:
         rows = WithPlaces(rows, opened.moved)
     sized = N_BYTES in opened.schema.names and encoding is None
     request = SurveyRequest(
         kind, chosen, label, per,
-        shard=Shard.of(shard, is_sized=sized) if kind.shards else Shard(),
+        shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
         names=_file_names(kind, per, encoding),
-        takes_uri=take is not None or not kind.minimal,
-        looks=kind.reads_images and kind.folder and source is None and not skip_missing,
-        replaced=place if place is not None and overwrite and kind.folder and place.is_dir() else None,
-        null=null,
-        classes=class_list(opened, label, classes) if label else _no_classes(classes),
+        takes_uri=options.take is not None or not kind.minimal,
+        looks=kind.reads_images and kind.folder and options.source is None and not options.skip_missing,
+        replaced=place if place is not None and options.overwrite and kind.folder and place.is_dir() else None,
+        null=options.null,
+        classes=class_list(opened, label, options.classes) if label else _no_classes(options.classes),
     )  # fmt: skip
     plan, hashes, seen = survey(rows, request, place.name if place is not None else "export")
-    located = _located(opened, hashes, source, skip_missing=skip_missing, plan=plan)
+    located = _located(opened, hashes, options.source, skip_missing=options.skip_missing, plan=plan)
     if kind.reads_images and kind.folder:
-        require_images(opened, source)
+        require_images(opened, options.source)
     _refuse_gone(seen, plan)
-    notes = _notes(opened, plan, request, take)
-    result = ExportResult(to, plan.n_rows, plan.labelled, plan.left_out, notes=notes, classes=plan.classes,
+    notes = _notes(opened, plan, request, options.take)
+    result = ExportResult(options.to, plan.n_rows, plan.labelled, plan.left_out, notes=notes, classes=plan.classes,
                           lacking=plan.lacking)  # fmt: skip
     if place is None:
         return result
     result = replace(result, load=kind.load_lines(place, plan))
+    same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
     settings = {
-        "format": to, "label": label, "classes": digest_of_names(plan.classes), "per": per, "take": ", ".join(chosen),
-        "link": link, "resize": resize, "encode": encode, "shard": [request.shard.n_rows, request.shard.n_bytes],
-        "null": null, "version": __version__,
-    }  # fmt: skip
+        **{"format": options.to, "label": label, "classes": digest_of_names(plan.classes), "per": per},
+        **{"take": ", ".join(chosen), **same, "shard": [request.shard.n_rows, request.shard.n_bytes]},
+        "version": __version__,
+    }
     fingerprint = {"subset": digest_of(opened), "source": located and located.manifest.digest, **settings}
-    if (done := _existing_export(place, kind, fingerprint, overwrite=overwrite, skips=skip_missing)) is not None:
+    done = _existing_export(place, kind, fingerprint, overwrite=options.overwrite, skips=options.skip_missing)
+    if done is not None:
         note = f"{place} is whole already: nothing to do"
         return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
                        paths=(place,), notes=(note,))  # fmt: skip
     threads = usable_cores()
-    with RunLog(log, command="export", table=str(table), to=to, out=str(place), rows=plan.n_rows) as events:
-        reports = _listener(events, report)
-        job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=reports)
-        written = write_out(job, RowImages(None, located, encoding, link, checked=True, workers=threads))
+    with RunLog(
+        options.log, command="export", table=str(options.table), to=options.to, out=str(place), rows=plan.n_rows
+    ) as events:
+        reports = _listener(events, options.report)
+        job = Job(kind, plan, rows, place, fingerprint, options.overwrite, options.skip_missing, report=reports)
+        written = write_out(job, RowImages(None, located, encoding, options.link, checked=True, workers=threads))
         events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
     return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
                    resumed=written.resumed, paths=written.paths, notes=(*notes, *written.notes))  # fmt: skip
+
+
+export = callable_of(ExportOptions, run_export)
 
 
 def sides_column(table: Table) -> str | None:
@@ -266,32 +232,23 @@ def digest_of(table: Table) -> str:
     return " ".join(sha256_of(file)[:32] for file in table.files)
 
 
-def _check_options(
-    to: str,
-    kind: Format,
-    *,
-    link: str,
-    encoding: Encoding | None,
-    per: str | None,
-    shard: str | None,
-    null: bool,
-    source: str | None,
-    skip_missing: bool,
-) -> None:
+def _check_options(options: ExportOptions, kind: Format, encoding: Encoding | None) -> None:
     """Refuse what a format cannot do: it would be as if nothing had been requested."""
+    to, link = options.to, options.link
     if link not in LINKS:
         raise InputError(f"--link: expected {', '.join(LINKS)}, got {link!r}{closest(link, LINKS)}")
     if link != COPY and encoding is not None:
         raise InputError("--link leaves images as they are, and --resize and --encode do not; choose one")
-    holds = kind.reads_images and kind.folder
+    holds, source = kind.reads_images and kind.folder, options.source
+    skips = options.skip_missing
     refusals = (
         (source is not None and not kind.reads_images, "--source is for formats that hold images, and {} names them"),
-        (skip_missing and not kind.reads_images, "--skip-missing is for formats that hold images; {} reads none"),
+        (skips and not kind.reads_images, "--skip-missing is for formats that hold images; {} reads none"),
         (encoding is not None and not holds, "--resize and --encode are for formats that hold images; {} holds none"),
         (link != COPY and not kind.links, "--link is for formats whose images are files, and images of {} are not"),
-        (per is not None and not kind.per, "--per is for formats with folders, and {} has none"),
-        (shard is not None and not kind.shards, "--shard is for formats of shards, and {} has none"),
-        (null and to != "paths", "--null is for paths, not for {}"),
+        (options.per is not None and not kind.per, "--per is for formats with folders, and {} has none"),
+        (options.shard is not None and not kind.shards, "--shard is for formats of shards, and {} has none"),
+        (options.null and to != "paths", "--null is for paths, not for {}"),
     )
     for is_refused, text in refusals:
         if is_refused:

@@ -15,6 +15,7 @@ from curate.exchange.batches import read_labels
 from curate.exchange.subset import export
 from curate.exchange.table import FORMATS, OF_LOADERS, TOOLS
 from curate.exchange.work import MANIFEST
+from curate.options.option import declared
 from scoring.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -214,8 +215,8 @@ def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
     assert "| `tsv` | a line an image |" in tables["formats"]()
     assert "tsv" in run("t.parquet", "--to", "no", "--dry-run").stderr
-    help_text = runpy.run_path(str(ROOT / "curate/commands/export.py"))["To"].__metadata__[0].help
-    assert "npy, lance, tsv" in help_text
+    anew = runpy.run_path(str(ROOT / "curate/exchange/options.py"))["ExportOptions"]
+    assert any("npy, lance, tsv" in field.about.text for field in declared(anew))
 
 
 def test_from_python_a_mistake_is_an_input_error(table):
