@@ -84,7 +84,7 @@ def _parameter(field: Field) -> inspect.Parameter:
         named["parser"] = partial(_parsed, about.parse)
     named |= {"min": about.least, "max": about.most}
     if about.argument:
-        known = typer.Argument(**named)
+        known = typer.Argument(autocompletion=OFFERED.get(field.name.upper()), **named)
     else:
         names = (field.option, ALSO[field.option]) if field.option in ALSO and not about.alone else (field.option,)
         known = typer.Option(*names, autocompletion=OFFERED.get(field.option) if about.offers else None, **named)

@@ -1,47 +1,17 @@
 """``curate plot``: an image of a table for papers, and the numbers behind it."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from dataclasses import replace
 
 from curate.commands import options
-from curate.commands.complete import OFFERED
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say
+from curate.plots.options import PlotOptions
 from curate.plots.table import KINDS
 
-Kind = Annotated[str, typer.Argument(help=", ".join(KINDS) + ".", autocompletion=OFFERED["KIND"])]
 
-
+@command_of(PlotOptions)
 def run(
-    table: options.Table,
-    kind: Kind,
-    out: Annotated[Path | None, options.shared("--out", ": NAME.png, .svg or .pdf")] = None,
-    column: Annotated[
-        list[str] | None, options.shared("--column", " (repeatable). [default: every kappa_* and unc_*]")
-    ] = None,
-    per: Annotated[str | None, options.shared("--per", ", each with its colour or line")] = None,
-    label: Annotated[str | None, options.shared("--label", ", in --labelled or in the table")] = None,
-    labelled: options.Labelled = None,
-    right: Annotated[
-        str | None,
-        typer.Option(help="Column that says whether your own prediction is right: 1 or 0.", show_default=False),
-    ] = None,
-    prediction: Annotated[
-        str | None,
-        typer.Option(
-            help="What predicts labels: linear, neighbour or kNN. [default: the first that there is]",
-            show_default=False,
-        ),
-    ] = None,
-    embedding: options.Embedding = None,
-    title: Annotated[str, typer.Option(help="Over the image; papers say it beneath.", show_default=False)] = "",
-    width: Annotated[float, typer.Option(help="In mm: a column of a journal has 89, its page 183.")] = 89.0,
-    repeats: Annotated[
-        int, options.shared("--repeats", ": bootstrap resamples of the bands", show_default=True)
-    ] = 1000,
-    sample: Annotated[int | None, options.shared("--sample")] = None,
-    overwrite: options.Overwrite = False,
+    request: PlotOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -63,20 +33,19 @@ def run(
     the same bytes. --json prints the numbers behind an image, with or without -o. Accuracies are as in
     `curate evaluate`, on the same rows and with the same resamples.
     """
-    arguments = dict(locals())
-    from curate.plots.plot import plot
+    from curate.plots.plot import run_plot
     from scoring.errors import InputError
 
-    if out is None and not json_:
+    if request.out is None and not json_:
         raise InputError("expected -o NAME.png, .svg or .pdf, or --json for the numbers alone, got neither; add one")
     said = (lambda text: None) if quiet else say
-    drawn = plot(**options.accepted(plot, arguments), announce=said)
+    drawn = run_plot(replace(request, announce=said))
     for note in drawn.numbers.notes:
         said(note)
     if json_:
         emit(drawn.to_json())
-    if out is not None:
-        said(f"image: {out}")
+    if request.out is not None:
+        said(f"image: {request.out}")
 
 
 def _kinds() -> str:

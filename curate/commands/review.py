@@ -1,41 +1,21 @@
 """``curate review``: decide groups of suspected images, and browse a table, in the browser."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say, show
-from curate.commands.report import Column, Label, Points, Results
+from curate.reviewing.options import ReviewOptions
 
 if TYPE_CHECKING:
     from curate.facts.served.server import Server
 
 
+@command_of(ReviewOptions)
 def run(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            parser=options.table_argument, help="Folder of curate clean, or a scored table: Parquet, or part-*.parquet."
-        ),
-    ],
-    results: Results = None,
-    browse: Annotated[bool, typer.Option("--browse", help="Open the page of all images first.")] = False,
-    verdicts: Annotated[
-        Path | None,
-        options.shared(
-            "--verdicts", "; new decisions are appended. [default: next to the table]", parser=options.path_argument
-        ),
-    ] = None,
-    reviewer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who decides. [default: your user name]", show_default=False)
-    ] = None,
-    column: Column = None,
-    label: Label = None,
-    source: options.Source = None,
-    points: Points = 5_000,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 is any that is free.")] = 0,
+    request: ReviewOptions,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -59,10 +39,9 @@ def run(
 
     `review plan` draws a random sample to judge, and `review verdicts` reports what its answers show.
     """
-    arguments = dict(locals())
-    from curate.reviewing.serve import review
+    from curate.reviewing.serve import run_review
 
-    server = review(**options.accepted(review, arguments))
+    server = run_review(request)
     if json_:
         emit({"url": server.url, "port": server.server_port})
     else:

@@ -5,32 +5,16 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say
+from curate.display.options import SheetOptions
 
 
+@command_of(SheetOptions)
 def run(
-    table: options.Table,
-    out: Annotated[Path, options.shared("--out", ": the image, NAME.png")],
-    source: options.Source = None,
-    column: Annotated[
-        str | None,
-        options.shared("--column", " to sort by; by default unc_fitted, else the column of the model's method"),
-    ] = None,
-    top: Annotated[int, options.shared("--top", ": images", min=0, show_default=True)] = 30,
-    bottom: Annotated[int, typer.Option(min=0, help="Images with the lowest values.")] = 30,
-    decisions: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also both sides of the cut, from NAME.decisions.parquet of curate filter: kept green, dropped red.",
-            show_default=False,
-        ),
-    ] = None,
-    overwrite: options.Overwrite = False,
+    request: SheetOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -45,16 +29,15 @@ def run(
 
     A table with ranks and no score, such as the batch of a round, is drawn in the order of its ranks.
     """
-    arguments = dict(locals())
-    from curate.display.contact import sheet
+    from curate.display.contact import run_sheet
 
-    drawn = sheet(**options.accepted(sheet, arguments))
+    drawn = run_sheet(request)
     if json_:
         emit(drawn.to_json())
     elif not quiet:
         ends = [f"{n:,} {name}" for n, name in ((drawn.top, "highest"), (drawn.bottom, "lowest")) if n]
-        say(f"{' and '.join(ends)} of {drawn.column}: {out}")
-        shown = how_to_show(out, os.environ)
+        say(f"{' and '.join(ends)} of {drawn.column}: {request.out}")
+        shown = how_to_show(drawn.picture, os.environ)
         if shown is not None and sys.stderr.isatty():
             say(f"this terminal shows it: {shown}")
 

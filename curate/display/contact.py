@@ -6,10 +6,12 @@ from typing import Any
 
 from curate.columns import describe
 from curate.counted import counted
+from curate.display.options import SheetOptions
 from curate.display.picture import check_picture, save_picture
 from curate.display.rank import RANK, Cut, Extremes, around_cut, extremes
 from curate.display.sheet import contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
+from curate.options.function import callable_of
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -42,53 +44,37 @@ class SheetResult:
         return {"picture": str(self.picture), "column": self.column, "sections": self.sections}
 
 
-def sheet(
-    table: str | Path,
-    out: str | Path,
-    *,
-    source: str | None = None,
-    column: str | None = None,
-    top: int = 30,
-    bottom: int = 30,
-    decisions: str | Path | None = None,
-    overwrite: bool = False,
-) -> SheetResult:
+def run_sheet(options: SheetOptions) -> SheetResult:
     """Draw a contact sheet of the highest and the lowest values of a column.
-
-    Args:
-        table: a scored table.
-        out: the image, such as ``NAME.png``.
-        source: what was scored, for tables that name no files.
-        column: to sort by; None for ``unc_fitted``, else the model's own method.
-        top: images with the highest values.
-        bottom: images with the lowest values.
-        decisions: ``NAME.decisions.parquet`` of `curate.filter`, for both sides of its cut too.
-        overwrite: replace an image that is there.
 
     Raises:
         InputError: for a table, column or place that cannot be used, or where there is nothing to draw.
     """
-    out = Path(out)
-    check_picture(out, overwrite=overwrite)
-    opened = open_table(table, require=["key"])
-    ends = extremes(opened, column, top=top, bottom=bottom)
+    out = Path(options.out)
+    check_picture(out, overwrite=options.overwrite)
+    opened = open_table(options.table, require=["key"])
+    ends = extremes(opened, options.column, top=options.top, bottom=options.bottom)
     if not ends.top and not ends.bottom:
         raise InputError(
             f"expected rows with a value in {ends.column} and --top or --bottom above 0, got none to draw; name "
             "another --column"
         )
-    cut = None if decisions is None else around_cut(opened, open_table(decisions), ends.top + ends.bottom)
+    decided = None if options.decisions is None else open_table(options.decisions)
+    cut = None if decided is None else around_cut(opened, decided, ends.top + ends.bottom)
     sections = [*_ends(ends), *([] if cut is None else _sides(cut))]
     rows = [row for _, each in sections for row in each]
     refuse_too_many(len(rows))
     frames = {} if cut is None else {row: FRAMES[decision] for row, decision in cut.decision.items()}
-    pictures = tiles(opened, rows, ends.column, source=source, frames=frames)
+    pictures = tiles(opened, rows, ends.column, source=options.source, frames=frames)
     drawn = contact_sheet(
         [(title, [pictures[row] for row in each]) for title, each in sections if each], columns=COLUMNS
     )
-    save_picture(drawn, out, overwrite=overwrite)
+    save_picture(drawn, out, overwrite=options.overwrite)
     counts = {name: len(each) for name, each in sections}
     return SheetResult(out, ends.column, len(ends.top), len(ends.bottom), counts)
+
+
+sheet = callable_of(SheetOptions, run_sheet)
 
 
 def _ends(ends: Extremes) -> list[tuple[str, list[int]]]:

@@ -19,9 +19,10 @@ from curate.facts.galleries import Gallery, of_decisions, of_duplicates, of_fail
 from curate.facts.histograms import histogram
 from curate.facts.measured import read_measured
 from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
+from curate.facts.options import Results
 from curate.facts.places import Places, place_rows
 from curate.facts.ranks import rank_correlations
-from curate.facts.results import Applied, Results, find_results
+from curate.facts.results import Applied, find_results
 from curate.facts.suspected import of_issues, of_labels
 from curate.facts.texts import shortened
 from curate.facts.thumbs import Thumbs, thumbnails

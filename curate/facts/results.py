@@ -1,10 +1,11 @@
 """What policies did to a table: their receipts and decisions, found from any of their files, in the order applied."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.facts.options import Results
 from curate.facts.texts import shortened
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies.contract import FILTER, POLICIES
@@ -24,8 +25,6 @@ from scoring.errors import InputError
 RECEIPT = ".receipt.json"
 MOST = 50  # policies over one table
 MOST_REASONS = 50  # that are named of a policy
-
-Results = str | Path | Sequence[str | Path] | None
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.facts.document import POINTS, SAMPLE, THUMBS, FactsRequest, gather, listed
+from curate.facts.document import FactsRequest, gather, listed
 from curate.facts.findings import findings_of, of_findings
-from curate.facts.results import Results
+from curate.facts.options import ReportOptions
 from curate.facts.review import check_folder, decisions_on, undecided, write_findings
+from curate.options.function import callable_of
+from curate.options.values import part_of
 from curate.tables.table import open_table
 from scoring.atomic import AtomicFile, refuse_existing, require_folder
 from scoring.errors import InputError
@@ -44,68 +46,43 @@ class Report:
         ]
 
 
-def report(
-    table: str | Path,
-    results: Results = None,
-    out: str | Path | None = None,
-    *,
-    column: str | None = None,
-    label: str | None = None,
-    source: str | None = None,
-    sample: int = SAMPLE,
-    thumbs: int = THUMBS,
-    points: int = POINTS,
-    measured: str | Path | None = None,
-    findings: str | Path | None = None,
-    overwrite: bool = False,
-) -> Report:
+def run_report(options: ReportOptions) -> Report:
     """Make one page of what the scores and policies of a table found; it needs nothing but a browser.
 
     Counts, histograms and the funnel are of all rows; what is listed row by row is drawn by a hash of the keys. Memory:
     some 110 bytes a row and 0.8 GB.
 
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``.
-        results: of policies: subsets, decisions, receipts, receipts of pipelines, one or several; those between them
-            and the table are found.
-        out: page to write, a name ending in ``.html``; None only gathers the facts.
-        column: score that certain and uncertain rows are sorted by; by default the table's own.
-        label: column of classes; by default ``label``, where there is one.
-        source: what was scored, where the table holds no paths.
-        sample: rows that are listed, next to the rows of galleries.
-        thumbs: the most thumbnails.
-        points: rows on the map; 0 leaves it out.
-        measured: what ``curate evaluate`` wrote.
-        findings: folder to write too: the kept rows with a finding as a table, and a contact sheet of each kind.
-        overwrite: replace the page, and the findings, that are there.
-
     Raises:
         InputError: for a table, file, column or output that cannot be used; nothing is written then.
     """
-    where = None if out is None else Path(out)
+    where = None if options.out is None else Path(options.out)
     if where is not None:
-        _check_out(where, overwrite=overwrite)
-    review = None if findings is None else Path(findings)
+        _check_out(where, overwrite=options.overwrite)
+    review = None if options.findings is None else Path(options.findings)
     if review is not None:
-        check_folder(review, overwrite=overwrite)
+        check_folder(review, overwrite=options.overwrite)
         require_folder(review)
-    for name, value, least in (("sample", sample, 1), ("thumbs", thumbs, 0), ("points", points, 0)):
+    for name, least in (("sample", 1), ("thumbs", 0), ("points", 0)):
+        value = getattr(options, name)
         if value < least:
             raise InputError(f"--{name}: expected {least} or more, got {value}")
-    request = FactsRequest(results, column, label, sample, points, measured)
-    opened = open_table(table, require=[KEY])
+    request = part_of(FactsRequest, options, seed=0)
+    opened = open_table(options.table, require=[KEY])
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
         raise InputError(f"{where} is the table, which is never changed; choose another name")
     facts = gather(opened, request)
     if review is not None:
         kinds = findings_of(facts.dataset, facts.decided, facts.results)
         said = decisions_on(facts.results)
-        write_findings(review, opened, kinds, source, said, overwrite=overwrite)
+        write_findings(review, opened, kinds, options.source, said, overwrite=options.overwrite)
         left = [finding for kind in kinds if len((finding := undecided(kind, opened, said)).rows)]
         if left:
             facts.galleries.insert(0, of_findings(left))
-    made = listed(facts, source, thumbs=thumbs)
-    return Report(made, where, 0 if where is None else _write(made, where, overwrite=overwrite))
+    made = listed(facts, options.source, thumbs=options.thumbs)
+    return Report(made, where, 0 if where is None else _write(made, where, overwrite=options.overwrite))
+
+
+report = callable_of(ReportOptions, run_report)
 
 
 def _check_out(out: Path, *, overwrite: bool) -> None:

@@ -1,12 +1,14 @@
 """Draw an image of a table, and give the numbers behind it."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.display.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from curate.manifest.store_path import path_to_read
+from curate.options.function import callable_of
+from curate.options.values import part_of, several
+from curate.plots.options import PlotOptions
 from curate.plots.request import Numbers, PlotRequest
 from curate.plots.table import KINDS, Kind, kind_of
 from scoring.errors import InputError
@@ -48,73 +50,27 @@ class Plot:
         return chart_bytes(self.figure(), ".svg").decode()
 
 
-def plot(
-    table: str | Path,
-    kind: str,
-    *,
-    out: str | Path | None = None,
-    column: str | Sequence[str] | None = None,
-    per: str | None = None,
-    label: str | None = None,
-    labelled: str | Path | None = None,
-    right: str | None = None,
-    prediction: str | None = None,
-    embedding: str | None = None,
-    title: str = "",
-    width: float = WIDTH,
-    repeats: int = 1000,
-    sample: int | None = None,
-    overwrite: bool = False,
-    announce: Callable[[str], None] = lambda text: None,
-) -> Plot:
+def run_plot(options: PlotOptions) -> Plot:
     """Draw an image of a table, for a paper.
-
-    Every keyword but ``announce`` is the option of ``curate plot`` of that name.
-
-    Args:
-        table: a scored table, a batch of ``curate select`` (gains), the JSON of ``curate evaluate`` (degradation,
-            strengths), or the folder of ``curate train --course`` (course).
-        kind: histogram, gains, abstained-accuracy, risk-coverage, roc, reliability, degradation, strengths or course.
-        out: NAME.png, .svg or .pdf; None to write nothing.
-        column: one or several columns of numbers.
-        per: column whose values are groups.
-        label: column of classes, against which predictions from the embeddings are judged as ``curate evaluate`` does.
-        labelled: CSV, TSV or Parquet file of labels, whose rows are found by key.
-        right: column that says whether a prediction of yours is right: true or false, 1 or 0.
-        prediction: ``linear``, ``neighbour`` or ``kNN``; by default the first of these that there is.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        title: over the image.
-        width: in mm; 89 is a column of a journal, 183 a page.
-        repeats: bootstrap resamples of the bands, >= 1.
-        sample: look at that many rows, chosen by a hash of their keys.
-        overwrite: replace an image that is there.
-        announce: called with a line on what is about to happen.
 
     Raises:
         InputError: if the kind is invalid, lacks what it needs, is given what it has no use for, or the place refuses.
     """
-    known_kind = kind_of(kind)
-    check_width(width)
-    if out is not None:
-        check_chart(Path(out), overwrite=overwrite)
-    request = PlotRequest(
-        path_to_read(table),
-        column=tuple([column] if isinstance(column, str) else column or ()),
-        per=per,
-        label=label,
-        labelled=labelled,
-        right=right,
-        prediction=prediction,
-        embedding=embedding,
-        repeats=repeats,
-        sample=sample,
-        announce=announce,
-    )
-    _check(request, kind, known_kind)
-    drawn = Plot(kind, known_kind.module().measure(request), title, width, Path(out) if out is not None else None)
+    known_kind = kind_of(options.kind)
+    check_width(options.width)
+    if options.out is not None:
+        check_chart(Path(options.out), overwrite=options.overwrite)
+    path, column = path_to_read(options.table), several(options.column)
+    request = part_of(PlotRequest, options, path=path, column=column, seed=0)
+    _check(request, options.kind, known_kind)
+    picture = None if options.out is None else Path(options.out)
+    drawn = Plot(options.kind, known_kind.module().measure(request), options.title, options.width, picture)
     if drawn.picture is not None:
-        save_chart(drawn.figure(), drawn.picture, overwrite=overwrite)
+        save_chart(drawn.figure(), drawn.picture, overwrite=options.overwrite)
     return drawn
+
+
+plot = callable_of(PlotOptions, run_plot)
 
 
 def _check(request: PlotRequest, name: str, kind: Kind) -> None:

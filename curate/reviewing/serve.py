@@ -14,19 +14,23 @@ from curate.cleaning.steps import LABELS, LEAKS, REVIEW, SCORES, SUBSET, command
 from curate.columns import KEY, LABEL
 from curate.facts.dataset import Dataset, read_dataset
 from curate.facts.decided import Decided, decide_all
-from curate.facts.document import POINTS, SAMPLE, FactsRequest, gather
+from curate.facts.document import SAMPLE, FactsRequest, gather
 from curate.facts.findings import NEAR, Finding, findings_of, paired
-from curate.facts.results import Applied, Results, find_results
+from curate.facts.options import Results
+from curate.facts.results import Applied, find_results
 from curate.facts.review import LIKE, read_findings
 from curate.facts.served.index import Index
 from curate.facts.served.pictures import Pictures
 from curate.facts.served.server import Server, TableSite, new_token
 from curate.manifest.store_path import path_on_disk
+from curate.options.function import callable_of
+from curate.options.values import several
 from curate.policies.outcomes import KEEP, UNDECIDED
 from curate.policies.receipts import state_of
 from curate.policies.sampled import verdicts_beside
 from curate.policies.verdicts import SUFFIX, VerdictFile
 from curate.reviewing.clusters import unit_vectors
+from curate.reviewing.options import ReviewOptions
 from curate.reviewing.queue import Group, dropped_copies, groups_of
 from curate.reviewing.samples import is_sample, sample_groups
 from curate.reviewing.session import Review
@@ -77,52 +81,27 @@ class Reviewed:
         return shlex.join(["curate", "filter", self.subset, "--verdicts", str(self.verdicts), "-o", str(final)])
 
 
-def review(
-    table: str | Path,
-    results: Results = None,
-    *,
-    browse: bool = False,
-    verdicts: str | Path | None = None,
-    reviewer: str | None = None,
-    column: str | None = None,
-    label: str | None = None,
-    source: str | None = None,
-    points: int = POINTS,
-    port: int = 0,
-) -> Server:
+def run_review(options: ReviewOptions) -> Server:
     """Return a server of the groups of suspected images of a table, ready for ``serve_forever``.
 
     Its ``url`` is where the page is. It answers on 127.0.0.1 alone, behind a random token. Decisions are appended to
     one file, each on the disk before the page goes on; nothing else is written. Rows that are browsed stay in the
     table: some 150 bytes a row are held, sorted and filtered columns included.
 
-    Args:
-        table: scored Parquet file, folder of ``part-*.parquet``, or the folder of ``curate clean``.
-        results: what policies made of the table; of the folder of ``curate clean`` they are known. Or what was drawn
-            to judge, NAME.audit.csv: its verdicts are next to it.
-        browse: begin with the page of all images.
-        verdicts: file of the decisions; by default NAME.verdicts.jsonl next to the table.
-        reviewer: who decides; by default the name of the user.
-        column: score that the whole table is sorted by, as for ``report``.
-        label: column of labels; by default ``label``, where there is one.
-        source: what was scored, where the table holds no paths.
-        points: rows on the map of the whole table.
-        port: to listen on; 0 for any that is free.
-
     Raises:
         InputError: for a table, file, column or port that cannot be used, or verdicts of another table.
     """
     from curate.display.app.assemble import review_page, served_page
 
-    about = _reviewed(table, results, verdicts, source, label)
+    about = _reviewed(options)
     opened, state = about.table, state_of(about.table)
-    request = FactsRequest(about.results, column, about.label, SAMPLE, points)
-    server, token = Server(port), new_token()
+    request = FactsRequest(about.results, options.column, about.label, SAMPLE, options.points)
+    server, token = Server(options.port), new_token()
     try:
         pictures = Pictures(opened, source=about.source)
-        if not browse:
+        if not options.browse:
             require_folder(about.verdicts)
-        under_review = _under_review(about, reviewer or _user())
+        under_review = _under_review(about, options.reviewer or _user())
     except BaseException:
         server.server_close()
         raise
@@ -140,16 +119,21 @@ def review(
         "classes": under_review.dataset.classes.names[:MOST_CLASSES],
     }
     page = review_page(facts, token).encode("utf-8", "backslashreplace")
-    server.site = site = ReviewSite(under_review, pictures, page, token, notes, BROWSE if browse else "", table_site)
-    if browse:
+    server.site = site = ReviewSite(
+        under_review, pictures, page, token, notes, BROWSE if options.browse else "", table_site
+    )
+    if options.browse:
         notes += site.table.notes
     return server
 
 
-def _reviewed(
-    table: str | Path, results: Results, verdicts: str | Path | None, source: str | None, label: str | None
-) -> Reviewed:
+review = callable_of(ReviewOptions, run_review)
+
+
+def _reviewed(options: ReviewOptions) -> Reviewed:
     """What is reviewed: a table, or what ``curate clean`` left in a folder."""
+    table, results, verdicts, source = options.table, options.results, options.verdicts, options.source
+    label = options.label
     path = Path(table) if isinstance(table, str) and "://" not in table else table
     if isinstance(path, Path) and (path / FILE).is_file():
         if results:
@@ -165,11 +149,11 @@ def _reviewed(
         table = path / SCORES
         beside: Any = subset
         listed = path / REVIEW
-    elif is_sample(next(iter(_named(results)), "")):
-        return _sampled(open_table(table, require=[KEY]), _named(results), verdicts, source, label)
+    elif is_sample(next(iter(several(results)), "")):
+        return _sampled(open_table(table, require=[KEY]), [*several(results)], verdicts, source, label)
     else:
         listed = None
-        last = _named(results)
+        last = several(results)
         subset = Path(last[-1]) if last and str(last[-1]).endswith(".parquet") else path  # type: ignore[assignment]
         beside = path
     opened = open_table(table, require=[KEY])
@@ -177,10 +161,6 @@ def _reviewed(
         raise InputError(f"{beside} is in a store; name a file of this machine for decisions with --verdicts")
     file = path_on_disk(verdicts, "--verdicts") if verdicts else beside.with_name(f"{beside.stem}{SUFFIX}")
     return Reviewed(opened, results, str(subset), file, source, label, listed)
-
-
-def _named(results: Results) -> list[str | Path]:
-    return [results] if isinstance(results, str | Path) else list(results or ())
 
 
 def _sampled(

@@ -1,0 +1,32 @@
+"""What ``curate review`` can be given."""
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.facts.options import Label, Points, PolicyResults, SortedBy
+from curate.options import fields
+from curate.options.option import Option, shared
+
+
+@dataclass(frozen=True)
+class ReviewOptions:
+    """The options of ``curate review``."""
+
+    table: Annotated[
+        str | Path,
+        Option("Folder of curate clean, or a scored table: Parquet, or part-*.parquet.", path="table", argument=True),
+    ]
+    results: PolicyResults = None
+    _: KW_ONLY
+    browse: Annotated[bool, Option("Open the page of all images first.")] = False
+    verdicts: Annotated[
+        str | Path | None,
+        shared("--verdicts", "; new decisions are appended. [default: next to the table]", path="local"),
+    ] = None
+    reviewer: Annotated[str | None, Option("Who decides. [default: your user name]", metavar="NAME")] = None
+    column: SortedBy = None
+    label: Label = None
+    source: fields.Source = None
+    points: Points = 5_000
+    port: Annotated[int, Option("Port to listen on; 0 is any that is free.", least=0, most=65_535)] = 0
