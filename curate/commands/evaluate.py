@@ -1,91 +1,19 @@
 """``curate evaluate``: how good the score columns are."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import check_report, emit, print_lines, say, show, show_in_parts, write_json
+from curate.evaluation.options import EvaluateOptions
 
 
+@command_of(EvaluateOptions)
 def run(
-    table: options.Table,
-    label: Annotated[str | None, options.shared("--label", ", in --labelled or in the table")] = None,
-    labelled: options.Labelled = None,
-    train: Annotated[
-        Path | None,
-        options.read_from("--train", ": the images of another scored table, with --label", metavar="TABLE"),
-    ] = None,
-    probe: Annotated[
-        list[str] | None,
-        options.shared(
-            "--probe",
-            " of --train: linear, knn, few (labels), mlp, gmm (repeatable). [default: linear,knn,few]",
-            metavar="NAME,...",
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        options.shared(
-            "--set", " of --probe: k, temperature, c, labels, draws, hidden, passes, starts", metavar="NAME=VALUE"
-        ),
-    ] = None,
-    subset: Annotated[
-        Path | None,
-        options.shared("--subset", ": its subset or decisions, or a file of keys; measure how good that is"),
-    ] = None,
-    test: Annotated[
-        str | None,
-        options.shared(
-            "--test",
-            " with --subset, of each class; or COLUMN=VALUE, or a table of rows to measure on. [default: 0.2]",
-            metavar="SHARE",
-        ),
-    ] = None,
-    seeds: Annotated[
-        int, options.shared("--seeds", ": random subsets, and a network's trainings, with --subset", show_default=True)
-    ] = 5,
-    group: Annotated[
-        list[str] | None,
-        options.shared("--group", ", which --subset should keep alike (repeatable)", metavar="COLUMN"),
-    ] = None,
-    network: Annotated[
-        int,
-        typer.Option(min=0, help="With --subset: steps of a small network on pixels, 128 images each; 400 is usual."),
-    ] = 0,
-    column: Annotated[
-        list[str] | None, options.shared("--column", " to measure (repeatable). [default: every kappa_* and unc_*]")
-    ] = None,
-    votes: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of lists, in --labelled or in the table: how many annotators chose each class.",
-            show_default=False,
-        ),
-    ] = None,
-    against: Annotated[
-        Path | None, options.read_from("--against", ", to be separated from this one", metavar="TABLE")
-    ] = None,
-    degrade: Annotated[int, typer.Option(min=0, help="Images to read again, make worse and score.")] = 0,
-    strengths: Annotated[
-        bool, typer.Option("--strengths", help="At five strengths of each change, too: for curate plot strengths.")
-    ] = False,
-    source: options.Source = None,
-    model: Annotated[
-        str | None, options.shared("--model", ", for --degrade; by default the shipped one that scored the table")
-    ] = None,
-    device: Annotated[str, options.shared("--device", ", for --degrade and --network", show_default=True)] = "auto",
-    repeats: Annotated[
-        int, options.shared("--repeats", ": bootstrap resamples, shuffles of permutation tests", show_default=True)
-    ] = 1000,
-    embedding: options.Embedding = None,
-    seed: options.Seed = 0,
-    sample: Annotated[
-        int | None,
-        options.shared("--sample"),
-    ] = None,
+    request: EvaluateOptions,
     out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -111,19 +39,16 @@ def run(
         curate evaluate scores.parquet --against other.parquet
         curate evaluate scores.parquet --subset kept.parquet --label label --group camera
     """
-    arguments = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
-    from curate.evaluation.run import evaluate
+    from curate.evaluation.run import run_evaluate
     from scoring.errors import InputError
-    from scoring.settings import parse_settings
 
     check_report(out, overwrite=overwrite)
-    unread = [name for name, value in (("source", source), ("model", model)) if value is not None]
-    reader = "degrade" if subset is None else "network"
-    if unread and not (network if subset is not None else degrade):
+    unread = [name for name, value in (("source", request.source), ("model", request.model)) if value is not None]
+    reader = "degrade" if request.subset is None else "network"
+    if unread and not (request.network if request.subset is not None else request.degrade):
         raise InputError(f"--{unread[0]} is for --{reader}, which is missing; give --{reader} N, or leave it out")
-    arguments["set"] = parse_settings(set_ or [], example="k=200") or None
-    evaluation = evaluate(**options.accepted(evaluate, arguments), announce=(lambda text: None) if quiet else say)
+    evaluation = run_evaluate(replace(request, announce=(lambda text: None) if quiet else say))
     facts = {**evaluation.to_json(), "notes": evaluation.notes(), "verdict": evaluation.verdict()}
     if out is not None:
         write_json(facts, out, overwrite=overwrite)

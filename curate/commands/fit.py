@@ -1,35 +1,17 @@
 """``curate fit``: a score that is fitted to the dataset."""
 
 import shlex
-from pathlib import Path
-from typing import Annotated
+from dataclasses import replace
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, print_lines, say, say_next, say_table
+from curate.fitting.options import FitOptions
 
 
+@command_of(FitOptions)
 def run(
-    table: options.Table,
-    out: Annotated[
-        Path | None, options.shared("--out", ": the model, NAME.safetensors, for images that come later")
-    ] = None,
-    apply: Annotated[Path | None, options.written_to("--apply")] = None,
-    fitted: Annotated[
-        Path | None, options.shared("--fitted", ": a model", parser=options.path_argument, metavar="FILE")
-    ] = None,
-    model: Annotated[
-        str | None,
-        options.shared("--model", ", or timm:NAME: the one that scored the table; found automatically if it ships"),
-    ] = None,
-    label: Annotated[
-        str | None, options.shared("--label", " to learn from, of the table or of --labelled", show_default=True)
-    ] = None,
-    labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds: to learn from")] = None,
-    embedding: options.Embedding = None,
-    seed: options.Seed = 0,
-    source: options.Source = None,
-    engine: options.Engine = "local",
-    overwrite: options.Overwrite = False,
+    request: FitOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -49,30 +31,16 @@ def run(
     this at the end. Fit here for a model that scores new images, or with labels, from 50 up. Images are read only
     where the table has no p_junk.
     """
-    from curate.fitting.fit import fit
+    from curate.fitting.fit import run_fit
 
     line = (lambda text: None) if quiet else say
-    result = fit(
-        table,
-        out,
-        apply=apply,
-        fitted=fitted,
-        model=model,
-        label=label,
-        labelled=labelled,
-        embedding=embedding,
-        seed=seed,
-        source=source,
-        engine=engine,
-        overwrite=overwrite,
-        report=line,
-    )
+    result = run_fit(replace(request, report=line))
     if json_:
         emit(result.to_json())
     elif not quiet:
         print_lines(result.lines(), say, say_table)
         say_next(
-            f"curate score more/ --model {shlex.quote(str(out))} -o more.parquet"
-            if apply is None
-            else f"curate issues {shlex.quote(str(apply))}"
+            f"curate score more/ --model {shlex.quote(str(request.out))} -o more.parquet"
+            if request.apply is None
+            else f"curate issues {shlex.quote(str(request.apply))}"
         )

@@ -18,10 +18,12 @@ from curate.fitting.base import base_of, check_same
 from curate.fitting.entropy import class_entropy
 from curate.fitting.junk import junk_of
 from curate.fitting.labels import LabelSource, classes_in, labels_in, labels_to_learn
+from curate.fitting.options import FitOptions
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
+from curate.options.function import callable_of
 from curate.tables.dataset import Dataset, column_array, read_dataset
 from curate.tables.grouped import group_facts, with_groups
 from curate.tables.rows import Codes
@@ -73,41 +75,11 @@ class Fitted:
         return {**columns, **(self.dataset.n_copies() if self.dataset.once else {})}
 
 
-def fit(
-    table: str | Path,
-    out: str | Path | None = None,
-    *,
-    apply: str | AnyPath | None = None,
-    fitted: str | Path | None = None,
-    model: str | Path | None = None,
-    label: str | None = None,
-    labelled: str | Path | None = None,
-    embedding: str | None = None,
-    seed: int = 0,
-    source: str | None = None,
-    engine: str = "local",
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda text: None,
-) -> FitResult:
+def run_fit(options: FitOptions) -> FitResult:
     """Fit a score to the dataset that a table holds; write a model that gives it, the table with its columns, or both.
 
     ``scoring.relative.columns`` lists the columns, ``unc_class`` only with labels to learn from; other commands
     use ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
-        out: the model to write, NAME.safetensors: the one that scored the table, with what was fitted.
-        apply: the table to write, NAME.parquet, with the columns; here, or without ``out`` in a store.
-        fitted: a model that was fitted before, to apply instead of fitting.
-        model: the model that scored the table; by default looked for among those that ship.
-        label: column of classes to learn from, of the table or of ``labelled``; 50 rows with one are enough.
-        labelled: file of keys and classes, or a folder of rounds, to learn from.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        seed: of clusterings, and of the rows that are kept of a large dataset.
-        source: what was scored, where the table has no ``p_junk`` and names no images: 300 of them are corrupted.
-        engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
-        overwrite: replace files that are there.
-        report: called with a line on what is done.
 
     Returns:
         what was fitted, how good it is, what a cut would take, and paths.
@@ -115,22 +87,22 @@ def fit(
     Raises:
         InputError: for a table, model or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    _refuse_models(embedding, {"-o": out, "--fitted": fitted, "--model": model})
-    places = _places(opened, out, apply, fitted)
-    if fitted is not None and (label is not None or labelled is not None):
-        raise InputError(f"--fitted {fitted} is applied as it is, and nothing is learned; leave out the labels")
-    base = None if places[0] is None else base_of(opened, model)
-    if model is not None and base is None:
-        check_same(opened, model)
-    with file_set([place for place in reversed(places) if place is not None], overwrite=overwrite) as files:
-        with searching(engine, places[1] or places[0], report):
-            if fitted is not None:
-                done = _applied(opened, fitted, report)
+    opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    _refuse_models(options.embedding, {"-o": options.out, "--fitted": options.fitted, "--model": options.model})
+    places = _places(opened, options.out, options.apply, options.fitted)
+    if options.fitted is not None and (options.label is not None or options.labelled is not None):
+        raise InputError(f"--fitted {options.fitted} is applied as it is, and nothing is learned; leave out the labels")
+    base = None if places[0] is None else base_of(opened, options.model)
+    if options.model is not None and base is None:
+        check_same(opened, options.model)
+    with file_set([place for place in reversed(places) if place is not None], overwrite=options.overwrite) as files:
+        with searching(options.engine, places[1] or places[0], options.report):
+            if options.fitted is not None:
+                done = _applied(opened, options.fitted, options.report)
             else:
-                done = _fitted(opened, label, labelled, model, source, seed, report)
-        about = _about(done, opened, seed)
-        _write(done, places, opened, base, about, files, overwrite=overwrite)
+                done = _fitted(opened, options)
+        about = _about(done, opened, options.seed)
+        _write(done, places, opened, base, about, files, overwrite=options.overwrite)
     kind, shares = _shares(done)
     return FitResult(
         rows=len(done.dataset),
@@ -141,13 +113,16 @@ def fit(
         kind=kind,
         shares=shares,
         outside=done.said.outside,
-        labels=_label_accuracy(done, seed),
+        labels=_label_accuracy(done, options.seed),
         recall=done.said.recall.estimate,
         path=places[0],
         applied=places[1],
-        fitted_before=fitted is not None,
+        fitted_before=options.fitted is not None,
         notes=done.notes,
     )
+
+
+fit = callable_of(FitOptions, run_fit)
 
 
 def _refuse_models(embedding: str | None, models: Mapping[str, str | Path | None]) -> None:
@@ -204,21 +179,14 @@ def _write(
             file.discard()
 
 
-def _fitted(
-    table: Table,
-    label: str | None,
-    labelled: str | Path | None,
-    model: str | Path | None,
-    source: str | None,
-    seed: int,
-    report: Callable[[str], None],
-) -> Fitted:
+def _fitted(table: Table, options: FitOptions) -> Fitted:
+    label, labelled = options.label, options.labelled
     dataset = _dataset(table, () if label is None or labelled is not None else (label,))
     learned = labels_to_learn(dataset, table, label, labelled)
     about = f", {counted(len(learned.labels.rows), 'label')}" if learned.labels else ""
-    report(f"fitting to {counted(len(dataset), 'image')} of {table.path}{about}")
-    dataset, junk, notes = junk_of(dataset, table, model, source)
-    fit, said, groups = fit_with_groups(dataset, table, learned, seed, junk)
+    options.report(f"fitting to {counted(len(dataset), 'image')} of {table.path}{about}")
+    dataset, junk, notes = junk_of(dataset, table, options.model, options.source)
+    fit, said, groups = fit_with_groups(dataset, table, learned, options.seed, junk)
     copies = dataset.copies.words()
     return Fitted(
         dataset, fit, said, learned, classes_in(dataset, table), junk, groups, [*([copies] if copies else []), *notes]

@@ -1,6 +1,6 @@
 """The one run that judges a subset: rows are read, sides drawn, models trained and compared."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.evaluation.joined import open_labelled
+from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.subset import training
 from curate.evaluation.subset.fairness import fairness
 from curate.evaluation.subset.findings import Noise
@@ -19,6 +20,7 @@ from curate.evaluation.subset.request import SubsetSettings, parse_test
 from curate.evaluation.subset.results import SubsetEvaluation
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
+from curate.options.values import part_of, several
 from curate.tables.table import Table
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
@@ -30,34 +32,19 @@ MOST_ALONE = 0.5  # share of the rows that are alone in their class, above which
 Announce = Callable[[str], None]
 
 
-def evaluate_subset(
-    table: Table,
-    subset: str | Path,
-    *,
-    settings: SubsetSettings,
-    label: str | None = None,
-    labelled: str | Path | None = None,
-    test: str | None = None,
-    group: Sequence[str] = (),
-    source: str | None = None,
-    announce: Announce = lambda text: None,
-) -> SubsetEvaluation:
+def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) -> SubsetEvaluation:
     """Return how well a subset of a table trains models; nothing is written.
 
     Args:
         table: scored, with embeddings.
         subset: a table of kept rows, decisions of a policy, or a file of keys.
-        settings: seeds, sample, network.
-        label: column of classes; without, nothing is trained.
-        labelled: file that labels are joined from by key.
-        test: a share, COLUMN=VALUE or a table.
-        group: columns whose groups are compared.
-        source: what was scored, for a network.
-        announce: called with a line on what is about to happen.
+        options: what to measure, and how.
 
     Raises:
         InputError: if the subset cannot be judged.
     """
+    settings, test, announce = part_of(SubsetSettings, options), options.test, options.announce
+    label = "label" if options.label is None and options.labelled is not None else options.label
     if label is None and (test is not None or settings.network):
         raise InputError(
             f"--{'test' if test is not None else 'network'} is for models, which need classes; add --label COLUMN"
@@ -68,8 +55,8 @@ def evaluate_subset(
         subset,
         side,
         label=label,
-        labelled=open_labelled(labelled),
-        group=group,
+        labelled=open_labelled(options.labelled),
+        group=several(options.group),
         sample=settings.sample,
         seed=settings.seed,
     )
@@ -116,7 +103,7 @@ def evaluate_subset(
         pictures = None
         if settings.network:
             announce(f"reading {len(pool.row):,} images")
-            pictures = read_pictures(pool, source=source)
+            pictures = read_pictures(pool, source=options.source)
         _train_all(evaluation, pool, sides, judged, settings, announce)
         if pictures is not None:
             evaluation.trained.insert(0, _network(pool, pictures, judged, settings, announce))

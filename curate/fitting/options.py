@@ -1,0 +1,38 @@
+"""What ``curate fit`` can be given."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.options import fields
+from curate.options.option import Note, shared
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of ``curate fit``."""
+
+    table: fields.Table
+    out: Annotated[str | Path | None, shared("--out", ": the model, NAME.safetensors, for images that come later")] = (
+        None
+    )
+    _: KW_ONLY
+    apply: Annotated[str | Path | None, shared("--apply", path="output")] = None
+    fitted: Annotated[str | Path | None, shared("--fitted", ": a model", path="local")] = None
+    model: Annotated[
+        str | Path | None,
+        shared(
+            "--model", ", or timm:NAME: the one that scored the table; found automatically if it ships", path="name"
+        ),
+    ] = None
+    label: Annotated[str | None, shared("--label", " to learn from, of the table or of --labelled", default=True)] = (
+        None
+    )
+    labelled: Annotated[str | Path | None, shared("--labelled", ", or a folder of rounds: to learn from")] = None
+    embedding: fields.Embedding = None
+    seed: fields.Seed = 0
+    source: fields.Source = None
+    engine: fields.Engine = "local"
+    overwrite: fields.Overwrite = False
+    report: Annotated[Callable[[str], None], Note("Called with a line on what is done.")] = lambda text: None
