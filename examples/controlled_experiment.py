@@ -1,11 +1,12 @@
 """The controlled experiment of MCInfoNCE: do the losses recover posteriors that are known?
 
-    python examples/controlled_experiment.py [--reduced | --full] [--table 1] [--table 3] [--figure 3] [--seeds 4 5]
+    python examples/controlled_experiment.py [--reduced | --full] [--table 1] [--figure 3] [--seeds 4 5] [--out FILE]
 
 A generator with known mu(x) and kappa(x) makes pairs of observations; an encoder learns mu and kappa from the pairs
-alone; then both are compared on new x. Prints tables 1 and 3 and the numbers of figure 3 of Kirchhof et al. 2023,
-"Probabilistic Contrastive Learning Recovers the Correct Aleatoric Uncertainty of Ambiguous Inputs", next to ours.
-`docs/studies/controlled.md` has what we measured, and in what we differ from the paper and why.
+alone; then both are compared on new x. Prints tables 1, 2, 3 and 8 and the numbers of figures 2, 3, 4 and 7 of Kirchhof
+et al. 2023, "Probabilistic Contrastive Learning Recovers the Correct Aleatoric Uncertainty of Ambiguous Inputs", next
+to ours. `controlled_figures.py` draws what --out wrote. `docs/studies/controlled.md` has what we measured, and in what
+we differ from the paper and why.
 """
 
 import argparse
@@ -19,10 +20,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from controlled_generator import LARGEST, Encoder, Generator, Pairs
-from controlled_results import HEADER, Result, cell, rows_of
+from controlled_generator import FAMILIES, LARGEST, Encoder, Generator, Pairs
+from controlled_results import HEADER, NOTES, Result, rows_of
 from torch import Tensor, nn
 
+from scoring.distributions import vmf
 from scoring.metrics.ranking import spearman
 from trainers.methods import contrastive_losses as losses
 from trainers.methods.contrast import of_pairs
@@ -41,7 +43,10 @@ class Setting:
         loss: mcinfonce, hib or elk.
         ambiguity: which range of kappa(x) the generator has.
         accept: how positives are found, see ``Generator``.
+        family: of the generator's posteriors, see ``Generator``.
         dim: D.
+        encoder_dim: of the encoder's mu; None for D.
+        shared: whether the encoder's kappa reads what its mu reads, see ``Encoder``.
         batch: pairs a step.
         samples: Monte Carlo draws.
         steps: batches, both phases together.
@@ -59,12 +64,16 @@ class Setting:
         pool: candidates for positives at a time.
         evaluate: new x on which kappa is compared.
         compare: how many of them all of whose pairs are compared in location.
+        smoothing: steps that spread the generator's mu, before anything else.
     """
 
     loss: str = "mcinfonce"
     ambiguity: str = "ambiguous"
     accept: str = "exact"
+    family: str = "vmf"
     dim: int = 10
+    encoder_dim: int | None = None
+    shared: bool = False
     batch: int = 512
     samples: int = 512
     steps: int = 100_000
@@ -109,6 +118,7 @@ KAPPA_POS = 20.0
 
 ByName = dict[str, list[Result]]
 SAMPLES = (1, 4, 16, 64, 256, 512)
+DIMS = {"figure 4": (4, 8, 10, 16, 32, 64, 128), "figure 7": (10, 16, 32, 40, 48, 56, 64)}
 # what a loss needs otherwise: HIB and ELK learn mu and kappa together (table 7)
 CHANGES: dict[str, dict[str, Any]] = {"mcinfonce": {}, "hib": {"share": 0.0}, "elk": {"share": 0.0, "start": START_ELK}}
 
@@ -119,10 +129,7 @@ def loss_of(setting: Setting, phase: str, encoder: Encoder, pairs: Pairs) -> Ten
     negatives = setting.mu_negatives if phase == "mu" else setting.negatives
     bank = BANK if negatives == "bank" else 0
     items = torch.cat([pairs.x, pairs.x_pos, torch.rand(bank, setting.dim, device=device)])
-    with torch.set_grad_enabled(phase != "kappa"):
-        mu = F.normalize(encoder.direction(items), dim=1)
-    with torch.set_grad_enabled(phase != "mu"):
-        kappa = encoder.kappa(items)
+    mu, kappa = encoder(items, learns=phase)
     contrast = of_pairs(n, bank, negatives=negatives, device=device)
     if pairs.odds is not None and negatives == "batch":
         # the authors draw negatives of an anchor with one minus the probability of a positive; other anchors are left
@@ -164,10 +171,20 @@ def train(
     torch.manual_seed(seed)
     low, high = RANGES[setting.ambiguity]
     generator = Generator(
-        *(low, high), dim=setting.dim, kappa_pos=KAPPA_POS, accept=setting.accept, smoothing=setting.smoothing
+        *(low, high),
+        dim=setting.dim,
+        kappa_pos=KAPPA_POS,
+        accept=setting.accept,
+        smoothing=setting.smoothing,
+        family=setting.family,
     ).to(device)
     begin = setting.start or ((low, high) if high < INF else START)
-    encoder = Encoder(setting.dim, setting.width, *begin, calm=setting.calm).to(device)
+    encoder = Encoder(
+        *(setting.dim, setting.width, *begin),
+        calm=setting.calm,
+        latent_dim=setting.encoder_dim,
+        shared=setting.shared,
+    ).to(device)
     begun = time.monotonic()
     first = round(setting.steps * setting.share)
     phases = [("mu", first), ("kappa", setting.steps - first)] if first else [("both", setting.steps)]
@@ -229,6 +246,8 @@ def evaluate(setting: Setting, generator: Generator, encoder: Encoder, seconds: 
     )
     apart, off = (cosine - true_cosine).double(), (kappa - true_kappa).double()
     known = math.isfinite(float(off.sum()))
+    true_spread = generator.spread(true_mu, true_kappa).double()
+    spread = 1 - vmf.mean_cosine(kappa, mu.shape[1])
     return Result(
         location_rmse=float(apart.square().mean().sqrt()),
         location_error=float(apart.abs().mean()),
@@ -238,8 +257,20 @@ def evaluate(setting: Setting, generator: Generator, encoder: Encoder, seconds: 
         kappa_rank=spearman(kappa.cpu().numpy(), true_kappa.cpu().numpy()) if known else math.nan,
         kappa_mean=float(kappa.double().mean()),
         kappa_median=float(kappa.median()),
+        spread_rmse=float((spread - true_spread).square().mean().sqrt()),
+        spread_mean=float(spread.mean()),
+        spread_true=float(true_spread.mean()),
         seconds=seconds,
+        posteriors=_posteriors(true_mu, true_kappa, mu, kappa) if mu.shape[1] == true_mu.shape[1] == 2 else [],
     )
+
+
+def _posteriors(true_mu: Tensor, true_kappa: Tensor, mu: Tensor, kappa: Tensor, n: int = 5) -> list[list[float]]:
+    """Return angle and kappa of n posteriors on the circle, and the encoder's after the rotation that fits all best."""
+    left, _, right = torch.linalg.svd(mu.T @ true_mu)
+    turned = mu @ left @ right
+    columns = [torch.atan2(true_mu[:, 1], true_mu[:, 0]), true_kappa, torch.atan2(turned[:, 1], turned[:, 0]), kappa]
+    return torch.stack(columns, 1)[:n].tolist()
 
 
 def run(setting: Setting, seeds: list[int], arguments: argparse.Namespace) -> list[Result]:
@@ -253,35 +284,29 @@ def run(setting: Setting, seeds: list[int], arguments: argparse.Namespace) -> li
         device = torch.device(arguments.device)
         trained = train(setting, seed, device=device, graph=arguments.graph, report=say)
         results.append(evaluate(setting, *trained))
-        say(" ".join(f"{name} {value:.4g}" for name, value in asdict(results[-1]).items()))
+        say(" ".join(f"{name} {value:.4g}" for name, value in results[-1].measures().items()))
     return results
 
 
-def table(number: int, base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], ByName]:
-    """Run table 1 or 3; return its lines and the results by name."""
-    if number == 1:
-        settings = {name: replace(base, ambiguity=name) for name in RANGES}
-    else:
-        settings = {name: replace(base, loss=name, **CHANGES[name]) for name in ("hib", "elk", "mcinfonce")}
-    lines, by_name = [f"Table {number}, {len(seeds)} seeds ({', '.join(map(str, seeds))})", *HEADER], {}
-    for name, setting in settings.items():
-        by_name[name] = run(setting, seeds, arguments)
-        lines += rows_of(name, setting.loss, setting.ambiguity, by_name[name])
-    return [*lines, f"An encoder's kappa is held below {LARGEST:.0e}."], by_name
+def experiments(base: Setting, dims: list[int] | None = None) -> dict[str, dict[str, Setting]]:
+    """Return the settings of each table and figure by name.
 
-
-def figure(base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], ByName]:
-    """Run figure 3, the number of samples; return its numbers as lines and the results by number."""
-    lines = [f"Figure 3, {len(seeds)} seeds ({', '.join(map(str, seeds))})"]
-    lines += ["| samples | kappa RMSE | kappa rank | mean kappa |", "| --- | --- | --- | --- |"]
-    by_number = {}
-    for samples in [count for count in SAMPLES if count <= base.samples]:
+    Args:
+        base: what the others differ from.
+        dims: of figures 4 and 7; None for the paper's.
+    """
+    of = {figure: dims or listed for figure, listed in DIMS.items()}
+    return {
+        "table 1": {name: replace(base, ambiguity=name) for name in RANGES},
+        "table 2": {name: replace(base, family=name) for name in FAMILIES},
+        "table 3": {name: replace(base, loss=name, **CHANGES[name]) for name in ("hib", "elk", "mcinfonce")},
+        "table 8": {"independent": base, "shared": replace(base, shared=True)},
+        "figure 2": {"2": replace(base, dim=2)},
         # in step, as in equation 7: the bias of few samples is what the figure shows
-        results = run(replace(base, samples=samples, cross=False), seeds, arguments)
-        by_number[str(samples)] = results
-        columns = [[getattr(r, name) for r in results] for name in ("kappa_rmse", "kappa_rank", "kappa_mean")]
-        lines.append(f"| {samples} | " + " | ".join(map(cell, columns)) + " |")
-    return [*lines, "paper: RMSE 4.55 with 16 samples, rank 0.77 with 4"], by_number
+        "figure 3": {str(n): replace(base, samples=n, cross=False) for n in SAMPLES if n <= base.samples},
+        "figure 4": {str(n): replace(base, encoder_dim=n if n != base.dim else None) for n in of["figure 4"]},
+        "figure 7": {str(n): replace(base, dim=n) for n in of["figure 7"]},
+    }
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
@@ -290,8 +315,9 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--reduced", action="store_true", help="minutes on a CPU (the default)")
     size.add_argument("--full", action="store_true", help="the paper's size: hours on a GPU")
-    parser.add_argument("--table", type=int, choices=(1, 3), action="append", default=[])
-    parser.add_argument("--figure", type=int, choices=(3,), action="append", default=[])
+    parser.add_argument("--table", type=int, choices=(1, 2, 3, 8), action="append", default=[])
+    parser.add_argument("--figure", type=int, choices=(2, 3, 4, 7), action="append", default=[])
+    parser.add_argument("--dims", type=int, nargs="+", help="of figures 4 (encoder) and 7 (both); default: the paper's")
     parser.add_argument(
         "--seeds", type=int, nargs="+", help="default: 4 in the reduced size, the authors' 4 5 6 7 8 in the full"
     )
@@ -299,16 +325,19 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="batches, both phases together")
     parser.add_argument("--batch", type=int, help="pairs a step")
     parser.add_argument("--samples", type=int, help="Monte Carlo draws")
+    parser.add_argument("--smoothing", type=int, help="steps that spread the generator over the sphere first")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--graph", action="store_true", help="replay each step as a CUDA graph; needs --device cuda")
     parser.add_argument("--threads", type=int, default=2, help="of the CPU; default 2")
-    parser.add_argument("--out", type=Path, help="write settings and results as JSON")
+    parser.add_argument("--out", type=Path, help="write settings and results as JSON, after each setting")
     arguments = parser.parse_args(words)
     if arguments.graph and not arguments.device.startswith("cuda"):
         parser.error("--graph needs --device cuda")
     for name in ("steps", "batch", "samples"):
         if getattr(arguments, name) is not None and getattr(arguments, name) < 2:
             parser.error(f"--{name} must be at least 2, got {getattr(arguments, name)}")
+    if min(arguments.dims or [2]) < 2:
+        parser.error(f"--dims must be at least 2, got {min(arguments.dims)}")
     arguments.seeds = arguments.seeds or ([4, 5, 6, 7, 8] if arguments.full else [4])
     if not arguments.table and not arguments.figure:
         arguments.table = [1]
@@ -319,19 +348,23 @@ def main(words: list[str] | None = None) -> None:
     """Run what was requested and print it next to the paper's numbers."""
     arguments = parse(words)
     torch.set_num_threads(arguments.threads)
-    changes = {name: getattr(arguments, name) for name in ("steps", "batch", "samples", "accept")}
+    changes = {name: getattr(arguments, name) for name in ("steps", "batch", "samples", "accept", "smoothing")}
     base = replace(FULL if arguments.full else REDUCED, **{k: v for k, v in changes.items() if v is not None})
-    lines, record_of = [], {}
-    for number in arguments.table:
-        more, record_of[f"table {number}"] = table(number, base, arguments.seeds, arguments)
-        lines += more
-    if arguments.figure:
-        more, record_of["figure 3"] = figure(base, arguments.seeds, arguments)
-        lines += more
-    print("\n".join(lines))
-    if arguments.out:
-        record = {"setting": asdict(base), "seeds": arguments.seeds, "results": record_of}
-        arguments.out.write_text(json.dumps(record, default=asdict, indent=1) + "\n")
+    wanted = [f"table {n}" for n in arguments.table] + [f"figure {n}" for n in arguments.figure]
+    lines, found = [], dict[Setting, list[Result]]()
+    record = {"setting": asdict(base), "seeds": arguments.seeds, "results": dict[str, ByName]()}
+    for name in wanted:
+        lines += [f"{name.capitalize()}, seeds {', '.join(map(str, arguments.seeds))}", *HEADER]
+        by_name = record["results"][name] = {}
+        for each, setting in experiments(base, arguments.dims)[name].items():
+            if setting not in found:
+                found[setting] = run(setting, arguments.seeds, arguments)
+            by_name[each] = found[setting]
+            lines += rows_of(name, each, setting.ambiguity, by_name[each])
+            if arguments.out:
+                arguments.out.write_text(json.dumps(record, default=asdict, indent=1) + "\n")
+        lines += [NOTES[name]] if name in NOTES else []
+    print("\n".join([*lines, f"An encoder's kappa is held below {LARGEST:.0e}."]))
 
 
 if __name__ == "__main__":

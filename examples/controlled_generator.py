@@ -21,6 +21,7 @@ from scoring.distributions import vmf
 SPREAD = 0.5  # some pair of 1000 mu must have a cosine below this, or the generator is drawn again
 SMOOTHING_STEPS = 5000
 LARGEST = 1e12  # kappa of an encoder: draws then spread by 3e-6, not far from what float32 can separate
+FAMILIES = ("vmf", "gaussian", "laplace")
 TABLE_POINTS = 2**20  # of log C over kappa; the nearest is taken, which is good to 1e-4 up to kappa = 128
 
 
@@ -85,6 +86,8 @@ class Generator(nn.Module):
             paper has it; then a negative is accepted with one minus that, as in the authors' code, which ``Pairs.odds``
             holds.
         smoothing: steps that spread mu over the sphere; 0 for the construction as the text has it.
+        family: of the posteriors: "vmf", or mu plus noise on the sphere, "gaussian" with variance 1/kappa or "laplace"
+            with scale 1/kappa.
     """
 
     def __init__(
@@ -96,11 +99,14 @@ class Generator(nn.Module):
         kappa_pos: float = 20.0,
         accept: str = "exact",
         smoothing: int = SMOOTHING_STEPS,
+        family: str = "vmf",
     ) -> None:
         super().__init__()
         if accept not in ("exact", "eq53"):
             raise ValueError(f"accept must be exact or eq53, got {accept!r}")
-        self.dim, self.kappa_pos, self.accept = dim, kappa_pos, accept
+        if family not in FAMILIES:
+            raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
+        self.dim, self.kappa_pos, self.accept, self.family = dim, kappa_pos, accept, family
         self.direction, self.kappa = _spread_out(dim, low, high, smoothing)
         self.requires_grad_(False)
         uniform = vmf.log_normalizer(torch.zeros(()), dim)
@@ -117,6 +123,23 @@ class Generator(nn.Module):
     def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mu, unit vectors (N, D), and kappa (N,) of x, shape (N, D)."""
         return F.normalize(self.direction(x), dim=1), self.kappa(x)
+
+    def latents(self, mu: Tensor, kappa: Tensor) -> Tensor:
+        """Return a latent of each posterior, unit vectors (N, D)."""
+        if self.family == "vmf":
+            return vmf.sample(mu, kappa, 1)[0]
+        if self.family == "gaussian":
+            noise = torch.randn_like(mu) / kappa.sqrt().unsqueeze(1)
+        else:
+            noise = (torch.empty_like(mu).exponential_() - torch.empty_like(mu).exponential_()) / kappa.unsqueeze(1)
+        return F.normalize(mu + noise, dim=1)
+
+    @torch.no_grad()
+    def spread(self, mu: Tensor, kappa: Tensor, draws: int = 256) -> Tensor:
+        """Return the mean cosine distance of the latents from mu, shape (N,); of ``draws`` where it has no formula."""
+        if self.family == "vmf":
+            return 1 - vmf.mean_cosine(kappa, self.dim)
+        return sum(1 - (mu * self.latents(mu, kappa)).sum(1) for _ in range(draws)) / draws
 
     def log_chance(self, z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
         """Return the log of the probability, at most 1, that a candidate is accepted: all pairs, shape (N, K).
@@ -153,7 +176,7 @@ class Generator(nn.Module):
         """
         device = self.log_c.device
         x = torch.rand(n, self.dim, device=device)
-        z = vmf.sample(*self.posterior(x), 1)[0]
+        z = self.latents(*self.posterior(x))
         x_pos, z_pos, is_accepted = self._candidates(z, pool)
         while patience and not is_accepted.all():
             rows = (~is_accepted).nonzero().squeeze(1)
@@ -165,9 +188,11 @@ class Generator(nn.Module):
         """Return for each latent an x, a latent or mu of it, and whether it was accepted or is only the likeliest."""
         x = torch.rand(pool, self.dim, device=z.device)
         mu, kappa = self.posterior(x)
-        if self.accept == "eq53":
-            mu = vmf.sample(mu, kappa, 1)[0]  # their latents
-            chance = torch.sigmoid(self.kappa_pos * (z @ mu.T) - self.log_ratio)
+        if self.accept == "eq53" or self.family != "vmf":
+            mu = self.latents(mu, kappa)
+            log_odds = self.kappa_pos * (z @ mu.T)
+            exact = self.accept == "exact"
+            chance = (log_odds - self.kappa_pos).exp() if exact else torch.sigmoid(log_odds - self.log_ratio)
         else:
             chance = self.log_chance(z, mu, kappa).exp_()
         accepted = torch.rand_like(chance) < chance
@@ -212,13 +237,19 @@ class Certainty(nn.Module):
     It can go as low as a loss wants: ``Concentration`` has a floor at e^c, which the softplus never goes below. And it
     stays below ``LARGEST``, since a loss that wants kappa = inf ends in inf * 0 where float32 overflows: log kappa is
     log LARGEST - softplus(log LARGEST - a net - c), which leaves a kappa of 100 as it is, to ten digits.
+
+    Args:
+        net: to a single output.
+        low: least kappa at the start.
+        high: largest kappa at the start.
+        inputs: what the net reads at the start, shape (N, D); by default 1000 uniform x.
     """
 
-    def __init__(self, net: nn.Sequential, low: float, high: float) -> None:
+    def __init__(self, net: nn.Sequential, low: float, high: float, inputs: Tensor | None = None) -> None:
         super().__init__()
         self.net = net
         with torch.no_grad():
-            raw = net(torch.rand(1000, net[0].in_features))
+            raw = net(torch.rand(1000, net[0].in_features) if inputs is None else inputs)
         self.slope = math.log(high / low) / float(raw.max() - raw.min())
         self.offset = math.log(high) - self.slope * float(raw.max())
 
@@ -230,22 +261,50 @@ class Certainty(nn.Module):
 
 
 class Encoder(nn.Module):
-    """mu(x) and kappa(x) from two networks that share nothing, six hidden layers each (appendix B.1)."""
+    """mu(x) and kappa(x) from two networks that share nothing, six hidden layers each (appendix B.1).
 
-    def __init__(self, dim: int, width: int, low: float, high: float, *, calm: bool) -> None:
+    Args:
+        dim: of x.
+        width: of the middle layers.
+        low: least kappa at the start.
+        high: largest kappa at the start.
+        calm: start from centred inputs and outputs that fill the sphere.
+        latent_dim: of mu; by default that of x.
+        shared: kappa is a network of three layers on what the network of mu gives before it is normalised (B.8).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        width: int,
+        low: float,
+        high: float,
+        *,
+        calm: bool,
+        latent_dim: int | None = None,
+        shared: bool = False,
+    ) -> None:
         super().__init__()
-        edge = 10 * dim
-        widths = [dim, edge, *[width] * 4, edge]
-        self.direction, net = network([*widths, dim]), network([*widths, 1])
+        edge, self.shared = 10 * dim, shared
+        widths, latent_dim = [dim, edge, *[width] * 4, edge], latent_dim or dim
+        self.direction = network([*widths, latent_dim])
+        net = network([latent_dim, edge, edge, 1] if shared else [*widths, 1])
         if calm:
             _calm(self.direction)
-            _calm(net)
+            if not shared:
+                _calm(net)
             _fill(self.direction)
-        self.kappa = Certainty(net, low, high)
+        inputs = self.direction(torch.rand(1000, dim)).detach() if shared else None
+        self.kappa = Certainty(net, low, high, inputs)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mu, unit vectors (N, D), and kappa (N,)."""
-        return F.normalize(self.direction(x), dim=1), self.kappa(x)
+    def forward(self, x: Tensor, *, learns: str = "both") -> tuple[Tensor, Tensor]:
+        """Return mu, unit vectors (N, D), and kappa (N,); the one that is not to learn has no gradient."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and learns != "kappa"):
+            raw = self.direction(x)
+            mu = F.normalize(raw, dim=1)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and learns != "mu"):
+            kappa = self.kappa(raw if self.shared else x)
+        return mu, kappa
 
 
 @torch.no_grad()

@@ -1,12 +1,16 @@
 """The generator of the controlled experiment is what it claims, and encoders learn its posteriors."""
 
+import csv
+import json
 import math
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from scoring.distributions import vmf
 from trainers.methods import contrastive_losses as losses
@@ -15,6 +19,8 @@ from trainers.methods.contrast import of_pairs
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import controlled_experiment as experiment
+import controlled_figures as figures
+import controlled_results as results
 from controlled_generator import LARGEST, Certainty, Concentration, Generator, network
 
 pytestmark = pytest.mark.study
@@ -87,6 +93,21 @@ def test_positives_are_nearer_than_chance_and_none_is_given_up(accept):
     if pairs.odds is not None:
         assert pairs.odds.min() >= 0
         assert pairs.odds.diagonal().mean() < pairs.odds.mean()  # a positive is rarely drawn as a negative
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_latents_of_another_family_are_mu_and_its_noise_on_the_sphere(family):
+    torch.manual_seed(12)
+    generator = Generator(16.0, 32.0, dim=4, smoothing=50, family=family)
+    mu, kappa = generator.posterior(torch.rand(2, 4))
+    noise = {"gaussian": stats.norm(0, kappa[0] ** -0.5), "laplace": stats.laplace(0, 1 / kappa[0])}[family]
+    z = mu[0].numpy() + noise.rvs((200_000, 4), random_state=13)
+    far = 1 - (z / np.linalg.norm(z, axis=1, keepdims=True)) @ mu[0].numpy()
+    spread = float(generator.spread(mu, kappa, draws=20_000)[0])
+    assert spread == pytest.approx(far.mean(), abs=5 * far.std() / math.sqrt(20_000))
+    pairs = generator.pairs(100, pool=512)
+    paired = (generator.posterior(pairs.x)[0] * generator.posterior(pairs.x_pos)[0]).sum(1).mean()
+    assert paired > 0.5
 
 
 def test_without_patience_there_is_one_pool_and_what_found_nothing_is_counted():
@@ -210,6 +231,50 @@ def test_in_the_second_phase_mu_stays_as_it_is():
     assert not torch.equal(single[1], both[1])
 
 
+TINY = {"dim": 3, "batch": 16, "samples": 2, "steps": 8, "width": 8, "pool": 256, "smoothing": 20, "share": 0.5}
+
+
+@pytest.mark.parametrize("change", [{"shared": True}, {"encoder_dim": 5}, {"family": "laplace"}, {"dim": 2}])
+def test_every_change_of_the_encoder_and_the_generator_trains(change):
+    setting = replace(experiment.REDUCED, **TINY | {"evaluate": 200, "compare": 50} | change)
+    _, encoder, _ = trained = experiment.train(setting, 3, device=CPU)
+    result = experiment.evaluate(setting, *trained)
+    mu, kappa = encoder(torch.rand(4, setting.dim))
+    assert mu.shape == (4, setting.encoder_dim or setting.dim)
+    assert 0 <= result.spread_mean <= 2
+    assert all(map(math.isfinite, result.measures().values()))
+    assert len(result.posteriors) == (5 if setting.dim == 2 else 0)
+    # a kappa that reads the network of mu gives it a gradient, unless mu alone is kept as it is
+    encoder.zero_grad()
+    kappa.sum().backward()
+    assert (encoder.direction[0].weight.grad is not None) == setting.shared
+
+
+def test_posteriors_on_a_circle_are_compared_after_the_rotation_that_fits():
+    angle = torch.tensor([0.1, 1.0, 2.5, -2.0, -0.7])
+    on_circle = torch.stack([angle.cos(), angle.sin()], 1)
+    turned = torch.stack([(angle + 0.8).cos(), -(angle + 0.8).sin()], 1)  # a rotation and a reflection
+    rows = torch.tensor(experiment._posteriors(on_circle, torch.ones(5), turned, torch.full((5,), 2.0)))
+    assert torch.allclose(rows[:, 2], rows[:, 0], atol=1e-5)
+    assert (rows[:, 3] == 2).all()
+
+
+def test_figures_and_numbers_are_drawn_from_what_runs_wrote(tmp_path, monkeypatch):
+    def result(at):
+        rows = [[0.1, 20.0, 0.2, 25.0], [2.0, 16.0, 2.1, 18.0]]
+        return experiment.Result(*(0.1 * at for _ in range(12)), rows)
+
+    found = {"figure 2": {"2": [result(1)]}} | {f"figure {n}": {"4": [result(1), result(3)]} for n in (4, 7)}
+    path, out = tmp_path / "r.json", tmp_path / "drawn"
+    path.write_text(json.dumps({"results": found}, default=lambda each: vars(each)))
+    monkeypatch.setattr(sys, "argv", ["", str(path), "--csv", str(tmp_path / "n.csv"), "-o", str(out)])
+    figures.main()
+    rows = list(csv.DictReader((tmp_path / "n.csv").open()))
+    assert rows[1]["kappa rank"] == "0.2±0.1"  # standard error of 0.1 and 0.3
+    assert rows[1]["seeds"] == "2"
+    assert sorted(each.name for each in out.iterdir()) == ["controlled-circle.svg", "controlled-dims.svg"]
+
+
 def test_the_paper_size_is_the_paper_size():
     full = experiment.FULL
     assert (full.dim, full.batch, full.samples, full.steps, full.lr) == (10, 512, 512, 100_000, 1e-4)
@@ -219,16 +284,19 @@ def test_the_paper_size_is_the_paper_size():
 
 
 def test_the_tables_print_our_numbers_above_the_papers(capsys, tmp_path, monkeypatch):
-    made = experiment.Result(0.1, 0.05, 0.97, 3.0, 2.0, 0.5, 22.0, 21.0, 1.0)
+    made = experiment.Result(0.1, 0.05, 0.97, 3.0, 2.0, 0.5, 22.0, 21.0, 0.02, 0.3, 0.2, 1.0)
     monkeypatch.setattr(experiment, "train", lambda *arguments, **keywords: (None, None, 1.0))
     monkeypatch.setattr(experiment, "evaluate", lambda *arguments: made)
     out = tmp_path / "results.json"
-    experiment.main(["--table", "1", "--table", "3", "--figure", "3", "--seeds", "4", "5", "--out", str(out)])
+    wanted = ["--table", "1", "--table", "3", "--table", "8", "--figure", "3", "--figure", "7", "--dims", "10", "32"]
+    experiment.main([*wanted, "--seeds", "4", "5", "--out", str(out)])
     printed = capsys.readouterr().out
     assert "| ambiguous | 0.10 ± 0.00 (0.05 ± 0.00) | 0.97 ± 0.00 | 3.00 ± 0.00 (2.00 ± 0.00) | 0.50 ± 0.00" in printed
     assert "| paper | 0.04 ± 0.00 | 0.99 ± 0.00 | 6.15 ± 0.61 | 0.82 ± 0.04" in printed
     assert "| paper | 0.02 ± 0.00 | 1.00 ± 0.00 | 21.70 ± 0.31 | 0.92 ± 0.00" in printed
-    assert "Figure 3, 2 seeds (4, 5)" in printed
+    assert "| paper | 0.04 ± 0.00 | 0.99 ± 0.00 | 7.31 ± 1.53 | 0.87 ± 0.02" in printed
+    assert "Figure 3, seeds 4, 5" in printed
+    assert "\n| 32 | 0.10" in printed
     assert "| injective | 0.10 ± 0.00 (0.05 ± 0.00) | 0.97 ± 0.00 | true kappa is inf | 0.50 ± 0.00 | 22.00" in printed
     assert '"kappa_rank": 0.5' in out.read_text()
 
@@ -245,12 +313,16 @@ def test_the_tables_print_our_numbers_above_the_papers(capsys, tmp_path, monkeyp
     ],
 )
 def test_a_cell_is_readable_whatever_is_in_it(values, printed):
-    assert experiment.cell(values) == printed
+    assert results.cell(values) == printed
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
-    [(["--graph"], "--graph needs --device cuda"), (["--steps", "1"], "--steps must be at least 2, got 1")],
+    [
+        (["--graph"], "--graph needs --device cuda"),
+        (["--steps", "1"], "--steps must be at least 2, got 1"),
+        (["--dims", "1"], "--dims must be at least 2, got 1"),
+    ],
 )
 def test_options_that_do_not_go_together_are_refused(words, complaint, capsys):
     with pytest.raises(SystemExit):
