@@ -162,6 +162,38 @@ class Drawn:
         return view(images, self.size, self.scale, self.recipe, draw)
 
 
+def shown_views(
+    eye: Eye, pictures: Pictures, *, sign: float, crops: int = 30, seed: int = 0
+) -> dict[str, tuple[Tensor, Floats]]:
+    """Return views by name, float32 of shape (N, 3, S, S), and the column of each: of images and random crops of them.
+
+    Args:
+        eye: the model.
+        pictures: to view.
+        sign: 1 where a higher column is more certain, -1 where it is less.
+        crops: to choose the most and the least certain of, for each image.
+        seed: of the views.
+
+    Source: Nakamura et al. 2023, figures 7 and 8.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def looked(name: str) -> tuple[Tensor, Floats]:
+        changed = VIEWS[name](pictures.pixels.float(), generator)
+        return changed, eye.look(changed)[1]
+
+    drawn = [looked("random crop") for _ in range(crops)]
+    pixels, values = torch.stack([each for each, _ in drawn]), np.stack([each for _, each in drawn])  # (crops, N, ...)
+    chosen = {"plain": looked("plain")}
+    for name, best in (
+        ("most certain crop", (sign * values).argmax(0)),
+        ("least certain crop", (sign * values).argmin(0)),
+    ):
+        rows = np.arange(len(pictures))
+        chosen[name] = pixels[best, rows], values[best, rows]
+    return chosen | {name: looked(name) for name in VIEWS if name not in ("plain", "random crop")}
+
+
 @dataclass(frozen=True)
 class Crops:
     """Accuracy and the mean of the column: of images as they are, of one random crop, and of the most certain crop."""

@@ -4,6 +4,7 @@
     python examples/kappa_analyses.py views scores.parquet --label label --source images.parquet
     python examples/kappa_analyses.py crops scores.parquet --label label --source images.parquet
     python examples/kappa_analyses.py cosines scores.parquet --label label --source images.parquet
+    python examples/kappa_analyses.py sheet scores.parquet --source images.parquet --images 4 --chart FILE
     python examples/kappa_analyses.py probes mine.parquet theirs.parquet --label label
 
 - histogram: the column where a cross-validated linear classifier is right and where it is wrong, and the logistic
@@ -11,6 +12,7 @@
 - views: the column under blur, jitter, grey and random crops, where classified right and where wrong (table 3).
 - crops: is an image classified better by the most certain of 30 random crops of it (table 5, appendix E)?
 - cosines: does the cosine of an image's random views report what the column shows (appendix K)?
+- sheet: images, their most and least certain of 30 random crops and every augmentation, with the column (figures 7, 8).
 - probes: tables of the same rows by several models: linear probes with 1, 10 and 100 % of the labels of half the rows
   (tables 7 and 8: transfer, where the rows are of another data set; and few labels).
 
@@ -24,11 +26,23 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from analysis_measures import DRAWS, Eye, Floats, Pictures, best_crop, by_view, cosines, few_labels, histogram, probe_of
+from analysis_measures import (
+    DRAWS,
+    Eye,
+    Floats,
+    Pictures,
+    best_crop,
+    by_view,
+    cosines,
+    few_labels,
+    histogram,
+    probe_of,
+    shown_views,
+)
 
 from curate.columns import is_less_certain
 from curate.display.chart import Curve, Panel, draw_chart
-from curate.display.style import save_chart
+from curate.display.style import drawing, new_axes, new_figure, save_chart
 from curate.evaluation.correctness import LINEAR, judge, label_tensor
 from curate.evaluation.joined import class_names, named_column
 from curate.evaluation.rows import MeasuredRows, embeddings, sampled, select_rows
@@ -42,6 +56,7 @@ from scoring.metrics.ranking import auroc, r_auroc, spearman
 from scoring.scorers import columns_of
 
 TWICE = 2  # images are held at so many times the model's side
+SQUARE = 15.0  # mm of an image of a sheet
 SHARES = (0.01, 0.1, 1.0)  # of the labels
 
 
@@ -50,8 +65,11 @@ def rows_of(a: argparse.Namespace, path: Path) -> tuple[MeasuredRows, np.ndarray
     table = open_table(path)
     kappas = [name for name in ("kappa_visimsiam", *table.schema.names) if name.startswith("kappa_")]
     column = a.column or next((name for name in kappas if name in table.schema.names), None) or default_column(table)
-    codes, _ = class_names(named_column(table, a.label, "--label", None), a.label)
     rows = select_rows(table, [column])
+    if a.label:
+        codes, _ = class_names(named_column(table, a.label, "--label", None), a.label)
+    else:
+        codes = np.zeros(table.n_rows, np.int64)
     rows = rows.part(codes[rows.index] >= 0)
     rows = rows.part(sampled(rows, a.images, seed=a.seed))
     return rows, label_tensor(codes[rows.index]).numpy(), column
@@ -171,6 +189,26 @@ def tell_cosines(a: argparse.Namespace) -> None:
     print(f"\nSpearman of the two: {spearman(certainty, agree):.3f}")
 
 
+def tell_sheet(a: argparse.Namespace) -> None:
+    """Draw views of some images with the column, and print it."""
+    eye, pictures = shown(a)
+    views = shown_views(eye, pictures, sign=sign_of(eye.column), crops=a.crops, seed=a.seed)
+    print("| " + " | ".join(views) + " |\n|" + " --- |" * len(views))
+    for at in range(len(pictures)):
+        print("| " + " | ".join(f"{values[at]:.4g}" for _, values in views.values()) + " |")
+    with drawing():
+        figure = new_figure((SQUARE + 4) * len(pictures) + 6, SQUARE * len(views))
+        axes = new_axes(figure, len(pictures) * len(views), len(views))
+        for place, axis in enumerate(axes):
+            (name, (pixels, values)), at = list(views.items())[place % len(views)], place // len(views)
+            axis.imshow(pixels[at].permute(1, 2, 0).round().byte().numpy())
+            axis.set_xlabel(f"{values[at]:.4g}")
+            axis.set_title(name.replace(" crop", "\ncrop") if at == 0 else "", fontsize=6)
+            axis.set(xticks=[], yticks=[])
+        save_chart(figure, a.chart, overwrite=True)
+    print(f"drawn as {a.chart}")
+
+
 def tell_probes(a: argparse.Namespace) -> None:
     """Print what linear probes of each table reach."""
     tables: dict[str, np.ndarray] = {}
@@ -198,6 +236,7 @@ TELL = {
     "views": tell_views,
     "crops": tell_crops,
     "cosines": tell_cosines,
+    "sheet": tell_sheet,
     "probes": tell_probes,
 }
 
@@ -207,7 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("analysis", choices=list(TELL))
     parser.add_argument("tables", nargs="+", type=Path, metavar="TABLE", help="scored; probes takes several")
-    parser.add_argument("--label", required=True, help="column of classes")
+    parser.add_argument("--label", help="column of classes; a sheet needs none")
     parser.add_argument("--column", help="of the score; by default a kappa")
     parser.add_argument("--source", help="what was scored, where the table holds no path to an image")
     parser.add_argument("--model", help="by default the shipped one that the table names")
@@ -215,8 +254,12 @@ def main() -> None:
     parser.add_argument("--crops", type=int, default=30, help="of each image")
     parser.add_argument("--seeds", type=int, default=3, help="draws of crops, and of labels")
     parser.add_argument("--seed", type=int, default=0, help="of the rows, folds and views")
-    parser.add_argument("--chart", type=Path, help="PNG, SVG or PDF to draw the histogram as")
+    parser.add_argument("--chart", type=Path, help="PNG, SVG or PDF to draw the histogram or the sheet as")
     a = parser.parse_args()
+    if a.analysis == "sheet" and not a.chart:
+        parser.error("sheet draws a file; name it with --chart")
+    if a.analysis != "sheet" and not a.label:
+        parser.error(f"{a.analysis} needs --label, the column of classes")
     if a.analysis != "probes" and len(a.tables) > 1:
         parser.error(f"{a.analysis} takes one table, got {len(a.tables)}")
     try:

@@ -17,13 +17,19 @@ from curate.probes.perceptron import perceptron_answers
 from scoring.metrics.neighbours import knn_predict
 from scoring.metrics.ranking import auroc, r_auroc
 from scoring.model import ScoringModel
+from trainers.augment import view
 from trainers.data import TrainingSet
+from trainers.draw import Draw
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.siamese import SimSiam
 
 NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo report it on CIFAR-10
 TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than an image or two
 PASSES, BATCH, RATE = 60, 256, 1e-3  # of the MLP probe
 STARTS = 5  # of the mixture of Gaussians: fits to choose from
 BLOCK = 500  # images that the network reads at a time
+PAIRS = 5  # of views of an image: 100,000 cosines of 10,000 images
+COSINES = {"cosine": 0.5, "cosine low": 0.25, "cosine high": 0.75}  # quantiles over pairs of views
 
 
 @torch.inference_mode()
@@ -89,6 +95,28 @@ def measure(
     for name in main_columns(list(columns)):
         measures |= certainty_measures(name, columns[name].double().numpy(), features, answer, right)
     return {"measures": measures, "columns": {name: values.tolist() for name, values in columns.items()}}
+
+
+@torch.inference_mode()
+def view_cosines(
+    model: ScoringModel, method: SimSiam, images: TrainingSet, recipe: Augmentation, *, device: torch.device, seed: int
+) -> dict[str, float]:
+    """Return median and quartiles of the cosine of a prediction and its target, over pairs of random views.
+
+    Source: Nakamura et al. 2023, appendix K, figure 11.
+    """
+    model, found = model.to(device).eval(), []
+    method = method.to(device).eval()
+    size = model.spec.preprocessing.size
+    for number, block in enumerate(images.pixels.repeat(PAIRS, 1, 1, 1).split(BLOCK)):
+        views = [
+            view(block.to(device), size, recipe.scale, recipe, Draw(len(block), device, seed + 2 * number + side))
+            for side in (0, 1)
+        ]
+        z, mu = method.predict(torch.stack([model.features(each) for each in views]))
+        found.append((z * mu.flip(0)).sum(-1).flatten().cpu())
+    cosine = torch.cat(found).double().numpy()
+    return {name: float(np.quantile(cosine, share)) for name, share in COSINES.items()}
 
 
 def certainty_measures(

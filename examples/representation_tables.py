@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,12 @@ from representation_measures import certainty, main_columns
 from representation_transfer import percentage
 from study_results import half_width, percent
 
+from curate.display.chart import Curve, Panel, draw_chart
+from scoring.errors import InputError
 from scoring.metrics.ranking import spearman
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RANDOM = "random"
 
@@ -81,16 +86,45 @@ def cell(results: Sequence[Mapping[str, Any]], name: str) -> str:
     return percent(float(values.mean()), float(half_width(values)))
 
 
-def curves(measured: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
-    """Return the accuracy of a linear probe after some epochs of one run, for each variant."""
-    lines = ["| linear after epoch | " + " | ".join(map(str, [*study.at, study.epochs])) + " |"]
-    lines += ["| --- |" + " --- |" * (len(study.at) + 1)]
+def at_epochs(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace, name: str) -> list[Any]:
+    """Return what is known of a variant after each epoch of ``--at``, and at the end."""
+    return [known.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
+
+
+def curves(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
+    """Return what a linear probe reached, and the cosine of views, after some epochs of one run of each variant."""
+    lines: list[str] = []
+    for what, measure in (("linear", "linear"), ("cosine of views, median,", "cosine")):
+        rows = []
+        for name in study.methods:
+            kept = at_epochs(known, study, name)
+            if name.split()[0] != RANDOM and kept[-1] and measure in kept[-1][0]["measures"]:
+                cells = [cell(results, measure) if results else "" for results in kept]
+                rows.append(f"| {name} | " + " | ".join(cells) + " |")
+        if rows:
+            lines += [f"| {what} after epoch | " + " | ".join(map(str, [*study.at, study.epochs])) + " |"]
+            lines += ["| --- |" + " --- |" * (len(study.at) + 1), *rows, ""]
+    return lines[:-1]
+
+
+def cosine_chart(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> "Figure":
+    """Draw the cosine of views over epochs, a band from quartile to quartile; means over seeds.
+
+    Raises:
+        InputError: if no variant has a predictor.
+    """
+    drawn = []
     for name in study.methods:
-        kept = [measured.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
-        if name.split()[0] != RANDOM and kept[-1]:
-            cells = [cell(results, "linear") if results else "" for results in kept]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
+        kept = at_epochs(known, study, name)
+        if name.split()[0] != RANDOM and all(kept) and "cosine" in kept[-1][0]["measures"]:
+            middle, low, high = (
+                [float(np.mean([result["measures"][measure] for result in results])) for results in kept]
+                for measure in ("cosine", "cosine low", "cosine high")
+            )
+            drawn.append(Curve(name, [*study.at, study.epochs], middle, low, high))
+    if not drawn:
+        raise InputError("--chart draws methods with a predictor, got none that has run; add simsiam to --methods")
+    return draw_chart([Panel(drawn, "epoch", "cosine of prediction and target")])
 
 
 def correlations(results_of: Mapping[str, list[dict[str, Any]]]) -> list[str]:

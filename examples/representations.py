@@ -22,6 +22,9 @@ at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048; 
 channels. Whatever you name yourself stands as you
 named it.
 
+Methods with a predictor are measured with it as well: the cosine of a prediction and its target, over random views of
+the test images (appendix K of the same paper, figure 11), which --chart draws over the epochs of --at.
+
 A run that was cut off goes on where it was; results are kept in --work, one file each, so that several processes may
 share the work.
 """
@@ -35,11 +38,12 @@ from typing import Any
 
 import torch
 from representation_data import DATASETS, Pictures, add_data, files_of, load_pictures, use_data
-from representation_measures import measure
-from representation_tables import RANDOM, correlations, curves, early, elsewhere, table
+from representation_measures import measure, view_cosines
+from representation_tables import RANDOM, correlations, cosine_chart, curves, early, elsewhere, table
 from representation_transfer import few_labels, transfer
 from study_results import Ledger, percent
 
+from curate.display.style import save_chart
 from curate.training.recipe import AUGMENTATION, SHARED, recipe
 from scoring.errors import InputError
 from scoring.lookup import lookup
@@ -49,6 +53,7 @@ from trainers.config import TrainConfig
 from trainers.loop import train
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
+from trainers.methods.siamese import SimSiam
 from trainers.methods.table import METHODS
 
 POOL = 20_000  # images that the seeds draw from
@@ -130,7 +135,10 @@ def run_variant(
     device, measuring = torch.device(study.device), 0.0
 
     def measured() -> dict[str, Any]:
-        return measure(model, drawn.train, drawn.test, device=device, seed=seed, styles=drawn.styles)
+        result = measure(model, drawn.train, drawn.test, device=device, seed=seed, styles=drawn.styles)
+        if isinstance(method, SimSiam):
+            result["measures"] |= view_cosines(model, method, drawn.test, config.augmentation, device=device, seed=seed)
+        return result
 
     def finished() -> dict[str, Any]:
         result = measured()
@@ -190,6 +198,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--work", type=Path, default=Path("representations"), help="where results and states are kept")
     parser.add_argument("--out", type=Path, help="all results of these variants, as one JSON file")
+    parser.add_argument("--chart", type=Path, help="draw the cosine of views over epochs: PNG, SVG or PDF")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
     study = parser.parse_args(typed)
     if not all(0 < share <= 1 for share in study.labels):
@@ -232,6 +241,8 @@ def main(typed: Sequence[str] | None = None) -> None:
     for lines in (table(measured), *(lines for requested, lines in optional if requested), correlations(measured)):
         if lines:
             print("\n".join(lines) + "\n")
+    if study.chart:
+        save_chart(cosine_chart(known, study), study.chart, overwrite=True)
 
 
 def run_all(study: argparse.Namespace, ledger: Ledger, seeds: Sequence[int]) -> None:

@@ -14,7 +14,7 @@ from scoring.model import ModelSpec, ScoringModel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import analysis_measures
-from analysis_measures import Eye, Pictures, best_crop, by_view, cosines, few_labels, histogram, probe_of
+from analysis_measures import Eye, Pictures, best_crop, by_view, cosines, few_labels, histogram, probe_of, shown_views
 
 pytestmark = pytest.mark.study
 
@@ -116,3 +116,14 @@ def test_few_labels_ask_rows_that_were_not_learned_from_and_the_same_ones_of_eve
     assert fitted[2][0] == 100
     assert accuracies["good"][1.0].mean() > 0.85 > 0.5 > accuracies["bad"][1.0].mean()
     assert accuracies["good"][1.0].shape == (2,)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_views_of_a_sheet_are_the_ends_of_the_same_crops(eye, pictures, sign):
+    views = shown_views(eye, pictures, sign=sign, crops=5)
+    plain, best, worst = (views[name] for name in ("plain", "most certain crop", "least certain crop"))
+    assert torch.equal(plain[0], pictures.pixels.float())
+    assert (sign * best[1] >= sign * worst[1]).all()
+    for pixels, values in views.values():
+        assert pixels.shape == pictures.pixels.shape
+        assert eye.look(pixels)[1] == pytest.approx(values, rel=1e-5)  # the column is of the image that is shown

@@ -26,6 +26,9 @@ from scoring.heads import PosteriorHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from trainers.data import TrainingSet
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Task
+from trainers.methods.siamese import SimSiam
 
 pytestmark = pytest.mark.study
 
@@ -67,12 +70,15 @@ def typed(data, work, *variants, more=()):
 def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypatch):
     variants = ["simsiam", "visimsiam lr=0.01 schedule=cosine"]
     out = tmp_path / "results.json"
-    study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1", "--out", str(out)]))
+    chart = tmp_path / "cosines.svg"
+    study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1", "--out", str(out), "--chart", str(chart)]))
+    assert "cosine of prediction and target" in chart.read_text()
     told = capsys.readouterr().out.split("\n\n", 1)[1]
     lines = told.splitlines()
     assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:5] == ["random", *variants]
     assert "kappa_visimsiam" in told
     assert "| linear after epoch | 1 | 2 |" in told
+    assert "cosine of views, median, after epoch | 1 | 2 |" in told
     runs = json.loads(out.read_text())
     assert len(runs["random"]) == len(runs["simsiam after 1"]) == 2
     assert runs["visimsiam lr=0.01 schedule=cosine"][1]["recipe"]["schedule"] == "cosine"
@@ -81,6 +87,22 @@ def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypa
     monkeypatch.setattr(study, "train", None)  # nothing is trained again
     study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1"]))
     assert capsys.readouterr().out.split("\n\n", 1)[1] == told
+
+
+def test_the_cosine_of_views_is_of_predictions_and_targets_of_the_other_view(monkeypatch):
+    torch.manual_seed(0)
+    model = ScoringModel(ModelSpec("test_resnet", {}, {}, Preprocessing(size=16, resize=16)))
+    method = SimSiam(SimSiam.Settings(latent_dim=4, hidden_dim=8, predictor="mlp"), Task(width=model.width))
+    pixels = torch.randint(0, 256, (6, 3, 16, 16), dtype=torch.uint8)
+    monkeypatch.setattr(measures, "view", lambda images, *rest: images.float().roll(1, 3))
+    found = measures.view_cosines(
+        model, method, TrainingSet(pixels, None, [], {}), Augmentation(), device=torch.device("cpu"), seed=0
+    )
+    with torch.no_grad():
+        z = method.projector(model.features(pixels.float().roll(1, 3)))
+        cosine = torch.nn.functional.cosine_similarity(z, method.predictor(z))
+    assert found["cosine"] == pytest.approx(float(np.median(cosine.numpy())), abs=1e-5)
+    assert found["cosine low"] <= found["cosine"] <= found["cosine high"]
 
 
 def test_one_seed_gives_one_result_and_watching_does_not_change_it(data, tmp_path):

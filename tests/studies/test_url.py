@@ -1,5 +1,6 @@
 """The URL benchmark: its measures against slow restatements, and a run of it on a few images."""
 
+import csv
 import io
 import json
 import sys
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import url
 import url_baselines
+import url_costs
 import url_data
 import url_estimators
 import url_figures
@@ -317,3 +319,26 @@ def test_the_figure_is_of_trained_estimators_and_their_rank_correlations(tmp_pat
     monkeypatch.setattr(sys, "argv", ["url_figures.py", str(table), "-o", str(tmp_path / "url.svg")])
     url_figures.main()
     assert f"world: {correlation:.2f}" in (tmp_path / "url.svg").read_text()
+
+
+def test_costs_are_ratios_to_the_classifier_and_count_what_a_step_keeps(capsys, tmp_path):
+    typed = "--estimators InfoNCE --backbone test_resnet --size 32 --batch 8 --classes 3 --steps 1 --rounds 2"
+    url_costs.main([*typed.split(), "--csv", str(tmp_path / "costs.csv")])
+    rows = list(csv.DictReader((tmp_path / "costs.csv").open()))
+    assert [row["estimator"] for row in rows] == ["CE", "InfoNCE"]
+    assert rows[0]["step, of CE"] == "1.00±0.00"
+    assert rows[1]["paper: epoch, of CE"] == "1.12"  # 6703 / 5971
+    # two views of each image instead of one
+    assert 1.5 < float(rows[1]["memory, of CE"].partition("±")[0]) < 2.5
+    with pytest.raises(SystemExit):
+        url_costs.main(["--steps", "0"])
+    assert "at least a round and a step" in capsys.readouterr().err
+
+
+def test_memory_of_a_step_is_what_is_kept_less_the_weights():
+    weight = torch.ones(4, 4, requires_grad=True)
+    watch = url_costs.Watch(torch.device("cpu"), [weight])
+    with torch.autograd.graph.saved_tensors_hooks(watch.keep, lambda kept: kept):
+        ((torch.ones(8, 4) @ weight).exp()).sum().backward()
+    watch.end_step()
+    assert watch.most == 4 * (8 * 4 + 8 * 4)  # the input of the product, and the exponential
