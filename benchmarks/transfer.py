@@ -8,7 +8,7 @@ caltech_subset with caltech_subset_pairs.csv. Tables are scored by the package, 
 
 - truth: Recall@1, and R-AUROC: does an uncertainty report which rows' nearest other row is of another class?
 - in-domain: the same on classes that the shipped heads were trained on.
-- annotators: votes of annotators on CIFAR-10 test images, and how images of 32 pixels fare.
+- people: votes of annotators on CIFAR-10 test images, and how images of 32 pixels fare.
 - worse: is a corrupted copy, made at the original size, less certain?
 - pairs: average precision on near-duplicates that annotators have judged, over all pairs of 2,663 photographs.
 - junk: datasets with 10 and 30 % of junk in crowds: AUROC of each kind, and what keeping the most certain removes.
@@ -90,8 +90,9 @@ def people(run: Run) -> Iterator[Table]:
     """Votes of annotators, and neighbours, on images of 32 pixels."""
     dataset = transfer_people.in_domain(run.data, "CIFAR-10 test", run.scored, run.limit)
     yield Table("CIFAR-10, 20 neighbours", {"accuracy": transfer_people.neighbour_accuracy(dataset)}, of_sets=False)
-    correlations = transfer_people.votes(run.data, transfer_truth.without_labels(dataset, None))
+    correlations, disagreement = transfer_people.votes(run.data, transfer_truth.without_labels(dataset, None))
     yield Table("CIFAR-10H, vote entropy", {"Spearman": correlations}, of_sets=False)
+    yield Table("CIFAR-10H, annotators disagree at all", {"AUROC": disagreement}, of_sets=False)
 
 
 def worse(run: Run) -> Iterator[Table]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from transfer_datasets import Dataset, Scored, images_of, stamp
-from transfer_numbers import Measured, share, spearmans
+from transfer_numbers import Measured, aurocs, share, spearmans
 from transfer_scores import centred
 
 from scoring.metrics.neighbours import knn_predict
@@ -31,10 +31,15 @@ def neighbour_accuracy(dataset: Dataset) -> dict[str, Measured]:
     }
 
 
-def votes(data: Path, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
-    """Return the rank correlation of uncertainties with the entropy of annotators' votes on CIFAR-10 test."""
+def votes(data: Path, scores: dict[str, np.ndarray]) -> tuple[dict[str, Measured], dict[str, Measured]]:
+    """Return how uncertainties follow annotators' votes on CIFAR-10 test.
+
+    Returns:
+        The rank correlation with the entropy of the votes, and the AUROC of annotators disagreeing at all.
+    """
     counts = pq.read_table(data / f"{VOTES}.parquet")
     rows = counts["id"].to_numpy()
     is_voted = rows < len(next(iter(scores.values())))
-    target = entropy(np.array(counts["counts"].to_pylist(), float))[is_voted]
-    return spearmans({name: score[rows[is_voted]] for name, score in scores.items()}, target)
+    chosen = np.array(counts["counts"].to_pylist(), float)[is_voted]
+    voted = {name: score[rows[is_voted]] for name, score in scores.items()}
+    return spearmans(voted, entropy(chosen)), aurocs(voted, (chosen > 0).sum(1) > 1)

@@ -17,7 +17,7 @@ from scoring.metrics.weighted import RankOrder, weighted_spearman
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Answers = Mapping[str, Floats]  # name of a dataset -> uncertainty of its rows; higher is less certain
-R_AUROC, CROP, PEOPLE, OOD, MIXED = "R-AUROC", "crop", "votes", "OOD", "mixed"
+R_AUROC, CROP, PEOPLE, DISAGREE, OOD, MIXED = "R-AUROC", "crop", "votes", "disagree", "OOD", "mixed"
 FEW, FEW_BEFORE = "few", "few, before"
 REPEATS = 300
 
@@ -145,6 +145,7 @@ def questions(measured: Measured, seed: int) -> list[Question]:
     for name in (UNSEEN, *DOWNSTREAM):
         listed.append(Question(CROP, name, name, sets[name], None))
     listed.append(Question(PEOPLE, VOTED, VOTED, sets[VOTED], entropy(measured.votes)))
+    listed.append(Question(DISAGREE, VOTED, VOTED, sets[VOTED], (measured.votes > 0).sum(1) > 1))
     for name in DOWNSTREAM:
         dataset = mix_of(name)
         rows = measured.datasets[dataset]

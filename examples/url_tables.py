@@ -15,6 +15,7 @@ from url_data import DOWNSTREAM, SEEN, UNSEEN, VOTED
 from url_estimators import ESTIMATORS
 from url_measures import (
     CROP,
+    DISAGREE,
     FEW,
     FEW_BEFORE,
     MIXED,
@@ -136,6 +137,7 @@ def main_table(samples: Mapping[str, Samples]) -> list[str]:
         "mixed R-AUROC": (MIXED, tuple(DOWNSTREAM)),
         "zero-shot": (FEW_BEFORE, tuple(few_sets())),
         "few-shot": (FEW, tuple(few_sets())),
+        "people disagree": (DISAGREE, (VOTED,)),
     }
     lines = head(["estimator", *columns, "paper: R-AUROC", "paper: crop"])
     for name, sampled in samples.items():

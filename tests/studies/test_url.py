@@ -60,7 +60,10 @@ def data(tmp_path_factory):
         write(name, 3, 12)
     write("pacs_160", 3, 32, domain=lambda n: [DOMAINS[row % 4] for row in range(n)])
     write(url_data.PEOPLE, 10, 3)
-    counts = pa.array([[int(vote) for vote in generator.integers(0, 9, 10)] for _ in range(24)])
+    drawn = generator.integers(0, 9, (24, 10))
+    drawn[:, 0] += 1
+    drawn[::2, 1:] = 0  # annotators who agree
+    counts = pa.array(drawn.tolist())
     pq.write_table(pa.table({"id": np.arange(24), "counts": counts}), folder / f"{url_data.VOTES}.parquet")
     return folder
 
@@ -111,7 +114,7 @@ def test_the_benchmark_runs_goes_on_and_says_the_same(data, tmp_path, capsys, mo
         *((f"upstream {name}", seed) for name in url.BASELINES for seed in range(2 if name == "chance level" else 1)),
     ]
     by_name = {(result["name"].removeprefix("upstream "), result["seed"]): result["measures"] for result in lines}
-    assert set(by_name["CE", 0]) == {"R-AUROC", "crop", "votes", "OOD", "mixed", "few", "few, before"}
+    assert set(by_name["CE", 0]) == {"R-AUROC", "crop", "votes", "disagree", "OOD", "mixed", "few", "few, before"}
     mean = np.mean([np.mean([by_name["CE", seed]["OOD"][name] for name in url_data.DOWNSTREAM]) for seed in range(2)])
     row = next(line for line in tables.splitlines() if line.startswith("| CE |"))
     assert row.split("|")[7].split()[0] == url_tables.number(mean)
@@ -173,7 +176,7 @@ def toy(n=40, seed=0):
         labels,
         features[crops] + 1,
         crops,
-        generator.random((n, 10)),
+        generator.random((n, 10)) * (np.arange(n)[:, None] % 2 + np.eye(10)[np.arange(n) % 10] > 0),
         few,
         [],
     )
@@ -211,6 +214,8 @@ def test_answers_are_measured_as_defined_on_written_out_resamples(rounded, monke
             elif question.measure == "votes":
                 share = measured.votes / measured.votes.sum(1, keepdims=True)
                 slow = stats.spearmanr(said[rows], stats.entropy(share, axis=1)[rows]).statistic
+            elif question.measure == "disagree":
+                slow = slow_auroc(said[rows], np.array([len(set(np.flatnonzero(v))) > 1 for v in measured.votes])[rows])
             else:
                 is_down = np.array([measured.keys[row].split("/")[0] == question.of for row in question.rows])
                 slow = slow_auroc(said[rows], (is_down if question.measure == "OOD" else wrong)[rows])

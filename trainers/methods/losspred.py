@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.errors import InputError
-from scoring.heads import HeadSpec, UncertaintyHeadSpec
+from scoring.heads import DEEPEST, HeadSpec, UncertaintyHeadSpec
 from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Batch, Method, Step, Task
-from trainers.methods.settings import Settings, setting
+from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 FORMS = ("ranking", "l2")
 
@@ -117,6 +117,9 @@ class LossPredSettings(Settings):
         "", "a column of the data that holds the loss, computed elsewhere; then there is no classifier"
     )
     margin: float = setting(0.1, "of the ranking, in the unit of the uncertainty", above=0)
+    leeway: float = setting(0.0, "losses that differ by less than this ask for no order", least=0)
+    hidden: int = setting(512, "width of the head's hidden layers", least=1, most=MOST_WIDTH)
+    depth: int = setting(2, "hidden layers of the head", least=0, most=DEEPEST)
     within: float = setting(
         0.0, "weight of pairs of an image and its own view, the view the less certain", least=0, most=1
     )
@@ -131,6 +134,8 @@ class LossPredSettings(Settings):
         super().__post_init__()
         if self.within and self.form != "ranking":
             raise InputError("pairs within an image are ranked, and form=l2 has no ranking; leave out within")
+        if self.leeway and self.form != "ranking":
+            raise InputError("leeway is of the ranking, and form=l2 has none; leave out leeway")
         if self.form == "ranking" and not self.stop_gradient:
             raise InputError("the ranking loss always stops its gradient before the backbone; use form=l2, or stop it")
 
@@ -162,8 +167,8 @@ class LossPred(Method[LossPredSettings]):
 
     @classmethod
     def head(cls, settings: LossPredSettings, size: int, n_classes: int = 2) -> HeadSpec:
-        """Return the published perceptron: two hidden layers of 512."""
-        return UncertaintyHeadSpec()
+        """Return a perceptron; by default the published one, two hidden layers of 512."""
+        return UncertaintyHeadSpec(settings.hidden, settings.depth)
 
     @classmethod
     def reads_labels(cls, settings: LossPredSettings) -> bool:
@@ -211,9 +216,11 @@ class LossPred(Method[LossPredSettings]):
         image and cannot hold more of what that shows (the data processing inequality). This is our addition: loss
         prediction alone leaves 5 to 20 % of blurred, noisy or covered images more certain than before.
         """
-        gap, within = self.settings.margin, self.settings.within
+        gap, leeway, within = self.settings.margin, self.settings.leeway, self.settings.within
         u, loss = predicted.view(n_views, -1), task.view(n_views, -1)
-        between = torch.stack([ranking_loss(u[at], loss[at], gap=gap) for at in range(n_views)]).mean()
+        between = torch.stack(
+            [ranking_loss(*pair, gap=gap, leeway=leeway) for pair in zip(u, loss, strict=True)]
+        ).mean()
         if not within:
             return between
         within_image = (gap - (u[1] - u[0])).clamp(min=0).mean()  # the plain image is view 0

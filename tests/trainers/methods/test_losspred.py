@@ -70,6 +70,16 @@ def test_a_tie_counts_as_the_second_being_larger():
     assert u.grad[1] < 0 < u.grad[0]
 
 
+def test_leeway_and_the_size_of_the_head_are_settings():
+    settings = LossPred.Settings(leeway=0.2, hidden=8, depth=1, folds=1)
+    assert LossPred.head(settings, 32) == UncertaintyHeadSpec(8, 1)
+    assert LossPred.head(LossPred.Settings(), 32) == UncertaintyHeadSpec()
+    ours, u, loss = method(leeway=0.6), U[:4], L[:4]
+    assert ours._rank(u, loss, 1) == ranking_loss(u, loss, gap=0.1, leeway=0.6) != ranking_loss(u, loss, gap=0.1)
+    with pytest.raises(InputError, match="leeway is of the ranking"):
+        LossPred.Settings(form="l2", leeway=0.1)
+
+
 def test_no_gradient_reaches_the_loss_that_is_predicted():
     u, loss = torch.rand(6, requires_grad=True), torch.rand(6, requires_grad=True)
     (ranking_loss(u, loss) + l2_loss(u, loss)).backward()
