@@ -8,7 +8,7 @@ caltech_subset with caltech_subset_pairs.csv. Tables are scored by the package, 
 
 - truth: Recall@1, and R-AUROC: does an uncertainty report which rows' nearest other row is of another class?
 - in-domain: the same on classes that the shipped heads were trained on.
-- people: votes of annotators on CIFAR-10 test images, and how images of 32 pixels fare.
+- `people`: votes of annotators on CIFAR-10 test images, and how images of 32 pixels fare.
 - worse: is a corrupted copy, made at the original size, less certain?
 - pairs: average precision on near-duplicates that annotators have judged, over all pairs of 2,663 photographs.
 - junk: datasets with 10 and 30 % of junk in crowds: AUROC of each kind, and what keeping the most certain removes.
@@ -186,7 +186,7 @@ def files_of(section: str) -> list[str]:
 
 
 def use_added(data: StudyData) -> None:
-    """Run on sets of yours in place of the development sets; junk of another domain comes from the next of them."""
+    """Run on sets of yours instead of the development sets; junk of another domain comes from the next of them."""
     if len(data.added) < 2:
         raise SystemExit(
             "error: expected two sets of yours or more, of which one is the other domain of the next; got one"
@@ -202,7 +202,7 @@ def main() -> None:
     add_data(parser)
     parser.add_argument("--model", default=DEFAULT, help="a shipped model's name, or a checkpoint")
     parser.add_argument("--work", type=Path, default=Path("build/transfer"), help="where scored tables are kept")
-    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), help="of your own sets: truth, junk and keep")
+    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), help="of your sets: truth, junk and keep")
     parser.add_argument("--limit", type=int, help="rows of CIFAR-10 and tiny-imagenet, the first ones")
     parser.add_argument("--json", type=Path, help="write the numbers here, too")
     arguments = parser.parse_args()

@@ -269,7 +269,7 @@ class Encoder(nn.Module):
         low: least kappa at the start.
         high: largest kappa at the start.
         calm: start from centred inputs and outputs that fill the sphere.
-        latent_dim: of mu; by default that of x.
+        latent_dim: of mu; by default as of x.
         shared: kappa is a network of three layers on what the network of mu gives before it is normalised (B.8).
     """
 

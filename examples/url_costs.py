@@ -143,7 +143,7 @@ def main(typed: list[str] | None = None) -> None:
     costs: dict[str, list[dict[str, Any]]] = {name: [] for name in a.estimators}
     if a.rounds < 1 or a.steps < 1:
         parser.error(f"expected at least a round and a step, got {a.rounds} and {a.steps}")
-    cost(ESTIMATORS[FIRST], a, 0)  # whose first use of anything is nobody's cost
+    cost(ESTIMATORS[FIRST], a, 0)  # the first use of anything counts for none
     for seed in range(a.rounds):
         for name in a.estimators:
             try:

@@ -99,7 +99,7 @@ class Pictures:
 
 
 def use_data(folders: Sequence[str] | None, *, is_read: bool) -> Path:
-    """Return the folder of the data that ``--data`` names; sets of yours stand in for those of ``DOWNSTREAM``."""
+    """Return the folder of the data that ``--data`` names; sets of yours stand in for ``DOWNSTREAM``."""
     data = open_data(folders, dict.fromkeys([*ALWAYS, *(where.file for where in DOWNSTREAM.values())]), sets=True)
     if data.added:
         DOWNSTREAM.clear()

@@ -137,7 +137,7 @@ def main_table(samples: Mapping[str, Samples]) -> list[str]:
         "mixed R-AUROC": (MIXED, tuple(DOWNSTREAM)),
         "zero-shot": (FEW_BEFORE, tuple(few_sets())),
         "few-shot": (FEW, tuple(few_sets())),
-        "people disagree": (DISAGREE, (VOTED,)),
+        "annotators disagree": (DISAGREE, (VOTED,)),
     }
     lines = head(["estimator", *columns, "paper: R-AUROC", "paper: crop"])
     for name, sampled in samples.items():
