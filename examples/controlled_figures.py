@@ -29,11 +29,11 @@ MEASURES = {"location_rank": "mu", "kappa_rank": "kappa"}
 
 def merged(paths: list[Path]) -> dict[str, ByName]:
     """Return the results of all files by table or figure, and setting; later files come after."""
-    found: dict[str, ByName] = {}
+    results_of: dict[str, ByName] = {}
     for path in paths:
         for experiment, by_name in json.loads(path.read_text())["results"].items():
-            found.setdefault(experiment, {}).update(by_name)
-    return found
+            results_of.setdefault(experiment, {}).update(by_name)
+    return results_of
 
 
 def mean_and_error(results: list[dict[str, Any]], name: str) -> tuple[float, float]:
@@ -43,25 +43,25 @@ def mean_and_error(results: list[dict[str, Any]], name: str) -> tuple[float, flo
     return statistics.fmean(values), error
 
 
-def write_numbers(found: dict[str, ByName], path: Path) -> None:
+def write_numbers(results_of: dict[str, ByName], path: Path) -> None:
     """Write a row a setting with mean and standard error of each measure."""
-    measures = [name for name in next(iter(next(iter(found.values())).values()))[0] if name != "posteriors"]
+    measures = [name for name in next(iter(next(iter(results_of.values())).values()))[0] if name != "posteriors"]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["experiment", "setting", "seeds", *[name.replace("_", " ") for name in measures]])
-        for experiment, by_name in found.items():
+        for experiment, by_name in results_of.items():
             for name, results in by_name.items():
                 cells = ["{:.3g}±{:.2g}".format(*mean_and_error(results, measure)) for measure in measures]
                 writer.writerow([experiment, name, len(results), *cells])
 
 
 @drawing()
-def dims_figure(found: dict[str, ByName]) -> "Figure":
+def dims_figure(results_of: dict[str, ByName]) -> "Figure":
     """Draw the rank correlations of mu and kappa over the dimension."""
-    shown = [figure for figure in TITLES if figure in found]
+    shown = [figure for figure in TITLES if figure in results_of]
     drawn = new_figure(58, 89.0 * len(shown))
     for axes, figure in zip(new_axes(drawn, len(shown), len(shown)), shown, strict=True):
-        by_dim = dict(sorted((int(name), results) for name, results in found[figure].items()))
+        by_dim = dict(sorted((int(name), results) for name, results in results_of[figure].items()))
         for number, (measure, label) in enumerate(MEASURES.items()):
             means, errors = zip(*(mean_and_error(results, measure) for results in by_dim.values()), strict=True)
             axes.errorbar(list(by_dim), means, errors, marker="o", color=colour(number), label=label, capsize=2)
@@ -101,14 +101,14 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True, help="file for the numbers")
     parser.add_argument("-o", "--out", type=Path, required=True, help="folder for the figures")
     a = parser.parse_args()
-    found = merged(a.results)
-    if not found:
+    results_of = merged(a.results)
+    if not results_of:
         parser.error(f"expected results, got none in {a.results[0]}; let a setting of the run end first")
-    write_numbers(found, a.csv)
+    write_numbers(results_of, a.csv)
     a.out.mkdir(parents=True, exist_ok=True)
-    if set(TITLES) & set(found):
-        save_chart(dims_figure(found), a.out / "controlled-dims.svg", overwrite=True)
-    for results in found.get("figure 2", {}).values():
+    if set(TITLES) & set(results_of):
+        save_chart(dims_figure(results_of), a.out / "controlled-dims.svg", overwrite=True)
+    for results in results_of.get("figure 2", {}).values():
         save_chart(circle_figure(results[0]["posteriors"]), a.out / "controlled-circle.svg", overwrite=True)
 
 

@@ -105,7 +105,7 @@ def view_cosines(
 
     Source: Nakamura et al. 2023, appendix K, figure 11.
     """
-    model, found = model.to(device).eval(), []
+    model, cosines = model.to(device).eval(), []
     method = method.to(device).eval()
     size = model.spec.preprocessing.size
     for number, block in enumerate(images.pixels.repeat(PAIRS, 1, 1, 1).split(BLOCK)):
@@ -114,8 +114,8 @@ def view_cosines(
             for side in (0, 1)
         ]
         z, mu = method.predict(torch.stack([model.features(each) for each in views]))
-        found.append((z * mu.flip(0)).sum(-1).flatten().cpu())
-    cosine = torch.cat(found).double().numpy()
+        cosines.append((z * mu.flip(0)).sum(-1).flatten().cpu())
+    cosine = torch.cat(cosines).double().numpy()
     return {name: float(np.quantile(cosine, share)) for name, share in COSINES.items()}
 
 

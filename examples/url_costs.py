@@ -111,14 +111,14 @@ def cost(estimator: Estimator, a: argparse.Namespace, seed: int) -> dict[str, fl
     return {"parameters": sum(w.numel() for w in weights), "step": step, "memory": watch.most, "scoring": scoring}
 
 
-def table(found: dict[str, dict[str, np.ndarray]]) -> list[list[str]]:
+def table(results_of: dict[str, dict[str, np.ndarray]]) -> list[list[str]]:
     """Return a row an estimator: parameters in millions, and ratios to the first, with half the 95 % interval."""
     ratios = [f"{name}, of {FIRST}" for name in MEASURES[1:]]
     rows = [["estimator", "parameters, M", *ratios, "paper: parameters, M", f"paper: epoch, of {FIRST}"]]
-    for name, by in found.items():
+    for name, by in results_of.items():
         cells = [f"{by['parameters'].mean() / 1e6:.2f}"]
         for measure in MEASURES[1:]:
-            ratio = by[measure] / found[FIRST][measure]
+            ratio = by[measure] / results_of[FIRST][measure]
             half = float(half_width(ratio))
             cells.append(f"{ratio.mean():.2f}" + ("" if np.isnan(half) else f"±{half:.2f}"))
         cells += [f"{PAPER[name][0]}", f"{PAPER[name][1] / PAPER[FIRST][1]:.2f}"] if name in PAPER else ["", ""]
