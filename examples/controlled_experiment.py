@@ -42,7 +42,7 @@ class Setting:
     Attributes:
         loss: mcinfonce, hib or elk.
         ambiguity: which range of kappa(x) the generator has.
-        accept: how positives are results_of, see ``Generator``.
+        accept: how positives are found, see ``Generator``.
         family: of the generator's posteriors, see ``Generator``.
         dim: D.
         encoder_dim: of the encoder's mu; None for D.
@@ -321,7 +321,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--seeds", type=int, nargs="+", help="default: 4 in the reduced size, the authors' 4 5 6 7 8 in the full"
     )
-    parser.add_argument("--accept", choices=("exact", "eq53"), default="exact", help="how positives are results_of")
+    parser.add_argument("--accept", choices=("exact", "eq53"), default="exact", help="how positives are found")
     parser.add_argument("--steps", type=int, help="batches, both phases together")
     parser.add_argument("--batch", type=int, help="pairs a step")
     parser.add_argument("--samples", type=int, help="Monte Carlo draws")
@@ -350,10 +350,10 @@ def main(words: list[str] | None = None) -> None:
     torch.set_num_threads(arguments.threads)
     changes = {name: getattr(arguments, name) for name in ("steps", "batch", "samples", "accept", "smoothing")}
     base = replace(FULL if arguments.full else REDUCED, **{k: v for k, v in changes.items() if v is not None})
-    wanted = [f"table {n}" for n in arguments.table] + [f"figure {n}" for n in arguments.figure]
+    names = [f"table {n}" for n in arguments.table] + [f"figure {n}" for n in arguments.figure]
     lines, results_of = [], dict[Setting, list[Result]]()
     record = {"setting": asdict(base), "seeds": arguments.seeds, "results": dict[str, ByName]()}
-    for name in wanted:
+    for name in names:
         lines += [f"{name.capitalize()}, seeds {', '.join(map(str, arguments.seeds))}", *HEADER]
         by_name = record["results"][name] = {}
         for each, setting in experiments(base, arguments.dims)[name].items():
