@@ -14,7 +14,7 @@ from curate.columns import KEY
 from curate.lineage.chain import Link
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.tables.digests import RowDigest, is_list, key_array, key_bytes, plain, tie_breaks
-from curate.tables.keys import check_unique, key_hashes
+from curate.tables.keys import check_unique, key_hashes, places
 from curate.tables.table import Table, open_table
 
 MOST_LOOKED_AT = 10_000  # rows that differ, whose differences are listed
@@ -50,16 +50,12 @@ def shared_rows(first: Table, second: Table) -> SharedRows:
     hashes = key_hashes(first), key_hashes(second)
     for table, table_hashes in zip((first, second), hashes, strict=True):
         check_unique(table, table_hashes)
-    order = np.argsort(hashes[1], kind="stable")
-    place = np.searchsorted(hashes[1], hashes[0], sorter=order)
-    is_shared = np.zeros(len(place), bool)
-    inside = place < len(order)
-    is_shared[inside] = hashes[1][order[place[inside]]] == hashes[0][inside]
-    rows = np.flatnonzero(is_shared)
-    others = order[place[rows]]
+    place = places(*hashes)
+    rows = np.flatnonzero(place >= 0)
+    others = place[rows]
     missing = np.ones(len(hashes[1]), bool)
     missing[others] = False
-    return SharedRows(np.stack([rows, others], axis=1), (np.flatnonzero(~is_shared), np.flatnonzero(missing)), hashes)
+    return SharedRows(np.stack([rows, others], axis=1), (np.flatnonzero(place < 0), np.flatnonzero(missing)), hashes)
 
 
 @dataclass(frozen=True)
@@ -88,24 +84,22 @@ def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> Why:
     """
     n = len(hashes)
     why = Why(np.full(n, -1, np.int8), np.zeros(n, np.int8), np.full(n, "", object), np.full(n, "", object))
-    order = np.argsort(hashes)
     for number, step in enumerate(steps[:MOST_STEPS]):
         decisions = step.output("decisions")
         if decisions is None or not decisions.is_file() or not n:
             continue
         table = open_table(decisions, require=[KEY, "decision", "reason", "rule"])
         for batch in table.batches([KEY, "decision", "reason", "rule"]):
-            _take(batch, hashes, order, number, why)
+            _take(batch, hashes, number, why)
     return why
 
 
-def _take(batch: pa.RecordBatch, hashes: NDArray[np.uint64], order: NDArray[np.int64], number: int, why: Why) -> None:
+def _take(batch: pa.RecordBatch, hashes: NDArray[np.uint64], number: int, why: Why) -> None:
     batch_hashes = tie_breaks(key_array(batch.column(KEY)))
-    place = np.searchsorted(hashes, batch_hashes, sorter=order).clip(max=len(hashes) - 1)
-    rows = order[place]
+    rows = places(batch_hashes, hashes)
     codes = pc.fill_null(pc.index_in(plain(batch.column("decision")), pa.array(OUTCOMES)), -1)
     code = codes.to_numpy(zero_copy_only=False)
-    dropped = np.flatnonzero((hashes[rows] == batch_hashes) & (code > KEEP) & (why.step[rows] < 0))
+    dropped = np.flatnonzero((rows >= 0) & (code > KEEP) & (why.step[rows] < 0))
     rows = rows[dropped]
     why.step[rows], why.decision[rows] = number, code[dropped]
     for name, texts in (("reason", why.reason), ("rule", why.rule)):

@@ -12,6 +12,7 @@ from curate.policies.arranged import passed_through
 from curate.policies.decided import Differ, Problem
 from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
 from curate.tables.digests import RowDigest, is_list, key_array, key_bytes, tie_breaks
+from curate.tables.keys import places
 from curate.tables.table import Table
 
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
@@ -54,7 +55,7 @@ def compare_arranged(source: Table, expected: Expected, subset: Table, differ: D
         return
     noted = subset.read([KEY, *columns.schema.names])
     keys = key_bytes(noted.column(KEY).combine_chunks())
-    rows = _places(tie_breaks(keys), expected.hashes)
+    rows = places(tie_breaks(keys), expected.hashes)
     if expected.ordered:
         for at in np.flatnonzero((rows >= 0) & (rows != np.arange(len(rows)))).tolist():
             differ(Difference(RANK, _name(keys[at]), int(rows[at]) + 1, at + 1))
@@ -62,15 +63,6 @@ def compare_arranged(source: Table, expected: Expected, subset: Table, differ: D
         for at in unlike(columns.column(name), noted.column(name), rows).tolist():
             differ(Difference(VALUE, _name(keys[at]), column=name, file=expected.file))
     _compare_columns(source, expected, subset, [field.name for field in fields], differ)
-
-
-def _places(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the place of each wanted hash among the known ones, shape (M,); -1 where it is not."""
-    if not len(known):
-        return np.full(len(hashes), -1)
-    order = np.argsort(known, kind="stable")
-    at = order[np.minimum(np.searchsorted(known[order], hashes), len(known) - 1)]
-    return np.where(known[at] == hashes, at, -1)
 
 
 def _name(key: bytes) -> str:

@@ -30,7 +30,7 @@ from curate.policies.findings import (
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.result import Result
 from curate.tables.digests import key_array, key_bytes, plain, tie_breaks
-from curate.tables.keys import named
+from curate.tables.keys import named, places
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -38,6 +38,7 @@ Again = Decided[Result]
 N_NAMED = 10
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
 TEXTS = ("reason", "rule")
+UNREADABLE, NOT_THERE = -1, -2  # of a decision as written then
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
 
 
@@ -128,12 +129,14 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
     for piece, batch in _read_keys(decisions, ("decision",)):
         noted_hashes.append(piece)
         words = plain(batch.column("decision")).cast(pa.string())
-        noted.append(pc.fill_null(pc.index_in(words, codes), -1).to_numpy(zero_copy_only=False).astype(np.int16))
+        noted.append(
+            pc.fill_null(pc.index_in(words, codes), UNREADABLE).to_numpy(zero_copy_only=False).astype(np.int16)
+        )
     was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
-    is_known, at = _find(again.hashes, was_hashes)
-    changed = np.flatnonzero(~is_known | (was[at] != again.outcome if len(was) else True))
-    _name_rows(changed, again, is_known, at, was, result)
-    _name_extra(decisions, ~_find(was_hashes, again.hashes)[0], GONE, result)
+    at = places(again.hashes, was_hashes)
+    then = np.append(was, np.int16(NOT_THERE))[at]
+    _name_rows(np.flatnonzero(then != again.outcome), again, then, result)
+    _name_extra(decisions, places(was_hashes, again.hashes) < 0, GONE, result)
     return np.array_equal(again.hashes, was_hashes)
 
 
@@ -182,30 +185,11 @@ def _plain(value: Any) -> str:
     return _NUMBER.sub("#", str(value))
 
 
-def _find(hashes: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each wanted hash, whether it is known, and where (0 where not)."""
-    if not len(known):
-        return np.zeros(len(hashes), bool), np.zeros(len(hashes), np.int64)
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known[order], hashes), len(known) - 1)
-    at = order[place]
-    is_known = known[at] == hashes
-    return is_known, np.where(is_known, at, 0)
-
-
-def _name_rows(
-    changed: np.ndarray,
-    again: Again,
-    is_known: np.ndarray,
-    at: np.ndarray,
-    was: np.ndarray,
-    result: Verification,
-) -> None:
+def _name_rows(changed: np.ndarray, again: Again, then: np.ndarray, result: Verification) -> None:
     names = _first_named(again.table, changed)
     for row, name in zip(changed.tolist(), names, strict=True):
-        now = OUTCOMES[again.outcome[row]]
-        then = "not there" if not is_known[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
-        result.differ(Difference(DECISION, name, now, then))
+        was = {NOT_THERE: "not there", UNREADABLE: "unreadable"}.get(int(then[row])) or OUTCOMES[then[row]]
+        result.differ(Difference(DECISION, name, OUTCOMES[again.outcome[row]], was))
 
 
 def _name_extra(table: Table, extra: np.ndarray, kind: str, result: Verification) -> None:
@@ -224,10 +208,10 @@ def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> N
     pieces = [piece for piece, _ in _read_keys(subset)]
     present = np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
     kept = np.flatnonzero(again.outcome == KEEP)
-    missing = kept[~_find(again.hashes[kept], present)[0]]
+    missing = kept[places(again.hashes[kept], present) < 0]
     for name in _first_named(again.table, missing):
         result.differ(Difference(LACKING, name))
-    _name_extra(subset, ~_find(present, again.hashes[kept])[0], EXTRA, result)
+    _name_extra(subset, places(present, again.hashes[kept]) < 0, EXTRA, result)
     if len(present) != len(np.unique(present)):
         result.problem(Finding(TWICE))
 

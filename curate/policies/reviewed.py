@@ -16,6 +16,7 @@ from curate.policies.compare_arranged import Expected, compare_arranged
 from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import N_NAMED, SHORT, Verdicts, read_verdicts
 from curate.tables.digests import tie_breaks
+from curate.tables.keys import places
 from curate.tables.needs import SHA256, Needs
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -149,7 +150,7 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
     """
     said = read.said()
     keys = list(said)
-    at = _places(_hashes(keys), table_rows.hashes)
+    at = places(_hashes(keys), table_rows.hashes)
     is_known = at >= 0
     same = is_known.copy()
     if SHA256 in table_rows.texts and is_known.any():
@@ -179,23 +180,12 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
     changed = [keys[place] for place in np.flatnonzero(is_known & ~same).tolist()]
     apart = np.zeros(n, bool)
     beside = [key for place in np.flatnonzero(same).tolist() for key in said[keys[place]].apart]
-    apart[[place for place in _places(_hashes(beside), table_rows.hashes).tolist() if place >= 0]] = True
+    apart[[place for place in places(_hashes(beside), table_rows.hashes).tolist() if place >= 0]] = True
     return Reviewed(drop, keep, labels, by, answers, gone, changed, apart & ~drop)
 
 
 def _hashes(keys: Sequence[str]) -> NDArray[np.uint64]:
     return tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys])
-
-
-def _places(sought: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the row of each wanted hash among N, shape (M,); -1 where it is not."""
-    order = np.argsort(sought, kind="stable")
-    places = np.full(len(sought), -1, np.int64)
-    for start in range(0, len(hashes), 1 << 22):
-        some = hashes[start : start + (1 << 22)]
-        hit = np.flatnonzero(np.isin(some, sought))
-        places[order[np.searchsorted(sought, some[hit], sorter=order)]] = start + hit
-    return places
 
 
 def relabelled(reviewed: Reviewed, table: Table, rows: NDArray[np.int64]) -> dict[str, pa.Array]:

@@ -16,6 +16,7 @@ from curate.policies.audit.verdicts import Zone, read_audit
 from curate.policies.filter.rule import RuleArguments, ScoreRule
 from curate.policies.filter.ruling import RuleResult, Ruling
 from curate.tables.digests import tie_breaks
+from curate.tables.keys import places
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.lookup import lookup
@@ -197,21 +198,15 @@ class MaxBadRate(ScoreRule):
     def _rows(self, table_rows: Rows) -> NDArray[np.int64]:
         """Return the row of each judged key, shape (n,)."""
         hashes = tie_breaks([sample.key.encode("utf-8", "surrogateescape") for sample in self.sample])
-        order = np.argsort(hashes)
-        places = np.full(len(hashes), -1, np.int64)
-        block = 1 << 22
-        for start in range(0, len(table_rows), block):
-            some = table_rows.hashes[start : start + block]
-            hit = np.flatnonzero(np.isin(some, hashes))
-            places[order[np.searchsorted(hashes, some[hit], sorter=order)]] = start + hit
-        if (places < 0).any():
-            unknown = self.sample[int((places < 0).argmax())].key
-            n = int((places < 0).sum())
+        at = places(hashes, table_rows.hashes)
+        if (at < 0).any():
+            unknown = self.sample[int((at < 0).argmax())].key
+            n = int((at < 0).sum())
             raise InputError(
                 f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in the table: {unknown[:80]!r}; "
                 "give the table that was audited"
             )
-        return places
+        return at
 
     def _refuse_changed(self, values: NDArray) -> None:
         then = np.array([sample.value for sample in self.sample])
