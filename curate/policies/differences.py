@@ -38,7 +38,7 @@ Again = Decided[Result]
 N_NAMED = 10
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
 TEXTS = ("reason", "rule")
-UNREADABLE, NOT_THERE = -1, -2  # of a decision as written then
+UNREADABLE, ABSENT = -1, -2  # of a decision as written then
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
 
 
@@ -134,7 +134,7 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
         )
     was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
     at = places(again.hashes, was_hashes)
-    then = np.append(was, np.int16(NOT_THERE))[at]
+    then = np.append(was, np.int16(ABSENT))[at]
     _name_rows(np.flatnonzero(then != again.outcome), again, then, result)
     _name_extra(decisions, places(was_hashes, again.hashes) < 0, GONE, result)
     return np.array_equal(again.hashes, was_hashes)
@@ -188,7 +188,7 @@ def _plain(value: Any) -> str:
 def _name_rows(changed: np.ndarray, again: Again, then: np.ndarray, result: Verification) -> None:
     names = _first_named(again.table, changed)
     for row, name in zip(changed.tolist(), names, strict=True):
-        was = {NOT_THERE: "not there", UNREADABLE: "unreadable"}.get(int(then[row])) or OUTCOMES[then[row]]
+        was = {ABSENT: "not there", UNREADABLE: "unreadable"}.get(int(then[row])) or OUTCOMES[then[row]]
         result.differ(Difference(DECISION, name, OUTCOMES[again.outcome[row]], was))
 
 

@@ -56,10 +56,10 @@ def places(sought: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.
     """Return the place of each hash among the known ones, the first of equal ones, shape (M,); -1 where it is not."""
     import polars as pl
 
-    wanted, some = pl.LazyFrame({"hash": sought}), pl.LazyFrame({"hash": known}).with_row_index("place")
-    # the rows that are sought are few where the known ones are many
-    some = some.join(wanted, on="hash", how="semi").unique("hash", keep="first")
-    joined = wanted.join(some, on="hash", how="left", maintain_order="left").collect()
+    rows, some = pl.LazyFrame({"hash": sought}), pl.LazyFrame({"hash": known}).with_row_index("place")
+    # those that are sought are few where the known ones are many
+    some = some.join(rows, on="hash", how="semi").unique("hash", keep="first")
+    joined = rows.join(some, on="hash", how="left", maintain_order="left").collect()
     return joined["place"].cast(pl.Int64).fill_null(-1).to_numpy()
 
 
