@@ -22,7 +22,7 @@ PLACE_ERRORS: dict[int, str] = {
     errno.EACCES: "permission denied; choose a folder that you may write to",
     errno.EPERM: "permission denied; choose a folder that you may write to",
     errno.EROFS: "the file system is read-only; choose another folder",
-    errno.ENOENT: "the folder was removed meanwhile; run the command again",
+    errno.ENOENT: "the folder is gone, or takes no new files, as /proc; choose another folder",
     errno.ENOTDIR: "a part of the path is a file, not a folder; choose another path",
     errno.EISDIR: "it is a folder; give the path of a file",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",

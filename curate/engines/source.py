@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from curate.columns import LABEL
 from curate.counted import counted
 from curate.manifest import Manifest, SourceOptions
+from curate.manifest.classes import missing_note
 from curate.manifest.contract import ReadError
 from curate.manifest.folder import folder_label
 from curate.tables.classes import class_columns, lists_from_values
@@ -35,6 +38,9 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
     else:
         for name, kept in manifest.renamed.items():
             yield f"your column {name!r} is kept as {kept!r}: curate writes a column of that name"
+    if LABEL in manifest.schema.names:
+        labels = {label for piece in manifest.columns([LABEL]) for label in pc.unique(piece[LABEL]).to_pylist()}
+        yield from filter(None, [missing_note(labels - {None}, f"column {LABEL!r}")])
     if options.label_from_folder:
         yield from _counted_classes(manifest)
     elif folders := class_folders(manifest):

@@ -189,7 +189,14 @@ def _fitted(table: Table, options: FitOptions) -> Fitted:
     fit, said, groups = fit_with_groups(dataset, table, learned, options.seed, junk)
     copies = dataset.copies.words()
     return Fitted(
-        dataset, fit, said, learned, classes_in(dataset, table), junk, groups, [*([copies] if copies else []), *notes]
+        dataset,
+        fit,
+        said,
+        learned,
+        classes_in(dataset, table),
+        junk,
+        groups,
+        [*filter(None, (copies, learned.note)), *notes],
     )
 
 

@@ -29,10 +29,12 @@ class LabelSource:
     Attributes:
         labels: of rows of the dataset; None without.
         source: where they are from, and their digest, as plain JSON.
+        note: for the user; empty for none.
     """
 
     labels: KnownLabels | None = None
     source: dict[str, Any] = field(default_factory=dict)
+    note: str = ""
 
 
 def labels_to_learn(dataset: Dataset, table: Table, label: str | None, labelled: str | Path | None) -> LabelSource:
@@ -68,7 +70,9 @@ def label_source(dataset: Dataset, table: Table, label: str | None, labelled: st
     refuse_unknown_keys(read, rows, str(table.path))
     numbers, classes = codes_of(read.labels or [])
     labels = _labels(dataset, rows, numbers, classes)
-    return LabelSource(labels, {"path": str(Path(labelled).resolve()), "column": label, "digest": read.digest})
+    return LabelSource(
+        labels, {"path": str(Path(labelled).resolve()), "column": label, "digest": read.digest}, read.note
+    )
 
 
 def _read(path: str | Path, label: str | None) -> Known:

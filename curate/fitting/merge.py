@@ -199,8 +199,8 @@ def _keys(tables: Sequence[Table], *, prefix: bool) -> list[pl.Series]:
     if len(twice):
         key = twice[0]
         raise InputError(
-            f"{counted(twice.n_unique(), 'key')} occur in more than one row, the first is {key!r}; --prefix puts "
-            "the name of its table before each key, or take copies out with curate filter --without-keys"
+            f"{counted(twice.n_unique(), 'key occurs', 'keys occur')} in more than one row, the first is {key!r}; "
+            "--prefix puts the name of its table before each key, or take copies out with curate filter --without-keys"
         )
     return of_tables
 
@@ -315,7 +315,11 @@ def _copies(tables: Sequence[Table]) -> list[str]:
     parts = (pl.DataFrame(table.read([SHA256])).with_columns(table=pl.lit(at)) for at, table in enumerate(tables))
     groups = pl.concat(parts).drop_nulls(SHA256).group_by(SHA256).agg(pl.col("table").n_unique())
     n = int((groups["table"] > 1).sum())
-    return [f"{counted(n, 'image')} occur in more than one table with the same bytes: see curate dedup"] if n else []
+    return (
+        [f"{counted(n, 'image occurs', 'images occur')} in more than one table with the same bytes: see curate dedup"]
+        if n
+        else []
+    )
 
 
 def _rows(

@@ -1,7 +1,7 @@
 """What the metadata of a Parquet file says of its columns: classes, ours and Hugging Face's, and earlier scores."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,20 @@ CLASSES = "classes"  # in our metadata: column -> names of its classes, in the o
 OUR_KEY, DATASETS_KEY = b"curate", b"huggingface"
 CLASS_LABEL = "ClassLabel"
 NO_LABEL = -1  # what `datasets` stores where a class is not known
+LIKE_MISSING = ("nan", "null", "n/a", "<na>")
 ClassLists = dict[str, tuple[str, ...]]
+
+
+def missing_note(names: Iterable[object], where: str) -> str:
+    """Return a line on names of classes that look like a missing value, which an empty cell alone is; empty for none.
+
+    >>> missing_note(["cat", "NaN"], "column 'label'")
+    "column 'label': 'NaN' is read as a class; leave the cell empty where there is none"
+    """
+    like = sorted({str(name) for name in names if str(name).strip().lower() in LIKE_MISSING})
+    named = ", ".join(map(repr, like))
+    how = "is read as a class" if len(like) == 1 else "are read as classes"
+    return f"{where}: {named} {how}; leave the cell empty where there is none" if like else ""
 
 
 def class_lists(schema: pa.Schema, where: object) -> ClassLists:

@@ -43,6 +43,7 @@ class _Gathered:
         self.sizes: list[np.ndarray] = []
         self.n_rows = 0
         self.without_image = 0
+        self.several = 0  # samples of more than one image
         self.hidden = 0
         self.links = 0
         self.unused = 0
@@ -61,6 +62,7 @@ class _Gathered:
         if contents.cut_off:
             self.cut_off.append(f"{place.name} ends inside {contents.cut_off!r}")
         self.without_image += len(sides.keys() - images.keys())
+        self.several += sum(len(members_of_key) > 1 for members_of_key in images.values())
         room = None if options.limit is None else options.limit - self.n_rows
         rows = [(key, member) for key, members_of_key in images.items() for member in members_of_key]
         rows.sort(key=lambda row: row[1].offset)
@@ -128,6 +130,8 @@ class _Gathered:
         parts += [f"{some(self.links, 'link')} or special files"] if self.links else []
         parts += [f"{some(self.unused, 'unreadable .json, .cls or .txt member')}"] if self.unused else []
         text = f"; skipped {', '.join(parts)}" if parts else ""
+        if self.several:
+            text += f"; {some(self.several, 'sample')} with several images, a row each"
         return text + (f"; cut off: {', '.join(self.cut_off[:3])}" if self.cut_off else "")
 
 

@@ -1,7 +1,7 @@
 """Keys in a file of yours, with labels or without: what is labelled, what is left out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
+from curate.manifest.classes import missing_note
 from curate.manifest.store_local import local_copy
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.manifest.text import decoded, read_bytes
@@ -36,7 +37,7 @@ class Known:
         labels: class of each as text, None where it has none; None where the file has no labels.
         digest: of keys and labels, independent of their order.
         n_in_table: of the keys, in the table; see ``spelling.spelled_as``.
-        note: on keys that were taken in the table's spelling.
+        note: on keys that were taken in the table's spelling, and on labels that look like none.
         hint: what a key that no row has may mean.
     """
 
@@ -73,7 +74,8 @@ def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = 
     if values is None:
         return distinct(str(path), keys)
     labelled = [at for at, value in enumerate(values) if value is not None]
-    return distinct(str(path), [keys[at] for at in labelled], [values[at] for at in labelled])
+    known = distinct(str(path), [keys[at] for at in labelled], [values[at] for at in labelled])
+    return replace(known, note=missing_note(known.labels or (), f"column {column!r} of {path}"))
 
 
 def read_columns(
@@ -89,7 +91,7 @@ def read_columns(
         InputError: if the file or its keys are missing or cannot be read.
     """
     path = path_to_read(path)
-    if path.suffix.lower() in TEXT_SUFFIXES and not path.is_dir():
+    if not path.is_dir() and (path.suffix.lower() in TEXT_SUFFIXES or not path.exists()):
         table = _read_text(path)
         names = table.schema.names
         if KEY not in names:

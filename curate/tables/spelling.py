@@ -90,7 +90,7 @@ def spelled_as(known: Known, table: Table) -> Known:
         distinct(known.path, encoded, known.labels),
         digest=known.digest,
         n_in_table=int(is_in_table.sum()) + len(changed),
-        note=_note(known, changed, str(table.path)),
+        note="; ".join(filter(None, (known.note, _note(known, changed, str(table.path))))),
         hint=_hint(known, {at: rows for at, rows in candidates.items() if rows.sure is None}),
     )
 

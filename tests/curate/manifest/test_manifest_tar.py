@@ -72,6 +72,7 @@ def test_two_images_in_a_sample_have_the_rest_of_their_names_in_the_key(tmp_path
         ("1.right.jpg", "x"),
         ("2", None),
     ]
+    assert "1 sample with several images" in manifest.description
 
 
 def test_types_agree_over_shards_or_become_text(tmp_path):
