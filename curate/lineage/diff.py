@@ -1,24 +1,22 @@
 """Two subsets, or two receipts, next to one another: by row, by value and by setting."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
-from curate.lineage.diff_rows import SharedRows, Values, Why, compare_values, shared_rows, why_missing
+from curate.lineage.diff_rows import SharedRows, Values, compare_values, shared_rows, why_missing
 from curate.lineage.diff_settings import Setting, compare_settings
 from curate.lineage.options import DiffOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.moved import Searched
-from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
@@ -134,8 +132,7 @@ def run_diff(options: DiffOptions) -> Diff:
         steps=([step.policy for step in first_steps], [step.policy for step in second_steps]),
     )
     if options.out is not None:
-        steps = second_steps, first_steps
-        _write(Path(options.out), (first, second), shared, (why[0], why[1]), steps, overwrite=options.overwrite)
+        _write(Path(options.out), (first, second), shared, (why[0], why[1]), overwrite=options.overwrite)
     return result
 
 
@@ -160,22 +157,18 @@ def _columns(first: Table, second: Table) -> dict[str, tuple[str | None, str | N
     return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
 
 
-def _missing(table: Table, shared: SharedRows, side: int, why: Why, steps: Sequence[Link]) -> Missing:
-    rows = shared.only[side]
-    counts = Counter(
-        _reason_line(why, at, steps, steps[why.step[at]].policy if why.step[at] >= 0 else "") for at in range(len(rows))
+def _missing(table: Table, shared: SharedRows, side: int, why: pl.DataFrame, steps: Sequence[Link]) -> Missing:
+    step, rule = (
+        pl.col("step"),
+        pl.when(pl.col("rule") != "").then(pl.concat_str(pl.lit(", "), "rule")).otherwise(pl.lit("")),
     )
-    first = range(min(N_NAMED, len(rows)))
-    keys = named(table, rows[: len(first)]) if len(rows) else []
-    reasons = [str(why.reason[at]) or _unmet(steps) for at in first]
-    return Missing(len(rows), dict(counts.most_common()), list(zip(keys, reasons, strict=True)))
-
-
-def _reason_line(why: Why, at: int, steps: Sequence[Link], policy: str) -> str:
-    if why.step[at] < 0:
-        return _unmet(steps)
-    rule = f", {why.rule[at]}" if why.rule[at] else ""
-    return f"{OUTCOMES[why.decision[at]]} by step {why.step[at] + 1}, {policy}{rule}"
+    line = pl.format("{} by step {}, {}{}", "decision", step, "policy", rule)
+    lines = why.select(line=pl.when(step.is_null()).then(pl.lit(_unmet(steps))).otherwise(line))
+    counts = lines.group_by("line", maintain_order=True).len().sort("len", descending=True, maintain_order=True)
+    rows = shared.only[side]
+    keys = named(table, rows[:N_NAMED]) if len(rows) else []
+    reasons = [reason or _unmet(steps) for reason in why["reason"][: len(keys)]]
+    return Missing(len(rows), dict(counts.iter_rows()), list(zip(keys, reasons, strict=True)))
 
 
 def _unmet(steps: Sequence[Link]) -> str:
@@ -186,8 +179,7 @@ def _write(
     out: Path,
     tables: tuple[Table, Table],
     shared: SharedRows,
-    why: tuple[Why, Why],
-    steps: tuple[Sequence[Link], Sequence[Link]],
+    why: tuple[pl.DataFrame, pl.DataFrame],
     *,
     overwrite: bool,
 ) -> None:
@@ -196,21 +188,10 @@ def _write(
     meta = {"kind": "rows that differ", "tables": [str(table.path) for table in tables], "columns": described}
     with TableWriter(out, SCHEMA, meta, overwrite=overwrite) as writer:
         for side, only_in in enumerate((ONLY_FIRST, ONLY_SECOND)):
-            policies = [step.policy for step in steps[side]]
-            for start in range(0, len(shared.only[side]), WRITTEN_AT_ONCE):
-                rows = np.arange(start, min(start + WRITTEN_AT_ONCE, len(shared.only[side])))
-                keys = named(tables[side], shared.only[side][rows])
-                reasons = [_row(why[side], at, policies) for at in rows.tolist()]
-                lines = [
-                    dict(zip(SCHEMA.names, (key, only_in, *rest), strict=True))
-                    for key, rest in zip(keys, reasons, strict=True)
-                ]
-                writer.write(pa.Table.from_pylist(lines, SCHEMA))
-
-
-def _row(why: Why, at: int, policies: Sequence[str]) -> tuple[Any, ...]:
-    """Step, policy, decision, reason and rule of a missing row; None where no step has met it."""
-    number = int(why.step[at])
-    if number < 0:
-        return (None,) * 5
-    return number + 1, policies[number], OUTCOMES[why.decision[at]], why.reason[at], why.rule[at] or None
+            rows = shared.only[side]
+            for start in range(0, len(rows), WRITTEN_AT_ONCE):
+                part = slice(start, start + WRITTEN_AT_ONCE)
+                lines = why[side][part].with_columns(
+                    pl.Series(KEY, named(tables[side], rows[part])), only_in=pl.lit(only_in)
+                )
+                writer.write(lines.select(SCHEMA.names).to_arrow().cast(SCHEMA))

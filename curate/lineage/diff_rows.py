@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
@@ -18,7 +18,8 @@ from curate.tables.keys import check_unique, key_hashes, places
 from curate.tables.table import Table, open_table
 
 MOST_LOOKED_AT = 10_000  # rows that differ, whose differences are listed
-MOST_STEPS = 127
+NOTED = ("decision", "reason", "rule")  # of the decisions
+WHY = ("policy", *NOTED)
 
 
 @dataclass(frozen=True)
@@ -58,52 +59,29 @@ def shared_rows(first: Table, second: Table) -> SharedRows:
     return SharedRows(np.stack([rows, others], axis=1), (np.flatnonzero(place < 0), np.flatnonzero(missing)), hashes)
 
 
-@dataclass(frozen=True)
-class Why:
-    """Why rows are missing.
+def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> pl.DataFrame:
+    """Return the first step that dropped each row: step (from 1), policy, decision, reason, rule; M rows.
 
-    Attributes:
-        step: the step that dropped each row, shape (M,), from 0; -1 where no step has met it.
-        decision: of that step, codes of ``OUTCOMES``.
-        reason: in words; empty where no step has met it.
-        rule: as typed, too.
-    """
-
-    step: NDArray[np.int8]
-    decision: NDArray[np.int8]
-    reason: NDArray[np.object_]
-    rule: NDArray[np.object_]
-
-
-def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> Why:
-    """Return the first step that dropped each row.
+    All are null where no step has met the row.
 
     Args:
         hashes: of the keys, shape (M,).
         steps: from the first.
     """
-    n = len(hashes)
-    why = Why(np.full(n, -1, np.int8), np.zeros(n, np.int8), np.full(n, "", object), np.full(n, "", object))
-    for number, step in enumerate(steps[:MOST_STEPS]):
+    rows = pl.DataFrame({"hash": hashes})
+    met = [pl.DataFrame(schema={"hash": pl.UInt64, **dict.fromkeys(WHY, pl.String), "step": pl.Int32})]
+    for number, step in enumerate(steps, 1):
         decisions = step.output("decisions")
-        if decisions is None or not decisions.is_file() or not n:
+        if decisions is None or not decisions.is_file() or not len(rows):
             continue
-        table = open_table(decisions, require=[KEY, "decision", "reason", "rule"])
-        for batch in table.batches([KEY, "decision", "reason", "rule"]):
-            _take(batch, hashes, number, why)
-    return why
-
-
-def _take(batch: pa.RecordBatch, hashes: NDArray[np.uint64], number: int, why: Why) -> None:
-    batch_hashes = tie_breaks(key_array(batch.column(KEY)))
-    rows = places(batch_hashes, hashes)
-    codes = pc.fill_null(pc.index_in(plain(batch.column("decision")), pa.array(OUTCOMES)), -1)
-    code = codes.to_numpy(zero_copy_only=False)
-    dropped = np.flatnonzero((rows >= 0) & (code > KEEP) & (why.step[rows] < 0))
-    rows = rows[dropped]
-    why.step[rows], why.decision[rows] = number, code[dropped]
-    for name, texts in (("reason", why.reason), ("rule", why.rule)):
-        texts[rows] = pc.fill_null(plain(batch.column(name)), "").take(pa.array(dropped)).to_pylist()
+        for batch in open_table(decisions, require=[KEY, *NOTED]).batches([KEY, *NOTED]):
+            columns = {name: pl.Series(plain(batch.column(name)), dtype=pl.String) for name in NOTED}
+            noted = pl.DataFrame({"hash": tie_breaks(key_array(batch.column(KEY))), **columns})
+            noted = noted.filter(pl.col("decision").is_in(OUTCOMES[KEEP + 1 :])).join(rows, on="hash", how="semi")
+            about = {"step": pl.lit(number, pl.Int32), "policy": pl.lit(step.policy)}
+            met.append(noted.with_columns(**about).select(met[0].columns))
+    first = pl.concat(met).unique("hash", keep="first", maintain_order=True)
+    return rows.join(first, on="hash", how="left", maintain_order="left").select("step", *WHY)
 
 
 def differing_rows(first: Table, second: Table, shared: SharedRows, names: Sequence[str]) -> NDArray[np.int64]:
