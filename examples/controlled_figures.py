@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ByName = dict[str, list[dict[str, Any]]]
 TITLES = {"figure 4": "dimension of the encoder (D = 10)", "figure 7": "dimension of both"}
+REACH = 1.8  # of a panel around the circle, whose radius is 1
 MEASURES = {"location_rank": "mu", "kappa_rank": "kappa"}
 
 
@@ -77,18 +78,18 @@ def dims_figure(results_of: dict[str, ByName]) -> "Figure":
 def circle_figure(posteriors: list[list[float]]) -> "Figure":
     """Draw the density of each posterior outwards from a circle: the generator's on the left, the encoder's right."""
     drawn = new_figure(62, 120.0)
-    around = torch.linspace(-math.pi, math.pi, 721)
+    around = torch.linspace(-math.pi, math.pi, 241)
     for at, (axes, title) in enumerate(zip(new_axes(drawn, 2, 2), ("generator", "encoder, rotated"), strict=True)):
         axes.plot(around.cos(), around.sin(), color=FAINT)
         for number, row in enumerate(posteriors):
             angle, kappa = row[2 * at : 2 * at + 2]
             density = vmf.log_prob_at_cosine((around - angle).cos(), torch.tensor(kappa), 2).exp()
-            radius = 1 + 0.35 * density
+            radius = 1 + 0.2 * density
             x, y = radius * around.cos(), radius * around.sin()
             axes.fill([*x, *around.cos().flip(0)], [*y, *around.sin().flip(0)], color=colour(number), alpha=0.4, lw=0)
             label = f"{kappa:.0f}"
             axes.plot(math.cos(angle), math.sin(angle), "o", color=colour(number), label=label)
-        axes.set_aspect("equal")
+        axes.set(aspect="equal", xlim=(-REACH, REACH), ylim=(-REACH, REACH))
         axes.set_axis_off()
         set_legend(axes, 60.0, title=f"{title}: kappa")
     return drawn

@@ -2,11 +2,12 @@
 
     curate train simvae photos.parquet -o simvae.safetensors --size 32 --epochs 40 --lr 1e-3 --set views=2
     python examples/decoded.py simvae.safetensors photos.parquet -o decoded.png
+    python examples/decoded.py simvae.safetensors photos.parquet -o decoded.png --label label
     python examples/decoded.py simvae.safetensors vae.safetensors held-out.parquet --distance 500
 
 Row by row: images; what the decoder makes of their mu; six steps from one mu to another, in pairs; and draws of z
 from the Gaussian of full covariance that is fitted to the mu of the images, as in Bizeul et al. 2024, appendix A.7.6,
-but of all classes at once. Of several models each gets its own sheet.
+but of all classes at once; with --label of each class, a row for each. Of several models each gets its own sheet.
 
 --distance says how far what is drawn is from real images: the Fréchet distance, which in the features of Inception
 is FID, here in the embedding of `world`, the model that ships. Give images that nothing was trained on: those that
@@ -70,17 +71,30 @@ def draws(mu: Tensor, n: int, seed: int) -> Tensor:
     return torch.from_numpy(drawn).float()
 
 
+def class_draws(mu: Tensor, labels: Tensor, n: int, seed: int) -> Tensor:
+    """Return n draws for each class, in the order of labels, from the Gaussian of its own mu, shape (C * n, M).
+
+    Raises:
+        InputError: if a class has one image alone.
+    """
+    counts = labels.bincount()
+    if (counts == 1).any():
+        raise InputError("a Gaussian needs two images of a class or more, got one; leave the class out, or give more")
+    return torch.cat([draws(mu[labels == label], n, seed + label) for label in counts.nonzero().flatten().tolist()])
+
+
 @torch.inference_mode()
-def sheet(model: ScoringModel, pixels: Tensor, seed: int) -> NDArray[np.uint8]:
-    """Return the image of all rows, shape (H, W, 3)."""
+def sheet(model: ScoringModel, pixels: Tensor, seed: int, labels: Tensor | None = None) -> NDArray[np.uint8]:
+    """Return the image of all rows, shape (H, W, 3); with labels, shape (N,), draws are of each class."""
     decode, mu = head_of(model).decoder, means(model, pixels)
     shown = pixels[:COLUMNS].float() / 255
     between = walks(mu[: 4 * COLUMNS // STEPS], STEPS)
+    new = draws(mu, 2 * COLUMNS, seed) if labels is None else class_draws(mu, labels, COLUMNS, seed)
     rows = [
         shown,
         decode(mu[:COLUMNS]),
         *decode(between).split(COLUMNS),
-        *decode(draws(mu, 2 * COLUMNS, seed)).split(COLUMNS),
+        *decode(new).split(COLUMNS),
     ]
     return tiled(rows)
 
@@ -141,6 +155,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     parser.add_argument("data", type=Path, help="a Parquet file with a column of encoded images")
     parser.add_argument("-o", "--out", type=Path, default=Path("decoded.png"))
     parser.add_argument("--column", default="image")
+    parser.add_argument("--label", help="column of classes, to draw of each")
     parser.add_argument("--distance", type=int, default=0, metavar="N", help="measure it on N images")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(typed)
@@ -150,13 +165,20 @@ def main(typed: Sequence[str] | None = None) -> None:
         reading = {(head_of(model), model.spec.preprocessing)[1] for model in models.values()}
         if len(models) < len(options.model) or len(reading) > 1:
             raise InputError("expected models of different names that read images alike; give others, or one by one")
-        table = pq.read_table(options.data, columns=[options.column])
-        stored = table.column(options.column).slice(0, FITTED + 2 * options.distance).to_pylist()
+        columns = [name for name in (options.column, options.label) if name]
+        if missing := set(columns) - set(names := pq.read_schema(options.data).names):
+            raise InputError(
+                f"expected a column {missing.pop()} in {options.data}, got {', '.join(names)}; name another"
+            )
+        table = pq.read_table(options.data, columns=columns).slice(0, FITTED + 2 * options.distance)
+        classes = table.column(options.label).to_pylist() if options.label else None
+        stored = table.column(options.column).to_pylist()
         readers = [lambda image=image: image for image in stored]
-        pixels = load_training_set(readers, None, n=len(readers), preprocessing=reading.pop(), workers=1).pixels
+        images = load_training_set(readers, classes, n=len(readers), preprocessing=reading.pop(), workers=1)
+        pixels, labels = images.pixels, None if images.labels is None else images.labels[:FITTED]
         for name, model in models.items():
             out = options.out if len(models) == 1 else options.out.with_stem(f"{options.out.stem}-{name}")
-            Image.fromarray(sheet(model, pixels[:FITTED], options.seed)).save(out)
+            Image.fromarray(sheet(model, pixels[:FITTED], options.seed, labels)).save(out)
         if options.distance:
             print("\n".join(distance_lines(models, pixels, options.distance, options.seed)))
     except InputError as error:

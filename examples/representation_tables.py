@@ -92,39 +92,61 @@ def at_epochs(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespa
 
 
 def curves(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
-    """Return what a linear probe reached, and the cosine of views, after some epochs of one run of each variant."""
+    """Return probes, the cosine of views and the mean of main columns after some epochs of one run of each variant."""
     lines: list[str] = []
-    for what, measure in (("linear", "linear"), ("cosine of views, median,", "cosine")):
+    kept_by = {name: at_epochs(known, study, name) for name in study.methods if name.split()[0] != RANDOM}
+    kept_by = {name: kept for name, kept in kept_by.items() if kept[-1]}
+    columns = list(
+        dict.fromkeys(each for kept in kept_by.values() for each in main_columns(list(kept[-1][0]["columns"])))
+    )
+    measures = {"linear": "linear", "kNN": "knn", "cosine of views, median,": "cosine"}
+    for what, measure in (*measures.items(), *((f"mean {column}", column) for column in columns)):
         rows = []
-        for name in study.methods:
-            kept = at_epochs(known, study, name)
-            if name.split()[0] != RANDOM and kept[-1] and measure in kept[-1][0]["measures"]:
+        for name, kept in kept_by.items():
+            if measure in kept[-1][0]["measures"]:
                 cells = [cell(results, measure) if results else "" for results in kept]
-                rows.append(f"| {name} | " + " | ".join(cells) + " |")
+            elif measure in kept[-1][0]["columns"]:
+                cells = [column_mean(results, measure) if results else "" for results in kept]
+            else:
+                continue
+            rows.append(f"| {name} | " + " | ".join(cells) + " |")
         if rows:
             lines += [f"| {what} after epoch | " + " | ".join(map(str, [*study.at, study.epochs])) + " |"]
             lines += ["| --- |" + " --- |" * (len(study.at) + 1), *rows, ""]
     return lines[:-1]
 
 
-def cosine_chart(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> "Figure":
-    """Draw the cosine of views over epochs, a band from quartile to quartile; means over seeds.
+def column_mean(results: Sequence[Mapping[str, Any]], column: str) -> str:
+    """Return the mean of a column over images and seeds, with half the interval over seeds."""
+    means = np.array([np.mean(result["columns"][column]) for result in results])
+    half = float(half_width(means))
+    return f"{means.mean():.4g}" + ("" if np.isnan(half) else f" ±{half:.2g}")
+
+
+def course_chart(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> "Figure":
+    """Draw the vote of neighbours over epochs, means over seeds, and the cosine of views, from quartile to quartile.
 
     Raises:
-        InputError: if no variant has a predictor.
+        InputError: if nothing that was trained is there.
     """
-    drawn = []
+    votes, cosines, epochs = [], [], [*study.at, study.epochs]
     for name in study.methods:
         kept = at_epochs(known, study, name)
-        if name.split()[0] != RANDOM and all(kept) and "cosine" in kept[-1][0]["measures"]:
-            middle, low, high = (
-                [float(np.mean([result["measures"][measure] for result in results])) for results in kept]
-                for measure in ("cosine", "cosine low", "cosine high")
-            )
-            drawn.append(Curve(name, [*study.at, study.epochs], middle, low, high))
-    if not drawn:
-        raise InputError("--chart draws methods with a predictor, got none that has run; add simsiam to --methods")
-    return draw_chart([Panel(drawn, "epoch", "cosine of prediction and target")])
+        if name.split()[0] == RANDOM or not all(kept):
+            continue
+        by = {
+            measure: [
+                float(np.mean([result["measures"].get(measure, np.nan) for result in results])) for results in kept
+            ]
+            for measure in ("knn", "cosine", "cosine low", "cosine high")
+        }
+        votes.append(Curve(name, epochs, by["knn"]))
+        if not np.isnan(by["cosine"]).any():
+            cosines.append(Curve(name, epochs, by["cosine"], by["cosine low"], by["cosine high"]))
+    if not votes:
+        raise InputError("--chart draws variants all of whose seeds have run, got none; leave --print out")
+    panels = [Panel(votes, "epoch", "accuracy of neighbours", percent=True)]
+    return draw_chart([*panels, *([Panel(cosines, "epoch", "cosine of prediction and target")] if cosines else [])])
 
 
 def correlations(results_of: Mapping[str, list[dict[str, Any]]]) -> list[str]:

@@ -23,7 +23,8 @@ channels. Whatever you name yourself stands as you
 named it.
 
 Methods with a predictor are measured with it as well: the cosine of a prediction and its target, over random views of
-the test images (appendix K of the same paper, figure 11), which --chart draws over the epochs of --at.
+the test images (appendix K of the same paper, figure 11). --chart draws it, and the vote of neighbours (figure 6 of
+UMM's paper), over the epochs of --at; the means of uncertainties are printed (its figure 10).
 
 A run that was cut off goes on where it was; results are kept in --work, one file each, so that several processes may
 share the work.
@@ -39,7 +40,7 @@ from typing import Any
 import torch
 from representation_data import DATASETS, Pictures, add_data, files_of, load_pictures, use_data
 from representation_measures import measure, view_cosines
-from representation_tables import RANDOM, correlations, cosine_chart, curves, early, elsewhere, table
+from representation_tables import RANDOM, correlations, course_chart, curves, early, elsewhere, table
 from representation_transfer import few_labels, transfer
 from study_results import Ledger, percent
 
@@ -198,7 +199,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--work", type=Path, default=Path("representations"), help="where results and states are kept")
     parser.add_argument("--out", type=Path, help="all results of these variants, as one JSON file")
-    parser.add_argument("--chart", type=Path, help="draw the cosine of views over epochs: PNG, SVG or PDF")
+    parser.add_argument("--chart", type=Path, help="draw accuracy and cosines over epochs: PNG, SVG or PDF")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
     study = parser.parse_args(typed)
     if not all(0 < share <= 1 for share in study.labels):
@@ -242,7 +243,10 @@ def main(typed: Sequence[str] | None = None) -> None:
         if lines:
             print("\n".join(lines) + "\n")
     if study.chart:
-        save_chart(cosine_chart(known, study), study.chart, overwrite=True)
+        try:
+            save_chart(course_chart(known, study), study.chart, overwrite=True)
+        except InputError as error:
+            raise SystemExit(f"error: {error}") from None
 
 
 def run_all(study: argparse.Namespace, ledger: Ledger, seeds: Sequence[int]) -> None:

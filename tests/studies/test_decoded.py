@@ -18,6 +18,7 @@ import decoded
 import decoded_measures
 
 from scoring.checkpoint import load_model, save_checkpoint
+from scoring.errors import InputError
 from scoring.heads import PosteriorHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
@@ -38,6 +39,17 @@ def test_draws_have_the_mean_and_covariance_of_mu():
     drawn = decoded.draws(mu + 4, 200_000, 0).numpy()
     assert np.allclose(drawn.mean(0), mu.numpy().mean(0) + 4, atol=0.02)
     assert np.allclose(np.cov(drawn.T), np.cov(mu.numpy().T), atol=0.05)
+
+
+def test_draws_of_classes_are_around_their_own_mu_in_the_order_of_labels():
+    labels = torch.tensor([2, 0] * 200)
+    mu = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)) + 10.0 * labels[:, None]
+    drawn = decoded.class_draws(mu, labels, 50, 0)
+    assert drawn.shape == (100, 3)
+    assert drawn[:50].mean() == pytest.approx(0, abs=0.5)
+    assert drawn[50:].mean() == pytest.approx(20, abs=0.5)
+    with pytest.raises(InputError, match="two images of a class"):
+        decoded.class_draws(mu[:3], labels[:3], 5, 0)
 
 
 @pytest.fixture
@@ -71,6 +83,15 @@ def test_a_sheet_shows_pictures_first_and_a_model_without_a_decoder_is_refused(f
     assert sheet[30, 66 * np.arange(12) + 30, 0].tolist() == [4 * value for value in range(12)]
     with pytest.raises(SystemExit, match="expected a model that decodes"):
         decoded.main([str(tiny_checkpoint), str(files / "p.parquet"), "-o", str(files / "e.png")])
+    table = pq.read_table(files / "p.parquet")
+    pq.write_table(table.append_column("side", pa.array(["dark"] * 30 + ["light"] * 30)), files / "q.parquet")
+    plain, by_class = (files / name for name in ("plain.png", "by_class.png"))
+    decoded.main([str(files / "m.safetensors"), str(files / "p.parquet"), "-o", str(plain)])
+    decoded.main([str(files / "m.safetensors"), str(files / "q.parquet"), "-o", str(by_class), "--label", "side"])
+    assert Image.open(plain).size == Image.open(by_class).size  # two rows of draws: one of each class
+    assert plain.read_bytes() != by_class.read_bytes()
+    with pytest.raises(SystemExit, match="expected a column side"):
+        decoded.main([str(files / "m.safetensors"), str(files / "p.parquet"), "-o", str(plain), "--label", "side"])
 
 
 def sample(n, width, seed):

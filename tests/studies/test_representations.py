@@ -72,13 +72,14 @@ def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypa
     out = tmp_path / "results.json"
     chart = tmp_path / "cosines.svg"
     study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1", "--out", str(out), "--chart", str(chart)]))
-    assert "cosine of prediction and target" in chart.read_text()
+    assert all(name in chart.read_text() for name in ("cosine of prediction and target", "accuracy of neighbours"))
     told = capsys.readouterr().out.split("\n\n", 1)[1]
     lines = told.splitlines()
     assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:5] == ["random", *variants]
     assert "kappa_visimsiam" in told
     assert "| linear after epoch | 1 | 2 |" in told
-    assert "cosine of views, median, after epoch | 1 | 2 |" in told
+    for measure in ("cosine of views, median,", "kNN", "mean kappa_visimsiam"):
+        assert f"| {measure} after epoch | 1 | 2 |" in told
     runs = json.loads(out.read_text())
     assert len(runs["random"]) == len(runs["simsiam after 1"]) == 2
     assert runs["visimsiam lr=0.01 schedule=cosine"][1]["recipe"]["schedule"] == "cosine"

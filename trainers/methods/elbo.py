@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 LOG_2PI = math.log(2 * math.pi)
@@ -23,6 +24,21 @@ def log_likelihood(pixels: Tensor, decoded: Tensor, variance: float) -> Tensor:
     """
     squares = (pixels - decoded).square().flatten(-3).sum(-1)
     return -0.5 * (squares / variance + pixels[0, 0].numel() * (LOG_2PI + math.log(variance)))
+
+
+def log_bernoulli(pixels: Tensor, decoded: Tensor) -> Tensor:
+    """Return the log-probability of values in [0, 1] as shares of Bernoulli draws, summed over an image.
+
+    Args:
+        pixels: x, shape (..., C, H, W), in [0, 1].
+        decoded: probabilities that the decoder gives, same shape.
+
+    Returns:
+        Shape (...), nats, at most 0.
+
+    Source: Kingma & Welling 2014, appendix C.1.
+    """
+    return -F.binary_cross_entropy(decoded, pixels, reduction="none").flatten(-3).sum(-1)
 
 
 def entropy(log_variance: Tensor) -> Tensor:

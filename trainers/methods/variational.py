@@ -30,7 +30,8 @@ class VariationalSettings(Settings):
 
     latent_dim: int = setting(64, "width M of z, whose mean is the embedding", least=1, most=MOST_WIDTH)
     channels: int = setting(256, "of the map that a decoder starts from; each doubling halves them", least=1, most=4096)
-    likelihood_variance: float = setting(0.02, "of a decoded pixel, in [0, 1]", above=0, most=100)
+    likelihood: str = setting("gaussian", "of a decoded pixel, in [0, 1]", choices=("gaussian", "bernoulli"))
+    likelihood_variance: float = setting(0.02, "of a decoded pixel with a gaussian likelihood", above=0, most=100)
     views: int = _views(1, least=1)
 
 
@@ -124,7 +125,10 @@ class Variational(Method[V]):
         mean, log_variance = (part.unflatten(0, features.shape[:2]) for part in head.posterior(features.flatten(0, 1)))
         z = mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
         decoded = head.decoder(z.flatten(0, 1)).view_as(seen)
-        likelihood = elbo.log_likelihood(seen, decoded, self.settings.likelihood_variance)
+        if self.settings.likelihood == "bernoulli":
+            likelihood = elbo.log_bernoulli(seen.clamp(0, 1), decoded)
+        else:
+            likelihood = elbo.log_likelihood(seen, decoded, self.settings.likelihood_variance)
         bound, measures = self.bound(Encoded(mean, log_variance, likelihood))
         shown = {
             "error": (seen - decoded).detach().square().mean(),

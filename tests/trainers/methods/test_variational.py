@@ -56,6 +56,23 @@ def test_the_likelihood_is_that_of_every_value_of_a_picture():
     same(elbo.log_likelihood(pixels, decoded, 0.02), D.Normal(decoded, math.sqrt(0.02)).log_prob(pixels).sum((2, 3, 4)))
 
 
+def test_a_bernoulli_likelihood_is_of_shares_and_the_methods_take_it():
+    pixels, decoded = torch.randint(0, 2, (2, 3, 3, 4, 4)).double(), torch.rand(2, 3, 3, 4, 4).double()
+    same(elbo.log_bernoulli(pixels, decoded), D.Bernoulli(decoded).log_prob(pixels).sum((2, 3, 4)))
+    half = elbo.log_bernoulli(torch.full((1, 3, 4, 4), 0.5).double(), torch.full((1, 3, 4, 4), 0.5).double())
+    assert half.item() == pytest.approx(-48 * math.log(2))
+    method, head, views, features = made("vae", likelihood="bernoulli")
+    torch.manual_seed(7)
+    loss = method(features, head, None).loss
+    torch.manual_seed(7)
+    mean, log_variance = head.mean(features), head.log_variance(features)
+    decoded = head.decoder((mean + (0.5 * log_variance).exp() * torch.randn_like(mean)).flatten(0, 1)).view_as(views)
+    fits = (views * decoded.log() + (1 - views) * (1 - decoded).log()).sum((2, 3, 4))
+    unit = D.Normal(torch.zeros_like(mean), 1.0)
+    apart = D.kl_divergence(D.Normal(mean, (0.5 * log_variance).exp()), unit).sum(2)
+    assert loss.item() == close((apart - fits).sum().item() / views.numel(), rel=1e-9)
+
+
 @pytest.mark.parametrize("views", [2, 3, 5])
 @pytest.mark.parametrize("centre_variance", [0.0, 0.7])
 def test_the_prior_of_a_set_is_the_integral_over_its_centre(views, centre_variance):
