@@ -4,20 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.facts.dataset import Dataset
 from curate.facts.results import Applied
+from curate.policies.decided import numbered
 from curate.policies.outcomes import DROP, OUTCOMES
-from curate.tables.arrays import coded
 from curate.tables.digests import key_array, plain, tie_breaks
 from scoring.errors import InputError
 
 OPEN = len(OUTCOMES)  # the code of a row that nothing decided
 NO_RULE = "no rule"
-NEEDED = (KEY, "decision", "rule", "margin", "threshold")
+NOTED = {"rule": pl.String, "margin": pl.Float64, "threshold": pl.Float64}
+NEEDED = (KEY, "decision", *NOTED)
 
 
 @dataclass
@@ -117,46 +119,31 @@ def _read(dataset: Dataset, applied: Applied) -> Decisions:
     if table is None:
         raise ValueError("a policy without decisions")
     table.require(NEEDED)
-    n = table.n_rows
-    row, outcome, rule = np.empty(n, np.int64), np.empty(n, np.uint8), np.empty(n, np.int32)
-    margin, seen = np.empty(n), {}  # type: ignore[var-annotated]
-    low, high = np.full(0, np.inf), np.full(0, -np.inf)
-    start = 0
-    for batch in table.batches(NEEDED):
-        part = slice(start, start + batch.num_rows)
-        row[part] = dataset.find(tie_breaks(key_array(batch.column(KEY), table.path, start)))
-        outcome[part] = _outcomes(applied, batch.column("decision"))
-        rule[part] = coded(plain(batch.column("rule")).cast(pa.string()), seen)
-        margin[part] = _numbers(batch.column("margin"))
-        threshold = _numbers(batch.column("threshold"))
-        low, high = _grown(low, len(seen), np.inf), _grown(high, len(seen), -np.inf)
-        known = ~np.isnan(threshold)
-        np.minimum.at(low, rule[part][known], threshold[known])
-        np.maximum.at(high, rule[part][known], threshold[known])
-        start += batch.num_rows
+    parts = [pl.DataFrame(schema={"row": pl.Int64, "outcome": pl.UInt8, **NOTED})]
+    for start, batch in numbered(table.batches(NEEDED)):
+        row = dataset.find(tie_breaks(key_array(batch.column(KEY), table.path, start)))
+        values = {name: pl.Series(plain(batch.column(name))).cast(kind) for name, kind in NOTED.items()}
+        parts.append(pl.DataFrame({"row": row, "outcome": _outcomes(applied, batch.column("decision")), **values}))
+    noted = pl.concat(parts).with_columns(pl.col("margin", "threshold").fill_nan(None))
+    row, outcome = (noted[name].to_numpy() for name in ("row", "outcome"))
     _refuse_strangers(dataset, applied, row, outcome)
-    rules = [NO_RULE if name is None else str(name) for name in seen]
-    bounds = {name: (float(a), float(b)) for name, a, b in zip(rules, low, high, strict=True) if a <= b}
-    return Decisions(applied, row, outcome, rule, rules, margin, bounds)
+    low, high = pl.col("threshold").min().alias("low"), pl.col("threshold").max().alias("high")
+    rules = noted.group_by("rule", maintain_order=True).agg(low, high).with_row_index("code")
+    code = noted.select("rule").join(rules, on="rule", how="left", nulls_equal=True, maintain_order="left")["code"]
+    rules = rules.with_columns(pl.col("rule").fill_null(NO_RULE))
+    bounds = {name: (least, most) for _, name, least, most in rules.iter_rows() if least is not None}
+    margin = noted["margin"].to_numpy()
+    return Decisions(applied, row, outcome, code.cast(pl.Int32).to_numpy(), rules["rule"].to_list(), margin, bounds)
 
 
-def _grown(values: NDArray[np.float64], n: int, fill: float) -> NDArray[np.float64]:
-    return np.concatenate([values, np.full(n - len(values), fill)])
-
-
-def _numbers(column: pa.Array) -> NDArray[np.float64]:
-    """With NaN for null."""
-    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-
-
-def _outcomes(applied: Applied, column: pa.Array) -> NDArray[np.uint8]:
-    codes = plain(column).cast(pa.string()).dictionary_encode()
-    names = codes.dictionary.to_pylist()
-    strange = [name for name in names if name not in OUTCOMES]
-    if strange or codes.null_count:
-        raise InputError(f"{applied.path}: its decisions hold {strange[:1] or 'null'}, which is not one; take a copy")
-    places = np.array([OUTCOMES.index(name) for name in names], np.uint8)
-    return places[codes.indices.to_numpy(zero_copy_only=False)] if len(codes) else np.zeros(0, np.uint8)
+def _outcomes(applied: Applied, column: pa.Array) -> pl.Series:
+    words = pl.Series(plain(column).cast(pa.string()), dtype=pl.String)
+    unknown = words.filter(~words.is_in(OUTCOMES))
+    if len(unknown) or words.null_count():
+        raise InputError(
+            f"{applied.path}: its decisions hold {unknown[:1].to_list() or 'null'}, which is not one; take a copy"
+        )
+    return words.replace_strict(OUTCOMES, range(len(OUTCOMES)), return_dtype=pl.UInt8)
 
 
 def _refuse_strangers(dataset: Dataset, applied: Applied, row: NDArray[np.int64], outcome: NDArray[np.uint8]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -107,43 +108,34 @@ class Index:
 
     def _sorted(self, name: str, descending: bool) -> NDArray[np.uint32]:
         if name != BY_KEY and self.columns[name].is_number:
-            values = self._numbers(name)
-            is_known = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), bool)
-            rows = np.flatnonzero(is_known).astype(np.uint32)
-            ascending = np.argsort(values[rows], kind="stable")
-            if descending:  # ties stay in the order of the table
-                ascending = len(rows) - 1 - np.argsort(values[rows][::-1], kind="stable")[::-1]
-            return np.concatenate([rows[ascending], np.flatnonzero(~is_known).astype(np.uint32)])
-        column = KEY if name == BY_KEY else self.columns[name].column
-        texts = pa.chunked_array(
-            [plain(batch.column(0)).cast(pa.large_string()) for batch in self.facts.dataset.table.batches([column])],
-            pa.large_string(),
-        )
-        order = "descending" if descending else "ascending"
-        return np.asarray(pc.sort_indices(texts, sort_keys=[("", order)]).to_numpy(), np.uint32)
+            values = pl.Series(self._numbers(name), nan_to_null=True)
+        else:
+            column = KEY if name == BY_KEY else self.columns[name].column
+            batches = self.facts.dataset.table.batches([column])
+            texts = [plain(batch.column(0)).cast(pa.large_string()) for batch in batches]
+            values = pl.Series(pa.chunked_array(texts, pa.large_string()))
+        rows = values.alias("value").to_frame().with_row_index("row")
+        ordered = rows.sort("value", descending=descending, nulls_last=True, maintain_order=True)
+        return ordered["row"].to_numpy()
 
     def _keep(self, query: Query) -> NDArray[np.bool_] | None:
         """Which rows pass all filters; None if absent."""
-        dataset, keep = self.facts.dataset, None
-        for part in self._parts(query):
-            keep = part if keep is None else keep & part
-        if query.of_class is not None:
-            codes = self._classes.get(query.of_class, [])
-            part = np.isin(dataset.classes.codes, codes) if len(dataset.classes.codes) else np.zeros(dataset.n, bool)
-            keep = part if keep is None else keep & part
-        if query.decision is not None:
-            part = self.facts.decided.outcome == OUTCOMES.index(query.decision)
-            keep = part if keep is None else keep & part
-        return keep
-
-    def _parts(self, query: Query) -> list[NDArray[np.bool_]]:
-        parts = []
-        for name, low, high in query.bounds:
-            values = self._numbers(name)
-            parts.append((values >= low) & (values <= high))
+        dataset = self.facts.dataset
+        parts = [self._between(*bounds) for bounds in query.bounds]
         if query.search:
             parts.append(self._masks.get(query.search, lambda: self._searched(query.search)))
-        return parts
+        if query.of_class is not None:
+            codes = self._classes.get(query.of_class, [])
+            parts.append(
+                np.isin(dataset.classes.codes, codes) if len(dataset.classes.codes) else np.zeros(dataset.n, bool)
+            )
+        if query.decision is not None:
+            parts.append(self.facts.decided.outcome == OUTCOMES.index(query.decision))
+        return np.logical_and.reduce(parts) if parts else None
+
+    def _between(self, name: str, low: float, high: float) -> NDArray[np.bool_]:
+        values = self._numbers(name)
+        return (values >= low) & (values <= high)
 
     def _numbers(self, name: str) -> NDArray[Any]:
         """A column of numbers, NaN where there is no finite one; whole numbers as float64."""
