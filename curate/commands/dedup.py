@@ -1,18 +1,20 @@
 """``curate dedup``: keep one of each group that is the same, and say why."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curate.commands import options
-from curate.commands.complete import OFFERED
+from curate.commands.declared import command_of
 from curate.commands.dedup_words import dedup_notes, lower_words, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
 from curate.commands.printing import EXIT_GATE, emit, printers, say, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
+from curate.policies.dedup.options import DedupOptions
 
 if TYPE_CHECKING:
     from curate.policies.dedup.policy import DedupResult
@@ -20,16 +22,6 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 
 
-Out = Annotated[Path | None, options.written_to("--out", ": the subset, such as unique.parquet")]
-Finder = Annotated[
-    Texts,
-    typer.Option(
-        metavar="NAME",
-        autocompletion=OFFERED["--finder"],
-        help="Kind of sameness: bytes, pixels, hash, signature, crop or embedding (repeatable). "
-        "[default: bytes and signature]",
-    ),
-]
 Threshold = Annotated[
     Texts,
     typer.Option(metavar="X", help="Of the finder before it: bits that may differ (hash), or the least cosine."),
@@ -37,104 +29,24 @@ Threshold = Annotated[
 Mirrored = Annotated[
     bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature, crop, near-duplicate).")
 ]
-Rotated = Annotated[
-    bool, typer.Option("--rotated", help="Copies turned by 90, 180 or 270 degrees are the same (signature, crop).")
-]
-Cropped = Annotated[
-    bool,
-    typer.Option("--cropped", help="A part of an image, 70 % of each side or more, is the same: also --finder crop."),
-]
-Against = Annotated[
-    Path | None, options.read_from("--against", ": rows that it has already are dropped", metavar="TABLE")
-]
-ReportOnly = Annotated[
-    bool, typer.Option("--report-only", help="What --against has already (leaks) stays in the subset, and is listed.")
-]
-OnlyAgainst = Annotated[
-    bool,
-    typer.Option("--only-against", help="Compare with --against alone; no row is dropped for another of its table."),
-]
 FailOnLeaks = Annotated[
     bool, typer.Option("--fail-on-leaks", help="Exit 3 where --against has any row already; all is written.")
 ]
 Keep = Annotated[str, typer.Option(metavar="LIST", help="Which image is kept: criteria in order, separated by commas.")]
-Prefer = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--prefer",
-        metavar="GLOB",
-        help="Keep rows whose key matches, such as 'sorted/*', before others (repeatable, most preferred first).",
-        show_default=False,
-    ),
-]
-Protect = Annotated[
-    str | None, typer.Option(metavar="CONDITION", help="Rows that are never dropped.", show_default=False)
-]
-Label = Annotated[
-    str | None,
-    options.shared("--label", ", to list groups that disagree. [default: label, where there is one]", metavar="COLUMN"),
-]
-Groups = Annotated[
-    str, typer.Option(help="star: none further from the one that stays than the threshold; chain: connected.")
-]
-Similarity = Annotated[str, typer.Option(help="Of embeddings: cosine, or elk, whose radius follows kappa.")]
 Kappa = Annotated[str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)]
-Graph = Annotated[Path | None, options.shared("--graph", "; for --finder embedding and near-duplicate")]
-EstimateRecall = Annotated[
-    int | None,
-    typer.Option(
-        "--estimate-recall",
-        metavar="N",
-        min=1,
-        help="Edit N of the images, search for the copies, and say how many are found; 200 is usual.",
-        show_default=False,
-    ),
-]
-Audit = Annotated[
-    int | None,
-    options.shared("--audit", ": write N pairs near the threshold to judge", metavar="N", min=1),
-]
 Sheet = Annotated[
     Path | None,
     options.shared("--sheet", ": the groups, doubtful ones first, NAME.html or NAME.png"),
 ]
-AgainstSource = Annotated[str | None, typer.Option(help="What was scored for --against, too.", show_default=False)]
-Model = Annotated[str | None, options.shared("--model", ": the table's, for --estimate-recall, if it does not ship")]
 
 
+@command_of(DedupOptions, threshold="finder", fail_on_leaks="only_against", sheet="audit")
 def run(
+    request: DedupOptions,
     ctx: typer.Context,
-    table: options.Table,
-    out: Out = None,
-    finder: Finder = None,
     threshold: Threshold = None,
-    mirrored: Mirrored = False,
-    rotated: Rotated = False,
-    cropped: Cropped = False,
-    against: Against = None,
-    report_only: ReportOnly = False,
-    only_against: OnlyAgainst = False,
     fail_on_leaks: FailOnLeaks = False,
-    keep: Keep = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain",
-    prefer: Prefer = None,
-    protect: Protect = None,
-    label: Label = None,
-    groups: Groups = "star",
-    similarity: Similarity = "cosine",
-    kappa: Kappa = None,
-    graph: Graph = None,
-    verdicts: options.Verdicts = None,
-    estimate_recall: EstimateRecall = None,
-    audit: Audit = None,
     sheet: Sheet = None,
-    source: options.Source = None,
-    against_source: AgainstSource = None,
-    model: Model = None,
-    embedding: options.Embedding = None,
-    seed: options.Seed = 0,
-    engine: options.Engine = "local",
-    dry_run: options.DryRun = False,
-    overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -159,36 +71,37 @@ def run(
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
     """
-    arguments = dict(locals())
-    from curate.policies.dedup.policy import dedup
+    from curate.policies.dedup.policy import run_dedup
     from curate.policies.dedup.request import finders_in_order
     from scoring.errors import InputError
 
-    if fail_on_leaks and against is None:
+    if fail_on_leaks and request.against is None:
         raise InputError("--fail-on-leaks is about what another table has too; name that with --against")
     if sheet is not None:
-        _refuse_sheet(sheet, dry_run, overwrite)
-        _require_images(((table, source), (against, against_source)))
-    finders = finders_in_order(typed(ctx))
+        _refuse_sheet(sheet, request.dry_run, request.overwrite)
+        _require_images(((request.table, request.source), (request.against, request.against_source)))
     silent = json_ or quiet
     with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
-        result = dedup(
-            **options.accepted(dedup, {**arguments, "finder": finders}),
-            report=lambda done, total: bar.show(done, total, 0, ""),
-            compared=lambda done, total: rows_bar.show(done, total, 0, ""),
-            announce=(lambda text: None) if silent else say,
+        result = run_dedup(
+            replace(
+                request,
+                finder=finders_in_order(typed(ctx)),
+                report=lambda done, total: bar.show(done, total, 0, ""),
+                compared=lambda done, total: rows_bar.show(done, total, 0, ""),
+                announce=(lambda text: None) if silent else say,
+            )
         )
     if sheet is not None:
-        drawn = _draw(result, table, against, sheet, (source, against_source, label), overwrite)
+        drawn = _draw(result, request, sheet)
         if not quiet:
             say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
     if json_:
         emit({**result.to_json(), "notes": dedup_notes(result)})
-    elif dry_run or not quiet:
-        _report(result, against, dry_run)
+    elif request.dry_run or not quiet:
+        _report(result, request.against, request.dry_run)
     if fail_on_leaks and result.n_leaks:
         if not silent:
-            say(f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {against} too (--fail-on-leaks)")
+            say(f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {request.against} too (--fail-on-leaks)")
         raise typer.Exit(EXIT_GATE)
 
 
@@ -205,7 +118,7 @@ def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
     refuse_existing(sheet, overwrite=overwrite)
 
 
-def _require_images(tables: Iterable[tuple[Path | None, str | None]]) -> None:
+def _require_images(tables: Iterable[tuple[str | Path | None, str | None]]) -> None:
     from curate.tables.images import require_images
     from curate.tables.table import open_table
 
@@ -214,33 +127,25 @@ def _require_images(tables: Iterable[tuple[Path | None, str | None]]) -> None:
             require_images(open_table(table), source)
 
 
-def _draw(
-    result: "DedupResult",
-    table: Path,
-    against: Path | None,
-    sheet: Path,
-    words: tuple[str | None, str | None, str | None],
-    overwrite: bool,
-) -> int:
+def _draw(result: "DedupResult", request: DedupOptions, sheet: Path) -> int:
     """Draw the groups, and return how many there was room for."""
     from curate.display.groups import group_sheet
     from curate.tables.table import open_table
 
-    source, against_source, label = words
     return group_sheet(
-        open_table(table),
+        open_table(request.table),
         open_table(str(result.decisions)),
         open_table(str(result.groups)),
         sheet,
-        source=source,
-        against=open_table(against) if against else None,
-        against_source=against_source,
-        label=label,
-        overwrite=overwrite,
+        source=request.source,
+        against=open_table(request.against) if request.against else None,
+        against_source=request.against_source,
+        label=request.label,
+        overwrite=request.overwrite,
     )
 
 
-def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
+def _report(result: "DedupResult", against: str | Path | None, dry_run: bool) -> None:
     line, table = printers(requested=dry_run)
     for note in [*dedup_notes(result), *result.recall]:
         line(note)

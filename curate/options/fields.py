@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from curate.options.option import Note, Option, shared
+from curate.options.values import white_of
 
 Table = Annotated[
     str | Path,
@@ -19,6 +20,23 @@ LocalTable = Annotated[
 ]
 Announce = Annotated[Callable[[str], None], Note("Called with a line on what is about to happen.")]
 AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
+Backbone = Annotated[
+    str | None,
+    Option(
+        "timm:NAME (published weights), a checkpoint, a shipped model, or a timm name (random weights); by default "
+        "resnet18. For images of 32 pixels: resnet18_cifar, resnet50_cifar, resnet_simvae, mlp.",
+        default=False,
+    ),
+]
+BackboneSet = Annotated[
+    Mapping[str, object] | None,
+    Option(
+        "Set an option of the network (repeatable), such as drop_path_rate=0.1.",
+        metavar="NAME=VALUE",
+        example="drop_path_rate=0.1",
+    ),
+]
+Connections = Annotated[int, shared("--connections", default=True, least=1, most=512)]
 Device = Annotated[str, shared("--device", default=True)]
 DryRun = Annotated[bool, shared("--dry-run")]
 Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
@@ -33,14 +51,26 @@ Finder = Annotated[
         "threshold in its unit, None for its own; by default bytes and signature.",
     ),
 ]
+ImageColumn = Annotated[str | None, shared("--image-column", "; by default found by type")]
+Key = Annotated[str | None, shared("--key")]
+Label = Annotated[str, shared("--label", ", for methods that read labels", default=True)]
 LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
 Labelled = Annotated[str | Path | None, shared("--labelled")]
+Licence = Annotated[str, shared("--licence", default=True)]
+Limit = Annotated[int | None, shared("--limit")]
+Link = Annotated[str, shared("--link", metavar="HOW", default=True)]
 Log = Annotated[str | Path | None, shared("--log", metavar="FILE")]
+LossColumn = Annotated[str | None, shared("--loss-column")]
 Mirrored = Annotated[bool, Option("Mirrored copies are the same (signature, crop, near-duplicate).")]
 Overwrite = Annotated[bool, shared("--overwrite")]
+PathColumn = Annotated[str | None, shared("--path-column", "; by default found by name")]
+Precision = Annotated[str, shared("--precision", default=True)]
+Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
 Seed = Annotated[int, shared("--seed", default=True)]
 Settings = Annotated[Mapping[str, object] | None, shared("--set", metavar="NAME=VALUE")]
 Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
 Verdicts = Annotated[
     str | Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", path="local")
 ]
+White = Annotated[int | None, shared("--white", metavar="auto|N", default=True, parse=white_of)]
+Workers = Annotated[int | None, shared("--workers", least=1, most=1024)]

@@ -33,3 +33,17 @@ def several(value: str | Path | Iterable[str | Path] | None) -> tuple[str | Path
     (('a',), ('a', 'b'), ())
     """
     return (value,) if isinstance(value, str | Path) else tuple(value or ())
+
+
+def white_of(text: str) -> int | None:
+    """Return the white of 16-bit images as typed; None for auto.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected auto or a whole number for --white, got {text!r}") from None

@@ -1,17 +1,17 @@
 """`curate.cache`: features of every image in several epochs, for training heads without the images."""
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.training.recipe import DEFAULT_LABEL
+from curate.options.function import callable_of
+from curate.options.values import several
+from curate.training.options import CacheOptions
 
 if TYPE_CHECKING:
     from curate.engines.gone import WatchedReaders
     from curate.manifest import Manifest
     from scoring.model import ScoringModel
-    from trainers.cache_writer import CacheProgress
     from trainers.extract import CacheRecipe
     from trainers.start import Start
 
@@ -37,61 +37,16 @@ class CacheResult:
         return {**asdict(self), "path": str(self.path)}
 
 
-def cache(
-    data: str | Path | Sequence[str | Path],
-    out: str | Path,
-    model: str | Path = "world",
-    epochs: int = 8,
-    *,
-    label: str = DEFAULT_LABEL,
-    label_from_folder: bool = False,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
-    root: str | None = None,
-    loss_column: str | None = None,
-    dtype: str = "float16",
-    batch_size: int = 256,
-    set: Mapping[str, object] | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    precision: str = "auto",
-    white: int | None = None,
-    report: "Callable[[CacheProgress], None]" = lambda progress: None,
-    announce: Callable[[str], None] = lambda text: None,
-) -> CacheResult:
+def run_cache(options: CacheOptions) -> CacheResult:
     """Write the features of every image, one Parquet file an epoch, which `curate.train` takes as ``cached``.
 
     A call that was stopped continues with the missing epochs when it is repeated; more ``epochs`` add to a cache.
 
-    Args:
-        data: images, from anything that `curate.score` reads.
-        out: a folder.
-        model: a shipped model, a checkpoint, or ``timm:NAME``.
-        epochs: the first of the images as they are, then of views.
-        label: column of the classes.
-        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``.
-        key: of the source.
-        path_column: of the source.
-        image_column: of the source.
-        root: of the source.
-        loss_column: column of losses to predict; None for none.
-        dtype: of the stored features, ``float16`` or ``float32``.
-        batch_size: images that the model reads at once.
-        set: how views are drawn, by name (``curate.training.recipe.ViewSettings``), instead of losspred's views.
-        seed: of all draws.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        precision: ``auto``, ``fp32`` or ``bf16``.
-        white: value of 16-bit images that is white; None finds it in a sample of them.
-        report: called after every batch.
-        announce: called with what the user should know, in words.
-
     Raises:
         InputError: for an option, image or place that cannot be used.
     """
-    model = str(model)
-    typed: dict[str, Any] = dict(locals())
-    sources = [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
+    typed: dict[str, Any] = {**vars(options), "model": str(options.model)}
+    sources = [str(source) for source in several(options.data)]
     import torch
 
     from curate.engines.gone import WatchedReaders
@@ -108,33 +63,36 @@ def cache(
     from trainers.methods.table import METHODS
     from trainers.start import find_start
 
-    line, out = announce, Path(out)
+    line, out = options.announce, Path(options.out)
     require_folder(out)
-    where = select_device(device)
-    drawn = with_settings(ViewSettings, set, name=str(out), what="cache")
+    where = select_device(options.device)
+    drawn = with_settings(ViewSettings, options.set, name=str(out), what="cache")
     views = augmentation(METHODS["losspred"].defaults["augmentation"], vars(drawn))
-    start = find_start(model)
+    start = find_start(typed["model"])
     network = _network_of(start)
-    exact = select_precision(precision, where, network.spec.cpu_precision)
-    recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
+    exact = select_precision(options.precision, where, network.spec.cpu_precision)
+    recipe = CacheRecipe(views, options.seed, options.dtype, options.batch_size, exact, where.type)
     manifest = open_source(sources, typed)
     line(manifest.description)
     white_value = white_of(manifest, typed, line)
     watched = WatchedReaders(manifest, root_of(sources))
-    images, columns = _images(watched, label, loss_column, white_value)
+    images, columns = _images(watched, options.label, options.loss_column, white_value)
     if columns["label"] is None:
-        line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
+        line(f"no labels: there is no column {options.label!r}; methods that need them cannot use this cache")
     about = _about(start, recipe, manifest, columns, typed) | ({} if white_value == WHITE else {"white": white_value})
     if where.type == "cpu":
         line("running on the CPU: this is slow")
     if where.type == "cuda" and exact == "fp32":
         torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
     network = for_inference(network.to(where).to(memory_format=torch.channels_last).eval(), where, exact)
-    failures = make_cache(out, about, images, network, recipe, report=report, announce=line)
+    failures = make_cache(out, about, images, network, recipe, report=options.report, announce=line)
     say_failures(failures, line)
     made = read_about(out) or about  # a folder that was there may hold more epochs than were requested
     n = len(images.keys) - sum(failures.values())
     return CacheResult(out, int(made["epochs"]), n, failures)
+
+
+cache = callable_of(CacheOptions, run_cache)
 
 
 def _network_of(start: "Start") -> "ScoringModel":

@@ -1,11 +1,13 @@
 """`curate.train`: fit a model that `curate.score` can use."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.training.recipe import DEFAULT_LABEL, recipe_of, split_settings, typed_settings, with_named_recipe
+from curate.options.function import callable_of
+from curate.training.options import TrainOptions
+from curate.training.recipe import recipe_of, split_settings, typed_settings, with_named_recipe
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from scoring.model import ScoringModel
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
-    from trainers.loop import Progress
     from trainers.start import Start
     from trainers.work import TrainingFolder
 
@@ -45,105 +46,25 @@ class TrainResult:
         return {**asdict(self), "path": str(self.path)}
 
 
-def train(
-    method: str,
-    data: str | Path | Sequence[str | Path] | None = None,
-    *,
-    out: str | Path,
-    cached: str | Path | None = None,
-    recipe: str | None = None,
-    backbone: str | None = None,
-    backbone_set: Mapping[str, object] | None = None,
-    freeze: bool = False,
-    freeze_batchnorm: bool = False,
-    label: str = DEFAULT_LABEL,
-    label_from_folder: bool = False,
-    key: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
-    root: str | None = None,
-    size: int | None = None,
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    lr: float | None = None,
-    set: Mapping[str, object] | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    precision: str = "auto",
-    compile: bool = False,
-    stream: bool | None = None,
-    half: bool = False,
-    licence: str = "not stated",
-    note: str = "",
-    limit: int | None = None,
-    white: int | None = None,
-    course: str | Path | None = None,
-    measure_on: str | Path | Sequence[str | Path] | None = None,
-    every: int = 1,
-    save_best: str | None = None,
-    keep_state: bool = False,
-    overwrite: bool = False,
-    report: "Callable[[Progress], None]" = lambda progress: None,
-    announce: Line = lambda text: None,
-) -> TrainResult:
+def run_train(options: TrainOptions) -> TrainResult:
     """Train a model, or a head on a backbone, and write the checkpoint.
 
     A call that was stopped continues when it is repeated, from a state of at most a minute before. In a script that
     ``torchrun`` starts, all its processes train one model, and the first one writes it.
 
-    Args:
-        method: a name in `trainers.methods.table.METHODS`.
-        data: images, from anything that `curate.score` reads; None with ``cached``.
-        out: the checkpoint, ``NAME.safetensors``.
-        cached: folder that `curate.cache` wrote, whose features are trained on.
-        recipe: by name, of the method's own (``trainers.named_recipes``): a value for each option that is left out.
-        backbone: where training starts: ``timm:NAME``, a checkpoint, a shipped model, or a timm name for random
-            weights; None for resnet18.
-        backbone_set: options of a network of timm's by name, such as ``drop_path_rate``.
-        freeze: train the head alone.
-        freeze_batchnorm: hold the batch statistics of the backbone.
-        label: column of the classes, for methods that read them.
-        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
-        key: of the source.
-        path_column: of the source.
-        image_column: of the source.
-        root: of the source.
-        size: side of a view in pixels; None for the backbone's, or 224.
-        epochs: passes over the images; None for the method's own number, the same for ``batch_size`` and ``lr``.
-        batch_size: images a step, of all processes together.
-        lr: learning rate.
-        set: settings by name: the method's own, and of views and steps (``curate.training.recipe.SharedSettings``).
-        seed: of all draws.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        precision: ``auto``, ``fp32``, ``bf16``, or ``fp16``, which scales the loss.
-        compile: compile the network, which takes a minute or more; for long runs on a GPU.
-        stream: cut views from whole images, which are read again in each epoch; None where squares of the size of a
-            view, cut once, do not fit in memory.
-        half: store the weights as float16.
-        licence: of the training data, for the model card.
-        note: a sentence for the model card.
-        limit: only the first N images.
-        white: value of 16-bit images that is white; None finds it in a sample of them.
-        course: folder for the course of the run: a row an epoch, and TensorBoard's files where that is installed.
-        measure_on: labelled images that the model is measured on, as ``data``.
-        every: epochs between two measurements on ``measure_on``.
-        save_best: measure of the probe (``knn``, ``recall_at_1`` or ``r_auroc``) by which the best model so far is
-            kept, as ``NAME.best.safetensors``.
-        keep_state: keep the training state of the finished run, to go on with more ``epochs``.
-        overwrite: replace a checkpoint that is there.
-        report: called after every step.
-        announce: called with what the user should know, in words.
-
     Raises:
         InputError: for an option, image or place that cannot be used.
     """
-    typed: dict[str, Any] = dict(locals())
+    typed: dict[str, Any] = dict(vars(options))
     from trainers import ranks
 
-    with ranks.joined(device) as taken:
+    with ranks.joined(options.device) as taken:
         if not ranks.is_first():
             typed |= {"report": lambda progress: None, "announce": lambda text: None}
         return _train({**typed, "device": taken})
+
+
+train = callable_of(TrainOptions, run_train)
 
 
 def _train(typed: dict[str, Any]) -> TrainResult:

@@ -13,20 +13,22 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.engines.search import searching
+from curate.options.function import callable_of
+from curate.options.values import part_of, several
 from curate.policies.apply import apply
 from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
 from curate.policies.dedup.finders.facts import FewFinders, LooseGroups
-from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
 from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
 from curate.policies.dedup.leaks import LEAKS, leaks_csv
+from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, audit_pairs, planted_recall
 from curate.policies.dedup.quality.recall import RecallSettings
-from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
+from curate.policies.dedup.request import DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import MEANINGS, SCHEMA, DecisionWords, rule_text
 from curate.policies.outcomes import DROP
@@ -249,79 +251,8 @@ def _loose(duplicates: Duplicates, members: Members) -> list[LooseGroups]:
     return [LooseGroups(len(groups), len(rows), largest, stars.names[commonest], similarity, waiting)]
 
 
-def dedup(
-    table: str | Path,
-    out: str | Path | None = None,
-    finder: str | Sequence[str] | Mapping[str, float | None] | None = None,
-    *,
-    mirrored: bool = False,
-    rotated: bool = False,
-    cropped: bool = False,
-    against: str | Path | None = None,
-    report_only: bool = False,
-    only_against: bool = False,
-    keep: str = KEEP_DEFAULT,
-    prefer: str | Sequence[str] | None = None,
-    protect: str | None = None,
-    label: str | None = None,
-    groups: str = STAR,
-    similarity: str = COSINE,
-    kappa: str | None = None,
-    graph: str | Path | None = None,
-    verdicts: str | Path | None = None,
-    estimate_recall: int | None = None,
-    audit: int | None = None,
-    source: str | None = None,
-    against_source: str | None = None,
-    model: str | None = None,
-    embedding: str | None = None,
-    seed: int = 0,
-    engine: str = "local",
-    dry_run: bool = False,
-    overwrite: bool = False,
-    report: Callable[[int, int], None] = lambda done, total: None,
-    compared: Callable[[int, int], None] = lambda done, total: None,
-    announce: Callable[[str], None] = lambda text: None,
-) -> DedupResult:
+def run_dedup(options: DedupOptions) -> DedupResult:
     """Keep one row of each group that is the same; write subset, decisions, groups and receipt.
-
-    Every keyword but ``report``, ``compared`` and ``announce`` is the option of ``curate dedup`` of that name.
-
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
-        finder: one or several keys of ``FINDERS``, or name -> threshold in the finder's unit (None for its own); by
-            default ``bytes`` and ``signature``.
-        mirrored: mirrored copies are the same, of the finders ``signature``, ``crop`` and ``near-duplicate``.
-        rotated: so are copies turned by 90, 180 or 270 degrees.
-        cropped: also the finder ``crop``.
-        against: another table: rows that it has already go. Its rows are not compared with one another.
-        report_only: rows that ``against`` has stay, and are reported.
-        only_against: rows are compared with ``against`` alone: nothing goes for another its own row table.
-        keep: which row is kept: criteria in order, separated by commas.
-        prefer: one or several patterns of keys, such as ``sorted/*``: rows that match are kept before others.
-        protect: condition on the rows that never go.
-        label: column of labels, to list groups that disagree; by default ``label`` where there is one.
-        groups: ``star``, or ``chain``.
-        similarity: of embeddings, ``cosine`` or ``elk``.
-        kappa: column of the kappas for ``elk``; by default the model's own.
-        graph: file of the graph of nearest neighbours, for the finders ``embedding`` and ``near-duplicate``: read, or
-            computed and written.
-        verdicts: NAME.verdicts.jsonl of ``curate review``: copies that were kept stay, what was dropped goes (with its
-            copies, where the image itself was judged), and new labels are taken.
-        estimate_recall: also edit so many of the table's own images, and say how many of the copies are found.
-        audit: also write this many pairs near the threshold, for a reviewer to judge.
-        source: what was scored, where images are read again and the table has no paths.
-        against_source: what was scored for ``against``.
-        model: that scored the table, for ``estimate_recall``, if it does not ship.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        seed: of the images and pairs that are drawn.
-        engine: where large searches run: ``local``, or ``ray``; what is written is the same.
-        dry_run: count only; write nothing.
-        overwrite: replace outputs that exist.
-        report: called with images edited, of all.
-        compared: called with rows compared, of all.
-        announce: called with a line on where searches run.
 
     Returns:
         counts, notes and paths.
@@ -329,47 +260,35 @@ def dedup(
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    if embedding is not None and estimate_recall is not None:
+    opened = open_table(options.table, require=[KEY], embedding=options.embedding)
+    if options.embedding is not None and options.estimate_recall is not None:
         raise InputError(
-            f"--estimate-recall embeds edited images, and it is unknown which model made the column {embedding!r} of "
-            "--embedding; leave one of them out"
+            "--estimate-recall embeds edited images, and it is unknown which model made the column "
+            f"{options.embedding!r} of --embedding; leave one of them out"
         )
-    other = _other_table(against, opened, embedding) if against is not None else None
-    request = DedupRequest(
-        {},
-        mirrored=mirrored,
-        rotated=rotated,
-        cropped=cropped,
-        keep=keep,
-        prefer=(prefer,) if isinstance(prefer, str) else tuple(prefer or ()),
-        protect=protect,
-        label=label,
-        groups=groups,
-        similarity=similarity,
-        kappa=kappa,
-        report_only=report_only,
-        only_against=only_against,
-        source=source,
-        against_source=against_source,
-    )
-    request, few_finders = resolved(request, opened, finder)
+    other = _other_table(options.against, opened, options.embedding) if options.against is not None else None
+    of_table = {"thresholds": {}, "without_flat": False, "facts": (), "held_back": ()}
+    request = part_of(DedupRequest, options, prefer=several(options.prefer), **of_table)
+    request, few_finders = resolved(request, opened, options.finder)
     policy = Dedup(
         request,
         other,
-        str(graph) if graph is not None else None,
-        plant=RecallSettings(estimate_recall, seed=seed) if estimate_recall is not None else None,
-        audit=audit,
-        model=model,
-        seed=seed,
+        str(options.graph) if options.graph is not None else None,
+        plant=None if options.estimate_recall is None else RecallSettings(options.estimate_recall, seed=options.seed),
+        audit=options.audit,
+        model=options.model,
+        seed=options.seed,
         few_finders=few_finders,
-        verdicts=None if verdicts is None else VerdictLines.of(verdicts, opened),
-        report=report,
-        compared=compared,
+        verdicts=None if options.verdicts is None else VerdictLines.of(options.verdicts, opened),
+        report=options.report,
+        compared=options.compared,
     )
-    _refuse_pictures(policy, opened, out, dry_run=dry_run)
-    with searching(engine, None if dry_run else out, announce):
-        return apply(policy, opened, out, dry_run=dry_run, overwrite=overwrite)
+    _refuse_pictures(policy, opened, options.out, dry_run=options.dry_run)
+    with searching(options.engine, None if options.dry_run else options.out, options.announce):
+        return apply(policy, opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
+
+
+dedup = callable_of(DedupOptions, run_dedup)
 
 
 def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table:

@@ -39,21 +39,10 @@ LABEL = "label"
 class DedupRequest:
     """A deduplication, ready to run on a table; also what the receipt records.
 
+    Fields are as in ``DedupOptions``, but for these.
+
     Attributes:
         thresholds: finder -> threshold, in the order of ``FINDERS``.
-        mirrored: whether mirrored copies count as the same; so ``rotated``.
-        cropped: whether the finder ``crop`` was requested by that word.
-        keep: criteria, as typed.
-        prefer: patterns of keys whose rows are kept before others, the most preferred first.
-        protect: condition on the rows that never go, or None.
-        label: column of labels, or None.
-        groups: ``star`` or ``chain``.
-        similarity: of embeddings, ``cosine`` or ``elk``.
-        kappa: column of the kappas for ``elk``, else None.
-        report_only: rows that are in the other table stay, and are reported.
-        only_against: rows are compared with the other table alone, and not with one another.
-        source: what was scored, for finders that read images again, where the table holds no paths.
-        against_source: the same for the other table.
         without_flat: images of one flat colour are not compared by embedding.
         facts: columns of the table that say what a copy has lost, and what was done to it.
         held_back: finders whose threshold is their own or a stricter one: what they link in large groups just above

@@ -13,6 +13,7 @@ from curate.columns import KEY, is_less_certain
 from curate.policies.dedup.finders.facts import EqualElsewhere
 from curate.policies.dedup.grouping.loss import FORMAT, JPEG, OF_DETAIL, OF_FIDELITY, detail, facts_in, fidelity
 from curate.policies.dedup.grouping.stars import Stars
+from curate.policies.dedup.options import KEEP as DEFAULT
 from curate.tables.digests import plain
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows
@@ -22,7 +23,6 @@ from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.relative.columns import JUNK
 
-DEFAULT = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain"
 IS_JUNK = 0.5  # p_junk above which an image is junk
 MAX, MIN = "max:", "min:"
 

@@ -1,0 +1,78 @@
+"""What ``curate dedup`` can be given."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.options import fields
+from curate.options.option import Note, Option, shared
+
+KEEP = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class DedupOptions:
+    """The options of ``curate dedup``."""
+
+    table: fields.Table
+    out: Annotated[str | Path | None, shared("--out", ": the subset, such as unique.parquet", path="output")] = None
+    finder: fields.Finder = None
+    _: KW_ONLY
+    mirrored: fields.Mirrored = False
+    rotated: Annotated[bool, Option("Copies turned by 90, 180 or 270 degrees are the same (signature, crop).")] = False
+    cropped: Annotated[
+        bool, Option("A part of an image, 70 % of each side or more, is the same: also --finder crop.")
+    ] = False
+    against: Annotated[
+        str | Path | None, shared("--against", ": rows that it has already are dropped", metavar="TABLE", path="table")
+    ] = None
+    report_only: Annotated[bool, Option("What --against has already (leaks) stays in the subset, and is listed.")] = (
+        False
+    )
+    only_against: Annotated[
+        bool, Option("Compare with --against alone; no row is dropped for another of its table.")
+    ] = False
+    keep: Annotated[str, Option("Which image is kept: criteria in order, separated by commas.", metavar="LIST")] = KEEP
+    prefer: Annotated[
+        str | Sequence[str] | None,
+        Option(
+            "Keep rows whose key matches, such as 'sorted/*', before others (repeatable, most preferred first).",
+            metavar="GLOB",
+        ),
+    ] = None
+    protect: Annotated[str | None, Option("Rows that are never dropped.", metavar="CONDITION")] = None
+    label: Annotated[
+        str | None,
+        shared("--label", ", to list groups that disagree. [default: label, where there is one]", metavar="COLUMN"),
+    ] = None
+    groups: Annotated[
+        str, Option("star: none further from the one that stays than the threshold; chain: connected.")
+    ] = "star"
+    similarity: Annotated[str, Option("Of embeddings: cosine, or elk, whose radius follows kappa.")] = "cosine"
+    kappa: Annotated[str | None, Option("Kappa column for elk.", metavar="COLUMN")] = None
+    graph: Annotated[str | Path | None, shared("--graph", "; for --finder embedding and near-duplicate")] = None
+    verdicts: fields.Verdicts = None
+    estimate_recall: Annotated[
+        int | None,
+        Option(
+            "Edit N of the images, search for the copies, and say how many are found; 200 is usual.",
+            metavar="N",
+            least=1,
+        ),
+    ] = None
+    audit: Annotated[
+        int | None, shared("--audit", ": write N pairs near the threshold to judge", metavar="N", least=1)
+    ] = None
+    source: fields.Source = None
+    against_source: Annotated[str | None, Option("What was scored for --against, too.")] = None
+    model: Annotated[str | None, shared("--model", ": the table's, for --estimate-recall, if it does not ship")] = None
+    embedding: fields.Embedding = None
+    seed: fields.Seed = 0
+    engine: fields.Engine = "local"
+    dry_run: fields.DryRun = False
+    overwrite: fields.Overwrite = False
+    report: Annotated[Progress, Note("Called with images edited, of all.")] = lambda done, total: None
+    compared: Annotated[Progress, Note("Called with rows compared, of all.")] = lambda done, total: None
+    announce: fields.Announce = lambda text: None
