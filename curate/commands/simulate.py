@@ -1,48 +1,22 @@
 """``curate round simulate``: strategies replayed on a table whose labels are all known."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say, show, show_table
 from curate.counted import counted
+from curate.simulation.options import RoundSimulateOptions
 
 if TYPE_CHECKING:
     from curate.simulation.run import Simulation
 
 
+@command_of(RoundSimulateOptions)
 def run(
-    table: options.Table,
-    label: Annotated[str, options.shared("--label", ", all of them true")],
-    budget: Annotated[
-        list[str], options.shared("--budget", " to label by the end of each round, ascending: 10,20,40", metavar="ROWS")
-    ],
-    strategy: Annotated[
-        list[str] | None, options.shared("--strategy", ", next to random; may be repeated. [default: auto]")
-    ] = None,
-    seeds: Annotated[int, options.shared("--seeds", ": runs of each strategy", show_default=True)] = 5,
-    test: Annotated[float, options.shared("--test", ", of the images", metavar="SHARE", show_default=True)] = 0.2,
-    noisy_label: Annotated[
-        str | None,
-        typer.Option(help="Column with what annotators say; accuracy is still against --label.", show_default=False),
-    ] = None,
-    no_calibration: Annotated[
-        bool, typer.Option("--no-calibration", help="Leave the probe's probabilities as they are (faster).")
-    ] = False,
-    holdout: Annotated[
-        str | None,
-        options.shared(
-            "--holdout", ", drawn by each run as rounds would. [default: a tenth, at most 500]", metavar="AMOUNT"
-        ),
-    ] = None,
-    confidence: Annotated[
-        str, options.shared("--confidence", ", of all rounds at once", metavar="SHARE", show_default=True)
-    ] = "95%",
-    stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
-    out: Annotated[Path | None, options.shared("--out", ": results, such as results.json; a CSV next to it")] = None,
-    overwrite: options.Overwrite = False,
+    request: RoundSimulateOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -57,25 +31,24 @@ def run(
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625). Then what rounds
     would have shown with so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
-    arguments = dict(locals())
     from curate.rounds.init import other_holdout
-    from curate.simulation.functions import round_simulate
+    from curate.simulation.functions import run_round_simulate
 
     line = (lambda text: None) if quiet else say
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
-    simulation = round_simulate(**options.accepted(round_simulate, {**arguments, "report": observe}))
-    other = other_holdout(holdout, simulation.facts["holdout"], sum(simulation.facts["rows"].values()))
+    simulation = run_round_simulate(replace(request, report=observe))
+    other = other_holdout(request.holdout, simulation.facts["holdout"], sum(simulation.facts["rows"].values()))
     if other is not None:
         line(other)
     if json_:
         emit(simulation.to_json())
     else:
         _report(simulation)
-    if out is not None:
-        for path in (out, out.with_suffix(".csv")):
+    if request.out is not None:
+        for path in (request.out, Path(request.out).with_suffix(".csv")):
             line(f"results: {path}")
 
 

@@ -1,10 +1,10 @@
 """`curate.round_init`, `round_next` and so on: the commands of `curate round` as functions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from curate.columns import LABEL
-from curate.exchange.plan import COPY
+from curate.options.function import callable_of
 from curate.policies.audit.request import parse_share
 from curate.rounds.files.folder import Folder
 from curate.rounds.files.settings import Guard, class_names
@@ -14,92 +14,46 @@ from curate.rounds.labels import write_consensus
 from curate.rounds.next import NextResult, next_round
 from curate.rounds.plot import plot_folder
 from curate.rounds.status import Status, status
+from curate.simulation.options import RoundInitOptions, RoundSimulateOptions
 from curate.simulation.plot import plot_replay
-from curate.simulation.run import Simulation, check_outputs, simulate, typed_budgets, write_simulation
+from curate.simulation.run import Simulation, check_outputs, simulate, write_simulation
 from curate.tables.classes import read_classes
 
 
-def round_init(
-    folder: str | Path,
-    table: str | Path,
-    classes: str | Path | Sequence[str] | None = None,
-    *,
-    batch: int = 100,
-    strategy: str = "auto",
-    set: Mapping[str, object] | None = None,
-    control: float = 0.1,
-    holdout: str | None = None,
-    label: str | None = None,
-    labelled: str | Path | None = None,
-    format: str = "csv",
-    link: str = COPY,
-    probe: str = "linear",
-    score: str | None = None,
-    quality: str | None = None,
-    gate: float = 0.0,
-    discount: bool = False,
-    noise_guard: bool = False,
-    skip: Sequence[str] | None = None,
-    budget: int | None = None,
-    confidence: str | float = "95%",
-    stop: Sequence[str] | None = None,
-    seed: int = 0,
-) -> Folder:
+def run_round_init(options: RoundInitOptions) -> Folder:
     """Make a folder of rounds for a table; no label is requested yet.
-
-    Args:
-        folder: not there yet, or empty.
-        table: with keys and embeddings; it is never changed.
-        classes: names that labels may have; see ``read_classes``. None takes every name.
-        batch: images a round.
-        strategy: that picks; see `curate.select`.
-        set: settings of the strategy by name.
-        control: share of each batch that is drawn at random.
-        holdout: images to hold out, a count or a share as text; None for a tenth, at most 500.
-        label: column of the classes that held-out images have already, in ``labelled`` or in the table.
-        labelled: file with keys and classes of held-out images.
-        format: of what annotators get, a key of ``TOOLS``.
-        link: ``copy``, or ``hard`` or ``symbolic`` links to images.
-        probe: ``linear`` or ``knn``.
-        score: column that a strategy ranks by.
-        quality: column of the quality of an image.
-        gate: share of the images of the lowest quality that are left out.
-        discount: whether low quality lowers a rank or weight.
-        noise_guard: whether the worst fifth by quality is left out, and the rest weighs less.
-        skip: labels that mean "not this image"; None for ``skip``.
-        budget: labels in all; None for no end.
-        confidence: of the intervals of all rounds at once.
-        stop: rules such as ``"accuracy >= 90%"``.
-        seed: of all draws.
 
     Raises:
         InputError: for a table, option or place that cannot be used.
     """
-    names = class_names([str(classes)], label) if isinstance(classes, str | Path) else None
-    if classes is not None and names is None:
-        names = read_classes(classes, label or LABEL)
-    skipped = {} if skip is None else {"skip": tuple(skip)}
+    names = class_names([str(options.classes)], options.label) if isinstance(options.classes, str | Path) else None
+    if options.classes is not None and names is None:
+        names = read_classes(options.classes, options.label or LABEL)
+    skipped = {} if options.skip is None else {"skip": tuple(options.skip)}
     return start(
-        folder,
-        table,
+        options.folder,
+        options.table,
         classes=names,
-        holdout=holdout,
-        label=label,
-        labelled=labelled,
-        guard=Guard(score, quality, gate or 0.0, discount, noise_guard),
-        batch=batch,
-        strategy=strategy,
-        parameters=dict(set or {}),
-        control=control,
-        format=format,
-        link=link,
-        probe=probe,
-        budget=budget,
-        confidence=parse_share(confidence, "--confidence"),
-        stop=tuple(stop or ()),
-        seed=seed,
+        holdout=options.holdout,
+        label=options.label,
+        labelled=options.labelled,
+        guard=Guard(options.score, options.quality, options.gate or 0.0, options.discount, options.noise_guard),
+        batch=options.batch,
+        strategy=options.strategy,
+        parameters=dict(options.set or {}),
+        control=options.control,
+        format=options.format,
+        link=options.link,
+        probe=options.probe,
+        budget=options.budget,
+        confidence=parse_share(options.confidence, "--confidence"),
+        stop=tuple(options.stop or ()),
+        seed=options.seed,
         **skipped,
     )
+
+
+round_init = callable_of(RoundInitOptions, run_round_init)
 
 
 def round_next(
@@ -198,60 +152,18 @@ def round_plot(
     return out
 
 
-def round_simulate(
-    table: str | Path,
-    label: str,
-    budget: str | Sequence[int | str],
-    *,
-    strategy: Sequence[str] | None = None,
-    seeds: int = 5,
-    test: float = 0.2,
-    noisy_label: str | None = None,
-    no_calibration: bool = False,
-    holdout: str | None = None,
-    confidence: str | float = "95%",
-    stop: Sequence[str] | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    report: Callable[[str, int, int, float], None] | None = None,
-) -> Simulation:
+def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
     """Replay strategies on a table whose labels are known.
-
-    Args:
-        table: with keys, embeddings and labels.
-        label: column of the true classes.
-        budget: labels by the end of each round, ascending.
-        strategy: names; None for ``auto``. Random is always among them.
-        seeds: runs of each strategy.
-        test: share of the images to measure on.
-        noisy_label: column with what annotators say.
-        no_calibration: leave the probabilities of the probe as they are, which is faster.
-        holdout: images that each run holds out, as text; None for a tenth, at most 500.
-        confidence: of the intervals of all rounds at once.
-        stop: rules such as ``"accuracy >= 90%"``.
-        out: results, ``NAME.json``; a CSV of the same name is written with it. None for none.
-        overwrite: replace files that are there.
-        report: called with strategy, seed, labels and accuracy after each round.
 
     Raises:
         InputError: for a table, option or place that cannot be used.
     """
-    out = None if out is None else Path(out)
-    check_outputs(out, overwrite=overwrite)
-    simulation = simulate(
-        table,
-        label,
-        list(strategy or ["auto"]),
-        typed_budgets([budget] if isinstance(budget, str) else [str(each) for each in budget]),
-        seeds=seeds,
-        test=test,
-        noisy_label=noisy_label,
-        calibrate=not no_calibration,
-        holdout=holdout,
-        confidence=parse_share(confidence, "--confidence"),
-        stop=stop or (),
-        observe=report,
-    )
+    out = None if options.out is None else Path(options.out)
+    check_outputs(out, overwrite=options.overwrite)
+    simulation = simulate(options)
     if out is not None:
-        write_simulation(simulation, out, overwrite=overwrite)
+        write_simulation(simulation, out, overwrite=options.overwrite)
     return simulation
+
+
+round_simulate = callable_of(RoundSimulateOptions, run_round_simulate)

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.options.values import several
+from curate.policies.audit.request import parse_share
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
 from curate.rounds.init import n_held_out
@@ -19,6 +21,7 @@ from curate.rounds.measures.rules import parse_rules, refuse_unreachable
 from curate.selectors.contract import Selector
 from curate.simulation.curves import Curves, Lift, lift
 from curate.simulation.looks import Looks, Watched, watch
+from curate.simulation.options import RoundSimulateOptions
 from curate.simulation.replay import Replay, compare
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
@@ -82,61 +85,34 @@ class Simulation:
         }
 
 
-def simulate(
-    table: str | Path,
-    label: str,
-    strategies: Sequence[str],
-    budgets: Sequence[int],
-    *,
-    seeds: int = 5,
-    test: float = 0.2,
-    noisy_label: str | None = None,
-    calibrate: bool = True,
-    holdout: str | None = None,
-    confidence: float = 0.95,
-    stop: Sequence[str] = (),
-    observe: Callable[[str, int, int, float], None] | None = None,
-) -> Simulation:
+def simulate(options: RoundSimulateOptions) -> Simulation:
     """Replay strategies on a table whose labels are all known, always with random as the one to beat.
 
     Rows whose label or embedding is missing are left out. A part of the rows, drawn at random and the same for all
-    strategies and seeds, is never labelled: accuracy is measured on it, against ``label``.
-
-    Args:
-        table: with keys, embeddings and labels.
-        label: column of the true classes.
-        strategies: names, keys of ``SELECTORS``.
-        budgets: labels after each round, ascending.
-        seeds: runs of each strategy.
-        test: share of the rows to measure on, in (0, 1).
-        noisy_label: column of the labels that annotators give; None for the true ones.
-        calibrate: whether the probe's probabilities are calibrated.
-        holdout: rows of those measured on that each run draws for itself, a count or a share of all rows, to see what
-            rounds that hold out so many would have reported; None for a tenth, at most 500 and half of those measured
-            on; "0" for none.
-        confidence: that the intervals of all rounds hold, in (0, 1).
-        stop: rules by which to stop, as of ``curate round``.
-        observe: called with strategy, seed, labels and accuracy after each round.
+    strategies and seeds, is never labelled: accuracy is measured on it, against ``label``. Each run holds out, of those
+    measured on, as many rows as rounds would, at most half.
 
     Raises:
         InputError: for a column, strategy or budget that cannot be used.
     """
+    seeds, test, confidence = options.seeds, options.test, parse_share(options.confidence, "--confidence")
+    label, noisy_label, calibrate = options.label, options.noisy_label, not options.no_calibration
     if seeds < 1:
         raise InputError(f"a replay needs at least 1 seed, got {seeds}; 5 give a standard error")
     if not 0 < test < 1:
         raise InputError(f"the share to measure on must be in (0, 1), got {test:g}; 0.2 is a usual one")
-    if not 0 < confidence < 1:
-        raise InputError(f"the confidence must be above 0 and below 1, got {confidence:g}; 95% is usual")
-    rules = parse_rules(stop)
-    selectors = _selectors(strategies)
-    opened = open_table(table, require=[KEY, label, *([noisy_label] if noisy_label else [])])
+    typed = (options.budget,) if isinstance(options.budget, str) else options.budget
+    budgets = typed_budgets([str(each) for each in typed])
+    rules = parse_rules(options.stop or ())
+    selectors = _selectors(several(options.strategy) or ("auto",))
+    opened = open_table(options.table, require=[KEY, label, *([noisy_label] if noisy_label else [])])
     data, facts = _data(opened, label, noisy_label, test, calibrate)
-    held = _n_held_out(holdout, facts["rows"])
+    held = _n_held_out(options.holdout, facts["rows"])
     refuse_unreachable(rules, held, 1, confidence)
     data = replace(data, holdout=held)
     facts |= {"holdout": held, "confidence": confidence, "stop": [str(rule) for rule in rules]}
     facts |= {"label": label, "noisy_label": noisy_label, "test": test, "calibrate": calibrate}
-    curves = compare(data, selectors, budgets=list(budgets), seeds=range(seeds), observe=observe)
+    curves = compare(data, selectors, budgets=budgets, seeds=range(seeds), observe=options.report)
     lifts = {name: lift(curve, curves[BASELINE]) for name, curve in curves.items() if name != BASELINE}
     watched = {}
     if held:

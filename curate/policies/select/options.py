@@ -49,11 +49,11 @@ class SelectOptions:
             metavar="D",
         ),
     ] = None
-    noise_guard: Annotated[bool, shared("--noise-guard")] = False
-    gate: Annotated[float, shared("--gate", metavar="SHARE")] = 0.0
-    discount: Annotated[bool, shared("--discount")] = False
-    quality: Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")] = None
-    score: Annotated[str | None, shared("--score", metavar="COLUMN")] = None
+    noise_guard: fields.NoiseGuard = False
+    gate: fields.Gate = 0.0
+    discount: fields.Discount = False
+    quality: fields.Quality = None
+    score: fields.Score = None
     loss: Annotated[str | None, Option("rho-loss: losses of the model.", metavar="COLUMN")] = None
     holdout_loss: Annotated[
         str | None, Option("rho-loss, small-loss: losses of a model of other rows.", metavar="COLUMN")

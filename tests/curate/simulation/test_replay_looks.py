@@ -7,10 +7,10 @@ import pytest
 from commandline import run
 from rounds_table import table
 
+import curate
 from curate.rounds.measures.rules import StopRule
 from curate.simulation.curves import Curves
 from curate.simulation.looks import accuracy_looks, lift_looks, stops, watch
-from curate.simulation.run import simulate
 from scoring.errors import InputError
 from scoring.metrics.anytime import level_of_look
 from scoring.metrics.paired import paired_interval
@@ -88,18 +88,20 @@ def test_a_replay_reports_what_held_and_where_it_would_have_stopped(tmp_path):
         ({"holdout": "90"}, "--holdout draws from the 80 images measured on, got 90"),
         ({"holdout": "0", "stop": ["accuracy >= 50%"]}, "--holdout 0 holds out none"),
         ({"holdout": "30", "stop": ["accuracy >= 99%"]}, "can never be reached with 30 held-out images"),
-        ({"confidence": 1.0}, "the confidence must be above 0 and below 1"),
+        ({"confidence": 1.0}, "--confidence takes a share above 0 and below 1"),
         ({"stop": ["precision >= 9%"]}, "unknown measure 'precision'"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_work(tmp_path, asked, text):
     table(tmp_path / "t.parquet", n=400)
     with pytest.raises(InputError, match=text):
-        simulate(tmp_path / "t.parquet", "truth", ["margin"], [6], **asked)
+        curate.round_simulate(tmp_path / "t.parquet", "truth", [6], strategy=["margin"], **asked)
 
 
 def test_without_rows_held_out_nothing_is_said_of_looks(tmp_path):
     table(tmp_path / "t.parquet")
-    simulation = simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=2, holdout="0")
+    simulation = curate.round_simulate(
+        tmp_path / "t.parquet", "truth", [6, 12], strategy=["margin"], seeds=2, holdout="0"
+    )
     assert simulation.watched == {}
     assert simulation.to_json()["at_every_look"] == {}

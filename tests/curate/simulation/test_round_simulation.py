@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from rounds_table import CLASSES, answer, table
 
+import curate
 from curate.display.style import COLOURS
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
@@ -16,7 +17,7 @@ from curate.rounds.next import next_round
 from curate.rounds.plot import plot_folder
 from curate.simulation.curves import lift
 from curate.simulation.plot import plot_replay, read_replay
-from curate.simulation.run import simulate, typed_budgets, write_simulation
+from curate.simulation.run import typed_budgets, write_simulation
 from scoring.errors import InputError
 
 
@@ -26,7 +27,9 @@ def truth(tmp_path):
 
 
 def test_a_replay_has_random_next_to_the_strategies_and_compares_seed_by_seed(tmp_path, truth):
-    simulation = simulate(tmp_path / "t.parquet", "truth", ["margin", "typiclust"], [6, 12, 30], seeds=3)
+    simulation = curate.round_simulate(
+        tmp_path / "t.parquet", "truth", [6, 12, 30], strategy=["margin", "typiclust"], seeds=3
+    )
     assert list(simulation.curves) == ["margin", "typiclust", "random"]
     assert list(simulation.lifts) == ["margin", "typiclust"]
     assert simulation.facts["rows"] == {"to_label": 120, "to_measure": 30, "left_out": 0}
@@ -43,8 +46,10 @@ def test_annotators_who_err_teach_less_and_are_measured_against_the_truth(tmp_pa
     generator = np.random.default_rng(0)
     wrong = [CLASSES[(CLASSES.index(label) + (generator.random() < 0.45)) % 3] for label in truth.values()]
     table(tmp_path / "n.parquet", 150, noise=0.4, noisy=pa.array(wrong))
-    good = simulate(tmp_path / "n.parquet", "truth", ["random"], [30], seeds=3)
-    bad = simulate(tmp_path / "n.parquet", "truth", ["random"], [30], seeds=3, noisy_label="noisy")
+    good = curate.round_simulate(tmp_path / "n.parquet", "truth", [30], strategy=["random"], seeds=3)
+    bad = curate.round_simulate(
+        tmp_path / "n.parquet", "truth", [30], strategy=["random"], seeds=3, noisy_label="noisy"
+    )
     assert bad.curves["random"].mean[0] < good.curves["random"].mean[0]
     assert bad.facts["wrong_labels"] == pytest.approx(0.45, abs=0.1)
     assert good.curves["random"].picks.tolist() == bad.curves["random"].picks.tolist()
@@ -55,14 +60,17 @@ def test_rows_without_a_label_are_left_out_and_the_order_of_the_table_does_not_m
     labels = [None if i % 10 == 0 else label for i, label in enumerate(truth.values())]
     table(tmp_path / "a.parquet", 150, label=pa.array(labels))
     table(tmp_path / "b.parquet", 150, label=pa.array(labels), order=list(reversed(range(150))))
-    a, b = (simulate(tmp_path / f"{name}.parquet", "label", ["margin"], [10, 20], seeds=2) for name in "ab")
+    a, b = (
+        curate.round_simulate(tmp_path / f"{name}.parquet", "label", [10, 20], strategy=["margin"], seeds=2)
+        for name in "ab"
+    )
     assert a.facts["rows"]["left_out"] == 15
     assert a.facts["digest"] == b.facts["digest"]
     assert a.to_json()["strategies"] == b.to_json()["strategies"]
 
 
 def test_what_is_written_is_what_was_found(tmp_path, truth):
-    simulation = simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=1)
+    simulation = curate.round_simulate(tmp_path / "t.parquet", "truth", [6, 12], strategy=["margin"], seeds=1)
     paths = write_simulation(simulation, tmp_path / "r.json")
     assert [path.name for path in paths] == ["r.json", "r.csv"]
     value = json.loads(paths[0].read_text())
@@ -82,20 +90,19 @@ def test_what_is_written_is_what_was_found(tmp_path, truth):
     ("asked", "text"),
     [
         ({"label": "truht"}, "no column 'truht'; did you mean 'truth'"),
-        ({"strategies": ["margins"]}, "unknown strategy 'margins'"),
-        ({"strategies": ["score"]}, "uses a column, which a replay has not"),
-        ({"strategies": []}, "at least one strategy"),
-        ({"budgets": [10, 5]}, "budgets must ascend"),
-        ({"budgets": [500]}, "at most the 120 rows with a label"),
+        ({"strategy": ["margins"]}, "unknown strategy 'margins'"),
+        ({"strategy": ["score"]}, "uses a column, which a replay has not"),
+        ({"budget": [10, 5]}, "budgets must ascend"),
+        ({"budget": [500]}, "at most the 120 rows with a label"),
         ({"seeds": 0}, "at least 1 seed"),
         ({"test": 1.0}, r"in \(0, 1\), got 1"),
         ({"label": "status"}, "at least two classes"),
     ],
 )
 def test_a_replay_that_cannot_be_is_refused(tmp_path, truth, asked, text):
-    labels = {"label": "truth", "strategies": ["margin"], "budgets": [5], "seeds": 1} | asked
+    labels = {"label": "truth", "strategy": ["margin"], "budget": [5], "seeds": 1} | asked
     with pytest.raises(InputError, match=text):
-        simulate(tmp_path / "t.parquet", labels.pop("label"), labels.pop("strategies"), labels.pop("budgets"), **labels)
+        curate.round_simulate(tmp_path / "t.parquet", **labels)
 
 
 def test_budgets_that_are_no_numbers_are_refused():
@@ -104,7 +111,10 @@ def test_budgets_that_are_no_numbers_are_refused():
 
 
 def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
-    write_simulation(simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=2), tmp_path / "r.json")
+    write_simulation(
+        curate.round_simulate(tmp_path / "t.parquet", "truth", [6, 12], strategy=["margin"], seeds=2),
+        tmp_path / "r.json",
+    )
     plot_replay(tmp_path / "r.json", tmp_path / "r.png")
     start(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=12, control=0.5, holdout="20")
     with pytest.raises(InputError, match="expected a round that was measured"):

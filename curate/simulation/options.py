@@ -1,0 +1,89 @@
+"""What ``curate round init`` and ``curate round simulate`` can be given."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.options import fields
+from curate.options.option import Note, Option, shared
+
+
+@dataclass(frozen=True)
+class RoundInitOptions:
+    """The options of ``curate round init``."""
+
+    folder: Annotated[str | Path, Option("New or empty folder.", argument=True)]
+    table: fields.LocalTable
+    classes: Annotated[
+        str | Path | Sequence[str] | None,
+        shared("--classes", "; default: any name (repeatable)", metavar="NAMES|FILE|TABLE", path="name"),
+    ] = None
+    _: KW_ONLY
+    batch: Annotated[int, Option("Images a round; the first asks the held-out ones, too.")] = 100
+    strategy: Annotated[str, shared("--strategy", ", as in `curate select`", default=True)] = "auto"
+    set: fields.Settings = None
+    control: Annotated[float, Option("Share of each batch that is drawn at random.")] = 0.1
+    holdout: Annotated[str | None, shared("--holdout", ". [default: a tenth, at most 500]", metavar="AMOUNT")] = None
+    label: Annotated[
+        str | None,
+        shared(
+            "--label",
+            " that the held-out images have already, in --labelled or in the table. [default: label of --labelled]",
+            metavar="COLUMN",
+        ),
+    ] = None
+    labelled: Annotated[str | Path | None, shared("--labelled", ": classes of held-out images")] = None
+    format: Annotated[str, shared("--format", default=True)] = "csv"
+    link: fields.Link = "copy"
+    probe: Annotated[str, shared("--probe", ": linear or knn", default=True)] = "linear"
+    score: fields.Score = None
+    quality: fields.Quality = None
+    gate: fields.Gate = 0.0
+    discount: fields.Discount = False
+    noise_guard: fields.NoiseGuard = False
+    skip: Annotated[
+        Sequence[str] | None, Option("Label that means: not this image. [default: skip]", metavar="NAME")
+    ] = None
+    budget: Annotated[int | None, shared("--budget", " to label in all; status says when it is reached")] = None
+    confidence: Annotated[
+        str | float, shared("--confidence", ", of all rounds at once", metavar="SHARE", default=True)
+    ] = "95%"
+    stop: Annotated[Sequence[str] | None, shared("--stop", metavar="RULE")] = None
+    seed: fields.Seed = 0
+
+
+@dataclass(frozen=True)
+class RoundSimulateOptions:
+    """The options of ``curate round simulate``."""
+
+    table: fields.Table
+    label: Annotated[str, shared("--label", ", all of them true")]
+    budget: Annotated[
+        str | Sequence[int | str],
+        shared("--budget", " to label by the end of each round, ascending: 10,20,40", metavar="ROWS"),
+    ]
+    _: KW_ONLY
+    strategy: Annotated[
+        Sequence[str] | None, shared("--strategy", ", next to random; may be repeated. [default: auto]")
+    ] = None
+    seeds: Annotated[int, shared("--seeds", ": runs of each strategy", default=True)] = 5
+    test: Annotated[float, shared("--test", ", of the images", metavar="SHARE", default=True)] = 0.2
+    noisy_label: Annotated[
+        str | None, Option("Column with what annotators say; accuracy is still against --label.")
+    ] = None
+    no_calibration: Annotated[bool, Option("Leave the probe's probabilities as they are (faster).")] = False
+    holdout: Annotated[
+        str | None,
+        shared("--holdout", ", drawn by each run as rounds would. [default: a tenth, at most 500]", metavar="AMOUNT"),
+    ] = None
+    confidence: Annotated[
+        str | float, shared("--confidence", ", of all rounds at once", metavar="SHARE", default=True)
+    ] = "95%"
+    stop: Annotated[Sequence[str] | None, shared("--stop", metavar="RULE")] = None
+    out: Annotated[str | Path | None, shared("--out", ": results, such as results.json; a CSV next to it")] = None
+    overwrite: fields.Overwrite = False
+    report: Annotated[
+        Callable[[str, int, int, float], None] | None,
+        Note("Called with strategy, seed, labels and accuracy after each round."),
+    ] = None
