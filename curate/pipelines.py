@@ -7,13 +7,14 @@ from pathlib import Path
 
 import typer
 
+from curate.cleaning.options import CleanOptions
 from curate.cleaning.result import CleanResult
-from curate.cleaning.run import CleanRequest, Stopped, run_cleaning
+from curate.cleaning.run import Stopped, run_cleaning
 from curate.cli import app
 from curate.commands.run import Typed
+from curate.options.function import callable_of
 from curate.pipeline.file import read_pipeline
 from curate.pipeline.run import PipelineResult, run_pipeline
-from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
 
 
@@ -56,35 +57,11 @@ def run(
     )
 
 
-def clean(
-    source: str | Path,
-    out: str | Path,
-    *,
-    model: str | Path = DEFAULT,
-    label: str | None = None,
-    label_from_folder: bool = False,
-    against: str | Path | None = None,
-    export: str | None = None,
-    dry_run: bool = False,
-    overwrite: bool = False,
-    announce: Callable[[str], None] = lambda text: None,
-) -> CleanResult:
+def run_clean(options: CleanOptions) -> CleanResult:
     """Score images, drop what is unusable and copies, and write a subset, a report and findings to review.
 
     Only what is unusable in every domain and exact or near copies are dropped. A call that was stopped continues when
     it is repeated; one where all is up to date does nothing.
-
-    Args:
-        source: folder, list, CSV, JSONL, Parquet, tar or URL.
-        out: folder to write; new, empty, or of an earlier call.
-        model: a shipped model's name, or a checkpoint.
-        label: column of classes, to find wrong labels; by default ``label`` where there is one.
-        label_from_folder: take the name of each image's folder as its class.
-        against: another scored table, or images: rows that are in both are listed as leaks.
-        export: format that the subset is written in, too, as in ``curate.export``.
-        dry_run: write nothing.
-        overwrite: replace steps that were edited, and score all images again.
-        announce: called for each step as it begins.
 
     Returns:
         How many images came in, were dropped and why, and are to be reviewed; and where all lies.
@@ -92,19 +69,13 @@ def clean(
     Raises:
         InputError: for a source, folder or option that cannot be used, or a step that stopped.
     """
-    request = CleanRequest(
-        str(source), Path(out), str(model), label, label_from_folder, None if against is None else str(against), export
-    )
     printed = io.StringIO()
     try:
         with redirect_stderr(printed):
-            return run_cleaning(
-                request,
-                Typed(typer.main.get_command(app), quiet=True),
-                dry_run=dry_run,
-                overwrite=overwrite,
-                announce=announce,
-            )
+            return run_cleaning(options, Typed(typer.main.get_command(app), quiet=True))
     except Stopped as stopped:
         errors = [line for line in printed.getvalue().splitlines() if line.startswith("error: ")]
         raise InputError("; ".join([*(line.removeprefix("error: ") for line in errors), str(stopped)])) from None
+
+
+clean = callable_of(CleanOptions, run_clean)

@@ -1,6 +1,6 @@
 """Clean a source: its steps as a pipeline, run by the engine of ``curate run``, and what became of every image."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.cleaning.options import CleanOptions
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, Account, CleanResult, total
 from curate.cleaning.steps import REPORT, REVIEW, SUBSET, VERDICTS, Cleaning, is_edited
@@ -16,6 +17,7 @@ from curate.exchange.table import ALIASES, FORMATS
 from curate.facts.findings import NEAR, QUESTIONS
 from curate.facts.review import LIKE, read_findings
 from curate.manifest import Manifest, SourceOptions, open_manifest
+from curate.options.values import part_of
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
@@ -32,17 +34,7 @@ SCORING = ("score", "against")
 
 @dataclass(frozen=True)
 class CleanRequest:
-    """What is requested, as it is typed.
-
-    Attributes:
-        source: the images.
-        out: folder to write.
-        model: that scores them.
-        label: column of classes; None for ``label`` where there is one.
-        label_from_folder: classes are the names of folders.
-        against: other images, or a scored table; None for none.
-        export: format that the subset is handed on in; None for none.
-    """
+    """What is requested, as it is typed; fields are as in ``CleanOptions``."""
 
     source: str
     out: Path
@@ -67,32 +59,25 @@ class Stopped(InputError):
         self.code = code
 
 
-def run_cleaning(
-    request: CleanRequest,
-    commands: Commands,
-    *,
-    dry_run: bool = False,
-    overwrite: bool = False,
-    announce: Callable[[str], None] = lambda text: None,
-) -> CleanResult:
+def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     """Write the steps to ``curate.toml`` in the folder, run those that are not up to date, and count every image.
 
     Args:
-        request: what is requested.
+        options: what is requested.
         commands: what runs a command.
-        dry_run: write nothing.
-        overwrite: replace steps that were edited, and score again.
-        announce: called for each step as it begins.
 
     Raises:
         InputError: for a source, folder or option that cannot be used; nothing is written then.
         Stopped: where a step did not end well; what was done before it is kept.
         RuntimeError: if the counts do not add up.
     """
+    against = None if options.against is None else str(options.against)
+    texts = {"source": str(options.source), "model": str(options.model), "against": against}
+    request = part_of(CleanRequest, options, out=Path(options.out), **texts)
+    dry_run, overwrite, announce = options.dry_run, options.overwrite, options.announce
     check_source(request.source, request.out)
     check_out(request.out)
-    options = SourceOptions(label_from_folder=request.label_from_folder)
-    manifest = open_manifest(request.source, options)
+    manifest = open_manifest(request.source, SourceOptions(label_from_folder=request.label_from_folder))
     cleaning = _cleaning(request, manifest)
     text, file = cleaning.text(), request.out / FILE
     if not overwrite:

@@ -1,13 +1,14 @@
 """``curate clean``: from a folder of images to a reviewed dataset."""
 
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
+from curate.cleaning.options import CleanOptions
 from curate.commands import options
-from curate.commands.complete import OFFERED
+from curate.commands.declared import command_of
 from curate.commands.printing import DRY_RUN, emit, say, show, show_table
 from curate.commands.run import KILLED, Typed
 
@@ -15,33 +16,10 @@ if TYPE_CHECKING:
     from curate.cleaning.result import CleanResult
 
 
+@command_of(CleanOptions)
 def run(
+    request: CleanOptions,
     ctx: typer.Context,
-    source: Annotated[
-        str, typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...).")
-    ],
-    out: Annotated[Path, options.shared("--out", ": a folder, such as cleaned", parser=options.path_argument)],
-    model: Annotated[str, options.shared("--model", " (see `curate models`)", show_default=True)] = "world",
-    label: Annotated[
-        str | None,
-        options.shared("--label", ", to find wrong labels. [default: label, where there is one]", metavar="COLUMN"),
-    ] = None,
-    label_from_folder: Annotated[bool, options.shared("--label-from-folder", ", to find wrong labels")] = False,
-    against: Annotated[
-        str | None,
-        options.shared("--against", ", or images: what is in both is kept, and listed as a leak", metavar="SOURCE"),
-    ] = None,
-    export: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORMAT",
-            help="Also write the subset for another tool, as curate export --to does.",
-            show_default=False,
-            autocompletion=OFFERED["--to"],
-        ),
-    ] = None,
-    dry_run: options.DryRun = False,
-    overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -63,25 +41,18 @@ def run(
     the steps, to edit and to repeat with `curate run`. Repeated, the command does what is not up to date, and applies
     what was decided in `curate review`; killed, it goes on. Nothing in the source is changed.
     """
-    from curate.cleaning.run import CleanRequest, Stopped, run_cleaning
+    from curate.cleaning.run import Stopped, run_cleaning
 
-    arguments = dict(locals())
-    commands = Typed(ctx.find_root().command, True, () if quiet or dry_run else ("score",))
+    commands = Typed(ctx.find_root().command, True, () if quiet or request.dry_run else ("score",))
     try:
-        result = run_cleaning(
-            CleanRequest(**options.accepted(CleanRequest, arguments)),
-            commands,
-            dry_run=dry_run,
-            overwrite=overwrite,
-            announce=(lambda text: None) if quiet else say,
-        )
+        result = run_cleaning(replace(request, announce=(lambda text: None) if quiet else say), commands)
     except Stopped as stopped:
         if stopped.code < KILLED:
             say(str(stopped))
         raise typer.Exit(stopped.code) from None
     if json_:
         emit(result.to_json())
-    elif dry_run or not quiet:
+    elif request.dry_run or not quiet:
         _report(result)
 
 

@@ -2,46 +2,23 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, show
 from curate.commands.round_words import check_words
 from curate.commands.verify_words import lines_of, proof_lines
 from curate.counted import counted
+from curate.lineage.options import VerifyOptions
 from scoring.errors import InputError
 
 
+@command_of(VerifyOptions)
 def run(
-    receipt: Annotated[
-        Path,
-        typer.Argument(
-            parser=options.table_argument,
-            help="NAME.receipt.json or NAME.parquet, with subset and decisions next to it, here or in a store; a "
-            "folder "
-            "of rounds; a fitted model; a calibration; or what curate run wrote.",
-        ),
-    ],
-    table: Annotated[Path | None, options.read_from("--table", metavar="TABLE")] = None,
-    root: Annotated[
-        list[Path] | None,
-        options.shared(
-            "--root", ": files that moved are found below it, by their digest, and nothing else is read (repeatable)"
-        ),
-    ] = None,
-    chain: Annotated[bool, typer.Option("--chain", help="Derive every subset before it again, too.")] = False,
-    pixels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|all", help="Read so many images again and compare them with their digests.", show_default=False
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, options.shared("--source", ", for --pixels, where the table holds no path", alone=True)
-    ] = None,
-    seed: options.Seed = 0,
+    request: VerifyOptions,
     json_: options.Json = False,
 ) -> None:
     """Derive a subset or a batch again from its receipt, and compare.
@@ -61,44 +38,45 @@ def run(
 
     Exit 0: all is as the receipt says; 1: something differs, or a mistake.
     """
-    arguments = dict(locals())
     from curate.calibration.verify import of_calibration
-    from curate.manifest.store_path import path_on_disk
+    from curate.manifest.store_path import path_on_disk, path_to_read
     from curate.pipeline.receipt import is_pipeline_receipt
     from curate.rounds.files.folder import rounds_at
 
     line = (lambda text: None) if json_ else show
+    receipt: Any = path_to_read(request.receipt)
+    table: Any = request.table
     rounds = rounds_at(receipt) if isinstance(receipt, Path) else None
     if of_calibration(receipt) is not None:
-        _refuse(arguments, "a calibration", ("root", "chain", "pixels", "source"))
+        _refuse(request, "a calibration", ("root", "chain", "pixels", "source"))
         identical = _calibration(receipt, table, json_, line)
     elif isinstance(receipt, Path) and is_pipeline_receipt(receipt):
-        _refuse(arguments, "a pipeline", ("table", "root", "chain", "pixels", "source"))
+        _refuse(request, "a pipeline", ("table", "root", "chain", "pixels", "source"))
         identical = _pipeline(receipt, json_)
     elif receipt.suffix == ".safetensors":
-        _refuse(arguments, "a fitted model", ("root", "chain", "pixels", "source"))
+        _refuse(request, "a fitted model", ("root", "chain", "pixels", "source"))
         identical = _fit(path_on_disk(receipt, "a fitted model"), table, json_, line)
     elif rounds is not None:
-        _refuse(arguments, "rounds", ("root", "chain", "pixels", "source"))
+        _refuse(request, "rounds", ("root", "chain", "pixels", "source"))
         moved = None if table is None else path_on_disk(table, "--table of rounds")
         identical = _rounds(*rounds, moved, json_, line)
     else:
-        identical = _subset(arguments, json_, line)
+        identical = _subset(request, json_, line)
     if not identical:
         raise typer.Exit(1)
 
 
-def _refuse(arguments: dict[str, Any], what: str, names: tuple[str, ...]) -> None:
+def _refuse(request: VerifyOptions, what: str, names: tuple[str, ...]) -> None:
     """Refuse options that say nothing about what is verified."""
     for name in names:
-        if arguments[name]:
+        if getattr(request, name):
             raise InputError(f"expected no --{name.replace('_', '-')} with {what}; it is for the receipt of a subset")
 
 
-def _subset(arguments: dict[str, Any], json_: bool, line: Callable[[str], None]) -> bool:
-    from curate.lineage.verify import verify
+def _subset(request: VerifyOptions, json_: bool, line: Callable[[str], None]) -> bool:
+    from curate.lineage.verify import run_verify
 
-    result = verify(**options.accepted(verify, arguments))
+    result = run_verify(request)
     if json_:
         emit({**result.to_json(), **lines_of(result)})
     for text in proof_lines(result):

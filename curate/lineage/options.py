@@ -1,4 +1,4 @@
-"""What ``curate diff`` can be given."""
+"""What ``curate diff`` and ``curate verify`` can be given."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -27,3 +27,34 @@ class DiffOptions:
         str | Path | None, shared("--out", ": every row that only one of them holds, and why, NAME.parquet")
     ] = None
     overwrite: fields.Overwrite = False
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """The options of ``curate verify``."""
+
+    receipt: Annotated[
+        str | Path,
+        Option(
+            "NAME.receipt.json or NAME.parquet, with subset and decisions next to it, here or in a store; a "
+            "folder of rounds; a fitted model; a calibration; or what curate run wrote.",
+            path="table",
+            argument=True,
+        ),
+    ]
+    table: Annotated[str | Path | None, shared("--table", metavar="TABLE", path="table")] = None
+    _: KW_ONLY
+    root: Annotated[
+        str | Path | Sequence[str | Path] | None,
+        shared(
+            "--root", ": files that moved are found below it, by their digest, and nothing else is read (repeatable)"
+        ),
+    ] = None
+    chain: Annotated[bool, Option("Derive every subset before it again, too.")] = False
+    pixels: Annotated[
+        str | int | None, Option("Read so many images again and compare them with their digests.", metavar="N|all")
+    ] = None
+    source: Annotated[str | None, shared("--source", ", for --pixels, where the table holds no path", alone=True)] = (
+        None
+    )
+    seed: fields.Seed = 0

@@ -8,8 +8,11 @@ from typing import Any
 from curate.calibration.verify import verify_calibration
 from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
+from curate.lineage.options import VerifyOptions
 from curate.lineage.pixels import PixelCheck, amount, check_pixels
-from curate.manifest.store_path import AnyPath, path_to_read
+from curate.manifest.store_path import path_to_read
+from curate.options.function import callable_of
+from curate.options.values import several
 from curate.policies import verify as one
 from curate.policies.differences import Verification
 from curate.policies.findings import OTHER_CHANCES, Finding
@@ -60,28 +63,8 @@ class Proof(Verification):
         return {"identical": self.identical, **asdict(self)}
 
 
-def verify(
-    receipt: str | AnyPath,
-    table: str | AnyPath | None = None,
-    *,
-    root: str | Path | Sequence[str | Path] | None = None,
-    chain: bool = False,
-    pixels: str | int | None = None,
-    source: str | None = None,
-    seed: int = 0,
-) -> Proof:
+def run_verify(options: VerifyOptions) -> Proof:
     """Apply the receipt's policy to its input again and compare with the files next to the receipt.
-
-    Args:
-        receipt: ``NAME.receipt.json``, or the subset or decisions next to it.
-        table: the input, if it has moved since.
-        root: folder, or several, below which what has moved is looked for by its digest. Nothing outside of them and
-            of the folders of receipts is read then.
-        chain: derive every subset before this one too, down to the table that was scored.
-        pixels: ``"all"``, or how many images to read again and compare with the digests of the table that was scored;
-            follows the chain to it.
-        source: what was scored, for ``pixels``, where the table names no files.
-        seed: of the images that are drawn.
 
     Returns:
         whether all is identical, and what is not. Rows may be in another order in the input.
@@ -89,25 +72,28 @@ def verify(
     Raises:
         InputError: if a receipt, an input or an output is missing or cannot be read.
     """
-    roots = [root] if isinstance(root, str | Path) else list(root or ())
-    if source is not None and pixels is None:
+    roots = several(options.root)
+    if options.source is not None and options.pixels is None:
         raise InputError("--source is read for --pixels alone; add --pixels all, or leave it out")
-    n = amount(pixels) if pixels is not None else None
-    path = receipt_of(path_to_read(receipt))
-    first = one.verify(path, table, roots=roots)
+    n = amount(options.pixels) if options.pixels is not None else None
+    path = receipt_of(path_to_read(options.receipt))
+    first = one.verify(path, options.table, roots=roots)
     proof = Proof(**vars(first), receipt=str(path))
-    if not chain and pixels is None:
+    if not options.chain and options.pixels is None:
         return proof
     searched = Searched(path.parent, tuple(map(Path, roots)))
-    steps = list(links(path, searched, None if table is None else path_to_read(table)))
-    if chain:
+    steps = list(links(path, searched, None if options.table is None else path_to_read(options.table)))
+    if options.chain:
         proof.earlier = [_again(step, roots) for step in steps[1:]]
     scored = _first(steps[-1])
     proof.origin = _origin(scored)
-    if pixels is not None:
+    if options.pixels is not None:
         held = tuple(Path(each) for each in roots)
-        proof.pixels = check_pixels(scored, n, seed=seed, source=source, roots=held)
+        proof.pixels = check_pixels(scored, n, seed=options.seed, source=options.source, roots=held)
     return proof
+
+
+verify = callable_of(VerifyOptions, run_verify)
 
 
 def _again(step: Link, roots: Sequence[str | Path]) -> VerifiedStep:

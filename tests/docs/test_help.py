@@ -56,7 +56,7 @@ CALLS = {
     "round": ("curate.simulation.functions.status", ["status", "r"], ["status", "none"]),
     "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),
     "info": ("curate.training.info.describe_file", ["s.parquet"], ["none.parquet"]),
-    "verify": ("curate.lineage.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
+    "verify": ("curate.lineage.verify.run_verify", ["k.receipt.json"], ["none.receipt.json"]),
     "explain": ("curate.lineage.explain.explain", ["k.parquet", "a.jpg"], ["none.parquet", "a.jpg"]),
     "diff": ("curate.lineage.diff.run_diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),

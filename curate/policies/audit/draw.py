@@ -11,6 +11,8 @@ import numpy as np
 
 from curate.columns import KEY
 from curate.manifest.text import guarded
+from curate.options.function import callable_of
+from curate.policies.audit.options import ReviewPlanOptions
 from curate.policies.audit.population import Population
 from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_keep, parse_share
 from curate.policies.audit.results import AuditPlan
@@ -46,73 +48,47 @@ class Question:
         return [*start, str(among), repr(cut), column]
 
 
-def review_plan(
-    table: str | Path,
-    out: str | Path | None = None,
-    column: str | None = None,
-    *,
-    max_bad_rate: str | float,
-    confidence: str | float = "95%",
-    keep: str | float = "100%",
-    expected: str | float | None = None,
-    images: int | None = None,
-    label: str | None = None,
-    seed: int = 0,
-    overwrite: bool = False,
-) -> AuditPlan:
+def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     """Say how many images a reviewer must judge to bound the share of bad ones, and draw them.
 
     The sample is a simple random one, without replacement, of the rows that could be kept, so for every stricter
     cut it is one too, and the test of each cut is exact. Rows of equal score are never parted.
 
-    Args:
-        table: scored, Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: NAME.audit.csv, to judge with ``curate review TABLE NAME.audit.csv``. None only counts.
-        column: score by which rows are to be cut; by default as ``filter`` takes it.
-        max_bad_rate: share of bad rows that is to be shown, 0.02 or "2%".
-        confidence: of it.
-        keep: how many of the most certain rows could be kept at all: a share, or a count of rows. What is surely
-            cut off need not be judged.
-        expected: share of bad rows among the more certain half of these, as far as one can guess; a quarter of
-            ``max_bad_rate``.
-        images: to draw; by default so many that the rate is shown for that half, where cuts begin to be tested, with a
-            probability of 80 %. What more can be kept shows then.
-        label: column of labels, to be shown next to the images, where bad means a wrong label.
-        seed: another seed draws others.
-        overwrite: replace a file that exists; never one on which there are verdicts.
-
     Raises:
         InputError: for a table, column, share or place that cannot be used, or too few rows to show it at all.
     """
-    goal = parse_goal(max_bad_rate, confidence)
-    opened = open_table(table, require=[KEY, *([label] if label else [])])
-    name = column or default_column(opened)
+    goal = parse_goal(options.max_bad_rate, options.confidence)
+    opened = open_table(options.table, require=[KEY, *([options.label] if options.label else [])])
+    name = options.column or default_column(opened)
     rows = read_rows(opened, Needs(exact=(name,), advice="name a score with --column"))
     population = Population.of(rows, name)
     if not len(population):
         raise InputError(f"{opened.path} has no scored row with a value of {name}; there is nothing to judge")
-    among = population.first(max(1, parse_keep(keep).of(len(population), up=True)))
-    guess = EXPECTED_PART * goal.rate if expected is None else parse_share(expected, "--expected")
+    among = population.first(max(1, parse_keep(options.keep).of(len(population), up=True)))
+    guess = EXPECTED_PART * goal.rate if options.expected is None else parse_share(options.expected, "--expected")
     needed = _needed(among, goal, guess)
-    n = _images(images, needed[guess], among, goal, guess)
+    n = _images(options.images, needed[guess], among, goal, guess)
     plan = AuditPlan(name, len(population), among, n, goal.rate, goal.confidence, needed)
-    if out is None:
+    if options.out is None:
         return plan
-    path = _place(out)
+    path = _place(options.out)
     sweep_outputs([path])
     refuse_judged([path], "review plan")
-    refuse_existing(path, overwrite=overwrite)
+    refuse_existing(path, overwrite=options.overwrite)
     require_folder(path)
     values = rows.exact[name].values
     is_known = np.flatnonzero(rows.ok & rows.exact[name].valid)
     inside = is_known[population.ranks(values[is_known]) <= among]
-    ties = salted(rows.hashes, seed)
+    ties = salted(rows.hashes, options.seed)
     chosen = inside[np.argsort(ties[inside], kind="stable")[:n]]
     chosen = chosen[np.argsort([hashlib.blake2b(ties[row].tobytes()).digest() for row in chosen.tolist()])]
-    questions = _questions(opened, chosen, values[chosen], population, label)
+    questions = _questions(opened, chosen, values[chosen], population, options.label)
     cells = [question.cells(among, population.value_at(among), name) for question in questions]
-    _write(path, cells, overwrite=overwrite)
+    _write(path, cells, overwrite=options.overwrite)
     return replace(plan, csv=path)
+
+
+review_plan = callable_of(ReviewPlanOptions, run_review_plan)
 
 
 def _needed(among: int, goal: Goal, guess: float) -> dict[float, int | None]:

@@ -1,0 +1,39 @@
+"""What ``curate clean`` can be given."""
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.options import fields
+from curate.options.option import Option, shared
+
+
+@dataclass(frozen=True)
+class CleanOptions:
+    """The options of ``curate clean``."""
+
+    source: Annotated[
+        str | Path,
+        Option(
+            "Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...).", path="name", argument=True
+        ),
+    ]
+    out: Annotated[str | Path, shared("--out", ": a folder, such as cleaned", path="local")]
+    _: KW_ONLY
+    model: Annotated[str | Path, shared("--model", " (see `curate models`)", path="name", default=True)] = "world"
+    label: Annotated[
+        str | None, shared("--label", ", to find wrong labels. [default: label, where there is one]", metavar="COLUMN")
+    ] = None
+    label_from_folder: Annotated[bool, shared("--label-from-folder", ", to find wrong labels")] = False
+    against: Annotated[
+        str | Path | None,
+        shared(
+            "--against", ", or images: what is in both is kept, and listed as a leak", metavar="SOURCE", path="name"
+        ),
+    ] = None
+    export: Annotated[
+        str | None, Option("Also write the subset for another tool, as curate export --to does.", metavar="FORMAT")
+    ] = None
+    dry_run: fields.DryRun = False
+    overwrite: fields.Overwrite = False
+    announce: fields.Announce = lambda text: None

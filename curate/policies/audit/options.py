@@ -1,0 +1,33 @@
+"""What ``curate review plan`` can be given."""
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.options import fields
+from curate.options.option import Option, shared
+
+
+@dataclass(frozen=True)
+class ReviewPlanOptions:
+    """The options of ``curate review plan``."""
+
+    table: fields.Table
+    out: Annotated[str | Path | None, shared("--out", ": NAME.audit.csv")] = None
+    column: Annotated[str | None, shared("--column", ", by which rows will be cut")] = None
+    _: KW_ONLY
+    max_bad_rate: Annotated[str | float, Option("Share of bad ones to show: 2%.", metavar="SHARE", default=False)]
+    confidence: Annotated[str | float, shared("--confidence", metavar="SHARE", default=True)] = "95%"
+    keep: Annotated[str | float, Option("How many of the most certain could be kept at all.", metavar="AMOUNT")] = (
+        "100%"
+    )
+    expected: Annotated[
+        str | float | None,
+        Option("Bad ones in the better half, at a guess. [default: a quarter of --max-bad-rate]", metavar="SHARE"),
+    ] = None
+    images: Annotated[int | None, Option("How many to draw. [default: for a probability of 80%]", metavar="N")] = None
+    label: Annotated[
+        str | None, shared("--label", ", shown with each image: bad is a wrong label", metavar="COLUMN")
+    ] = None
+    seed: fields.Seed = 0
+    overwrite: fields.Overwrite = False
