@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.images.crops import FRAMES, LOW, WEIGHT, axis_maps, check, coarse_fits, waves
+from scoring.images.crops import FRAMES, WEIGHT, axis_maps, check, coarse_fits, waves
 from scoring.images.signature import KEPT, MARGIN, STEPS
 
+LOW = 8  # frequencies of each axis by which edges are moved at first
 FINE = 12  # frequencies of each axis by which images are judged at last
 LEAST = 0.6  # of each side: smaller parts are not looked for
 STRIDE = 0.04  # the most that an edge moves at once

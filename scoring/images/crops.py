@@ -4,25 +4,21 @@ from functools import cache
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.images.phash import SIDE
-from scoring.images.signature import KEPT, LARGEST, WEIGHTS, WIDTH
-from scoring.threads import few_threads
+from scoring.images.signature import KEPT, WEIGHTS, WIDTH
 
-LOW = 8  # frequencies along each axis by which candidates are found
+LOW = 5  # frequencies along each axis by which candidates are found
+HELD = 10  # frequencies along each axis of the whole that show in those of a part
 COARSE = LOW * LOW - 1  # numbers of a coarse vector
-LIKELY = 0.87  # cosine of coarse vectors from which a fit is looked for
-SIDES = (
-    (1.0, 1),
-    (0.93, 3),
-    (0.86, 5),
-    (0.78, 5),
-    (0.7, 7),
-)  # of an axis: length of the part, and places it is tried at
-ROUGH = 1e-4  # by which a cosine of 63 numbers in float32 is never wrong
-WHOLES = 32  # framed at once: a few MB
+LIKELY = 0.9  # cosine of coarse vectors from which a fit is looked for
+SIDES = ((1.0, 1), (0.93, 3), (0.85, 4), (0.78, 5), (0.7, 5))  # length of a part of an axis, places it is tried at
+AT_ONCE = 16  # parts next to one whole at a time
+WHOLES = 128  # framed at once: 3 MB
+CLOSE = 1e-5  # cosines nearer than this are equal: the frame that comes first counts
 
 
 def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -40,23 +36,6 @@ def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 INTERVALS, _FRAME = _axes()
 FRAMES = np.concatenate([INTERVALS[_FRAME[:, 0]], INTERVALS[_FRAME[:, 1]]], 1)  # (F, 4): top, bottom, left, right
 WEIGHT = np.concatenate([[0.0], WEIGHTS]).reshape(KEPT, KEPT).astype(np.float32)
-_LOWEST = (np.arange(LOW)[:, None] * KEPT + np.arange(LOW)).ravel()[1:] - 1  # where a signature has them
-
-
-def coarse(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return the lowest 8 x 8 frequencies of each signature but the constant one.
-
-    Args:
-        signatures: int8, shape (N, 255).
-
-    Returns:
-        int8, shape (N, 63).
-
-    Raises:
-        ValueError: for another shape or type.
-    """
-    check(signatures)
-    return signatures[:, _LOWEST]
 
 
 def check(signatures: NDArray[np.int8]) -> None:
@@ -87,47 +66,49 @@ def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
         float32, shape (I, 3, kept, 16): the map, its derivative by the first point, and by the last.
     """
     within = (np.arange(SIDE) + 0.5) / SIDE
-    at = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * within  # (I, 32)
     k = np.pi * np.arange(KEPT)
     scale = np.where(np.arange(KEPT) > 0, np.sqrt(2 / SIDE), np.sqrt(1 / SIDE))
-    series = np.cos(at[..., None] * k) * scale  # (I, 32, 16)
-    slope = -np.sin(at[..., None] * k) * k * scale
     back = np.cos(np.pi * np.arange(kept)[:, None] * within) * np.sqrt(2 / SIDE)  # (kept, 32)
     back[0] /= np.sqrt(2)
-    parts = np.stack([series, slope * (1 - within[:, None]), slope * within[:, None]], 1)
-    return torch.from_numpy((back @ parts).astype(np.float32))
+    back = np.stack([back, back * (1 - within), back * within])  # (3, kept, 32)
+    lengths, which = np.unique(np.round(ends[:, 1] - ends[:, 0], 9), return_inverse=True)
+    along = lengths[:, None, None, None] * within[:, None] * k  # (L, 1, 32, 16)
+    cosine, sine = ((back @ wave(along)).astype(np.float32)[which] for wave in (np.cos, np.sin))  # (I, 3, kept, 16)
+    first = ends[:, None, None, :1] * k  # (I, 1, 1, 16)
+    real, imaginary = ((wave(first) * scale).astype(np.float32) for wave in (np.cos, np.sin))
+    maps = np.empty_like(cosine)
+    maps[:, :1] = real * cosine[:, :1] - imaginary * sine[:, :1]
+    maps[:, 1:] = -k.astype(np.float32) * (imaginary * cosine[:, 1:] + real * sine[:, 1:])
+    return torch.from_numpy(maps)
 
 
 @cache
 def _grid() -> Tensor:
-    """The maps of the intervals, one below another, (I x 8, 16)."""
-    return axis_maps(INTERVALS, LOW)[:, 0].reshape(-1, KEPT).contiguous()
+    """The map from what signatures hold of a whole to the coarse vectors of all frames, (99, F x 24), float32."""
+    maps = axis_maps(INTERVALS, LOW)[:, 0, :, :HELD]
+    down, across = maps[_FRAME[:, 0]], maps[_FRAME[:, 1]]  # (F, 5, 10)
+    every = torch.einsum("fua,fvb->abfuv", down, across) * torch.from_numpy(WEIGHT[:LOW, :LOW])
+    return every.reshape(HELD * HELD, len(FRAMES), LOW * LOW)[1:, :, 1:].reshape(HELD * HELD - 1, -1).contiguous()
 
 
-@cache
-def _taken() -> Tensor:
-    """Where the numbers of the frames are in the product of all intervals, (F x 63,)."""
-    n = len(INTERVALS)
-    u, v = np.divmod(np.arange(LOW * LOW)[1:], LOW)
-    at = ((_FRAME[:, :1] * LOW + u) * n + _FRAME[:, 1:]) * LOW + v
-    return torch.from_numpy(at.ravel())
+def _lowest(signatures: NDArray[np.int8], kept: int) -> Tensor:
+    """Return the lowest frequencies of signatures but the constant one, as stored, (N, kept x kept - 1) float32."""
+    at = (np.arange(kept)[:, None] * KEPT + np.arange(kept)).ravel()[1:] - 1
+    return torch.from_numpy(signatures[:, at].astype(np.float32))
 
 
-def framed(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return what ``coarse`` would give of each part of each image.
+def framed(signatures: NDArray[np.int8]) -> Tensor:
+    """Return the lowest 5 x 5 frequencies but the constant one of each part of each image.
 
     Args:
-        signatures: int8, shape (N, 255); a few thousand at most, for the result has 19 kB a row.
+        signatures: int8, shape (N, 255); a few thousand at most, for the result has 22 kB a row.
 
     Returns:
-        int8, shape (N, F, 63): of each frame in ``FRAMES``; zeros of zeros.
+        float32, shape (N, F, 24): of each frame in ``FRAMES``; zeros of zeros.
     """
     check(signatures)
-    seen = _grid() @ waves(signatures) @ _grid().mT  # (N, I x 8, I x 8)
-    chosen = seen.reshape(len(signatures), len(INTERVALS) * LOW * len(INTERVALS) * LOW)[:, _taken()]
-    chosen = chosen.reshape(-1, len(FRAMES), COARSE) * torch.from_numpy(WEIGHT[:LOW, :LOW].ravel()[1:])
-    largest = chosen.abs().amax(-1, keepdim=True)
-    return (chosen * (LARGEST / largest.clamp_min(1e-6))).round().to(torch.int8).numpy()
+    series = _lowest(signatures, HELD) / torch.from_numpy(WEIGHT[:HELD, :HELD].ravel()[1:])
+    return (series @ _grid()).reshape(-1, len(FRAMES), COARSE)
 
 
 def coarse_fits(
@@ -135,8 +116,6 @@ def coarse_fits(
     image_of_pair: NDArray[np.int64],
     parts: NDArray[np.int8],
     part_of_pair: NDArray[np.int64],
-    *,
-    least: float = -1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return, of some pairs, the largest coarse cosine of a frame of the whole with the part, and that frame.
 
@@ -145,27 +124,31 @@ def coarse_fits(
         image_of_pair: the image of each pair, an index into ``images``, shape (P,).
         parts: signatures, int8, shape (V, 255).
         part_of_pair: the part of each pair, an index into ``parts``, shape (P,).
-        least: pairs whose cosine is lower may be reported with 0, which costs far less.
 
     Returns:
         cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.
     """
+    check(parts)
     cosine, frame = np.zeros(len(image_of_pair)), np.zeros(len(image_of_pair), np.int64)
-    numbers = torch.from_numpy(coarse(parts)).float()
-    lengths = numbers.double().norm(dim=1).clamp_min(1)
-    units = numbers / lengths[:, None].float()
+    units = F.pad(F.normalize(_lowest(parts, LOW)), (0, 0, 0, 1))  # the last, of zeros, fills up
     order = np.argsort(image_of_pair, kind="stable")
-    some, starts = np.unique(image_of_pair[order], return_index=True)
-    groups = np.split(order, starts[1:])
-    with few_threads():
-        for first in range(0, len(some), WHOLES):
-            ints = torch.from_numpy(framed(images[some[first : first + WHOLES]])).float()  # (B, F, 63)
-            of_frames = ints.double().norm(dim=2).clamp_min(1)
-            rough = ints / of_frames[..., None].float()
-            for each, length, unit, pairs in zip(ints, of_frames, rough, groups[first : first + WHOLES], strict=True):
-                if least > -1:  # first in float32: most pairs promise nothing
-                    pairs = pairs[(unit @ units[part_of_pair[pairs]].T).numpy().max(0) >= least - ROUGH]
-                dots = (each @ numbers[part_of_pair[pairs]].T).double()  # (F, k): sums of whole numbers below 2^24
-                best, at = (dots / (length[:, None] * lengths[part_of_pair[pairs]])).max(0)
-                cosine[pairs], frame[pairs] = best.numpy(), at.numpy()
+    images_in_order = image_of_pair[order]
+    within = np.arange(len(order)) - np.searchsorted(images_in_order, images_in_order)
+    starts = np.append(np.flatnonzero(within % AT_ONCE == 0), len(order))  # of one whole with up to 16 parts each
+    for first in range(0, len(starts) - 1, WHOLES):
+        ends = starts[first : first + WHOLES + 1]
+        at = np.arange(ends[0], ends[-1])
+        place = np.repeat(np.arange(len(ends) - 1), np.diff(ends)), within[at] % AT_ONCE
+        chosen = np.full((len(ends) - 1, AT_ONCE), len(parts))
+        chosen[place] = part_of_pair[order[at]]
+        best, which = _best(framed(images[images_in_order[ends[:-1]]]), units[torch.from_numpy(chosen)])
+        cosine[order[at]], frame[order[at]] = best[place], which[place]
     return cosine, frame
+
+
+def _best(frames: Tensor, units: Tensor) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the largest cosine of frames (B, F, 24) with unit vectors (B, K, 24), and the first frame that has it."""
+    cosines = units @ frames.mT
+    cosines /= frames.norm(dim=2).clamp_min(1e-6)[:, None]
+    best = cosines.amax(2)
+    return best.numpy(), (cosines >= (best - CLOSE)[..., None]).to(torch.uint8).argmax(2).numpy()

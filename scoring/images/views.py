@@ -23,11 +23,13 @@ class SignatureView:
         name: in words, such as ``mirrored``.
         apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows stay zero.
         undo: what gives the old signatures again.
+        undone_by: name of the view that does so.
     """
 
     name: str
     apply: Look
     undo: Look
+    undone_by: str
 
 
 def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[SignatureView, ...]:
@@ -47,7 +49,8 @@ def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[SignatureVi
 
 @cache
 def _view(turn: str) -> SignatureView:
-    return SignatureView(turn, _look(turn), _look(_UNDONE_BY.get(turn, turn)))
+    undone_by = _UNDONE_BY.get(turn, turn)
+    return SignatureView(turn, _look(turn), _look(undone_by), undone_by)
 
 
 def _look(turn: str) -> Look:

@@ -195,6 +195,10 @@ class _Work:
     def _search(self, name: str, threshold: float) -> Search:
         if threshold == self.request.thresholds[name]:
             return self.searches[name]
+        search = self.searches[name]
+        stricter = getattr(search, "stricter", None)
+        if stricter is not None and threshold > self.request.thresholds[name]:
+            return stricter(threshold)
         return build(self.rows, {name: threshold}, self.options)[name]
 
     def held_back(self, stars: Stars) -> Marked:
@@ -217,7 +221,7 @@ class _Work:
     def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
         """Give rows that wait to the kept or waiting rows that they are surely copies of; return which, shape (N,)."""
         strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
-        strict_searches = {**self.searches, **build(self.rows, strict, self.options)}
+        strict_searches = {**self.searches, **{name: self._search(name, least) for name, least in strict.items()}}
         kept, partners = stars.owner == np.arange(len(waiting)), np.zeros(len(waiting), bool)
         for search in strict_searches.values():
             partners[search.first(np.flatnonzero(waiting), kept).row] = True

@@ -11,7 +11,7 @@ from curate.policies.dedup.finders.parts import PartOf
 from scoring.images.crops import coarse_fits
 
 CROWD = 16  # of the nearest rows by embedding, whose median fit is the crowd's
-OUTSTANDING = 0.05  # of what the crowd lacks to fit: what a part may lack
+OUTSTANDING = 0.1  # of what the crowd lacks to fit: what a part may lack
 FEW = 0.64  # fit of a neighbour that is missing: about what a crowd of plain images has
 
 
@@ -31,9 +31,12 @@ class Crowd:
 class NearParts(NearPairs[Crowd]):
     """Rows of which one shows a part of what the other shows, and fits far better than what lies around them.
 
-    Two products on white fit each other well, and all others as well: a part must lack no more than 5 % of what the
+    Two products on white fit each other well, and all others as well: a part must lack no more than 10 % of what the
     crowd of either image lacks. One that does not stand out so has the similarity 0.
     """
+
+    n_nearest = CROWD
+    n_alike = 0
 
     @cached_property
     def parts(self) -> PartOf:
@@ -55,9 +58,12 @@ class NearParts(NearPairs[Crowd]):
     def judge(
         self, query: NDArray[np.int64], row: NDArray[np.int64], side: Crowd
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the cosines and looks of pairs of a row of a side and one of this; 0 where none stands out."""
+        """Return the cosines and looks of pairs of a row of a side and one of this.
+
+        A pair that reaches the threshold and does not stand out has 0.
+        """
         links = self.parts.likely(query, side.signatures, row)
-        similarity, some = links.similarity.copy(), np.flatnonzero(links.similarity > 0)
+        similarity, some = links.similarity.copy(), np.flatnonzero(links.similarity >= np.float32(self.threshold))
         crowd = np.maximum(self._fits(side, query[some]), self._fits(self.side, row[some]))
         similarity[some[1 - similarity[some] > OUTSTANDING * (1 - crowd)]] = 0
         return similarity, links.view.astype(np.int32)
@@ -65,15 +71,11 @@ class NearParts(NearPairs[Crowd]):
     def _fits(self, side: Crowd, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how well what lies around rows of a side fits, shape (P,).
 
-        The median, over the 16 nearest rows by embedding, of the coarse cosine of the best frame of either with the
-        other.
+        The median, over the 16 nearest rows by embedding, of the coarse cosine of the row's best frame with the other.
         """
         some, place = np.unique(rows, return_inverse=True)
         near = side.near[some, :CROWD]
         at, column = np.nonzero(near >= 0)
-        chosen, other = some[at], near[at, column]
-        held, _ = coarse_fits(side.signatures, chosen, self.signatures, other)
-        holds, _ = coarse_fits(self.signatures, other, side.signatures, chosen)
         every = np.full((len(some), CROWD), FEW)
-        every[at, column] = np.maximum(held, holds)
+        every[at, column], _ = coarse_fits(side.signatures, some[at], self.signatures, near[at, column])
         return np.median(every, axis=1)[place]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.images.signature import MARGIN, STEPS
-from scoring.images.views import AS_IT_IS
+from scoring.images.views import AS_IT_IS, SignatureView
 
 VIEWS = 8  # most views of an image
 PLACES = MARGIN + 1  # where an edge may lie
@@ -28,6 +28,21 @@ def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[n
     inside[:, 1::2] = STEPS - edges[:, 1::2]
     packed = inside @ PLACES ** np.arange(4)
     return (view + VIEWS * (1 + int(holds) + 2 * packed)).astype(np.int32)
+
+
+def turned_codes(codes: NDArray[np.int8] | NDArray[np.int32], views: Sequence[SignatureView]) -> NDArray[np.int32]:
+    """Return how pairs match when the other row is queried, shape (P,): holds is held, and a view is undone.
+
+    >>> from scoring.images.views import views
+    >>> code = look_codes(0, np.array([[0, 230, 26, 256]]), holds=True)
+    >>> in_words(int(turned_codes(code, views())[0]), ["as it is"])
+    'a part of it: 90% of the width, 90% of the height, at the top right'
+    """
+    packed, view = np.divmod(codes.astype(np.int32), VIEWS)
+    names = [each.name for each in views]
+    undone = np.array([names.index(each.undone_by) for each in views])
+    packed = np.where(packed > 0, ((packed - 1) ^ 1) + 1, 0)  # the lowest bit is whether the row holds
+    return (undone[view] + VIEWS * packed).astype(np.int32)
 
 
 def seen(code: int, views: Sequence[str]) -> tuple[str, bool]:

@@ -2,13 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import Links, first_of, joined
+from curate.policies.dedup.finders.looks import turned_codes
 from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.finders.surroundings import nearest_of
 from curate.tables.graph import Stored
@@ -19,7 +21,6 @@ from scoring.images.views import SignatureView
 from scoring.search.graph import knn_graph
 from scoring.search.links import MOST_NEIGHBOURS, Graph, Recall
 
-BY_PICTURE = 8  # nearest rows by signature that are judged, next to the nearest by embedding
 Side = TypeVar("Side")
 
 
@@ -34,8 +35,9 @@ class NearPairs(Generic[Side]):
     """
 
     higher = True
-    extent = f"of each row the {MOST_NEIGHBOURS} nearest by embedding and {BY_PICTURE} by signature were judged"
     notes: Sequence[object] = ()
+    n_nearest: ClassVar[int] = MOST_NEIGHBOURS  # rows by embedding that are judged
+    n_alike: ClassVar[int] = 8  # rows by signature that are judged, too
 
     def __init__(
         self, rows: Rows, threshold: float, views: tuple[SignatureView, ...], stored: Stored | None = None
@@ -73,7 +75,15 @@ class NearPairs(Generic[Side]):
     @cached_property
     def graph(self) -> Graph:
         """The nearest rows by embedding of those that have one, by their place among these."""
-        return self.stored.graph if self.stored is not None else _graph(self.vectors, self.compared, self.ties)
+        if self.stored is not None:
+            return self.stored.graph
+        return _graph(self.vectors, self.compared, self.ties, self.n_nearest)
+
+    @property
+    def extent(self) -> str:
+        """How much is compared."""
+        alike = f" and {self.n_alike} by signature" if self.n_alike else ""
+        return f"of each row the {self.n_nearest} nearest by embedding{alike} were judged"
 
     @property
     def recall(self) -> Recall:
@@ -90,10 +100,12 @@ class NearPairs(Generic[Side]):
 
     def candidates(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pairs that are verified, each once, the lower row first."""
-        pictured = np.flatnonzero(self.there)
-        by_picture = _graph(self.signatures, pictured, self.ties, BY_PICTURE)
+        near = [(self.compared, self.graph.index[:, : self.n_nearest])]
+        if self.n_alike:
+            pictured = np.flatnonzero(self.there)
+            near.append((pictured, _graph(self.signatures, pictured, self.ties, self.n_alike).index))
         n, codes = len(self.there), [np.zeros(0, np.int64)]
-        for at, index in ((self.compared, self.graph.index), (pictured, by_picture.index)):
+        for at, index in near:
             place, column = np.nonzero(index >= 0)
             a, b = at[place], at[index[place, column]]
             some = self.there[a] & self.there[b]
@@ -133,10 +145,9 @@ class NearPairs(Generic[Side]):
                 "in the other; score both with one model"
             )
         vectors, signatures = rows.embedding[other_rows], rows.signature[other_rows]
-        near = mine[nearest_of(vectors, rows_of(self.vectors, mine), MOST_NEIGHBOURS)]
-        alike = mine[nearest_of(signatures, self.signatures[mine], BY_PICTURE)]
+        near = mine[nearest_of(vectors, rows_of(self.vectors, mine), self.n_nearest)]
         side = self.other(vectors, signatures, near)
-        each = np.concatenate([near, alike], axis=1)
+        each = np.concatenate([near, mine[nearest_of(signatures, self.signatures[mine], self.n_alike)]], axis=1)
         codes = np.arange(len(other_rows))[:, None] * len(self.there) + each
         query, row = np.divmod(np.unique(codes[among[each]]), len(self.there))  # a row may be near in both ways
         links = self._judged(query, row, side)
@@ -156,11 +167,19 @@ class NearPairs(Generic[Side]):
 
     def _turned(self, links: Links) -> Links:
         """Return pairs the other way round, which is as good a match, by the look from there."""
-        view = self.parts.measured(links.row, self.signatures, links.query).view
-        return Links(links.row, links.query, links.similarity, view)
+        return Links(links.row, links.query, links.similarity, turned_codes(links.view, self.views))
+
+    def stricter(self, threshold: float) -> Self:
+        """Return the same finder for a threshold that is not lower: no pair is judged again."""
+        other = copy(self)
+        other.threshold = threshold
+        _, pairs = self._pairs
+        pairs = pairs.take(pairs.similarity >= np.float32(threshold))
+        other.__dict__["_pairs"] = np.searchsorted(pairs.query, np.arange(len(self.there) + 1)), pairs
+        return other
 
 
-def _graph(vectors: NDArray, at: NDArray[np.int64], ties: NDArray[np.uint64], k: int = MOST_NEIGHBOURS) -> Graph:
+def _graph(vectors: NDArray, at: NDArray[np.int64], ties: NDArray[np.uint64], k: int) -> Graph:
     """Return the graph of some rows by their place in ``at``; the same whatever the order of the rows."""
     order = np.argsort(ties[at], kind="stable")
     graph = knn_graph(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))

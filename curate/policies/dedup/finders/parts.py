@@ -52,31 +52,30 @@ class PartOf:
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         for number, view in enumerate(self.views):
             turned, undone = view.apply(signatures), view.undo(self.signatures)
-            plain = np.zeros(len(row), np.float32)
-            for start in range(0, len(row), AT_ONCE):
-                piece = slice(start, start + AT_ONCE)
-                plain[piece] = as_they_are(turned[query[piece]], self.signatures[row[piece]])
-            alike = plain >= self._least
-            _raise(best, seen, np.flatnonzero(alike), plain[alike], np.full(int(alike.sum()), number, np.int32))
-            rest = np.flatnonzero(~alike)
-            ways = (
-                (turned, query[rest], self.signatures, row[rest], False),
-                (undone, row[rest], signatures, query[rest], True),
-            )
+            ways = (turned, query, self.signatures, row), (undone, row, signatures, query)
             if signatures is self.signatures and np.array_equal(turned, undone):  # frame each image once for both
-                both = np.concatenate([query[rest], row[rest]]), np.concatenate([row[rest], query[rest]])
-                fits = np.split(np.stack(coarse_fits(turned, both[0], signatures, both[1], least=LIKELY)), 2, axis=1)
+                both = np.concatenate([query, row]), np.concatenate([row, query])
+                fits = np.split(np.stack(coarse_fits(turned, both[0], signatures, both[1])), 2, axis=1)
             else:
-                fits = [np.stack(coarse_fits(*way[:4], least=LIKELY)) for way in ways]
-            for (wholes, container, parts, part, holds), (cosine, frames) in zip(ways, fits, strict=True):
-                frame = frames.astype(np.int64)
-                near = np.flatnonzero(cosine >= LIKELY)
-                for start in range(0, len(near), AT_ONCE):
-                    at = near[start : start + AT_ONCE]
-                    fit = refine(wholes[container[at]], parts[part[at]], frame[at], least_cosine=self.threshold - ROOM)
+                fits = [np.stack(coarse_fits(*way)) for way in ways]
+            near = np.flatnonzero(np.maximum(fits[0][0], fits[1][0]) >= LIKELY)
+            plain = as_they_are(turned[query[near]], self.signatures[row[near]])
+            alike = near[plain >= self._least]
+            _raise(best, seen, alike, plain[plain >= self._least].astype(np.float32), np.full(len(alike), number))
+            rest = np.ones(len(row), bool)
+            rest[alike] = False
+            better = np.maximum(LIKELY, np.maximum(fits[0][0], fits[1][0]))  # the other way fits no better in the end
+            for holds, (wholes, container, parts, part), (cosine, frames) in zip(
+                (False, True), ways, fits, strict=True
+            ):
+                every = np.flatnonzero((cosine >= better) & rest)
+                for first in range(0, len(every), AT_ONCE):
+                    at = every[first : first + AT_ONCE]
+                    start = frames[at].astype(np.int64)
+                    fit = refine(wholes[container[at]], parts[part[at]], start, least_cosine=self.threshold - ROOM)
                     ok = _large(fit.edges)
-                    looks = look_codes(number, fit.edges[ok], holds=holds)
-                    _raise(best, seen, rest[at[ok]], fit.cosine[ok].astype(np.float32), looks)
+                    looks = look_codes(number, fit.edges[ok], holds=bool(holds))
+                    _raise(best, seen, at[ok], fit.cosine[ok].astype(np.float32), looks)
         return Links(query, row, best, seen)
 
     def _measured(

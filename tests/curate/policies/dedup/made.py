@@ -11,7 +11,8 @@ from curate.tables.signatures import SIGNATURE_TYPE
 from curate.tables.table import embedding_field
 from curate.tables.vectors import ZERO
 from curate.tables.writer import TableWriter
-from scoring.images.crops import coarse, framed
+from scoring.images.crops import LOW, framed
+from scoring.images.signature import KEPT
 
 NAMES = ("bytes", "hash", "signature")
 
@@ -119,6 +120,7 @@ def large_parts(fit):
 
 def nearest_frames(wholes, parts):
     """The largest coarse cosine of any frame of each whole with each part, (W, P)."""
-    frames, small = framed(wholes).astype(float), coarse(parts).astype(float)
+    full = np.concatenate([np.zeros((len(parts), 1)), parts], 1).reshape(-1, KEPT, KEPT)
+    frames, small = framed(wholes).double().numpy(), full[:, :LOW, :LOW].reshape(len(parts), -1)[:, 1:]
     lengths = np.linalg.norm(frames, axis=2)[..., None] * np.linalg.norm(small, axis=1)
     return (frames @ small.T / np.maximum(lengths, 1)).max(1)
