@@ -54,7 +54,7 @@ class Duplicates:
         other_look: what rows of the other table look like, as far as it shows; or None.
         reviewed: what reviewers decided; or None.
         loose: rows just above the threshold in large groups, shape (N,) bool.
-        to_review: those of them, and leaks of the kind, that are kept until they are reviewed, shape (N,) bool.
+        to_review: which of them, and of such leaks, are kept until they are reviewed, shape (N,) bool.
     """
 
     rows: Rows
@@ -206,7 +206,7 @@ class _Work:
         return np.isin(stars.finder, [at for at, name in enumerate(stars.names) if name in self.request.held_back])
 
     def inside(self, open_rows: Marked, protected: Marked | None) -> tuple[Stars, Marked, Marked]:
-        """Return the groups in the table, the rows just above the threshold, and those of them that are kept."""
+        """Return the groups in the table, the rows just above the threshold, and which of them are kept."""
         none = np.zeros(len(self.rows), bool)
         if self.request.only_against:
             return Stars.empty(len(self.rows), tuple(self.searches)), none, none

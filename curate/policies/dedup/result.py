@@ -22,7 +22,7 @@ class DedupResult(Result):
         n_leaks: rows that the other table has too.
         n_conflicts: groups whose rows carry different labels.
         n_lower: groups that keep a row of lower quality than one that goes; None where the table does not show.
-        to_review: of the kept rows, those of large groups just above the threshold, to be reviewed.
+        to_review: kept rows of large groups just above the threshold, to be reviewed.
         conflicts: some of them: kept key, and the labels.
         recall: what each finder finds of all pairs, in words.
         planted: how many planted copies were found, if that was requested.
