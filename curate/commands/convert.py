@@ -1,22 +1,14 @@
 """``curate models convert``: third-party weights -> a checkpoint."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say
+from curate.training.options import ModelsConvertOptions
 
 
+@command_of(ModelsConvertOptions)
 def run(
-    file: Annotated[Path, typer.Argument(help="A .pth.tar, .pth or .safetensors file of weights.")],
-    out: Annotated[Path, options.shared("--out", ": the checkpoint, NAME.safetensors")],
-    backbone: Annotated[
-        str | None, typer.Option(help="timm's name of the model, where the file does not say it.", show_default=False)
-    ] = None,
-    licence: options.Licence = "not stated",
-    overwrite: options.Overwrite = False,
+    request: ModelsConvertOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -31,13 +23,12 @@ def run(
         curate models convert vit_base_uncertainty.pth.tar -o uncertain.safetensors
         curate models convert weights.pth --backbone vit_small_patch16_224 -o small.safetensors
     """
-    arguments = dict(locals())
-    from curate.training.convert import models_convert
+    from curate.training.convert import run_models_convert
 
-    result = models_convert(**options.accepted(models_convert, arguments))
+    result = run_models_convert(request)
     if json_:
         emit(result.to_json())
     elif not quiet:
         head = f"with the head {result.head}" if result.head else "without a head: `curate train --freeze` adds one"
         say(f"{result.facts['architecture']} at {result.size} pixels, {head}")
-        say(f"model {result.digest[:12]}: {out}")
+        say(f"model {result.digest[:12]}: {request.out}")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,11 +27,6 @@ def shared(name: str, more: str = "", *, alone: bool = False, **named: Any) -> A
     names = (name, ALSO[name]) if name in ALSO and not alone else (name,)
     named = {"show_default": False, "autocompletion": OFFERED.get(name), **named}
     return typer.Option(*names, help=text if text.endswith("]") else f"{text}.", **named)
-
-
-def accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, of what a command was given, by name, what a function of the library takes under the same name."""
-    return {name: arguments[name] for name in signature(function).parameters if name in arguments}
 
 
 def typed(context: typer.Context, arguments: Mapping[str, Any]) -> set[str]:
@@ -128,50 +122,20 @@ Table = Annotated[
     ),
 ]
 
-LocalTable = Annotated[
-    Path,
-    typer.Argument(parser=path_argument, help="Scored table: a Parquet file, or a folder of part-*.parquet."),
-]
 RoundsFolder = Annotated[Path, typer.Argument(help="Folder of the rounds.")]
 
-Backbone = Annotated[
-    str | None,
-    typer.Option(
-        "--backbone",
-        help="timm:NAME (published weights), a checkpoint, a shipped model, or a timm name (random weights); "
-        "by default resnet18. For images of 32 pixels: resnet18_cifar, resnet50_cifar, resnet_simvae, mlp.",
-        show_default=False,
-    ),
-]
-BackboneSet = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--backbone-set",
-        metavar="NAME=VALUE",
-        help="Set an option of the network (repeatable), such as drop_path_rate=0.1.",
-        show_default=False,
-    ),
-]
-Label = Annotated[str, shared("--label", ", for methods that read labels", show_default=True)]
-LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
-Labelled = Annotated[Path | None, shared("--labelled")]
 Log = Annotated[Path | None, shared("--log", metavar="FILE")]
-LossColumn = Annotated[str | None, shared("--loss-column")]
-Licence = Annotated[str, shared("--licence", show_default=True)]
 Limit = Annotated[int | None, shared("--limit")]
 Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
-Seed = Annotated[int, shared("--seed", show_default=True)]
 Device = Annotated[str, shared("--device", show_default=True)]
 Precision = Annotated[str, shared("--precision", show_default=True)]
 White = Annotated[str | None, shared("--white", metavar="auto|N", show_default=True)]
 Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
 
-Engine = Annotated[str, shared("--engine", metavar="NAME", show_default=True)]
 
 AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
 DryRun = Annotated[bool, shared("--dry-run")]
 Json = Annotated[bool, shared("--json")]
-Link = Annotated[str, shared("--link", metavar="HOW", show_default=True)]
 Overwrite = Annotated[bool, shared("--overwrite")]
 Quiet = Annotated[bool, shared("--quiet")]
 
@@ -184,14 +148,3 @@ Root = Annotated[str | None, shared("--root", "; by default in the list's folder
 Connections = Annotated[int, shared("--connections", show_default=True, min=1, max=512)]
 
 MovedTable = Annotated[Path | None, shared("--table")]
-
-Discount = Annotated[bool, shared("--discount")]
-Gate = Annotated[float, shared("--gate", metavar="SHARE")]
-Graph = Annotated[Path | None, shared("--graph")]
-NoiseGuard = Annotated[bool, shared("--noise-guard")]
-Quality = Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")]
-Score = Annotated[str | None, shared("--score", metavar="COLUMN")]
-Verdicts = Annotated[
-    Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", parser=path_argument)
-]
-Settings = Annotated[list[str] | None, shared("--set", metavar="NAME=VALUE")]

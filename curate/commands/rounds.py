@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import init, options, simulate, status
+from curate.commands.declared import command_of
 from curate.commands.groups import plain_app
 from curate.commands.printing import emit, say
 from curate.commands.round_words import import_notes
 from curate.counted import counted
+from curate.simulation.options import RoundNextOptions
 
 if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
@@ -34,13 +36,9 @@ known; plot draws either. One small folder a round; nothing in it is ever replac
 """
 
 
+@command_of(RoundNextOptions)
 def next_(
-    folder: options.RoundsFolder,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Go on though images of the last batch lack a label.")
-    ] = False,
-    table: options.MovedTable = None,
-    source: options.Source = None,
+    request: RoundNextOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -52,10 +50,9 @@ def next_(
         curate round next rounds
         curate round next rounds --source images.parquet
     """
-    arguments = dict(locals())
-    from curate.simulation.functions import round_next
+    from curate.simulation.functions import run_round_next
 
-    made = round_next(**options.accepted(round_next, arguments))
+    made = run_round_next(request)
     if json_:
         emit({"round": made.number, "export": str(made.export), "state": made.state})
     if json_ or quiet:

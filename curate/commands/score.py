@@ -14,6 +14,8 @@ from curate.commands.progress import ScoreBar
 from curate.engines.table import ENGINES
 from scoring.scorers import free_scorers
 
+OF_PYTHON = {"reserved", "max_bytes", "allow_private_hosts"}  # fields of its settings that are no options
+
 
 def run(
     ctx: typer.Context,
@@ -196,6 +198,8 @@ def run(
 
 def _keywords(arguments: dict[str, Any], typed: set[str] | None) -> dict[str, Any]:
     """Return the options of the source and of the scoring: all, or those that were typed."""
+    from dataclasses import fields
+
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
 
@@ -207,7 +211,8 @@ def _keywords(arguments: dict[str, Any], typed: set[str] | None) -> dict[str, An
         "scorers": tuple(dict.fromkeys(arguments["scorer"] or [])),
         "shard_rows": arguments["shard_size"],
     }
-    keywords = {**options.accepted(SourceOptions, values), **options.accepted(ScoreSettings, values)}
+    names = {field.name for kind in (SourceOptions, ScoreSettings) for field in fields(kind)} - OF_PYTHON
+    keywords = {name: values[name] for name in names}
     if typed is None:
         return keywords
     typed = {*typed, *(["dtype"] if "embedding" in typed else [])}

@@ -14,7 +14,7 @@ from curate.rounds.labels import write_consensus
 from curate.rounds.next import NextResult, next_round
 from curate.rounds.plot import plot_folder
 from curate.rounds.status import Status, status
-from curate.simulation.options import RoundInitOptions, RoundSimulateOptions
+from curate.simulation.options import RoundInitOptions, RoundNextOptions, RoundSimulateOptions
 from curate.simulation.plot import plot_replay
 from curate.simulation.run import Simulation, check_outputs, simulate, write_simulation
 from curate.tables.classes import read_classes
@@ -56,25 +56,16 @@ def run_round_init(options: RoundInitOptions) -> Folder:
 round_init = callable_of(RoundInitOptions, run_round_init)
 
 
-def round_next(
-    folder: str | Path,
-    *,
-    partial: bool = False,
-    table: str | Path | None = None,
-    source: str | None = None,
-) -> NextResult:
+def run_round_next(options: RoundNextOptions) -> NextResult:
     """Pick the next batch and write it for the annotators.
-
-    Args:
-        folder: of `curate.round_init`.
-        partial: continue although images of the last batch have no label.
-        table: where the table is now, if it was moved.
-        source: what was scored, for tables that name no files.
 
     Raises:
         InputError: if images of the last batch have no label, nothing is left, or the folder or table was changed.
     """
-    return next_round(folder, partial=partial, table=table, source=source)
+    return next_round(options.folder, partial=options.partial, table=options.table, source=options.source)
+
+
+round_next = callable_of(RoundNextOptions, run_round_next)
 
 
 def round_import(

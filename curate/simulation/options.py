@@ -1,4 +1,4 @@
-"""What ``curate round init`` and ``curate round simulate`` can be given."""
+"""What ``curate round init``, ``next`` and ``simulate`` can be given."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -87,3 +87,14 @@ class RoundSimulateOptions:
         Callable[[str, int, int, float], None] | None,
         Note("Called with strategy, seed, labels and accuracy after each round."),
     ] = None
+
+
+@dataclass(frozen=True)
+class RoundNextOptions:
+    """The options of ``curate round next``."""
+
+    folder: fields.RoundsFolder
+    _: KW_ONLY
+    partial: Annotated[bool, Option("Go on though images of the last batch lack a label.")] = False
+    table: fields.MovedTable = None
+    source: fields.Source = None

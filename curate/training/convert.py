@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.options.function import callable_of
+from curate.training.options import ModelsConvertOptions
 from curate.training.train import check_out
 
 
@@ -32,22 +34,8 @@ class ConvertResult:
         return {"path": str(self.path), "digest": self.digest, **self.facts, **self.metrics}
 
 
-def models_convert(
-    file: str | Path,
-    out: str | Path,
-    *,
-    backbone: str | None = None,
-    licence: str = "not stated",
-    overwrite: bool = False,
-) -> ConvertResult:
+def run_models_convert(options: ModelsConvertOptions) -> ConvertResult:
     """Convert published weights into a checkpoint; no code in them is run.
-
-    Args:
-        file: a .pth.tar, .pth or .safetensors file of weights.
-        out: the checkpoint, ``NAME.safetensors``.
-        backbone: timm's name of the model, where the file does not say it.
-        licence: of the training data, for the model card.
-        overwrite: replace a checkpoint that is there.
 
     Raises:
         InputError: for a file that holds no such weights, or a place that refuses.
@@ -55,16 +43,19 @@ def models_convert(
     from scoring.checkpoint import save_checkpoint
     from scoring.convert import HEAD, convert
 
-    file, out = Path(file), Path(out)
-    check_out(out, overwrite)
-    model, facts = convert(file, backbone)
+    file, out = Path(options.file), Path(options.out)
+    check_out(out, options.overwrite)
+    model, facts = convert(file, options.backbone)
     metrics = {"metric": facts.pop("metric")} if "metric" in facts else {}
     card = {
         "method": HEAD if model.heads else "timm",
         "training": {"converted from": facts},
         "metrics": metrics,
-        "data_licence": licence,
+        "data_licence": options.licence,
     }
-    digest = save_checkpoint(out, model, card, overwrite=overwrite)
+    digest = save_checkpoint(out, model, card, overwrite=options.overwrite)
     size = model.spec.preprocessing.size
     return ConvertResult(out, digest, size, HEAD if model.heads else None, dict(facts), metrics)
+
+
+models_convert = callable_of(ModelsConvertOptions, run_models_convert)

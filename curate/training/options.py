@@ -1,4 +1,4 @@
-"""What ``curate train`` and ``curate cache`` can be given."""
+"""What ``curate train``, ``curate cache`` and ``curate models convert`` can be given."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -143,3 +143,15 @@ class CacheOptions:
     white: fields.White = None
     report: Annotated[Callable[[Any], None], Note("Called after every batch.")] = lambda progress: None
     announce: fields.Announce = lambda text: None
+
+
+@dataclass(frozen=True)
+class ModelsConvertOptions:
+    """The options of ``curate models convert``."""
+
+    file: Annotated[str | Path, Option("A .pth.tar, .pth or .safetensors file of weights.", argument=True)]
+    out: Annotated[str | Path, shared("--out", ": the checkpoint, NAME.safetensors")]
+    _: KW_ONLY
+    backbone: Annotated[str | None, Option("timm's name of the model, where the file does not say it.")] = None
+    licence: fields.Licence = "not stated"
+    overwrite: fields.Overwrite = False
