@@ -160,8 +160,8 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
             same[place] = not image or not digest or digest[:SHORT] == image
     if keys and not same.any():
         raise InputError(
-            f"{OPTION} {read.path} is of another table: none of its {counted(len(keys), 'image')} is there, such as "
-            f"{keys[0][:80]!r}; give the table that was reviewed"
+            f"{OPTION} {read.path} is of another table, or applied already: none of its {counted(len(keys), 'image')} "
+            f"is there, such as {keys[0][:80]!r}; give the table that was reviewed"
         )
     n = len(table_rows)
     drop, keep = np.zeros(n, bool), np.zeros(n, bool)
