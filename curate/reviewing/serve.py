@@ -177,7 +177,7 @@ def _sampled(
 def _user() -> str:
     try:
         return getpass.getuser()[:MOST_NAME]
-    except (OSError, KeyError):  # a user without a name, as in containers
+    except (OSError, KeyError, ImportError):  # a user without a name, as in containers and on Windows
         return "reviewer"
 
 
