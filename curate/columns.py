@@ -55,7 +55,7 @@ COLUMNS: dict[str, Column] = {
     FRAMES: Column("images in the file, of which one is scored; null where they were not counted"),
     "sha256": Column("hex digest of the encoded bytes"),
     "phash": Column("64-bit perceptual hash of the whole image"),
-    SIGNATURE: Column("255 numbers whose cosine says how alike two whole images are"),
+    SIGNATURE: Column("255 numbers whose cosine says how alike two whole images are, and 32 of their colours"),
     STATUS: Column("'ok', the kind of failure, or 'gone'"),
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
     **QUALITY_COLUMNS,

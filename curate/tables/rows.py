@@ -65,6 +65,7 @@ class Rows:
         truths: by condition as typed, shape (N,) int8: 1 true, 0 false, -1 where it has no value.
         phash: shape (N,) uint64, of value only where ``has_phash``, shape (N,) bool; None where not read.
         signature: shape (N, 255) int8, zero if absent; None where not read.
+        chroma: shape (N, 32) int8, colours that go with the signatures; None where not read, or in an older table.
         flat: shape (N,) bool, whether a scored image has a signature of zeros: it shows nothing; None where not read.
         embedding: shape (N, D) float16 or float32, zero without one to compare; None where not read.
         embedding_problem: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in
@@ -86,6 +87,7 @@ class Rows:
     phash: NDArray[np.uint64] | None = None
     has_phash: NDArray[np.bool_] | None = None
     signature: NDArray[np.int8] | None = None
+    chroma: NDArray[np.int8] | None = None
     flat: NDArray[np.bool_] | None = None
     embedding: NDArray[np.floating] | None = None
     embedding_problem: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
@@ -191,6 +193,7 @@ class _Reading:
     ) -> None:
         self.n, self.needs, self.path, self.start = n, needs, path, 0
         self.has_status = STATUS in names
+        self.chroma_width: int | None = None
         self.order = np.zeros(0, np.int64) if hashes is None else np.argsort(hashes, kind="stable")
         self.rank: NDArray[np.int64] | None = None
         if hashes is not None:
@@ -253,13 +256,24 @@ class _Reading:
         self.start = stop
 
     def _add_signatures(self, column: pa.Array, to: slice | NDArray[np.int64]) -> None:
-        from curate.tables.signatures import signature_matrix
+        from curate.tables.signatures import WIDTH, stored_matrix
 
-        matrix = signature_matrix(column)
+        stored = stored_matrix(column)
         if self.rows.signature is not None:
-            self.rows.signature[to] = matrix
+            self.rows.signature[to] = stored[:, :WIDTH]
+            if column.null_count < len(column):  # else nothing shows how wide it is
+                self._add_chroma(stored[:, WIDTH:], to)
         if self.rows.flat is not None:
-            self.rows.flat[to] = ~matrix.any(1) & column.is_valid().to_numpy(zero_copy_only=False)
+            self.rows.flat[to] = ~stored[:, :WIDTH].any(1) & column.is_valid().to_numpy(zero_copy_only=False)
+
+    def _add_chroma(self, values: NDArray[np.int8], to: slice | NDArray[np.int64]) -> None:
+        if self.chroma_width is None:
+            self.chroma_width = values.shape[1]
+            self.rows.chroma = space((self.n, values.shape[1]), np.dtype(np.int8)) if values.shape[1] else None
+        if self.chroma_width != values.shape[1]:
+            raise InputError(f"{self.path} holds `{SIGNATURE}` of two lengths; score the images again together")
+        if self.rows.chroma is not None:
+            self.rows.chroma[to] = values
 
     def _add_columns(self, batch: pa.RecordBatch, to: slice | NDArray[np.int64]) -> None:
         rows = self.rows

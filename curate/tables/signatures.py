@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from curate.columns import SIGNATURE
 from scoring.errors import InputError
-from scoring.images.signature import WIDTH
+from scoring.images.signature import STORED_WIDTH, WIDTH
 
-SIGNATURE_TYPE = pa.binary(WIDTH)
+SIGNATURE_TYPE = pa.binary(STORED_WIDTH)
+WIDTHS = (STORED_WIDTH, WIDTH)  # with the colours, and as tables had it before they were stored
 
 
 def signature_array(signatures: Sequence[NDArray[np.int8] | None]) -> pa.FixedSizeBinaryArray:
-    """Return signatures, each int8 of shape (255,), as a column; None becomes null.
+    """Return signatures, each int8 of shape (287,), as a column; None becomes null.
 
     Raises:
         ValueError: if one has another length.
@@ -25,39 +26,46 @@ def signature_array(signatures: Sequence[NDArray[np.int8] | None]) -> pa.FixedSi
             [None if signature is None else signature.tobytes() for signature in signatures], SIGNATURE_TYPE
         )
     except pa.ArrowInvalid as error:
-        raise ValueError(f"signatures have {WIDTH} numbers of type int8: {error}") from None
+        raise ValueError(f"signatures have {STORED_WIDTH} numbers of type int8: {error}") from None
 
 
 def signature_matrix(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int8]:
-    """Return a signature column as a matrix; a null row becomes zeros, which compare with nothing.
+    """Return the grey part of a signature column as a matrix; a null row becomes zeros, which compare with nothing.
 
     Args:
-        column: N values of 255 bytes, of fixed or of varying size (as other tools may have written them).
+        column: N values of 287 or 255 bytes, of fixed or of varying size (as other tools may have written them).
 
     Returns:
-        int8, shape (N, 255), contiguous; of one fixed-size chunk without nulls a read-only view.
+        int8, shape (N, 255).
 
     Raises:
         InputError: if the column holds something else.
     """
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    if len(chunks) == 1:
-        return _matrix(chunks[0])
-    out = np.empty((len(column), WIDTH), np.int8)
-    start = 0
-    for chunk in chunks:
-        out[start : start + len(chunk)] = _matrix(chunk)
-        start += len(chunk)
-    return out
+    return stored_matrix(column)[:, :WIDTH]
 
 
-def _matrix(array: pa.Array) -> NDArray[np.int8]:
-    fixed = _fixed(array)
-    data = fixed.buffers()[1]
-    if data is None or not len(fixed):
-        return np.zeros((len(fixed), WIDTH), np.int8)
-    flat = np.frombuffer(data, np.int8, count=len(fixed) * WIDTH, offset=fixed.offset * WIDTH)
-    matrix = flat.reshape(len(fixed), WIDTH)
+def stored_matrix(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int8]:
+    """Return a signature column whole: the grey part, and after it the colours where the column has them.
+
+    Returns:
+        int8, shape (N, 287) or (N, 255); of one fixed-size chunk without nulls a read-only view.
+
+    Raises:
+        InputError: if the column holds something else.
+    """
+    chunks = [_fixed(chunk) for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])]
+    widths = {chunk.type.byte_width for chunk in chunks if len(chunk)} or {STORED_WIDTH}
+    if len(widths) > 1:
+        raise InputError(f"`{SIGNATURE}` holds signatures of {sorted(widths)} bytes; score the images again together")
+    matrices = [_matrix(chunk) for chunk in chunks if len(chunk)]
+    return matrices[0] if len(matrices) == 1 else np.concatenate([np.empty((0, *widths), np.int8), *matrices])
+
+
+def _matrix(fixed: pa.FixedSizeBinaryArray) -> NDArray[np.int8]:
+    width, data = fixed.type.byte_width, fixed.buffers()[1]
+    if data is None:
+        return np.zeros((len(fixed), width), np.int8)
+    matrix = np.frombuffer(data, np.int8, count=len(fixed) * width, offset=fixed.offset * width).reshape(-1, width)
     if fixed.null_count:
         matrix = matrix.copy()
         matrix[fixed.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -66,17 +74,17 @@ def _matrix(array: pa.Array) -> NDArray[np.int8]:
 
 def _fixed(array: pa.Array) -> pa.FixedSizeBinaryArray:
     kind = array.type
-    if kind == SIGNATURE_TYPE:
+    if pa.types.is_fixed_size_binary(kind) and kind.byte_width in WIDTHS:
         return array
+    expected = f"expected `{SIGNATURE}` to hold {STORED_WIDTH} bytes a row"
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)):
-        raise InputError(f"expected `{SIGNATURE}` to hold {WIDTH} bytes a row, got {kind}; score the images again")
+        raise InputError(f"{expected}, got {kind}; score the images again")
     plain = array.cast(pa.large_binary())
     lengths = pc.binary_length(plain)
-    wrong = pc.fill_null(pc.not_equal(lengths, WIDTH), False)
+    width = pc.max(lengths).as_py()
+    width = width if width in WIDTHS else STORED_WIDTH
+    wrong = pc.fill_null(pc.not_equal(lengths, width), False)
     if pc.any(wrong).as_py():
         row = pc.index(wrong, True).as_py()
-        raise InputError(
-            f"expected `{SIGNATURE}` to hold {WIDTH} bytes a row, got {lengths[row]} (row {row} of a batch); "
-            "score the images again"
-        )
-    return plain.cast(SIGNATURE_TYPE)
+        raise InputError(f"{expected}, got {lengths[row]} (row {row} of a batch); score the images again")
+    return plain.cast(pa.binary(width))

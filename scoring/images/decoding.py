@@ -25,7 +25,7 @@ from scoring.images.quality import SIDE as QUALITY_SIDE
 from scoring.images.quality import Quality, measure
 from scoring.images.raster import DEFAULT_MAX_PIXELS, DEFAULT_SECONDS, Bounds, Header
 from scoring.images.reading import opened
-from scoring.images.signature import signature
+from scoring.images.signature import chroma, signature
 from scoring.images.sniff import sniff
 
 __all__ = ["DEFAULT_MAX_PIXELS", "DEFAULT_SECONDS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
@@ -226,7 +226,7 @@ def outcome_of(
         format=name,
         sha256=sha256,
         phash=None if small is None else perceptual_hash(small),
-        signature=None if small is None else signature(small),
+        signature=None if small is None else np.concatenate([signature(small), chroma(small)]),
         quality=quality,
         n_frames=header.n_frames if header else None,
         status=failure.status if failure else "ok",

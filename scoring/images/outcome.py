@@ -60,8 +60,8 @@ class DecodedImage:
         format: found in the bytes: jpeg png webp gif tiff bmp avif heif pnm ico; of a refused one its name; or None.
         sha256: hex digest of the encoded bytes.
         phash: 64-bit perceptual hash of the whole image, unsigned; None unless ``status`` is ``ok``.
-        signature: of the whole image, int8, shape (255,): see ``signature.py``; zeros for an image without
-            structure; None unless ``status`` is ``ok``.
+        signature: of the whole image, int8, shape (287,): 255 numbers of its grey, zeros for an image without
+            structure, and 32 of its colour; see ``signature.py``. None unless ``status`` is ``ok``.
         quality: measures of the whole image; None unless ``status`` is ``ok`` and they were requested.
         n_frames: images in the file, of which one is decoded; None where they were not counted.
         status: a key of ``STATUSES``.

@@ -1,17 +1,25 @@
-"""The signature: 255 small numbers whose cosine says how alike two images are, mirrored or turned ones included."""
+"""The signature: 255 small numbers whose cosine says how alike two images are, mirrored or turned ones included.
+
+Of its grey: what is red in one image and blue in another looks the same. So 32 numbers of colour are stored behind it.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.images.phash import SIDE, luma
+from scoring.images.phash import LUMA, SIDE, luma
 
 KEPT = 16  # frequencies kept along each axis
 WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
 WHITENING = 0.75  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
-KIND = f"dct-{KEPT} f^{WHITENING:g}"  # signatures of one kind can be compared with one another, and no others
+CELLS = 4  # along each axis: of these the mean colour is kept
+CHROMA_WIDTH = 2 * CELLS * CELLS
+STORED_WIDTH = WIDTH + CHROMA_WIDTH
+KIND = f"dct-{KEPT} f^{WHITENING:g} chroma-{CELLS}"  # signatures of one kind can be compared, and no others
 LARGEST = 127  # magnitude of a signature's largest number
 STEPS = 256  # places of an edge of a part of an image, along a side
 MARGIN = 90  # of these, how far an edge may lie inside
+MOST_APART = 20.0  # levels of colour in any cell; resizing and JPEG of quality 15 stay below 7, and 12 in small images
+GREY = 4.0  # levels: an image with less colour in every cell is grey
 LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; an image with less has no signature
 
 # The eight symmetries of the square; turns are clockwise. Index i is EXIF orientation i + 1.
@@ -92,6 +100,53 @@ def signature(image: NDArray[np.uint8]) -> NDArray[np.int8]:
         return np.zeros(WIDTH, dtype=np.int8)
     weighted = low * WEIGHTS
     return np.rint(weighted * (LARGEST / np.abs(weighted).max())).astype(np.int8)
+
+
+def chroma(image: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """Return the mean colour of the 4 x 4 cells of a 32 x 32 image: what its grey does not show.
+
+    Args:
+        image: uint8 RGB, shape (32, 32, 3).
+
+    Returns:
+        int8, shape (32,): of each cell, row after row, the colour differences Cb and Cr of ITU-R BT.601, -127 to 127.
+
+    >>> chroma(np.full((32, 32, 3), (255, 0, 0), np.uint8))[:4]
+    array([-43, 127, -43, 127], dtype=int8)
+    """
+    side = SIDE // CELLS
+    means = image.reshape(CELLS, side, CELLS, side, 3).mean((1, 3))
+    grey = means @ LUMA
+    apart = np.stack([(means[..., 2] - grey) / 1.772, (means[..., 0] - grey) / 1.402], -1)
+    return np.rint(np.round(apart, 3)).clip(-127, 127).astype(np.int8).ravel()
+
+
+def same_colours(first: NDArray[np.int8], second: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Return which pairs of images agree in colour; one without any may be a copy of the other, and agrees.
+
+    Args:
+        first: of ``chroma``, shape (P, 32).
+        second: the same of the other image.
+
+    Returns:
+        shape (P,).
+    """
+    cells = [each.reshape(-1, CELLS * CELLS, 2).astype(np.float32) for each in (first, second)]
+    apart = np.hypot(*np.moveaxis(cells[0] - cells[1], -1, 0)).max(1)
+    is_grey = [np.hypot(*np.moveaxis(each, -1, 0)).max(1) < GREY for each in cells]
+    return (apart <= MOST_APART) | is_grey[0] | is_grey[1]
+
+
+def reorient_chroma(values: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:
+    """Return the chroma that the images would have if they were mirrored or turned; shape (N, 32), as ``reorient``."""
+    cells = values.reshape(-1, CELLS, CELLS, 2)
+    if orientation in _SWAPS_AXES:
+        cells = cells.swapaxes(1, 2)
+    if orientation in _FLIPS_COLUMNS:
+        cells = cells[:, :, ::-1]
+    if orientation in _FLIPS_ROWS:
+        cells = cells[:, ::-1]
+    return cells.reshape(len(values), CHROMA_WIDTH)
 
 
 def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:

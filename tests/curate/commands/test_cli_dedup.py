@@ -10,7 +10,6 @@ from commandline import run
 from PIL import Image
 from reviewed_table import act, call, queue, serving
 
-from curate.tables.signatures import signature_array
 from curate.tables.writer import TableWriter
 from scoring.images.signature import signature
 
@@ -221,7 +220,10 @@ def pictures(tmp_path, monkeypatch):
             paths.append(str(tmp_path / f"{side}{at}.png"))
             shown.save(paths[-1])
             signatures.append(signature(np.asarray(shown.resize((32, 32), Image.Resampling.BOX))))
-    write(tmp_path / "scores.parquet", {"key": keys, "uri": paths, "signature": signature_array(signatures)})
+    write(
+        tmp_path / "scores.parquet",
+        {"key": keys, "uri": paths, "signature": pa.array([each.tobytes() for each in signatures], pa.binary(255))},
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

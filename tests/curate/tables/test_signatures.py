@@ -15,30 +15,30 @@ import curate
 from curate.cli import app
 from curate.engines.score import score
 from curate.manifest import SourceOptions, open_manifest
-from curate.tables.signatures import SIGNATURE_TYPE, signature_array, signature_matrix
+from curate.tables.signatures import SIGNATURE_TYPE, signature_array, signature_matrix, stored_matrix
 from curate.tables.table import open_table
 from scoring.errors import InputError
 from scoring.images import decode
 from scoring.images.preprocessing import Preprocessing
-from scoring.images.signature import ORIENTATIONS, reorient, signature
+from scoring.images.signature import ORIENTATIONS, chroma, reorient, signature
 
 
 def some(n, seed=0):
-    return np.random.default_rng(seed).integers(-127, 128, (n, 255)).astype(np.int8)
+    return np.random.default_rng(seed).integers(-127, 128, (n, 287)).astype(np.int8)
 
 
 def test_scoring_writes_each_images_signature_after_its_hash_and_null_for_a_failure(folder, full_table):
     table = open_table(full_table)
     names = table.schema.names
     assert names[names.index("phash") + 1] == "signature"
-    assert table.schema.field("signature").type == pa.binary(255)
+    assert table.schema.field("signature").type == pa.binary(287)
     for row in table.read().to_pylist():
         if row["status"] == "ok":
             image = decode((folder / row["key"]).read_bytes(), Preprocessing())
             assert np.frombuffer(row["signature"], np.int8).tolist() == image.signature.tolist()
         else:
             assert row["signature"] is None
-    assert table.metadata["settings"]["signature"] == "dct-16 f^0.75"
+    assert table.metadata["settings"]["signature"] == "dct-16 f^0.75 chroma-4"
 
 
 def test_mirrored_files_have_mirrored_signatures_in_the_table(tiny_checkpoint, tmp_path):
@@ -58,14 +58,15 @@ def test_a_picture_of_one_colour_scores_and_has_a_signature_of_zeros(tiny_checkp
     Image.new("RGB", (50, 40), (9, 90, 200)).save(tmp_path / "in" / "a.png")
     score(tmp_path / "in", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
     (row,) = open_table(tmp_path / "s.parquet").read().to_pylist()
-    assert (row["status"], row["signature"]) == ("ok", bytes(255))
+    assert (row["status"], row["signature"][:255]) == ("ok", bytes(255))
+    assert np.frombuffer(row["signature"], np.int8)[255:257].tolist() == [69, -49]  # Cb and Cr of BT.601
 
 
 def test_info_says_what_the_column_is(full_table):
     done = CliRunner().invoke(app, ["info", str(full_table)])
     assert done.exit_code == 0
     (line,) = [line for line in done.output.splitlines() if line.strip().startswith("signature")]
-    assert "fixed_size_binary[255]" in line
+    assert "fixed_size_binary[287]" in line
     assert "255 numbers whose cosine says how alike two" in " ".join(done.output.split())
 
 
@@ -82,10 +83,10 @@ def test_a_users_own_column_of_that_name_becomes_source_signature(folder, tiny_c
     score(tmp_path / "mine.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
     (row,) = open_table(tmp_path / "s.parquet").read().to_pylist()
     assert row["source_signature"] == "J. Hancock"
-    assert len(row["signature"]) == 255
+    assert len(row["signature"]) == 287
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.binary(255)])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.binary(287)])
 def test_a_scored_table_can_be_scored_again_and_its_signatures_are_not_taken_for_images(tmp_path, kind):
     rows = pa.table({"uri": ["a.png"], "signature": signature_array(some(1)).cast(kind)})
     pq.write_table(rows, tmp_path / "scored.parquet")
@@ -111,7 +112,7 @@ def test_column_and_matrix_are_there_and_back_with_zeros_for_null():
     column = signature_array([rows[0], None, rows[2], rows[3], rows[4]])
     assert column.type == SIGNATURE_TYPE
     assert column.null_count == 1
-    expected = rows.copy()
+    expected = rows[:, :255].copy()
     expected[1] = 0
     assert (signature_matrix(column) == expected).all()
     assert (signature_matrix(column.slice(1, 3)) == expected[1:4]).all()
@@ -122,7 +123,7 @@ def test_chunks_and_the_types_of_other_tools_read_alike(tmp_path):
     rows = some(6)
     column = signature_array([*rows[:5], None])
     chunks = pa.chunked_array([column.slice(0, 2), column.slice(2, 0), column.slice(2)])
-    expected = rows.copy()
+    expected = rows[:, :255].copy()
     expected[5] = 0
     assert (signature_matrix(chunks) == expected).all()
     assert signature_matrix(pa.chunked_array([], SIGNATURE_TYPE)).shape == (0, 255)
@@ -136,15 +137,21 @@ def test_chunks_and_the_types_of_other_tools_read_alike(tmp_path):
 
 def test_the_signature_of_a_picture_survives_the_column():
     picture = np.random.default_rng(3).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    assert (signature_matrix(signature_array([signature(picture)]))[0] == signature(picture)).all()
+    stored = np.concatenate([signature(picture), chroma(picture)])
+    assert (signature_matrix(signature_array([stored]))[0] == signature(picture)).all()
+    assert (stored_matrix(signature_array([stored]))[0] == stored).all()
+    older = pa.array([signature(picture).tobytes()], pa.binary(255))
+    assert (stored_matrix(older)[0] == signature(picture)).all()
 
 
 def test_what_is_no_signature_is_refused_with_its_length_and_row():
-    with pytest.raises(InputError, match=r"255 bytes a row, got 3 \(row 1 of a batch\)"):
-        signature_matrix(pa.array([b"x" * 255, b"abc"]))
-    with pytest.raises(InputError, match="255 bytes a row, got string"):
+    with pytest.raises(InputError, match=r"287 bytes a row, got 3 \(row 1 of a batch\)"):
+        signature_matrix(pa.array([b"x" * 287, b"abc"]))
+    with pytest.raises(InputError, match="287 bytes a row, got string"):
         signature_matrix(pa.array(["x"]))
     with pytest.raises(InputError, match=r"got fixed_size_binary\[16\]"):
         signature_matrix(pa.array([bytes(16)], pa.binary(16)))
-    with pytest.raises(ValueError, match="255 numbers of type int8"):
+    with pytest.raises(InputError, match="signatures of"):
+        signature_matrix(pa.chunked_array([pa.array([b"x" * 287]), pa.array([b"x" * 255])]))
+    with pytest.raises(ValueError, match="287 numbers of type int8"):
         signature_array([np.zeros(4, np.int8)])

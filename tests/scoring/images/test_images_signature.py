@@ -1,5 +1,6 @@
 """The signature of an image: its definition, its eight orientations, and what it survives."""
 
+from io import BytesIO
 from math import hypot
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from PIL import Image, ImageOps
 from scipy.fft import dctn
 
 from scoring.images import Preprocessing, decode
-from scoring.images.signature import ORIENTATIONS, reorient, signature
+from scoring.images.signature import ORIENTATIONS, chroma, reorient, reorient_chroma, same_colours, signature
 
 PHOTOS = sorted((Path(__file__).parents[3] / "examples" / "photos").glob("*.jpg"))
 P64 = Preprocessing()
@@ -90,9 +91,11 @@ def test_reorient_gives_the_signature_of_turned_noise(name):
 def test_reorient_holds_for_the_file_of_a_photograph_that_is_not_square(name):
     picture = Image.open(next(path for path in PHOTOS if path.stem == "chelsea")).convert("RGB")
     assert picture.width != picture.height
+    stored = decode(encoded(picture), P64).signature[None]
     turned = decode(encoded(TURNED[name](picture)), P64).signature
-    ours = reorient(decode(encoded(picture), P64).signature[None], ORIENTATIONS[name])[0]
-    assert cosine(ours, turned) >= 0.999
+    assert cosine(reorient(stored[:, :255], ORIENTATIONS[name])[0], turned[:255]) >= 0.999
+    colours = reorient_chroma(stored[:, 255:], ORIENTATIONS[name])[0].astype(int)
+    assert np.abs(colours - turned[255:]).max() <= 2
 
 
 def test_orientations_are_eight_different_ones():
@@ -195,3 +198,27 @@ def test_wrong_shapes_and_orientations_are_the_callers_bug():
         reorient(np.zeros((2, 255)), 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="0 to 7, got 8"):
         reorient(np.zeros((2, 255), np.int8), 8)
+
+
+def test_chroma_is_the_colour_of_the_cells_as_pillow_has_it():
+    for seed in range(5):
+        soft = Image.fromarray(noise(seed)).resize((4, 4)).resize((32, 32), Image.Resampling.NEAREST)
+        by_pillow = np.asarray(soft.resize((4, 4), Image.Resampling.BOX).convert("YCbCr")).astype(int)[..., 1:] - 128
+        assert np.abs(chroma(np.asarray(soft)).reshape(4, 4, 2) - by_pillow).max() <= 1
+
+
+@pytest.mark.parametrize("name", ORIENTATIONS)
+def test_the_chroma_of_a_turned_image_is_the_turned_chroma(name):
+    turned = np.asarray(TURNED[name](Image.fromarray(noise(7))))
+    assert (reorient_chroma(chroma(noise(7))[None], ORIENTATIONS[name])[0] == chroma(turned)).all()
+
+
+def test_colours_agree_after_compression_and_with_a_grey_copy_but_not_with_another_colour():
+    apple, lime = np.zeros((32, 32, 3), np.uint8), np.zeros((32, 32, 3), np.uint8)
+    apple[8:24, 8:24], lime[8:24, 8:24] = (200, 30, 30), (60, 200, 30)
+    grey = np.repeat(np.asarray(Image.fromarray(apple).convert("L"))[..., None], 3, 2)
+    file = BytesIO()
+    Image.fromarray(apple).resize((128, 128)).save(file, "jpeg", quality=30)
+    compressed = decode(file.getvalue(), P64).signature[None, 255:]
+    colours = [*(chroma(each)[None] for each in (apple, lime, grey)), compressed]
+    assert [same_colours(colours[0], other).item() for other in colours] == [True, False, True, True]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
+from curate.policies.dedup.finders.colours import OfColour
 from curate.policies.dedup.finders.flat import without_flat
 from curate.policies.dedup.finders.searches import (
     SINGLE_VIEW,
@@ -93,7 +94,8 @@ def _near_hash(rows: Rows, threshold: float, _options: Options) -> Search:
 def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.signature is None:
         raise ValueError("rows were read without signature")
-    return NearVector(rows.signature, threshold, "signature", options.views, ties=rows.hashes)
+    search = NearVector(rows.signature, threshold, "signature", options.views, ties=rows.hashes)
+    return search if rows.chroma is None else OfColour(search, rows.chroma)
 
 
 def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
@@ -139,7 +141,7 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
     ),
     "hash": Finder("the 64-bit perceptual hashes differ in few bits", "bits", ("phash",), 2, 0, 20, False, _near_hash),
     "signature": Finder(
-        "the images agree in their low frequencies; mirrored and turned copies on request",
+        "the images agree in their low frequencies and colours; mirrored and turned copies on request",
         "cosine",
         (SIGNATURE,),
         0.95,

@@ -7,7 +7,6 @@ from PIL import Image
 from curate.policies.dedup.finders.links import Links, joined
 from curate.tables.digests import tie_breaks
 from curate.tables.rows import Rows
-from curate.tables.signatures import SIGNATURE_TYPE
 from curate.tables.table import embedding_field
 from curate.tables.vectors import ZERO
 from curate.tables.writer import TableWriter
@@ -67,8 +66,8 @@ def embedded(vectors):
 
 
 def signed(signatures):
-    """Signatures (N, 255) int8 as a column."""
-    return pa.array([row.astype(np.int8).tobytes() for row in signatures], SIGNATURE_TYPE)
+    """Signatures (N, 255) int8, or (N, 287) with colours, as a column."""
+    return pa.array([row.astype(np.int8).tobytes() for row in signatures], pa.binary(signatures.shape[1]))
 
 
 def write_table(path, columns, *, model=None, signature=None):

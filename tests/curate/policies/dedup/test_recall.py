@@ -251,7 +251,7 @@ def brute_force(table, threshold):
     """The definition: every copy against every row, by cosine of signature or by equal bytes."""
 
     def unit(column):
-        vectors = np.array([np.frombuffer(value or bytes(255), np.int8) for value in column.to_pylist()], float)
+        vectors = np.array([np.frombuffer((value or bytes(255))[:255], np.int8) for value in column.to_pylist()], float)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
     rows = table.read(["signature", "sha256"])

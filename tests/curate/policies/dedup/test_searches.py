@@ -6,6 +6,7 @@ import pytest
 from made import jittered, plain_rows, random_signatures
 from test_stars import cosines
 
+from curate.policies.dedup.finders.colours import OfColour
 from curate.policies.dedup.finders.distributions import NearDistribution
 from curate.policies.dedup.finders.facts import ManyLinks, NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of
@@ -15,6 +16,7 @@ from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.tables.graph import Stored
 from scoring.errors import InputError
 from scoring.images.phash import perceptual_hash
+from scoring.images.signature import ORIENTATIONS, reorient
 from scoring.images.views import views
 from scoring.search.graph import knn_graph
 
@@ -73,6 +75,37 @@ def near_signature(generator):
     return NearVector(mine, 0.93, "signature", looks), foreign, measured, [m >= 0.93 for m in measured]
 
 
+def of_colour(generator):
+    """Images of ten shapes in five colours, of which one is grey; some mirrored, with their colours."""
+    looks, mirrored = views(mirrored=True), ORIENTATIONS["mirrored"]
+    shapes = np.rint(random_signatures(generator, 10) / (1 + np.arange(255) % 16)).astype(np.int8)
+    colours = generator.integers(-60, 60, (5, 4, 4, 2)).astype(np.int8)
+    colours[0] = 1
+    sides = []
+    for n in (N, M):
+        signature = jittered(generator, shapes[generator.integers(0, 10, n)], n, 0.3)
+        colour = colours[generator.integers(0, 5, n)] + generator.integers(-1, 2, (n, 4, 4, 2)).astype(np.int8)
+        signature[:20], colour[:20] = reorient(signature[:20], mirrored), colour[:20, :, ::-1]
+        sides.append((signature, colour.astype(float)))
+    (mine, of_mine), _ = sides
+    measured, linked = [], []
+    for signature, colour in sides:
+        by_view = np.stack([seen([look], mine, signature) for look in looks])
+        apart = np.stack(
+            [np.hypot(*np.moveaxis(each[:, None] - of_mine, -1, 0)) for each in (colour, colour[:, :, ::-1])]
+        )
+        agrees = np.take_along_axis(apart.max((-2, -1)) <= 20, by_view.argmax(0)[None], 0)[0]
+        grey = [np.hypot(each[..., 0], each[..., 1]).max((1, 2)) < 4 for each in (colour, of_mine)]
+        copies = grey[0][:, None] | grey[1]
+        measured.append(by_view.max(0))
+        linked.append((by_view.max(0) >= 0.93) & (agrees | copies))
+        assert 10 < (linked[-1] & ~agrees).sum() < 0.8 * (by_view.max(0) >= 0.93).sum()
+    (_, _), (others, of_others) = sides
+    foreign = plain_rows(n=M, signature=others, chroma=of_others.astype(np.int8).reshape(M, 32))
+    search = OfColour(NearVector(mine, 0.93, "signature", looks), of_mine.astype(np.int8).reshape(N, 32))
+    return search, foreign, measured, linked
+
+
 def near_embedding(generator):
     base = generator.normal(size=(12, 16))
     mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.2, (n, 16))).astype(np.float16) for n in (N, M))
@@ -120,7 +153,7 @@ def near_distribution(generator):
     return search, foreign, alike, [a >= 0.97 for a in alike]
 
 
-KINDS = [same_text, near_hash, near_signature, near_embedding, near_graph, near_distribution]
+KINDS = [same_text, near_hash, near_signature, of_colour, near_embedding, near_graph, near_distribution]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)

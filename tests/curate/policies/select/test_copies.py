@@ -13,7 +13,6 @@ from curate.cli import app
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.select.copies import ALIKE, find_picked_copies
 from curate.policies.select.policy import select
-from curate.tables.signatures import signature_array
 from curate.tables.table import open_table
 
 
@@ -41,7 +40,7 @@ def table(tmp_path):
             {
                 "key": [f"k{row}" for row in range(10)],
                 "sha256": digests,
-                "signature": signature_array(signed),
+                "signature": pa.array([each.tobytes() for each in signed], pa.binary(255)),
                 "embedding": pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 8),
             }
         ),
