@@ -1,16 +1,17 @@
 """Votes for classes by key, of one annotator or many: a file of keys and labels, or what came back to rounds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, LABEL
 from curate.tables.digests import RowDigest, tie_breaks
-from curate.tables.known import Known, known, read_columns, refuse_unknown_keys
+from curate.tables.known import Known, distinct, read_columns, refuse_unknown_keys
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.lookup import Lazy, name_list
@@ -20,6 +21,7 @@ NOBODY = ""  # who votes where a file does not say
 MOST_VOTES = 1_000  # of one row
 
 Vote = tuple[str, str, str]  # key, annotator, class
+TEXTS = dict.fromkeys((KEY, ANNOTATOR, LABEL), pl.String)
 # To read the votes of another kind of folder, add a line: the file by which it is known, and what reads it.
 WHERE: dict[str, str] = {"round.json": "curate.rounds.labels:votes_in"}
 FOLDERS: Mapping[str, Callable[[Path], list[Vote]]] = Lazy(WHERE)
@@ -82,56 +84,51 @@ def read_votes(path: str | Path, label: str | None = None) -> Votes:
             there is no vote at all.
     """
     path = Path(path)
-    votes = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)
-    votes = _of_file(path, label) if votes is None else votes
-    if not votes:
+    given = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)
+    votes = _of_file(path, label) if given is None else pl.DataFrame(given, TEXTS, orient="row")
+    if not len(votes):
         raise InputError(f"expected labels in {path}, got none on any key; name another file with --labelled")
-    votes = sorted(votes)
-    keys = known(str(path), [key for key, _, _ in votes])
-    counts = np.bincount(_codes([key for key, _, _ in votes])[0])
+    votes = votes.cast({KEY: pl.Binary}).unique().sort(KEY, ANNOTATOR, LABEL)
+    keys = votes.group_by(KEY, maintain_order=True).len()
+    counts = keys["len"].to_numpy()
     if counts.max() > MOST_VOTES:
         raise InputError(
             f"expected at most {MOST_VOTES:,} labels a key in {path}, got {counts.max():,}; leave some out"
         )
-    who, annotators = _codes([who for _, who, _ in votes])
-    code, classes = _codes([label for _, _, label in votes])
-    return Votes(keys, np.repeat(np.arange(len(counts)), counts), who, code, annotators, classes, _digest(votes))
+    once = distinct(str(path), keys[KEY].to_list())
+    (who, annotators), (code, classes) = _codes(votes[ANNOTATOR]), _codes(votes[LABEL])
+    return Votes(once, np.repeat(np.arange(len(counts)), counts), who, code, annotators, classes, _digest(votes))
 
 
-def _of_file(path: Path, label: str | None) -> list[Vote]:
+def _of_file(path: Path, label: str | None) -> pl.DataFrame:
     column = label or LABEL
     keys, columns = read_columns(path, [column, ANNOTATOR])
     if column not in columns:
         raise InputError(
             f"{path} has no column {column!r} of classes (columns: {name_list(columns)}); name it with --label"
         )
-    said: dict[tuple[str, str], str] = {}
-    texts = [key.decode("utf-8", "surrogateescape") for key in keys]
-    for key, who, name in zip(texts, columns.get(ANNOTATOR) or [None] * len(keys), columns[column] or (), strict=True):
-        if name is not None and said.setdefault((key, who or NOBODY), name) != name:
-            of, first = f"{key!r}{f' by {who!r}' if who else ''}", said[key, who or NOBODY]
-            raise InputError(
-                f"expected one label a key and annotator in {path}, got {first!r} and {name!r} for {of}; decide for "
-                f"one, or name who said it in a column {ANNOTATOR!r}"
-            )
-    return [(key, who, name) for (key, who), name in said.items()]
+    names = pl.Series(ANNOTATOR, columns.get(ANNOTATOR) or [None] * len(keys), pl.String).fill_null(NOBODY)
+    labels = pl.Series(LABEL, columns[column], pl.String)
+    votes = pl.DataFrame([names, labels, pl.Series(KEY, keys, pl.Binary)]).drop_nulls(LABEL)
+    first = votes.with_columns(first=pl.col(LABEL).first().over(KEY, ANNOTATOR))
+    for who, then, key, now in first.filter(pl.col(LABEL) != pl.col("first")).head(1).iter_rows():
+        of = f"{key.decode('utf-8', 'surrogateescape')!r}{f' by {who!r}' if who else ''}"
+        raise InputError(
+            f"expected one label a key and annotator in {path}, got {now!r} and {then!r} for {of}; decide for "
+            f"one, or name who said it in a column {ANNOTATOR!r}"
+        )
+    return votes
 
 
-def _codes(texts: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+def _codes(texts: pl.Series) -> tuple[NDArray[np.int64], list[str]]:
     """Return the place of each text among the texts that there are, in their own order."""
-    names = sorted(set(texts))
-    place = {name: code for code, name in enumerate(names)}
-    return np.array([place[text] for text in texts], np.int64), names
+    names = texts.unique().sort()
+    return texts.cast(pl.Enum(names)).to_physical().cast(pl.Int64).to_numpy(), names.to_list()
 
 
-def _digest(votes: Sequence[Vote]) -> str:
-    schema = pa.schema([(KEY, pa.binary()), (ANNOTATOR, pa.binary()), (LABEL, pa.binary())])
-    keys, who, labels = (
-        [each.encode("utf-8", "surrogateescape") for each in part] for part in zip(*votes, strict=True)
-    )
+def _digest(votes: pl.DataFrame) -> str:
+    schema = pa.schema([(name, pa.binary()) for name in TEXTS])
+    columns = votes.select(pl.col(schema.names).cast(pl.Binary)).to_arrow().cast(schema)
     digest = RowDigest(schema)
-    digest.update(
-        tie_breaks(keys),
-        pa.RecordBatch.from_arrays([pa.array(each, pa.binary()) for each in (keys, who, labels)], schema=schema),
-    )
+    digest.update(tie_breaks(votes[KEY].to_list()), columns.combine_chunks().to_batches()[0])
     return digest.hexdigest()
