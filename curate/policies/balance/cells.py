@@ -53,19 +53,3 @@ def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) 
         if len(rows):
             density[rows] = measure(rows)
     return density
-
-
-def places(
-    codes: NDArray[np.int32], score: NDArray[np.float64] | None, hashes: NDArray[np.uint64]
-) -> NDArray[np.int64]:
-    """Return how many rows of its cell go before each row, shape (M,): higher scores, of equals the lower hash.
-
-    Args:
-        codes: cell of each row, shape (M,).
-        score: higher goes first, shape (M,); None for the hash alone.
-        hashes: shape (M,).
-    """
-    order = np.lexsort((hashes, codes) if score is None else (hashes, -score, codes))
-    place = np.empty(len(codes), np.int64)
-    place[order] = np.arange(len(codes)) - np.searchsorted(codes[order], codes[order])
-    return place

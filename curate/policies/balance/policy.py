@@ -11,7 +11,7 @@ from curate.columns import KEY
 from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.apply import apply
-from curate.policies.balance.cells import CERTAIN, CLUSTERS, TYPICAL, clustered, places, typical
+from curate.policies.balance.cells import CERTAIN, CLUSTERS, TYPICAL, clustered, typical
 from curate.policies.balance.options import BalanceOptions
 from curate.policies.balance.plan import planned
 from curate.policies.balance.request import BalanceRequest
@@ -19,6 +19,7 @@ from curate.policies.balance.result import BalanceResult, result_of
 from curate.policies.balance.target import target_of
 from curate.policies.balance.words import MEANINGS, SCHEMA, BalanceWords
 from curate.policies.decided import Decided
+from curate.policies.filter.ranked import places
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.tables.amount import Amount
@@ -60,7 +61,9 @@ class Balance:
         plan = planned(request, cells.names, sizes)
         score = _score(request, rows, inside, cells, signal)
         first = None if score is None else score if signal is None else signal.sign * score
-        place = places(cells.codes, first, redrawn(rows.hashes[inside], request.seed, "balance"))
+        ties = ~redrawn(rows.hashes[inside], request.seed, "balance")
+        values = np.zeros(len(inside)) if first is None else first
+        place = places(values, cells.codes, sizes, ties, low_is_best=False)
         stays = place < plan.taken[cells.codes]
         cuts = np.full(len(sizes), np.nan)
         last = place == plan.taken[cells.codes] - 1

@@ -12,7 +12,6 @@ from synthetic import kinds
 
 import curate
 from curate.policies.balance.amounts import amounts, apportioned
-from curate.policies.balance.cells import places
 from curate.policies.verify import verify
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
@@ -242,9 +241,3 @@ def test_amounts_are_the_nearest_whole_numbers_to_a_common_level_never_more_than
 def test_the_largest_remainders_get_the_rest_and_equal_ones_the_earlier_cell():
     assert apportioned(np.array([2.4, 2.4, 1.2]), 6).tolist() == [3, 2, 1]
     assert apportioned(np.full(3, 10 / 3), 10).tolist() == [4, 3, 3]
-
-
-def test_places_in_a_cell_go_by_the_score_and_then_by_the_hash():
-    codes, hashes = np.array([0, 1, 0, 0], np.int32), np.array([5, 1, 3, 9], np.uint64)
-    assert places(codes, None, hashes).tolist() == [1, 0, 0, 2]
-    assert places(codes, np.array([1.0, 0, 1.0, 7.0]), hashes).tolist() == [2, 0, 1, 0]
