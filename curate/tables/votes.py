@@ -84,8 +84,8 @@ def read_votes(path: str | Path, label: str | None = None) -> Votes:
             there is no vote at all.
     """
     path = Path(path)
-    given = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)
-    votes = _of_file(path, label) if given is None else pl.DataFrame(given, TEXTS, orient="row")
+    of_folder = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)
+    votes = _of_file(path, label) if of_folder is None else pl.DataFrame(of_folder, TEXTS, orient="row")
     if not len(votes):
         raise InputError(f"expected labels in {path}, got none on any key; name another file with --labelled")
     votes = votes.cast({KEY: pl.Binary}).unique().sort(KEY, ANNOTATOR, LABEL)
