@@ -44,7 +44,7 @@ def of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
         return []
     rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_LISTED]]
     return [
-        f"what keeping the most certain {KEPT:.0%} by unc_local, as filter does, takes of each {kind}:",
+        f"what filter --keep-top {KEPT:.0%} --allow-uneven takes of each {kind}; without it, of each the same:",
         Grid(rows, header=(kind, "rows", "taken", "share"), right=1),
         *([f"and {len(shares) - MOST_LISTED:,} more"] if len(shares) > MOST_LISTED else []),
         *uneven_words(kind, {each.name: (each.rows, each.taken) for each in shares}, 1 - KEPT),
