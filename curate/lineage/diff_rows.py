@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.lineage.chain import Link
 from curate.policies.outcomes import KEEP, OUTCOMES
-from curate.tables.digests import RowDigest, is_list, key_array, key_bytes, plain, tie_breaks
+from curate.tables.arrays import unequal
+from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes, places
 from curate.tables.table import Table, open_table
 
@@ -96,18 +97,14 @@ def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
     """A hash of the values of each row, shape (N,)."""
     parts = [np.empty(0, np.uint64)]
     kinds = {name: table.schema.field(name).type for name in names}
-    texts = [name for name, kind in kinds.items() if pa.types.is_nested(kind) and not _is_vector(kind)]
+    texts = [name for name, kind in kinds.items() if pa.types.is_nested(kind) and not is_vector(kind)]
     fields = [pa.field(name, pa.string() if name in texts else kind) for name, kind in kinds.items()]
-    digest = RowDigest(pa.schema(fields), full_lists=[name for name, kind in kinds.items() if _is_vector(kind)])
+    digest = RowDigest(pa.schema(fields), full_lists=[name for name, kind in kinds.items() if is_vector(kind)])
     for batch in table.batches([KEY, *names]):
         columns = [_as_text(batch.column(name)) if name in texts else batch.column(name) for name in names]
         keys = tie_breaks(key_array(batch.column(KEY)))
         parts.append(digest.hashes(keys, pa.record_batch(columns, names=list(names))))
     return np.concatenate(parts)
-
-
-def _is_vector(kind: pa.DataType) -> bool:
-    return is_list(kind) and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
 def _as_text(column: pa.Array) -> pa.Array:
@@ -141,16 +138,11 @@ def compare_values(first: Table, second: Table, shared: SharedRows, names: Seque
     named: list[tuple[str, str, Any, Any]] = []
     keys = [key.decode("utf-8", "replace") for key in key_bytes(old_rows.column(KEY).combine_chunks())]
     for name in names:
-        n = 0
-        for key, old, new in zip(
-            keys, old_rows.column(name).to_pylist(), new_rows.column(name).to_pylist(), strict=True
-        ):
-            if old != new and repr(old) != repr(new):  # the second is for NaN, which equals nothing
-                n += 1
-                if len(named) < n_named:
-                    named.append((key, name, _short(old), _short(new)))
-        if n:
-            columns[name] = n
+        old, new = old_rows.column(name), new_rows.column(name)
+        if differing := unequal(old, new):
+            columns[name] = len(differing)
+        for row in differing[: n_named - len(named)]:
+            named.append((keys[row], name, _short(old[row].as_py()), _short(new[row].as_py())))
     return Values(len(rows), len(pairs), dict(sorted(columns.items(), key=lambda each: -each[1])), named)
 
 

@@ -11,7 +11,7 @@ from curate.columns import KEY
 from curate.policies.arranged import passed_through
 from curate.policies.decided import Differ, Problem
 from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
-from curate.tables.digests import RowDigest, is_list, key_array, key_bytes, tie_breaks
+from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, tie_breaks
 from curate.tables.keys import places
 from curate.tables.table import Table
 
@@ -90,7 +90,7 @@ def _compare_columns(source: Table, expected: Expected, subset: Table, names: Se
     """Compare the table's own columns by their digest over all rows; only where that differs, row by row."""
     renamed = dict(zip(names, source.schema.names, strict=True))
     schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
-    lists = [field.name for field in schema if _numbers(field.type)]
+    lists = [field.name for field in schema if is_vector(field.type)]
     now, then = RowDigest(schema, full_lists=lists), RowDigest(schema, full_lists=lists)
     kept = np.zeros(source.n_rows, bool)
     kept[expected.rows] = True
@@ -104,10 +104,6 @@ def _compare_columns(source: Table, expected: Expected, subset: Table, names: Se
         then.update(tie_breaks(key_array(piece.column(KEY))), piece)
     if now.hexdigest() != then.hexdigest():
         _name_rows(source, expected.file, subset, names, differ)
-
-
-def _numbers(kind: pa.DataType) -> bool:
-    return is_list(kind) and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
 def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], differ: Differ) -> None:

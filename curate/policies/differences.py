@@ -29,6 +29,7 @@ from curate.policies.findings import (
 )
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.result import Result
+from curate.tables.arrays import unequal
 from curate.tables.digests import key_array, key_bytes, plain, tie_breaks
 from curate.tables.keys import named, places
 from curate.tables.table import Table
@@ -256,7 +257,5 @@ def _compare_column(name: str, now: pa.RecordBatch, old: pa.RecordBatch, result:
     if left.equals(right):
         return
     keys = key_bytes(now.column(KEY))
-    for row, (new, was) in enumerate(zip(left.to_pylist(), right.to_pylist(), strict=True)):
-        if new != was and repr(new) != repr(was):  # the second is for NaN, which equals nothing
-            key = keys[row].decode("utf-8", "replace")
-            result.differ(Difference(VALUE, key, column=name, file="subset"))
+    for row in unequal(left, right):
+        result.differ(Difference(VALUE, keys[row].decode("utf-8", "replace"), column=name, file="subset"))

@@ -57,3 +57,9 @@ def has_value(column: pa.Array) -> pa.BooleanArray:
 def texts(column: pa.Array) -> pa.Array:
     """Return values as text; null if absent, so that two rows without one are not the same."""
     return pc.if_else(has_value(column), plain(column).cast(pa.large_string()), pa.scalar(None, pa.large_string()))
+
+
+def unequal(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> list[int]:
+    """Return the rows in which two columns of one length differ, lists by all their values; NaN is like NaN."""
+    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return [row for row, (a, b) in enumerate(pairs) if a != b and repr(a) != repr(b)]

@@ -113,6 +113,11 @@ def is_list(kind: pa.DataType) -> bool:
     return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
+def is_vector(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds lists of numbers."""
+    return is_list(kind) and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
 def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return NumPy's type of such values; ``to_pandas_dtype``, which says it too, needs pandas in pyarrow 25."""
     dtype: np.dtype[Any] = pa.array([], kind).to_numpy(zero_copy_only=False).dtype

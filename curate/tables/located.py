@@ -10,6 +10,7 @@ from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.manifest.contract import Reader, ReadError
 from curate.tables.digests import key_array, tie_breaks
 from curate.tables.images import STEP, readers_in_order
+from curate.tables.keys import places
 from scoring.errors import InputError
 
 
@@ -33,13 +34,11 @@ class Located:
         self.source = source
         self.manifest: Manifest = open_manifest(source, options)
         self._hashes = np.sort(hashes)
-        self._place = np.full(len(hashes), -1, np.int64)
+        parts = [np.zeros(0, np.uint64)]
         for start in range(0, self.manifest.n_rows, STEP):
             keys = self.manifest.rows(start, min(start + STEP, self.manifest.n_rows)).column(KEY).combine_chunks()
-            source_hashes = tie_breaks(key_array(keys, source, start))
-            at = np.minimum(np.searchsorted(self._hashes, source_hashes), len(self._hashes) - 1)
-            known = self._hashes[at] == source_hashes
-            self._place[at[known]] = start + np.flatnonzero(known)
+            parts.append(tie_breaks(key_array(keys, source, start)))
+        self._place = places(self._hashes, np.concatenate(parts))
         self.missing = int((self._place < 0).sum())
         if self.missing == len(hashes):
             raise InputError(
