@@ -273,9 +273,8 @@ class _Reader:
         if pa.types.is_integer(kind) and isinstance(typed, int):
             return column.expression.cast(pl.Int128), pl.lit(typed, dtype=pl.Int128)
         if pa.types.is_float16(kind) or pa.types.is_float32(kind):  # 0.1 equals a float32 column's 0.1
-            half_or_single = pl.Float16 if pa.types.is_float16(kind) else pl.Float32
-            return column.expression, pl.lit(float(typed), dtype=half_or_single).cast(pl.Float32)
-        if pa.types.is_decimal128(kind) and (exact := _decimal(typed, kind.scale)) is not None:
+            return column.expression, pl.lit(pa.scalar(float(typed), kind).as_py(), dtype=pl.Float32)
+        if _is_exact(kind) and (exact := _decimal(typed, kind.scale)) is not None:
             return column.expression, exact
         return column.expression.cast(pl.Float64), value.expression
 
@@ -364,6 +363,11 @@ def _decimal(value: float | Decimal, scale: int) -> pl.Expr | None:
     return pl.lit(exact, dtype=pl.Decimal(38, scale)) if exact == value else None
 
 
+def _is_exact(kind: pa.DataType) -> bool:
+    """Return whether Polars has a decimal type for values of an Arrow type."""
+    return bool(pa.types.is_decimal128(kind)) and kind.scale >= 0
+
+
 def _kind(kind: pa.DataType) -> str:
     """Return as what values of an Arrow type compare."""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -385,6 +389,6 @@ def _values(column: pa.Array) -> pa.Array:
         return values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
     if pa.types.is_float16(values.type):
         return values.cast(pa.float32())
-    if pa.types.is_decimal256(values.type):
+    if pa.types.is_decimal(values.type) and not _is_exact(values.type):
         return values.cast(pa.float64(), safe=False)
     return pc.if_else(values.is_valid(), True, pa.scalar(None, pa.bool_())) if kind == OTHER else values

@@ -200,6 +200,12 @@ def test_what_cannot_be_understood_is_said_in_one_line(text, words):
     assert "\n" not in str(caught.value)
 
 
+def test_decimals_of_all_kinds_compare():
+    for kind in (pa.decimal128(10, 2), pa.decimal128(10, -2), pa.decimal256(50, 2)):
+        batch = pa.record_batch({"x": pa.array([Decimal(100), Decimal(300), None]).cast(kind)})
+        assert answers("x > 200.00 and x * 2 == 600", batch) == [False, True, None]
+
+
 def test_blank_text_is_no_value():
     batch = pa.RecordBatch.from_pydict({"label": ["cat", "", "  ", None]})
 
