@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from curate.cleaning.options import CleanOptions
 from curate.cleaning.places import FILE, check_out, check_source, from_folder, is_scored, make_folder
 from curate.cleaning.result import TO_DO, Account, CleanResult, total
-from curate.cleaning.steps import REPORT, REVIEW, SUBSET, VERDICTS, Cleaning, is_edited
+from curate.cleaning.steps import REPORT, REVIEW, SCORES, SUBSET, VERDICTS, Cleaning, is_edited
 from curate.columns import LABEL, URI
+from curate.counted import counted
 from curate.exchange.table import ALIASES, FORMATS
 from curate.facts.findings import NEAR, QUESTIONS
 from curate.facts.review import LIKE, read_findings
@@ -22,6 +23,8 @@ from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
 from curate.policies.verdicts import IMAGE, Said, read_verdicts
+from curate.tables.keys import rows_with_keys
+from curate.tables.table import open_table
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint
 from scoring.errors import InputError
@@ -130,9 +133,15 @@ def _cleaning(request: CleanRequest, manifest: Manifest) -> Cleaning:
 
 
 def _decided(out: Path) -> Mapping[str, Said]:
-    """What was decided in a review of the folder, by key; InputError where reviewers disagree."""
-    file = out / VERDICTS
-    return read_verdicts(file).said() if file.is_file() else {}
+    """What was decided in a review of the folder, by key; InputError where reviewers disagree, or it is of another."""
+    file, scores = out / VERDICTS, out / SCORES
+    said = read_verdicts(file).said() if file.is_file() else {}
+    if said and scores.is_file() and not rows_with_keys(open_table(scores), list(said)):
+        raise InputError(
+            f"{file} is of another table: none of its {counted(len(said), 'image')} is in {scores}, such as "
+            f"{next(iter(said))[:80]!r}; move it to the folder that was reviewed"
+        )
+    return said
 
 
 def _label(request: CleanRequest, manifest: Manifest) -> str | None:

@@ -78,11 +78,13 @@ class VerdictLines:
         file: its path.
         lines: of the file that count: it only grows; None for all.
         note: what a reader has to know of it.
+        refuses: whether the table has to have one of the images: in a subset they may be dropped already.
     """
 
     file: str
     lines: int | None = None
     note: str = ""
+    refuses: bool = False
 
     @cached_property
     def read(self) -> Verdicts:
@@ -91,7 +93,7 @@ class VerdictLines:
 
     def reviewed(self, table_rows: Rows) -> Reviewed:
         """Return the verdicts on the rows of a table; InputError where they are of another table."""
-        return reviewed_rows(self.read, table_rows)
+        return reviewed_rows(self.read, table_rows, refuses=self.refuses)
 
     def notes(self, reviewed: Reviewed) -> list[str]:
         """Return what a reader has to know, one sentence a line."""
@@ -134,7 +136,7 @@ class VerdictLines:
             raise InputError(f"{OPTION} {path} holds no verdict yet; decide some groups with curate review")
         table.require(sorted({column for said_of_key in said.values() for column in said_of_key.labels}))
         torn = f"{OPTION} {path}: its last line was cut off and is left out" if read.torn else ""
-        return cls(str(path), read.lines, torn)
+        return cls(str(path), read.lines, torn, table.metadata.get("kind") != "subset")
 
 
 def with_images(needs: Needs, table: Table) -> Needs:
@@ -142,11 +144,11 @@ def with_images(needs: Needs, table: Table) -> Needs:
     return replace(needs, texts=(*needs.texts, SHA256)) if SHA256 in table.schema.names else needs
 
 
-def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
+def reviewed_rows(read: Verdicts, table_rows: Rows, *, refuses: bool = True) -> Reviewed:
     """Return what verdicts say of N rows: by key, and where the table has it by the digest of the image.
 
     Raises:
-        InputError: where no verdict is on an image of the table, or reviewers disagree.
+        InputError: where reviewers disagree, or no verdict is on an image of the table and that is refused.
     """
     said = read.said()
     keys = list(said)
@@ -158,9 +160,9 @@ def reviewed_rows(read: Verdicts, table_rows: Rows) -> Reviewed:
         for place, digest in zip(np.flatnonzero(is_known).tolist(), digests, strict=True):
             image = said[keys[place]].image
             same[place] = not image or not digest or digest[:SHORT] == image
-    if keys and not same.any():
+    if keys and refuses and not same.any():
         raise InputError(
-            f"{OPTION} {read.path} is of another table, or applied already: none of its {counted(len(keys), 'image')} "
+            f"{OPTION} {read.path} is of another table: none of its {counted(len(keys), 'image')} "
             f"is there, such as {keys[0][:80]!r}; give the table that was reviewed"
         )
     n = len(table_rows)

@@ -118,6 +118,20 @@ def test_a_label_that_a_reviewer_kept_or_gave_is_settled(table):
     assert curate.verify(table.with_name("checked.receipt.json")).identical
 
 
+def test_a_subset_may_have_lost_every_image_that_was_judged(table):
+    path, subset = decide(table, ("drop", "image", [0, 1], {})), table.with_name("subset.parquet")
+    curate.filter(table, subset, verdicts=path)
+    out = table.with_name("again.parquet")
+    for result in (
+        curate.dedup(subset, out, "bytes", verdicts=path),
+        curate.filter(out, None, verdicts=path, dry_run=True),
+    ):
+        assert any("2 verdicts on images that the table does not have" in note for note in result.notes)
+    assert curate.labels(subset, table.with_name("l.parquet"), "label", verdicts=path).dropped_by == {"verdicts": 0}
+    for name in ("again", "l"):
+        assert curate.verify(table.with_name(f"{name}.receipt.json")).identical
+
+
 def test_verdicts_that_cannot_be_used_are_refused_in_one_line(table):
     path = decide(table, ("keep", "label", [0], {}))
     frame = pl.read_parquet(table).with_columns(sha256=pl.lit("0" * 64))
