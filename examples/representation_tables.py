@@ -120,7 +120,7 @@ def column_mean(results: Sequence[Mapping[str, Any]], column: str) -> str:
     """Return the mean of a column over images and seeds, with half the interval over seeds."""
     means = np.array([np.mean(result["columns"][column]) for result in results])
     half = float(half_width(means))
-    return f"{means.mean():.4g}" + ("" if np.isnan(half) else f" ±{half:.2g}")
+    return f"{means.mean():.4g}" + ("" if np.isnan(half) else f" ±{half:.3g}")
 
 
 def course_chart(known: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> "Figure":
