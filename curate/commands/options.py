@@ -79,11 +79,6 @@ def white_argument(text: str | None) -> int | None:
         raise typer.BadParameter(f"expected auto or a whole number for --white, got {text!r}") from None
 
 
-def read_from(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
-    """Return the option of that name, as ``shared``, with a path to read that may be a URL of a store."""
-    return shared(name, more, parser=table_argument, metavar=metavar, **named)
-
-
 def written_to(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
     """Return the option of that name, as ``shared``, with a path to write that may be a URL of a store."""
     return shared(name, more, parser=output_argument, metavar=metavar, **named)

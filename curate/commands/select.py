@@ -1,8 +1,7 @@
 """``curate select``: choose what to label next, or what to train on."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from curate.commands import options
 from curate.commands.declared import command_of
@@ -13,8 +12,6 @@ from curate.policies.select.options import SelectOptions
 
 if TYPE_CHECKING:
     from curate.policies.select.policy import SelectResult
-
-Labelled = Annotated[Path | None, options.read_from("--labelled")]
 
 
 @command_of(SelectOptions)
