@@ -4,7 +4,7 @@
 | --- | --- |
 | brightness, shadow, highlight, contrast, entropy, sharpness, noise, border | the image at a short side of 128 |
 | colourfulness | the 32 x 32 image that the perceptual hash is made of |
-| blocking | the middle at full size, untouched by any resize; None where the decoder shrank the image |
+| blocking, resolution | the middle at full size, untouched by any resize; None where the decoder shrank the image |
 | colours | the middle of the decoded image, untouched by any resize |
 | jpeg | none: the quantisation table of the file |
 
@@ -23,7 +23,7 @@ from scoring.images.geometry import Pixels, Raster, cut_middle, resize, resized_
 SIDE = 128  # pixels: the short side at which quality is measured
 KIND = f"{SIDE} px"  # measures of one kind can be compared with one another, and no others
 _BLOCK = 8  # pixels: the side of JPEG's blocks
-_CROP = 160  # pixels: the side of the middle in which blocking is measured
+_CROP = 160  # pixels: the side of the middle in which blocking and resolution are measured
 _TILE = 8  # pixels: of the tiles in which noise is measured
 _LEAST_SIDE = 16  # pixels: a smaller image has no sharpness and no noise
 _LEAST_DETAIL = 1.0  # grey levels squared: an image with less at every scale is neither sharp nor blurred
@@ -54,6 +54,8 @@ class Quality:
         border: share of the area in plain bars or a frame with straight inner edges, 0 to 1.
         blocking: grey steps across the lines of JPEG's grid of 8 pixels against those between; about 1 without, 2 and
             more where heavy compression shows. None where the decoder shrank the image, or below 24 pixels.
+        resolution: sharpness at full size, 0 to 2; an image that was enlarged has little detail at its finest scale.
+            None where the decoder shrank the image, and where sharpness is.
         colours: the fewest colours that cover 90 % of some 1,600 pixels in the middle, 1 to 1,600; up to 256 where a
             image is grey or was reduced to a palette. None of a JPEG, which adds colours.
         jpeg: setting of libjpeg's quality, 1 to 100, that the file's quantisation is nearest to; None if it is invalid.
@@ -69,6 +71,7 @@ class Quality:
     colourfulness: float
     border: float
     blocking: float | None
+    resolution: float | None
     colours: int | None
     jpeg: int | None
 
@@ -100,6 +103,7 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
         colourfulness=colourfulness(thumbnail),
         border=border(green),
         blocking=blocking(raster),
+        resolution=resolution(raster),
         colours=colours(raster.pixels) if jpeg is None else None,
         jpeg=jpeg,
     )
@@ -223,6 +227,15 @@ def blocking(raster: Raster) -> float | None:
     green = pixels[top : top + _CROP, left : left + _CROP, 1]
     steps = _steps(green[::4]) + _steps(green[:, ::4].T)
     return float((steps[-1] + 1) / (steps[:-1].max() + 1))
+
+
+def resolution(raster: Raster) -> float | None:
+    """Return ``sharpness`` of the middle 160 x 160 pixels at full size."""
+    pixels = raster.pixels
+    if pixels.shape[:2] != (raster.height, raster.width):
+        return None
+    top, left = (max(0, (side - _CROP) // 2) for side in pixels.shape[:2])
+    return sharpness(np.ascontiguousarray(pixels[top : top + _CROP, left : left + _CROP, 1]))
 
 
 def colours(pixels: Pixels) -> int:

@@ -15,8 +15,9 @@ from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
-from curate.policies.dedup.grouping.keep import Criterion, keep_order, preferred_rows
+from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, keep_order, preferred_rows
 from curate.policies.dedup.grouping.loose import Bounds, Crowds
+from curate.policies.dedup.grouping.loss import enlarged
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
 from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
@@ -55,6 +56,7 @@ class Duplicates:
         reviewed: what reviewers decided; or None.
         loose: rows just above the threshold in large groups, shape (N,) bool.
         to_review: which of them, and of such leaks, are kept until they are reviewed, shape (N,) bool.
+        large: rows that were enlarged from a copy in their group, shape (N,) bool; None where that did not count.
     """
 
     rows: Rows
@@ -72,6 +74,7 @@ class Duplicates:
     reviewed: Reviewed | None = None
     loose: Marked = field(default_factory=lambda: np.zeros(0, bool))
     to_review: Marked = field(default_factory=lambda: np.zeros(0, bool))
+    large: Marked | None = None
 
     @property
     def gone(self) -> Marked:
@@ -122,7 +125,14 @@ def decide_duplicates(
     protected = rows.holds(request.protect)
     other_rows = read_rows(other, request.needs_of_other(other), unique=False) if other is not None else None
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
-    order = keep_order(rows, criteria, protected, preferred_rows(table, request.prefer))
+    preferred = preferred_rows(table, request.prefer)
+
+    def ordered(large: Marked | None = None) -> NDArray[np.int64]:
+        rows_in_order = keep_order(rows, criteria, protected, preferred, large)
+        if reviewed is None:
+            return rows_in_order
+        return rows_in_order[np.argsort(~reviewed.apart[rows_in_order], kind="stable")]  # the others are their copies
+
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     options = Options(request.views(), request.kappa, stored)
     searches = build(rows, request.thresholds, options)
@@ -135,8 +145,7 @@ def decide_duplicates(
         open_rows &= ~reviewed.drop | reviewed.answered(IMAGE, DROPPED)
         bound = _both(protected, reviewed.answered(LEAKS, KEPT))
         at_home = _both(protected, reviewed.answered(COPY, KEPT) | reviewed.apart)
-        order = order[np.argsort(~reviewed.apart[order], kind="stable")]  # the others are their copies, as they were
-    work = _Work(rows, request, order, searches, options, compared)
+    work = _Work(rows, request, ordered(), searches, options, compared)
     foreign = Stars.empty(len(rows), tuple(searches))
     if other_rows is not None:
         may_go = open_rows if bound is None or request.report_only else open_rows & ~bound
@@ -146,7 +155,13 @@ def decide_duplicates(
     if other_rows is not None and not request.report_only:
         held = work.crowds.loose_leaks(foreign, other_rows) & work.held_back(foreign)
         open_rows &= ~leaks | held
-    inside, loose, waiting = work.inside(open_rows, at_home)
+    inside, large = work.inside(open_rows, at_home), None
+    if any(criterion.typed == LEAST_LOST for criterion in criteria):
+        large = enlarged(rows, inside.owner)
+        if large.any():
+            work = replace(work, order=ordered(large))
+            inside = work.inside(open_rows, at_home)
+    loose, waiting = work.loose(inside)
     outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
     taken = ~outside & rows.ok
     stars = Stars(
@@ -169,9 +184,10 @@ def decide_duplicates(
     digest = other_rows.digest if other_rows is not None else ""
     look = None if other_rows is None else Appearance.of(replace(other_rows, embedding=None, signature=None))
     return Duplicates(
-        *(rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look, reviewed),
+        *(rows, work.order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes, look, reviewed),
         loose=loose & (stars.finder >= 0),
         to_review=to_review,
+        large=large,
     )
 
 
@@ -205,18 +221,20 @@ class _Work:
         """Whether the finder that links each row holds rows of large groups back, shape (N,)."""
         return np.isin(stars.finder, [at for at, name in enumerate(stars.names) if name in self.request.held_back])
 
-    def inside(self, open_rows: Marked, protected: Marked | None) -> tuple[Stars, Marked, Marked]:
-        """Return the groups in the table, the rows just above the threshold, and which of them are kept."""
-        none = np.zeros(len(self.rows), bool)
+    def inside(self, open_rows: Marked, protected: Marked | None) -> Stars:
+        """Return the groups in the table."""
         if self.request.only_against:
-            return Stars.empty(len(self.rows), tuple(self.searches)), none, none
-        stars = self._grouped(self.order, self.searches, self.request.thresholds, open_rows.copy(), protected)
+            return Stars.empty(len(self.rows), tuple(self.searches))
+        return self._grouped(self.order, self.searches, self.request.thresholds, open_rows.copy(), protected)
+
+    def loose(self, stars: Stars) -> tuple[Marked, Marked]:
+        """Return the rows just above the threshold in large groups, and which of them are kept, with their owners."""
         loose = self.crowds.loose(stars)
         waiting = loose & self.held_back(stars)
         if waiting.any():
             gone = self._drop_sure(stars, waiting)
             loose, waiting = loose & ~gone, waiting & ~gone
-        return stars, loose, waiting
+        return loose, waiting
 
     def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
         """Give rows that wait to the kept or waiting rows that they are surely copies of; return which, shape (N,)."""

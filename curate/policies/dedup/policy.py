@@ -148,7 +148,7 @@ class Dedup:
             duplicates.outside,
             words.kept_key,
             labels,
-            np.where(duplicates.to_review, -1, ranks(duplicates.rows)) if tells else None,
+            np.where(duplicates.to_review, -1, ranks(duplicates.rows, duplicates.large)) if tells else None,
         )
         return Decided(
             table=table,

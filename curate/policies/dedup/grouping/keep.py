@@ -24,6 +24,7 @@ from scoring.lookup import closest
 from scoring.relative.columns import JUNK
 
 IS_JUNK = 0.5  # p_junk above which an image is junk
+LEAST_LOST = "least-lost"
 MAX, MIN = "max:", "min:"
 
 
@@ -122,7 +123,7 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
             )
         sign = -1.0 if is_less_certain(column) else 1.0
         return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column])
-    if name == "least-lost":
+    if name == LEAST_LOST:
         table.require(("width", "height"))
         return Criterion(name, (), (), detail, facts_in(table, OF_DETAIL))
     if name == "least-lossy":
@@ -159,19 +160,20 @@ def keep_order(
     criteria: Sequence[Criterion],
     protected: NDArray[np.bool_] | None = None,
     preferred: NDArray[np.int64] | None = None,
+    large: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """Return all rows, the one that stays first of any that are the same.
 
     Protected rows come first, then those that are preferred, shape (N,), lower before higher. Then the criteria decide
     in their order, rows without a value last in each, then the hash of the key: so it is the same order on any machine
-    and in whatever order the rows come.
+    and in whatever order the rows come. ``large``, shape (N,), marks enlarged rows, of which more was lost.
 
     Returns:
         Shape (N,) int64, a permutation.
     """
     keys: list[NDArray] = [rows.hashes]  # the last key of lexsort is the first to decide
     for criterion in reversed(criteria):
-        value = criterion.value(rows)
+        value = detail(rows, large) if criterion.typed == LEAST_LOST else criterion.value(rows)
         keys.append(np.where(np.isnan(value), np.inf, -value))
     if preferred is not None:
         keys.append(preferred)

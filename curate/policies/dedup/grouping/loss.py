@@ -16,16 +16,23 @@ from curate.tables.table import Table
 
 WIDTH, HEIGHT, N_BYTES, FORMAT = "width", "height", "n_bytes", "format"
 COLOURS, COLOURFULNESS, ENTROPY = "quality_colours", "quality_colourfulness", "quality_entropy"
-JPEG, BLOCKING = "quality_jpeg", "quality_blocking"
-OF_DETAIL = (WIDTH, HEIGHT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING)  # columns that ``detail`` reads
+JPEG, BLOCKING, RESOLUTION = "quality_jpeg", "quality_blocking", "quality_resolution"
+OF_DETAIL = (WIDTH, HEIGHT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING, RESOLUTION)  # columns of ``least-lost``
 OF_FIDELITY = (FORMAT, COLOURS, COLOURFULNESS, JPEG)  # and ``fidelity``
 
 LEAST_COLOUR = 1.0  # colourfulness below which an image is grey
 TWO, FEW, PALETTE = 2, 16, 256  # colours
+COLOUR_BITS = 24  # a pixel
+GROUP_STEP = 1000.0  # between groups in one order: more than the logarithm of any size
 PLAIN = 3.5  # bits of entropy below which a lossy image is of few colours, to which compression added others
 HEAVY = 30  # JPEG quality up to which
 BLOCKY = 1.5  # and steps at the grid from which compression shows
 LEFT = 0.25  # of the detail of such an image
+LARGER = 1.3  # times as many pixels as another copy has an enlarged one at least
+SHARP = 0.7  # resolution of an image that was not enlarged much
+POWER = (
+    2.5  # of resolution: pixels x resolution^2.5 is less of an enlarged copy, and more of the original of a smaller one
+)
 LOSSLESS = ("png", "bmp", "tiff", "gif")
 EXACT, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
 
@@ -57,20 +64,25 @@ def has_format(rows: Rows, formats: Iterable[str]) -> NDArray[np.bool_]:
 def bits(rows: Rows) -> NDArray[np.int64]:
     """Return the bits a pixel of each row: 24 in colour, 8 grey, 4 for up to 16 colours, 1 for two; shape (N,)."""
     colours, lossless = numbers(rows, COLOURS), has_format(rows, LOSSLESS)
-    depth = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, 8, 24)
+    depth = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, 8, COLOUR_BITS)
     plain = ~lossless & (numbers(rows, ENTROPY) < PLAIN)
     depth[(colours <= FEW) | plain] = 4
     depth[colours <= TWO] = 1
     return depth
 
 
-def detail(rows: Rows) -> Values:
+def detail(rows: Rows, large: NDArray[np.bool_] | None = None) -> Values:
     """Return how many bits there are to see in each row: pixels x bits, a quarter where heavy compression shows.
 
-    NaN for a row whose size is not known.
+    NaN for a row whose size is not known. Rows that ``enlarged`` marked, ``large``, come after all others.
     """
-    heavy = (numbers(rows, JPEG) <= HEAVY) | (numbers(rows, BLOCKING) >= BLOCKY)
-    return numbers(rows, WIDTH) * numbers(rows, HEIGHT) * bits(rows) * np.where(heavy, LEFT, 1.0)
+    shown = numbers(rows, WIDTH) * numbers(rows, HEIGHT) * bits(rows) * np.where(heavy(rows), LEFT, 1.0)
+    return shown if large is None else np.where(large, -1 / (1 + shown), shown)
+
+
+def heavy(rows: Rows) -> NDArray[np.bool_]:
+    """Return which rows show heavy compression, shape (N,)."""
+    return np.asarray((numbers(rows, JPEG) <= HEAVY) | (numbers(rows, BLOCKING) >= BLOCKY))
 
 
 def fidelity(rows: Rows) -> Values:
@@ -84,9 +96,31 @@ def fidelity(rows: Rows) -> Values:
     return np.where(palette & (closeness == EXACT), OF_PALETTE, closeness)
 
 
-def ranks(rows: Rows) -> NDArray[np.int64]:
+def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which rows were enlarged: a smaller row of their group shows more than they do, shape (N,).
+
+    Args:
+        rows: N rows.
+        owner: the row that stays of the group of each, shape (N,); negative for none.
+    """
+    pixels, resolution = numbers(rows, WIDTH) * numbers(rows, HEIGHT), numbers(rows, RESOLUTION)
+    known = np.flatnonzero((owner >= 0) & (pixels > 0) & (resolution > 0))
+    size = np.log(pixels[known])
+    shown = size + POWER * np.log(resolution[known])
+    whole = (bits(rows)[known] == COLOUR_BITS) & ~heavy(rows)[known]  # noise of compression looks like detail
+    group = np.unique(owner[known], return_inverse=True)[1] * GROUP_STEP
+    order = np.argsort(group + size, kind="stable")
+    most = np.maximum.accumulate(group[order] + np.where(whole, shown, -GROUP_STEP / 4)[order])
+    smaller = np.searchsorted((group + size)[order], group + size - np.log(LARGER), side="right")
+    best = np.where(smaller > 0, most[smaller - 1], -np.inf)  # of an earlier group where it is the smallest: less
+    found = np.zeros(len(owner), bool)
+    found[known] = (resolution[known] < SHARP) & (best > group + shown)
+    return found
+
+
+def ranks(rows: Rows, large: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """Return numbers that are lower the more a row has lost: by ``detail``, then ``fidelity``; shape (N,)."""
-    keys = [np.nan_to_num(values, nan=-np.inf) for values in (fidelity(rows), detail(rows))]
+    keys = [np.nan_to_num(values, nan=-np.inf) for values in (fidelity(rows), detail(rows, large))]
     order = np.lexsort(keys)
     rises = np.zeros(len(rows), bool)
     for values in keys:
