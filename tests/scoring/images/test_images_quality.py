@@ -152,6 +152,7 @@ def test_what_a_few_pixels_cannot_tell_is_none(size):
     quality = decode(encoded(Image.new("RGB", size, (9, 8, 7))), Preprocessing(), with_quality=True).quality
     assert quality is not None
     assert (quality.sharpness, quality.noise, quality.blocking, quality.jpeg) == (None, None, None, None)
+    assert quality.resolution is None
     assert (quality.entropy, quality.contrast, quality.border) == (0, 0, 0)
 
 
@@ -184,4 +185,4 @@ def test_an_image_is_measured_only_on_request_and_where_it_decodes():
 def test_a_jpeg_that_was_shrunk_while_decoding_has_no_blocking():
     picture = scene(1024, 768)
     quality = decode(encoded(picture, "JPEG", quality=20), Preprocessing(), with_quality=True).quality
-    assert (quality.blocking, quality.jpeg) == (None, 20)
+    assert (quality.blocking, quality.resolution, quality.jpeg) == (None, None, 20)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 from curate.policies.dedup.changes import COMPARED, Appearance, change_words
-from curate.policies.dedup.grouping.loss import bits, detail, fidelity, ranks
+from curate.policies.dedup.grouping.loss import RESOLUTION, bits, detail, enlarged, fidelity, ranks
 from curate.tables.rows import Codes, Numbers, Rows
 from scoring.images import Preprocessing, decode
 
@@ -41,7 +41,7 @@ def rows_of(*files):
     """Rows as the table of a scored folder has them."""
     images = [decode(data, P64, with_quality=True) for data in files]
     rows = Rows(np.ones(len(files), bool), np.arange(len(files), dtype=np.uint64))
-    for name in COMPARED:
+    for name in dict.fromkeys((*COMPARED, RESOLUTION)):
         if name == "format":
             continue
         short = name.removeprefix("quality_")
@@ -99,6 +99,19 @@ def test_detail_is_pixels_times_bits_and_a_quarter_where_compression_shows():
     plain, heavy = rows_of(coded(picture, "png")), rows_of(coded(picture, "jpeg", quality=10))
     assert detail(plain)[0] == picture.width * picture.height * 24
     assert detail(heavy)[0] == picture.width * picture.height * 6
+
+
+@pytest.mark.parametrize("path", PHOTOS[:4], ids=NAMES[:4])
+@pytest.mark.parametrize("way", [Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS])
+def test_an_enlarged_copy_has_lost_more_than_its_original_and_a_shrunk_one_too(path, way):
+    picture = photo(path, 240)
+    sizes = [tuple(round(share * side) for side in picture.size) for share in (1, 2, 1.5, 0.7, 0.5)]
+    rows = rows_of(*(coded(picture.resize(size, way), "jpeg", quality=85) for size in sizes))
+    large = enlarged(rows, np.zeros(5, np.int64))
+    assert large.tolist() == [False, True, True, False, False]
+    assert np.argmax(detail(rows, large)) == np.argmax(ranks(rows, large)) == 0
+    assert not enlarged(rows, np.arange(5)).any()  # each alone in its group
+    assert not enlarged(rows, np.full(5, -1)).any()
 
 
 def test_fidelity_is_the_quality_of_a_jpeg_and_above_it_for_lossless_files():

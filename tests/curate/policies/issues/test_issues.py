@@ -28,6 +28,7 @@ CLEAN = {
     "colourfulness": 40.0,
     "border": 0.0,
     "blocking": 1.0,
+    "resolution": 0.7,
     "jpeg": 90.0,
     "colours": 500.0,
 }
@@ -80,7 +81,10 @@ def dataset(tmp_path, n=N, name="scores", without=(), **changed):
 def test_every_kind_is_of_columns_that_score_writes_and_every_measure_has_one():
     used = {name for kind in KINDS.values() for name in kind.columns}
     other = {"width", "height", "p_junk", "copies", "unlike_group"}
-    assert used == {*QUALITY_COLUMNS, *other} - {"quality_colours"}  # few colours are no issue: drawings have them
+    assert used == {*QUALITY_COLUMNS, *other} - {
+        "quality_colours",
+        "quality_resolution",
+    }  # few colours are no issue: drawings have them
     assert set(BAD) == set(KINDS)
 
 
