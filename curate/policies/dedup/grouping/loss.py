@@ -107,15 +107,15 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
     known = np.flatnonzero((owner >= 0) & (pixels > 0) & (resolution > 0))
     size = np.log(pixels[known])
     shown = size + POWER * np.log(resolution[known])
-    whole = (bits(rows)[known] == COLOUR_BITS) & ~heavy(rows)[known]  # noise of compression looks like detail
+    in_colour = (bits(rows)[known] == COLOUR_BITS) & ~heavy(rows)[known]  # noise of compression looks like detail
     group = np.unique(owner[known], return_inverse=True)[1] * GROUP_STEP
     order = np.argsort(group + size, kind="stable")
-    most = np.maximum.accumulate(group[order] + np.where(whole, shown, -GROUP_STEP / 4)[order])
+    most = np.maximum.accumulate(group[order] + np.where(in_colour, shown, -GROUP_STEP / 4)[order])
     smaller = np.searchsorted((group + size)[order], group + size - np.log(LARGER), side="right")
     best = np.where(smaller > 0, most[smaller - 1], -np.inf)  # of an earlier group where it is the smallest: less
-    found = np.zeros(len(owner), bool)
-    found[known] = (resolution[known] < SHARP) & (best > group + shown)
-    return found
+    is_enlarged = np.zeros(len(owner), bool)
+    is_enlarged[known] = (resolution[known] < SHARP) & (best > group + shown)
+    return is_enlarged
 
 
 def ranks(rows: Rows, large: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
