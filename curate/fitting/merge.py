@@ -103,7 +103,7 @@ def merge(
     uris, moved = (None, 0) if root is None else _moved(opened[0], keys[0], root)
     dropped = _fitted_columns(opened) if len(opened) > 1 else []
     schema = _schema(opened, keys[0].dtype, dropped)
-    metadata = _metadata(opened, schema, dropped)
+    metadata = _metadata(opened, schema)
     notes += _copies(opened)
     report(f"{counted(len(opened), 'table')}, {sum(map(len, keys)):,} rows")
     refits = len(opened) > 1 and any(_has_fit(table) for table in opened) and EMBEDDING in schema.names
@@ -260,7 +260,7 @@ def _may_be_null(name: str, tables: Sequence[Table]) -> bool:
     return any(name not in schema.names or schema.field(name).nullable for schema in schemas)
 
 
-def _metadata(tables: Sequence[Table], schema: pa.Schema, dropped: Sequence[str]) -> dict[str, Any]:
+def _metadata(tables: Sequence[Table], schema: pa.Schema) -> dict[str, Any]:
     """Return the notes of the merged table: the first table's, what all were made of, and all classes."""
     first = tables[0].metadata
     if len(tables) == 1:

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from curate.tables.amount import Amount
 from scoring.errors import InputError
@@ -33,7 +32,6 @@ class Goal:
 
     rate: float
     confidence: float
-    usual: ClassVar[str] = "2% and 95% are usual"
 
 
 def parse_share(value: str | float, flag: str) -> float:

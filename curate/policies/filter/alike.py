@@ -172,7 +172,7 @@ def parse_examples(
     for text in texts:
         named, cosine = names.find(text), COSINE
         if named is None:
-            name, cosine = _split(text, flag)
+            name, cosine = _split(text)
             named = names.find(name)
         if named is None or named.kind == TABLE:
             raise InputError(
@@ -199,7 +199,7 @@ def _refuse_too_many(examples: Sequence[object], flag: str) -> None:
         raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(examples):,}; give fewer")
 
 
-def _split(text: str, flag: str) -> tuple[str, float]:
+def _split(text: str) -> tuple[str, float]:
     name, sign, number = text.rpartition("=")
     if not sign:
         return text, COSINE
