@@ -153,7 +153,6 @@ def run(
         curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
         curate score /nfs/photos -o /nfs/scores --engine ray:auto --num-gpus 1
     """
-    arguments = dict(locals())
     # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
     # on two cores. Read once, when torch loads its OpenMP.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -163,7 +162,7 @@ def run(
     from scoring.model_names import DEFAULT, with_weights
 
     line = (lambda text: None) if quiet else say
-    keywords = _keywords(arguments, options.typed(ctx, arguments) if add else None)
+    keywords = _keywords(ctx.params, options.typed(ctx, ctx.params) if add else None)
     with ScoreBar("images", quiet=quiet) as bar:
         result = score(
             source[0] if len(source) == 1 else source,
