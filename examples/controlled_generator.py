@@ -270,7 +270,7 @@ class Encoder(nn.Module):
         high: largest kappa at the start.
         calm: start from centred inputs and outputs that fill the sphere.
         latent_dim: of mu; by default as of x.
-        shared: kappa is a network of three layers on what the network of mu gives before it is normalised (B.8).
+        shared: kappa is a network of three layers on mu (B.8).
     """
 
     def __init__(
@@ -294,16 +294,15 @@ class Encoder(nn.Module):
             if not shared:
                 _calm(net)
             _fill(self.direction)
-        inputs = self.direction(torch.rand(1000, dim)).detach() if shared else None
+        inputs = F.normalize(self.direction(torch.rand(1000, dim)).detach(), dim=1) if shared else None
         self.kappa = Certainty(net, low, high, inputs)
 
     def forward(self, x: Tensor, *, learns: str = "both") -> tuple[Tensor, Tensor]:
         """Return mu, unit vectors (N, D), and kappa (N,); the one that is not to learn has no gradient."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and learns != "kappa"):
-            raw = self.direction(x)
-            mu = F.normalize(raw, dim=1)
+            mu = F.normalize(self.direction(x), dim=1)
         with torch.set_grad_enabled(torch.is_grad_enabled() and learns != "mu"):
-            kappa = self.kappa(raw if self.shared else x)
+            kappa = self.kappa(mu if self.shared else x)
         return mu, kappa
 
 
