@@ -22,7 +22,7 @@ OF_FIDELITY = (FORMAT, COLOURS, COLOURFULNESS, JPEG)  # and ``fidelity``
 
 LEAST_COLOUR = 1.0  # colourfulness below which an image is grey
 TWO, FEW, PALETTE = 2, 16, 256  # colours
-COLOUR_BITS = 24  # a pixel
+GREY_BITS, COLOUR_BITS = 8, 24  # a pixel
 GROUP_STEP = 1000.0  # between groups in one order: more than the logarithm of any size
 PLAIN = 3.5  # bits of entropy below which a lossy image is of few colours, to which compression added others
 HEAVY = 30  # JPEG quality up to which
@@ -64,7 +64,7 @@ def has_format(rows: Rows, formats: Iterable[str]) -> NDArray[np.bool_]:
 def bits(rows: Rows) -> NDArray[np.int64]:
     """Return the bits a pixel of each row: 24 in colour, 8 grey, 4 for up to 16 colours, 1 for two; shape (N,)."""
     colours, lossless = numbers(rows, COLOURS), has_format(rows, LOSSLESS)
-    depth = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, 8, COLOUR_BITS)
+    depth = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, GREY_BITS, COLOUR_BITS)
     plain = ~lossless & (numbers(rows, ENTROPY) < PLAIN)
     depth[(colours <= FEW) | plain] = 4
     depth[colours <= TWO] = 1
@@ -97,7 +97,7 @@ def fidelity(rows: Rows) -> Values:
 
 
 def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows were enlarged: a smaller row of their group shows more than they do, shape (N,).
+    """Return which rows were enlarged: a smaller row of their group and depth shows more, shape (N,).
 
     Args:
         rows: N rows.
@@ -107,10 +107,11 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
     known = np.flatnonzero((owner >= 0) & (pixels > 0) & (resolution > 0))
     size = np.log(pixels[known])
     shown = size + POWER * np.log(resolution[known])
-    in_colour = (bits(rows)[known] == COLOUR_BITS) & ~heavy(rows)[known]  # noise of compression looks like detail
-    group = np.unique(owner[known], return_inverse=True)[1] * GROUP_STEP
+    depth = bits(rows)[known]
+    is_faithful = (depth >= GREY_BITS) & ~heavy(rows)[known]  # noise of compression looks like detail
+    group = np.unique(owner[known] * 32 + depth, return_inverse=True)[1] * GROUP_STEP
     order = np.argsort(group + size, kind="stable")
-    most = np.maximum.accumulate(group[order] + np.where(in_colour, shown, -GROUP_STEP / 4)[order])
+    most = np.maximum.accumulate(group[order] + np.where(is_faithful, shown, -GROUP_STEP / 4)[order])
     smaller = np.searchsorted((group + size)[order], group + size - np.log(LARGER), side="right")
     best = np.where(smaller > 0, most[smaller - 1], -np.inf)  # of an earlier group where it is the smallest: less
     is_enlarged = np.zeros(len(owner), bool)
