@@ -106,7 +106,7 @@ def _report(result: "IssuesResult", *, requested: bool) -> None:
 
 
 def _becomes(about: dict[str, object]) -> str:
-    return "off" if "off" in about else "dropped" if about["dropped"] else ""
+    return "off" if "off" in about and not about["n"] else "dropped" if about["dropped"] else ""
 
 
 def _groups(result: "IssuesResult", n: int) -> list[str]:

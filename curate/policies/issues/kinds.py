@@ -14,6 +14,7 @@ Flags = NDArray[np.bool_]
 FAR = 3.5  # robust standard deviations: Iglewicz and Hoaglin 1993, "How to detect and handle outliers"
 _SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal values
 STYLE = 0.1  # share of a dataset above which a kind describes its style, not defects
+ONE_COLOUR = 1e-6  # contrast
 FEW = 5  # images, which are no style however small the dataset
 JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # of p_junk: unusable, and suspect enough to confirm another measure
 UNUSABLE, ALL = "unusable", "all"  # names for several kinds
@@ -155,6 +156,7 @@ class Kind:
         witness: what must confirm it; None where the measure is enough.
         unusable: whether such an image is unusable in every domain.
         style: whether a large share of the dataset speaks of its style, so that no row is flagged then.
+        always: but those beyond this are, whatever their share; None for no such bound.
     """
 
     meaning: str
@@ -168,6 +170,7 @@ class Kind:
     witness: Witness | None = None
     unusable: bool = False
     style: bool = True
+    always: float | None = None
 
     @property
     def name(self) -> str:
@@ -204,7 +207,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
         0.01,
         witness=BY_SHAPE,
         unusable=True,
-        style=False,
+        always=ONE_COLOUR,
     ),
     "pure-noise": Kind(
         "noise and no image", ("quality_sharpness",), False, 1.2, 1.2, witness=BY_NOISE, unusable=True, style=False

@@ -191,17 +191,13 @@ class Issues:
             name: ok & kind.beyond(measures[name], cuts[name]) & kind.confirmed(columns, len(ok))
             for name, kind in kinds.items()
         }
-        n_ok = max(1, int(ok.sum()))
-        off = {
-            name: int(each.sum())
-            for name, each in has.items()
-            if kinds[name].style
-            and name not in self.set
-            and name not in self.force
-            and each.sum() > max(STYLE * n_ok, FEW)
-        }
-        for name in off:
-            has[name] = np.zeros(len(ok), bool)
+        most = max(STYLE * max(1, int(ok.sum())), FEW)
+        off = {}
+        for name, kind in kinds.items():
+            free = has[name] if kind.always is None else has[name] & ~kind.beyond(measures[name], kind.always)
+            if kind.style and name not in self.set and name not in self.force and free.sum() > most:
+                off[name] = int(free.sum())
+                has[name] = has[name] & ~free
         return Looked(measures, cuts, has, off)
 
     def kinds_in(self, table: Table) -> tuple[dict[str, Kind], list[str]]:

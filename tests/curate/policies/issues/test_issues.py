@@ -108,6 +108,19 @@ def test_a_bad_image_is_found_but_a_style_of_the_dataset_is_not(tmp_path, kind, 
     assert (forced["n"], "off" in forced) == (n, False)
 
 
+def test_of_many_faint_images_those_of_one_colour_are_dropped_alone(tmp_path, monkeypatch):
+    """Masks of classes 1 to 5 of 255, next to their photographs."""
+    path = dataset(tmp_path, blank=slice(100))
+    table = pq.read_table(path)
+    contrast = table["quality_contrast"].to_numpy().copy()
+    contrast[:4] = 0
+    at = table.column_names.index("quality_contrast")
+    pq.write_table(table.set_column(at, "quality_contrast", pa.array(contrast)), path)
+    result = curate.issues(path, drop="unusable")
+    assert (result.dropped, result.kinds["blank"]["n"], result.kinds["blank"]["off"]) == (4, 4, 96)
+    assert curate.issues(path, drop="unusable", force="blank").dropped == 100
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_are_dropped_only_by_name(tmp_path, kind):
     path, out = dataset(tmp_path, **{kind: slice(20)}), tmp_path / "clean.parquet"
@@ -197,7 +210,8 @@ def test_a_faint_shape_is_no_blank_page(tmp_path, drawn, file):
     faint = sum(value < 0.01 for value in rows["quality_contrast"])
     result = curate.issues(tmp_path / "drawn.parquet", force=["low-contrast"])
     smeared = int(file == "jpeg")  # the specks, which JPEG spreads to blots
-    assert result.kinds["blank"]["n"] == (faint - smeared if drawn is pages else 0)
+    blank = result.kinds["blank"]
+    assert blank["n"] + blank.get("off", 0) == (faint - smeared if drawn is pages else 0)
     assert result.kinds["low-contrast"]["n"] == len(images)
 
 
