@@ -149,10 +149,10 @@ class RankOrder:
         columns = []
         for line in right:
             true, false = (np.append(0.0, self._runs(part).cumsum()) for part in (drawn * line, drawn * (1 - line)))
-            wanted = np.asarray(rates, np.float64) * false[-1]
-            at = np.minimum(np.searchsorted(false, wanted, side="right"), len(false) - 1)
+            target = np.asarray(rates, np.float64) * false[-1]
+            at = np.minimum(np.searchsorted(false, target, side="right"), len(false) - 1)
             with np.errstate(divide="ignore", invalid="ignore"):
-                inside = np.where(false[at] > wanted, (wanted - false[at - 1]) / (false[at] - false[at - 1]), 1.0)
+                inside = np.where(false[at] > target, (target - false[at - 1]) / (false[at] - false[at - 1]), 1.0)
                 rate = (true[at - 1] + inside * (true[at] - true[at - 1])) / true[-1]
             columns.append(rate if false[-1] else np.full_like(rate, np.nan))
         return np.stack(columns, 1)

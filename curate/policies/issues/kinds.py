@@ -14,7 +14,7 @@ Flags = NDArray[np.bool_]
 FAR = 3.5  # robust standard deviations: Iglewicz and Hoaglin 1993, "How to detect and handle outliers"
 _SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal values
 STYLE = 0.1  # share of a dataset above which a kind describes its style, not defects
-ONE_COLOUR = 1e-6  # contrast
+CONSTANT = 1e-6  # contrast
 FEW = 5  # images, which are no style however small the dataset
 JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # of p_junk: unusable, and suspect enough to confirm another measure
 UNUSABLE, ALL = "unusable", "all"  # names for several kinds
@@ -207,7 +207,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
         0.01,
         witness=BY_SHAPE,
         unusable=True,
-        always=ONE_COLOUR,
+        always=CONSTANT,
     ),
     "pure-noise": Kind(
         "noise and no image", ("quality_sharpness",), False, 1.2, 1.2, witness=BY_NOISE, unusable=True, style=False
