@@ -8,7 +8,7 @@ from curate.options import fields
 from curate.options.option import Option, shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CleanOptions:
     """The options of ``curate clean``."""
 

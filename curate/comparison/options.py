@@ -9,7 +9,7 @@ from curate.options import fields
 from curate.options.option import Note, Option, shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CompareOptions:
     """The options of ``curate compare``."""
 

@@ -9,7 +9,7 @@ from curate.options import fields
 from curate.options.option import Option, shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EvaluateOptions:
     """The options of ``curate evaluate``."""
 

@@ -10,7 +10,7 @@ from curate.options import fields
 from curate.options.option import Note, Option, shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExportOptions:
     """The options of ``curate export``."""
 

@@ -20,7 +20,7 @@ Label = Annotated[str | None, shared("--label", ", by default label where there 
 Points = Annotated[int, Option("Rows on the map, for which the extra map is needed; 0: no map.", least=0)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReportOptions:
     """The options of ``curate report``."""
 

@@ -9,7 +9,7 @@ from curate.options import fields
 from curate.options.option import Note, shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FitOptions:
     """The options of ``curate fit``."""
 

@@ -9,7 +9,7 @@ from curate.options import fields
 from curate.options.option import Option, shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DiffOptions:
     """The options of ``curate diff``."""
 
@@ -29,7 +29,7 @@ class DiffOptions:
     overwrite: fields.Overwrite = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class VerifyOptions:
     """The options of ``curate verify``."""
 

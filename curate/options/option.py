@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 from curate.options.texts import MEANS
 
@@ -98,13 +98,13 @@ def declared(request: Any) -> Iterator[Field]:
     Raises:
         TypeError: for a field that does not say what it is.
     """
-    hints = get_type_hints(request, include_extras=True)
     for field in fields(request):
-        kind, *notes = get_args(hints[field.name]) if hasattr(hints[field.name], "__metadata__") else (None,)
+        hint = request.__annotations__[field.name]
+        notes = getattr(hint, "__metadata__", ())
         about = next((note for note in notes if isinstance(note, Option | Note)), None)
         if about is None:
             raise TypeError(f"expected an Option or a Note for {request.__name__}.{field.name}, got neither; add one")
-        yield Field(field.name, kind, field.default, about)
+        yield Field(field.name, hint.__origin__, field.default, about)
 
 
 def is_required(field: Field) -> bool:

@@ -10,7 +10,7 @@ from curate.options.option import Option, shared
 from curate.plots.table import KINDS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlotOptions:
     """The options of ``curate plot``."""
 

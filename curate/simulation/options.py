@@ -9,7 +9,7 @@ from curate.options import fields
 from curate.options.option import Note, Option, shared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RoundInitOptions:
     """The options of ``curate round init``."""
 
@@ -53,7 +53,7 @@ class RoundInitOptions:
     seed: fields.Seed = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RoundSimulateOptions:
     """The options of ``curate round simulate``."""
 
@@ -89,7 +89,7 @@ class RoundSimulateOptions:
     ] = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RoundNextOptions:
     """The options of ``curate round next``."""
 

@@ -10,7 +10,7 @@ from curate.options.option import Note, Option, shared
 from trainers.methods.table import WHERE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainOptions:
     """The options of ``curate train``."""
 
@@ -110,7 +110,7 @@ class TrainOptions:
     announce: fields.Announce = lambda text: None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CacheOptions:
     """The options of ``curate cache``."""
 
@@ -145,7 +145,7 @@ class CacheOptions:
     announce: fields.Announce = lambda text: None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelsConvertOptions:
     """The options of ``curate models convert``."""
 

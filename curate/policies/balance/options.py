@@ -11,7 +11,7 @@ from curate.options.option import Option, shared
 To = str | Path | Sequence[str] | Mapping[str, object] | None  # what to arrive at
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BalanceOptions:
     """The options of ``curate balance``."""
 

@@ -12,7 +12,7 @@ KEEP = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain"
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DedupOptions:
     """The options of ``curate dedup``."""
 

@@ -11,7 +11,7 @@ from curate.options.option import Option, shared
 Kinds = str | Iterable[str] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class IssuesOptions:
     """The options of ``curate issues``."""
 

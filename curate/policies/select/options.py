@@ -10,7 +10,7 @@ from curate.options.option import Note, Option, shared
 from curate.selectors.table import SELECTORS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SelectOptions:
     """The options of ``curate select``."""
 
