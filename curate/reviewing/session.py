@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import LABEL
@@ -22,7 +21,6 @@ from curate.policies.verdicts import (
     LABELS,
     MEANWHILE,
     RELABEL,
-    SHORT,
     SPLIT,
     UNDO,
     Line,
@@ -31,11 +29,10 @@ from curate.policies.verdicts import (
     combined,
 )
 from curate.reviewing.clusters import in_view
+from curate.reviewing.keys import hashes_of, keys_and_images
 from curate.reviewing.queue import SHOWN, Group, id_of
 from curate.reviewing.samples import SAMPLE
 from curate.reviewing.standing import Standing
-from curate.tables.digests import key_array, tie_breaks
-from curate.tables.needs import SHA256
 from scoring.errors import InputError
 
 PAGE = 500  # images of a page of all
@@ -122,7 +119,7 @@ class Review:
         with self._lock:
             rows = np.flatnonzero(self._population() & ~self._standing.audited)
             chosen = rows[np.argsort(self.dataset.draw[rows], kind="stable")[:DRAWN]]
-            keys, _ = self._keys(chosen)
+            keys, _ = keys_and_images(self.table, chosen)
             items = [{"row": row, "key": key, "why": ""} for row, key in zip(chosen.tolist(), keys, strict=True)]
             return {"n": len(chosen), "items": items}
 
@@ -164,7 +161,7 @@ class Review:
             allowed = self._population() & ~self._standing.audited
             if not len(rows) or not (rows >= 0).all() or not (rows < len(allowed)).all() or not allowed[rows].all():
                 raise InputError("expected rows of the sample; look at it again")
-            keys, images = self._keys(rows)
+            keys, images = keys_and_images(self.table, rows)
             self.file.append(
                 AUDIT, question=IMAGE, words="random sample", keys=keys, images=images, bad=tuple(range(len(bad)))
             )
@@ -205,12 +202,12 @@ class Review:
 
     def _about(self, group: Group, rows: NDArray[np.int64]) -> dict[str, Any]:
         """What a line says of some rows of a group."""
-        keys, images = self._keys(rows)
+        keys, images = keys_and_images(self.table, rows)
         about: dict[str, Any] = {"group": group.id, "question": group.question, "keys": keys, "images": images}
         about |= {"words": f"{group.kind}: {group.words}", "settles": group.kind == DISAGREE}
         if len(group.beside):
             beside = group.beside[np.isin(group.rows, rows)]
-            others = iter(self._keys(beside[beside >= 0])[0])
+            others = iter(keys_and_images(self.table, beside[beside >= 0])[0])
             about["beside"] = tuple(next(others) if row >= 0 else "" for row in beside.tolist())
         return about
 
@@ -259,7 +256,7 @@ class Review:
                 bad[wrong[wrong >= 0]] = True
                 continue
             if line.beside:
-                pairs |= set(zip(rows.tolist(), self.dataset.find(_hashes(line.beside)).tolist(), strict=True))
+                pairs |= set(zip(rows.tolist(), self.dataset.find(hashes_of(line.beside)).tolist(), strict=True))
             answered.setdefault(line.question, np.zeros(n, bool))[known] = True
             for key, row in zip(line.keys, rows.tolist(), strict=True):
                 decision = said.get(key)
@@ -284,7 +281,7 @@ class Review:
         """A group, or the parts into which reviewers split it."""
         if group.id not in split:
             return {group.id: group}
-        keys, _ = self._keys(group.rows)
+        keys, _ = keys_and_images(self.table, group.rows)
         groups: dict[str, Group] = {}
         for part in group.split(dict(zip(group.rows.tolist(), keys, strict=True))):
             groups |= self._divided(part, split - {group.id})
@@ -295,7 +292,7 @@ class Review:
         groups = {}
         for question in dict.fromkeys(question for question, _ in disagree.values()):
             keys = [key for key, (of_question, _) in disagree.items() if of_question == question]
-            rows = self.dataset.find(_hashes(keys))
+            rows = self.dataset.find(hashes_of(keys))
             known = [at for at, row in enumerate(rows.tolist()) if row >= 0]
             if known:
                 made = id_of(DISAGREE, keys)
@@ -328,10 +325,10 @@ class Review:
     def _rows_of(self, line: Line) -> NDArray[np.int64]:
         """The row of each image of a line, shape (M,); -1 where it is gone or another image now."""
         if line.id not in self._rows:
-            rows = self.dataset.find(_hashes(line.keys))
+            rows = self.dataset.find(hashes_of(line.keys))
             known = np.flatnonzero(rows >= 0)
             gone = len(rows) - len(known)
-            _, images = self._keys(rows[known])
+            _, images = keys_and_images(self.table, rows[known])
             same = [not a or not b or a == b for a, b in zip(images, (line.images[at] for at in known), strict=True)]
             rows[known[~np.array(same, bool)]] = -1
             self._rows[line.id] = rows, gone, len(same) - sum(same)
@@ -346,9 +343,9 @@ class Review:
 
     def _items(self, group: Group, places: NDArray[np.int64]) -> list[dict[str, Any]]:
         rows = group.rows[places]
-        keys, _ = self._keys(rows)
+        keys, _ = keys_and_images(self.table, rows)
         beside = group.beside[places] if len(group.beside) else np.full(len(rows), -1)
-        others = iter(self._keys(beside[beside >= 0])[0])
+        others = iter(keys_and_images(self.table, beside[beside >= 0])[0])
         labels = self._labels(rows)
         return [
             {
@@ -369,19 +366,6 @@ class Review:
         labels = self.table.take(rows, [self.column]).column(0).to_pylist()
         return [None if label is None else str(label) for label in labels]
 
-    def _keys(self, rows: NDArray[np.int64]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Keys of rows, and the first digits of the SHA-256 of their images; empty where the table has none."""
-        if not len(rows):
-            return (), ()
-        names = ["key", *([SHA256] if SHA256 in self.table.schema.names else [])]
-        taken = self.table.take(rows, names)
-        keys = key_array(taken.column(0).combine_chunks()).to_pylist()
-        images = taken.column(1).to_pylist() if len(names) > 1 else [None] * len(keys)
-        return (
-            tuple(key.decode("utf-8", "surrogateescape") for key in keys),
-            tuple("" if image is None else str(image)[:SHORT] for image in images),
-        )
-
     # What a random sample shows
 
     def _population(self) -> NDArray[np.bool_]:
@@ -400,7 +384,3 @@ class Review:
         if n:
             audit["at_most"] = 1 - lower_bound([Stratum(size, n, bad).turned()], LEVEL)
         return audit
-
-
-def _hashes(keys: Sequence[str]) -> NDArray[np.uint64]:
-    return tie_breaks(pa.array([key.encode("utf-8", "surrogateescape") for key in keys], pa.large_binary()))
