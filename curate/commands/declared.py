@@ -75,7 +75,7 @@ def _parameter(field: Field) -> inspect.Parameter:
     about = field.about
     if not isinstance(about, Option):
         raise TypeError(f"{field.name} is no option")
-    kind = typed_as(field.kind, by_name=about.path == "name")
+    kind = (str | None) if about.commas else typed_as(field.kind, by_name=about.path == "name")
     named: dict[str, Any] = {"help": about.text, "metavar": about.metavar, "show_default": about.default}
     if about.path in PATHS:
         named["parser"] = PATHS[about.path]

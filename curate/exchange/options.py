@@ -30,7 +30,7 @@ class ExportOptions:
     label: Annotated[str | None, shared("--label", "; by default label, where there is one")] = None
     classes: Annotated[
         str | Path | Sequence[str] | None,
-        shared("--classes", "; by default the table's own list", metavar="NAMES|FILE|TABLE", path="name"),
+        shared("--classes", "; by default the table's own list", metavar="NAMES|FILE|TABLE", path="name", commas=True),
     ] = None
     per: Annotated[
         str | None, shared("--per", ": folders of folder; train, val and test of yolo, imagefolder and huggingface")
@@ -40,6 +40,7 @@ class ExportOptions:
         Option(
             "Columns to export, a,b,c or 'kappa_*'; by default key and label where images are written, else all.",
             metavar="NAMES",
+            commas=True,
         ),
     ] = None
     link: Annotated[str, shared("--link", metavar="HOW", default=True)] = "copy"

@@ -38,6 +38,7 @@ class Option:
         example: of a setting NAME=VALUE, for messages.
         offers: whether the shell offers what the option of that name takes elsewhere.
         alone: without its second spelling, which means something else in this command.
+        commas: whether several names are typed as one text with commas, which the function reads.
     """
 
     text: str
@@ -54,6 +55,7 @@ class Option:
     example: str = ""
     offers: bool = True
     alone: bool = False
+    commas: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class BakeOptions:
     _: KW_ONLY
     heat: Annotated[int, Option("Degrees; see --top-heat.", most=300)] = 180
     top_heat: Annotated[Sequence[int] | None, Option("Degrees from above (repeatable).")] = None
+    on: Annotated[str | Sequence[str] | None, Option("Trays, such as top,low.", commas=True)] = None
     set: Annotated[Mapping[str, object] | None, Option("Set a dial.", example="fan=1")] = None
     report: Annotated[Callable[[int], None], Note("Called with minutes.")] = lambda minutes: None
 
@@ -34,7 +35,7 @@ def run_bake(request: BakeOptions) -> str:
     Raises:
         InputError: never.
     """
-    return repr((str(request.table), request.heat, request.top_heat, request.set))
+    return repr((str(request.table), request.heat, request.top_heat, request.on, request.set))
 
 
 bake = callable_of(BakeOptions, run_bake)
@@ -57,6 +58,7 @@ def test_a_function_has_the_fields_as_keywords_with_types_defaults_and_texts():
     assert {name: each.default for name, each in parameters.items() if name not in ("table", "report")} == {
         "heat": 180,
         "top_heat": None,
+        "on": None,
         "set": None,
     }
     assert parameters["table"].annotation == str | Path
@@ -64,7 +66,7 @@ def test_a_function_has_the_fields_as_keywords_with_types_defaults_and_texts():
     lines = bake.__doc__.splitlines()
     assert "    heat: Degrees; see ``top_heat``." in lines
     assert lines.index("Args:") < lines.index("Raises:")
-    assert bake("a", heat=20) == "('a', 20, None, None)"
+    assert bake("a", heat=20) == "('a', 20, None, None, None)"
 
 
 def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
@@ -75,9 +77,9 @@ def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
 
 
 def test_a_command_has_the_fields_and_its_own_options_as_they_are_declared():
-    assert baked("a").output == "('a', 180, None, None) False\n"
-    done = baked("a", "--heat", "9", "--top-heat", "1", "--top-heat", "2", "--set", "fan=2", "--wait")
-    assert done.output == "('a', 9, [1, 2], {'fan': '2'}) True\n"
+    assert baked("a").output == "('a', 180, None, None, None) False\n"
+    done = baked("a", "--heat", "9", "--top-heat", "1", "--top-heat", "2", "--on", "top,low", "--set", "fan=2", "--wait")
+    assert done.output == "('a', 9, [1, 2], 'top,low', {'fan': '2'}) True\n"
     text = baked("--help").output
     assert text.index("--heat") < text.index("--wait") < text.index("from above")
     assert "--report" not in text
