@@ -78,7 +78,8 @@ def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
 
 def test_a_command_has_the_fields_and_its_own_options_as_they_are_declared():
     assert baked("a").output == "('a', 180, None, None, None) False\n"
-    done = baked("a", "--heat", "9", "--top-heat", "1", "--top-heat", "2", "--on", "top,low", "--set", "fan=2", "--wait")
+    words = "a --heat 9 --top-heat 1 --top-heat 2 --on top,low --set fan=2 --wait"
+    done = baked(*words.split())
     assert done.output == "('a', 9, [1, 2], 'top,low', {'fan': '2'}) True\n"
     text = baked("--help").output
     assert text.index("--heat") < text.index("--wait") < text.index("from above")
