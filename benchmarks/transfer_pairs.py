@@ -16,6 +16,7 @@ from curate.policies.dedup.finders.verified import Verified
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
+from curate.tables.signatures import signature_matrix
 from scoring.images.signature import ORIENTATIONS, reorient
 from scoring.images.views import views
 from scoring.metrics.resampling import resamples
@@ -59,7 +60,7 @@ def likenesses(dataset: Dataset) -> Iterator[tuple[str, np.ndarray]]:
     codes = table["phash"].to_numpy()
     bits = np.unpackbits(codes.view(np.uint8).reshape(-1, 8), axis=1).astype(np.float32) * 2 - 1
     yield "perceptual hash", bits @ bits.T
-    stored = np.frombuffer(b"".join(table["signature"].to_pylist()), np.int8).reshape(len(codes), -1)
+    stored = signature_matrix(table["signature"])
     signature = _units(stored) @ _units(stored).T
     either = np.maximum(signature, _units(stored) @ _units(reorient(stored, MIRRORED)).T)
     yield "signature", signature
