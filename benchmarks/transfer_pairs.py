@@ -15,8 +15,8 @@ from transfer_scores import centred
 from curate.policies.dedup.finders.verified import Verified
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
-from curate.tables.table import open_table
 from curate.tables.signatures import signature_matrix
+from curate.tables.table import open_table
 from scoring.images.signature import ORIENTATIONS, reorient
 from scoring.images.views import views
 from scoring.metrics.resampling import resamples
