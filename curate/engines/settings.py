@@ -97,9 +97,15 @@ def refuse_difference(
         what = input_differs if name == "input" and input_differs else f"{earlier} there, {current} here"
         rest = "choose another --out, or start again with --overwrite"
         first = "repeat the earlier command to go on with it"
+        if name in MADE:
+            first = OF_ANOTHER_VERSION
         if may_grow and before.get("input") != now.get("input"):
             first = "score what is new or changed with --add, as the table was scored"
         raise InputError(f"{place} belongs to a run with another {name}: {what}; {first}, {rest}")
+
+
+MADE = ("signature", "decoding")  # settings that are no option: each version of curate has its own
+OF_ANOTHER_VERSION = "another version of curate made it, and what they write cannot be compared"
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, ParamSpec, TypeVar
 
 from curate.options.option import Option, declared
@@ -36,9 +37,12 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
             near = closest(unknown, kinds)
             raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{near}")
         try:
-            signature.bind(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{name}() {error}") from None
+        for each, value in given.items():
+            if wrong := _wrong(kinds[each], value):
+                raise TypeError(f"{name}() expected {wrong} for {each!r}, got {value!r}")
         return run(request(*args, **kwargs))
 
     call.__name__ = call.__qualname__ = name
@@ -46,6 +50,20 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
     call.__doc__ = _with_arguments(inspect.cleandoc(run.__doc__ or ""), request)
     call.__dict__["__signature__"] = signature
     return call
+
+
+def _wrong(kind: Any, value: object) -> str:
+    """Return what a keyword of a plain type takes, where a value is of another type; else an empty text.
+
+    >>> _wrong(bool, "no"), _wrong(int | None, 3), _wrong(str | None, 3)
+    ('True or False', '', 'a text')
+    """
+    plain = {bool: (bool, "True or False"), int: (Integral, "a whole number"), str: (str, "a text")}
+    for each, (taken, words) in plain.items():
+        if kind == each or (kind == each | None and value is not None):
+            is_bool = isinstance(value, bool) and each is not bool
+            return "" if isinstance(value, taken) and not is_bool else words
+    return ""
 
 
 def _with_arguments(text: str, request: Any) -> str:

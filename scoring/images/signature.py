@@ -122,19 +122,19 @@ def chroma(image: NDArray[np.uint8]) -> NDArray[np.int8]:
 
 
 def same_colours(first: NDArray[np.int8], second: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Return which pairs of images agree in colour; one without any may be a copy of the other, and agrees.
+    """Return which pairs agree in colour; a second image without any may be a copy of the first, and agrees.
 
     Args:
         first: of ``chroma``, shape (P, 32).
-        second: the same of the other image.
+        second: the same of the image that would be dropped for it.
 
     Returns:
         shape (P,).
     """
     cells = [each.reshape(-1, CELLS * CELLS, 2).astype(np.float32) for each in (first, second)]
     apart = np.hypot(*np.moveaxis(cells[0] - cells[1], -1, 0)).max(1)
-    is_grey = [np.hypot(*np.moveaxis(each, -1, 0)).max(1) < GREY for each in cells]
-    return (apart <= MOST_APART) | is_grey[0] | is_grey[1]
+    is_grey = np.hypot(*np.moveaxis(cells[1], -1, 0)).max(1) < GREY
+    return (apart <= MOST_APART) | is_grey
 
 
 def reorient_chroma(values: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from curate.engines.settings import ScoreSettings, difference
+from curate.engines.settings import MADE, OF_ANOTHER_VERSION, ScoreSettings, difference
 from curate.manifest import SourceOptions
 from curate.manifest.schemes import scheme_of
 from curate.tables.provenance import READ_AGAIN, REQUEST
@@ -145,6 +145,11 @@ def refuse_contradiction(table: Table, fingerprint: Mapping[str, Any]) -> dict[s
     )
     if differs := difference(before, now):
         name, then, today = differs
+        if name in MADE:
+            raise InputError(
+                f"{table.path} has another {name}, {then} there, {today} here: {OF_ANOTHER_VERSION}; score all again with "
+                "--overwrite, or to another --out"
+            )
         raise InputError(
             f"{table.path} was scored with another {name}, {then} there, {today} here: leave the option out with "
             "--add, or score to another --out"

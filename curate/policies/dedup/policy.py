@@ -189,7 +189,7 @@ class Dedup:
         if self.against is not None:
             others = keys_at(self.against, np.where(duplicates.outside, duplicates.stars.owner, -1))
             kept_key = np.where(duplicates.outside, others, kept_key)
-        other = str(self.against.path) if self.against else ""
+        other = Path(str(self.against.path)).name if self.against else ""
         return DecisionWords(duplicates, self.request, members.group, pa.array(kept_key, pa.string()), other)
 
     def _texts(self, table: Table, duplicates: Duplicates, paths: Mapping[str, Path]) -> dict[str, bytes]:

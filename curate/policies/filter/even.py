@@ -103,7 +103,7 @@ def even_best(
         codes: the group of each row, a place in ``names``, shape (N,).
         names: of the G groups.
         column: of the groups, for the result.
-        junk: rows that are dropped first, shape (N,): the worst of all.
+        junk: rows that are dropped first, shape (N,), whatever their value.
         most: times the average share that a group may lose, 1 or more; None for no limit.
         low_is_best: whether low values are the best.
     """
@@ -112,7 +112,10 @@ def even_best(
     group, at = _pooled(codes, competing, len(names)), np.flatnonzero(competing)
     size = np.bincount(group[at], minlength=len(names) + 1)
     quota, more = quotas(size, np.bincount(group[at[junk[at]]], minlength=len(size)), n_dropped, most)
-    place = size[group[at]] - 1 - places(values[at], group[at], size, ties[at], low_is_best=low_is_best)
+    part = 2 * group[at] + junk[at]  # of each group what is no junk, then its junk
+    parts = np.bincount(part, minlength=2 * len(size))
+    place = size[group[at]] - 1 - places(values[at], part, parts, ties[at], low_is_best=low_is_best)
+    place -= np.where(junk[at], parts[2 * group[at]], 0)
     keep, following = np.zeros(len(values), bool), np.zeros(len(values), bool)
     keep[at] = place >= quota[group[at]]  # 0 is the worst of its group
     following[at] = keep[at] & (place < (quota + more)[group[at]])
@@ -161,11 +164,11 @@ def quotas(
 def _limited(
     group: NDArray[np.int32], counted: Flags, plain: Flags, keep: Flags, share: float, names: list[str]
 ) -> list[Limited]:
-    """Return the groups of which a plain cut drops more than twice the share, the worst first."""
+    """Return the groups of which a plain cut drops more than twice the share, and more than this one."""
     size, plainly, dropped = (
         np.bincount(group[rows], minlength=len(names) + 1) for rows in (counted, counted & ~plain, counted & ~keep)
     )
-    over = np.flatnonzero((plainly > TWICE * share * size) & (size >= LEAST_ROWS)).tolist()
+    over = np.flatnonzero((plainly > TWICE * share * size) & (dropped < plainly) & (size >= LEAST_ROWS)).tolist()
     shown = [*names, f"groups of fewer than {LEAST_ROWS} rows"]
     worst = sorted(over, key=lambda each: (-plainly[each] / size[each], shown[each]))
     return [Limited(shown[each], int(size[each]), int(plainly[each]), int(dropped[each])) for each in worst]

@@ -83,17 +83,13 @@ def _gridded(values: Mapping[str, Values]) -> Flags:
 
 
 def _noise(values: Mapping[str, Values]) -> Flags:
-    return _is_junk(values) & (values["quality_contrast"] >= FAINT) & ~_is_drawn(values, NOISY_SHADES, DRAWN)
+    return _is_junk(values) & (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
 
 
 def _enlarged(values: Mapping[str, Values]) -> Flags:
+    """Large enough, and with more shades and, where they are known, colours than flags, charts and boards have."""
     is_large = np.minimum(values["width"], values["height"]) >= LEAST_ENLARGED
-    return _is_junk(values) & is_large & ~_is_drawn(values, SHADES, MANY)
-
-
-def _is_drawn(values: Mapping[str, Values], shades: float, colours: float) -> Flags:
-    """Return which rows have few shades or, as far as it is known, few colours: flags, charts, boards, small type."""
-    return (values[ENTROPY] <= shades) | (values[COLOURS] <= colours)
+    return _is_junk(values) & is_large & (values[ENTROPY] > SHADES) & ~(values[COLOURS] <= MANY)
 
 
 def _shapeless(values: Mapping[str, Values]) -> Flags:
@@ -117,10 +113,10 @@ LEAST_ENLARGED = 64  # pixels, short side: a smaller image may be the few pixels
 _SIZES = ("width", "height")
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
 BY_NOISE = Witness(
-    (JUNK, "quality_contrast", ENTROPY, COLOURS),
+    (JUNK, "quality_contrast", ENTROPY),
     _noise,
     True,
-    "p_junk above 0.5, contrast of 0.05 or more, and more shades and colours than drawings have",
+    "p_junk above 0.5, contrast of 0.05 or more, and more shades than drawings have",
 )
 BY_SHADES = Witness(
     (JUNK, ENTROPY, COLOURS, *_SIZES),

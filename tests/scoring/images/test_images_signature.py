@@ -222,3 +222,4 @@ def test_colours_agree_after_compression_and_with_a_grey_copy_but_not_with_anoth
     compressed = decode(file.getvalue(), P64).signature[None, 255:]
     colours = [*(chroma(each)[None] for each in (apple, lime, grey)), compressed]
     assert [same_colours(colours[0], other).item() for other in colours] == [True, False, True, True]
+    assert not same_colours(colours[2], colours[0]).item()  # a grey image has no copies in colour

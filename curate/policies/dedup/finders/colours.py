@@ -20,7 +20,7 @@ Chroma = NDArray[np.int8]
 
 @dataclass
 class OfColour:
-    """A search by signature whose pairs agree in colour, or of which one is grey.
+    """A search by signature whose pairs agree in colour, or of which the second is grey.
 
     Attributes:
         search: by signature alone.

@@ -95,8 +95,7 @@ def of_colour(generator):
             [np.hypot(*np.moveaxis(each[:, None] - of_mine, -1, 0)) for each in (colour, colour[:, :, ::-1])]
         )
         agrees = np.take_along_axis(apart.max((-2, -1)) <= 20, by_view.argmax(0)[None], 0)[0]
-        grey = [np.hypot(each[..., 0], each[..., 1]).max((1, 2)) < 4 for each in (colour, of_mine)]
-        copies = grey[0][:, None] | grey[1]
+        copies = np.hypot(of_mine[..., 0], of_mine[..., 1]).max((1, 2)) < 4
         measured.append(by_view.max(0))
         linked.append((by_view.max(0) >= 0.93) & (agrees | copies))
         assert 10 < (linked[-1] & ~agrees).sum() < 0.8 * (by_view.max(0) >= 0.93).sum()

@@ -144,7 +144,7 @@ def test_rows_are_dropped_only_by_name(tmp_path, kind):
         ("blocky", "quality_colours", 1.0),  # a drawing whose lines lie on the grid
         ("pure-noise", "p_junk", 0.2),  # sand, a sharp scan
         ("pure-noise", "quality_entropy", 5.2),  # a chess board
-        ("pure-noise", "quality_colours", 3.0),  # fine dashes
+        ("pure-noise", "quality_entropy", 3.2),  # fine dashes
         ("enlarged", "p_junk", 0.2),  # a smooth image
         ("enlarged", "quality_entropy", 1.8),  # a flag, whose clean steps are as coarse
         ("enlarged", "quality_colours", 29.0),  # a button with a gradient
