@@ -147,7 +147,7 @@ def refuse_contradiction(table: Table, fingerprint: Mapping[str, Any]) -> dict[s
         name, then, today = differs
         if name in MADE:
             raise InputError(
-                f"{table.path} has another {name}, {then} there, {today} here: {OF_ANOTHER_VERSION}; score all again with "
+                f"{table.path} has another {name}, {then} there, {today} here: {OF_ANOTHER_VERSION}; score again with "
                 "--overwrite, or to another --out"
             )
         raise InputError(

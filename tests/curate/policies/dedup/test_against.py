@@ -166,7 +166,7 @@ def test_what_the_other_table_has_goes_and_the_rest_is_deduplicated(tables):
     for at, row in enumerate(decisions.iter_rows(named=True)):
         if at in leaks:
             assert (row["decision"], row["kept_key"]) == ("drop", leaks[at])
-            assert f"{leaks[at]} of {tables / 'old.parquet'}" in row["reason"]
+            assert f"{leaks[at]} of old.parquet" in row["reason"]
         elif at in (11, 12, 13, 14):
             assert row["group"] == groups.filter(~pl.col("other_table"))["group"].item()
         else:
@@ -184,7 +184,7 @@ def test_with_report_only_leaks_stay_and_are_told(tables):
     result, decisions, groups = run(tables, report_only=True)
     leaks = {i: f"o{i}" for i in range(10) if i != 4} | {15: "o3"}
     twice = decisions[[3, 15]].filter(pl.col("decision") == "drop")  # 3 and 15 are the same, and both leak
-    assert twice["reason"].item().endswith(f"; {tables / 'old.parquet'} has it too")
+    assert twice["reason"].item().endswith(f"; old.parquet has it too")
     assert twice["kept_key"].item() in ("k3", "k15")
     assert twice["kept_key"].item() != twice["key"].item()
     stay = decisions.filter(pl.col("reason").str.contains("but stays"))
