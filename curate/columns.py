@@ -35,9 +35,7 @@ QUALITY_COLUMNS: dict[str, Column] = {
     "quality_colourfulness": Column("0 grey, 15 slightly, 45 quite, 80 highly colourful", "1", "more colourful"),
     "quality_border": Column("share of the area in plain bars or a frame", "1", "more border"),
     "quality_blocking": Column("steps across JPEG's grid against those between; 1 without", "1", "more blocking"),
-    "quality_resolution": Column(
-        "detail at the finest scale at full size; about 0.7, and 0.3 of an image enlarged twice", "1", "more detail"
-    ),
+    "quality_resolution": Column("finest detail at full size; about 0.7, enlarged twice 0.3", "1", "more detail"),
     "quality_colours": Column("colours that cover 90 % of the middle; none of a JPEG", "1", "more colours"),
     "quality_jpeg": Column("quality setting by the file's quantisation, 1 to 100", "1", "less compressed"),
 }

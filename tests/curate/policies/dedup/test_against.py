@@ -184,7 +184,7 @@ def test_with_report_only_leaks_stay_and_are_told(tables):
     result, decisions, groups = run(tables, report_only=True)
     leaks = {i: f"o{i}" for i in range(10) if i != 4} | {15: "o3"}
     twice = decisions[[3, 15]].filter(pl.col("decision") == "drop")  # 3 and 15 are the same, and both leak
-    assert twice["reason"].item().endswith(f"; old.parquet has it too")
+    assert twice["reason"].item().endswith("; old.parquet has it too")
     assert twice["kept_key"].item() in ("k3", "k15")
     assert twice["kept_key"].item() != twice["key"].item()
     stay = decisions.filter(pl.col("reason").str.contains("but stays"))
