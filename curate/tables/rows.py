@@ -59,7 +59,7 @@ class Rows:
         exact: numbers in their own precision.
         numbers: shape (N,) float64, NaN where there is no value.
         groups: single values, in the order in which they come; null has its own group.
-        names: values as text, in their own order; -1 for null and for empty text.
+        names: values as text, in their own order; -1 where there is none, as for null and blank text.
         texts: text, N values, null if absent.
         present: shape (N,) bool, whether there is a value.
         truths: by condition as typed, shape (N,) int8: 1 true, 0 false, -1 where it has no value.
@@ -207,7 +207,8 @@ class _Reading:
         self.conditions = needs.parsed(schema)
         text_columns = [*needs.texts, *({SHA256} & needs.representations)]
         self.pieces: dict[str, list[pa.Array]] = {name: [] for name in text_columns}
-        self.seen: dict[str, dict[Any, int]] = {name: {} for name in (*needs.groups, *needs.names)}
+        self.seen: dict[str, dict[Any, int]] = {name: {} for name in needs.groups}
+        self.named: dict[str, dict[Any, int]] = {name: {} for name in needs.names}
         self.embeddings = Embeddings(n, path) if EMBEDDING in needs.representations else None
         rows = Rows(np.ones(n, bool), np.zeros(n if needs.keys else 0, np.uint64), self.order)
         if hashes is not None:
@@ -284,7 +285,7 @@ class _Reading:
         for name, groups in rows.groups.items():
             groups.codes[to] = coded(nan_as_null(batch.column(name)), self.seen[name])
         for name, classes in rows.names.items():
-            classes.codes[to] = coded(plain(batch.column(name)).cast(pa.large_string()), self.seen[name])
+            classes.codes[to] = coded(texts(batch.column(name)), self.named[name])
         for name, pieces in self.pieces.items():
             pieces.append(texts(batch.column(name)))
         for name, is_present in rows.present.items():
@@ -301,7 +302,7 @@ class _Reading:
             name: Codes(groups.codes, [_group_name(value) for value in self.seen[name]])
             for name, groups in rows.groups.items()
         }
-        rows.names = {name: _in_order(classes.codes, list(self.seen[name])) for name, classes in rows.names.items()}
+        rows.names = {name: _in_order(classes.codes, list(self.named[name])) for name, classes in rows.names.items()}
         rows.digest = self.digest.hexdigest() if self.digest is not None else ""
         if self.embeddings is not None:
             rows.embedding, rows.embedding_problem = self.embeddings.done()

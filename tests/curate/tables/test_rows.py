@@ -87,9 +87,11 @@ def test_every_kind_of_column_holds_the_values_of_its_rows(path, by_hash, monkey
         score = rows.groups["score"]
         assert score.names[score.codes[at]] == ("1.5" if is_number(value["score"]) else "null")
         label, group = rows.names["label"], rows.groups["label"]
-        assert (label.names[label.codes[at]] if label.codes[at] >= 0 else None) == (value["label"] or None)
-        assert group.names[group.codes[at]] == ("null" if value["label"] is None else repr(value["label"]))
         has_label = bool((value["label"] or "").strip())
+        assert (label.names[label.codes[at]] if label.codes[at] >= 0 else None) == (
+            value["label"] if has_label else None
+        )
+        assert group.names[group.codes[at]] == ("null" if value["label"] is None else repr(value["label"]))
         assert rows.texts["label"][at].as_py() == (value["label"] if has_label else None)
         assert rows.present["label"][at] == has_label
         assert rows.present["kappa"][at] == is_number(value["kappa"])
@@ -102,7 +104,7 @@ def test_every_kind_of_column_holds_the_values_of_its_rows(path, by_hash, monkey
         assert rows.signature[at].tobytes() == (value["signature"] or bytes(255))
         usable = value["embedding"] is not None and all(map(math.isfinite, value["embedding"]))
         assert rows.embedding[at].tolist() == (np.float32(value["embedding"]).tolist() if usable else [0.0] * 3)
-    assert rows.names["label"].names == [" ", "a", "b"]
+    assert rows.names["label"].names == ["a", "b"]
     assert rows.exact["half"].values.dtype == np.float32
     assert rows.exact["price"].values.tolist() == [12.0] * N
     assert {i: int(problem) for i, problem in zip(order, rows.embedding_problem, strict=True) if problem} == {
