@@ -23,6 +23,7 @@ from curate.engines.source import other_input
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
 from curate.manifest.contract import Reader
+from curate.manifest.layout import conformed
 from curate.manifest.store_path import StorePath
 from curate.tables.images import readers_in_order
 from curate.tables.table import Table, open_table
@@ -206,7 +207,7 @@ def commit_rest(
 
 
 def _commit(work: WorkFolder, table: Table, span: Span, schema: pa.Schema, metadata: dict[str, Any], step: int) -> Part:
-    rows = table.take(np.arange(span.start, span.stop), schema.names).cast(schema).combine_chunks()
+    rows = conformed(table.take(np.arange(span.start, span.stop), schema.names), schema).combine_chunks()
     with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
         writer.write(rows)
     statuses = {count["values"]: count["counts"] for count in rows.column(STATUS).value_counts().to_pylist()}

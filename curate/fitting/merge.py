@@ -17,6 +17,7 @@ from curate.engines.settings import difference
 from curate.fitting.fit import fit
 from curate.manifest import SourceOptions, open_manifest
 from curate.manifest.classes import CLASSES
+from curate.manifest.layout import conformed
 from curate.manifest.store_path import path_on_disk
 from curate.tables.dataset import read_dataset
 from curate.tables.digests import is_text
@@ -341,7 +342,7 @@ def _rows(
                 else:
                     columns[field.name] = pa.nulls(batch.num_rows, field.type)
             start += batch.num_rows
-            yield pa.table(columns).cast(schema)
+            yield conformed(pa.table(columns), schema)
 
 
 def _write(

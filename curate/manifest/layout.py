@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,7 @@ IMAGE_NAMES = ("image", "img", "image_bytes", "img_bytes", "image_data", "jpg", 
 _WEAK_NAMES = frozenset({"bytes", "data"})
 _OF_ANOTHER = re.compile("mask|segm|annot|depth|thumb|preview|label|condition", re.IGNORECASE)  # next to an image
 _KEY_NAMES = (KEY, "__key__")
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 @dataclass(frozen=True)
@@ -273,6 +274,18 @@ def _without_view(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([part.with_type(_without_view(part.type)) for part in kind])
     return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
+
+
+def conformed(rows: Rows, schema: pa.Schema) -> Rows:
+    """Return rows with the types of a schema of the same columns.
+
+    A column of the same type is passed on: Arrow casts no null among lists of fixed size whose items are never null.
+    """
+    if rows.schema == schema:
+        return rows  # also rows without a column, which an empty list of arrays would lose
+    pairs = zip(rows.columns, schema, strict=True)
+    cast = [column if column.type == field.type else column.cast(field.type) for column, field in pairs]
+    return type(rows).from_arrays(cast, schema=schema)
 
 
 def text_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -13,7 +13,7 @@ from curate.manifest.classes import class_labels, class_lists, earlier_scores
 from curate.manifest.contract import ReadError
 from curate.manifest.failures import CredentialsError
 from curate.manifest.footers import check_footers
-from curate.manifest.layout import without_views
+from curate.manifest.layout import conformed, without_views
 from curate.manifest.names import error_line
 from curate.manifest.places import Place
 from scoring.errors import InputError
@@ -217,8 +217,7 @@ class RowStream:
             with self._files.open(group.file) as file:
                 rows = self._batch_rows(file.metadata.row_group(group.number), self._files.places[group.file])
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group.number], columns=self._columns):
-                    schema = without_views(batch.schema)
-                    yield batch if schema == batch.schema else batch.cast(schema)
+                    yield conformed(batch, without_views(batch.schema))
         except CredentialsError:
             raise
         except (pa.ArrowException, OSError, InputError, ReadError, ValueError) as error:

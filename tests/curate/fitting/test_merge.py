@@ -60,6 +60,18 @@ def test_columns_of_one_table_are_null_in_the_rows_of_the_other(place, tmp_path)
     assert pq.read_table(tmp_path / "m.parquet")["patient"].to_pylist() == [None] * (N // 2) + patients.to_pylist()
 
 
+def test_rows_of_images_that_could_not_be_read_are_kept(place, tmp_path, tiny_checkpoint):
+    (tmp_path / "torn").mkdir()
+    Image.effect_noise((32, 24), 99).convert("RGB").save(tmp_path / "torn" / "whole.jpg")
+    torn = (tmp_path / "torn" / "whole.jpg").read_bytes()[:300]
+    (tmp_path / "torn" / "torn.jpg").write_bytes(torn)
+    curate.score(tmp_path / "torn", tmp_path / "t.parquet", model=tiny_checkpoint, settings=SETTINGS)
+    curate.merge([place / "one.parquet", tmp_path / "t.parquet"], tmp_path / "m.parquet")
+    rows = pq.read_table(tmp_path / "m.parquet", columns=["key", "status", "embedding"]).to_pylist()[N // 2 :]
+    statuses = [(row["key"], row["status"], row["embedding"] is None) for row in rows]
+    assert statuses == [("torn.jpg", "truncated", True), ("whole.jpg", "ok", False)]
+
+
 def test_how_the_source_was_read_is_kept_where_it_is_the_same(place, tmp_path):
     from curate.tables.writer import TableWriter
 
