@@ -18,7 +18,7 @@ class CalibrateOptions:
         None
     )
     _: KW_ONLY
-    apply: Annotated[str | Path | None, shared("--apply", path="output")] = None
+    apply: fields.Apply = None
     fitted: Annotated[str | Path | None, shared("--fitted", ": a calibration", path="local")] = None
     column: Annotated[
         str | None, shared("--column", ", or max:COLUMN, min:COLUMN for what is certain; by default the audit's")

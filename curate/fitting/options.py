@@ -18,7 +18,7 @@ class FitOptions:
         None
     )
     _: KW_ONLY
-    apply: Annotated[str | Path | None, shared("--apply", path="output")] = None
+    apply: fields.Apply = None
     fitted: Annotated[str | Path | None, shared("--fitted", ": a model", path="local")] = None
     model: Annotated[
         str | Path | None,

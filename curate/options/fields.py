@@ -19,6 +19,7 @@ LocalTable = Annotated[
     str | Path, Option("Scored table: a Parquet file, or a folder of part-*.parquet.", path="local", argument=True)
 ]
 Announce = Annotated[Callable[[str], None], Note("Called with a line on what is about to happen.")]
+Apply = Annotated[str | Path | None, shared("--apply", path="output")]
 AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
 Backbone = Annotated[
     str | None,

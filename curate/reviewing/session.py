@@ -29,7 +29,7 @@ from curate.policies.verdicts import (
     combined,
 )
 from curate.reviewing.clusters import in_view
-from curate.reviewing.keys import hashes_of, keys_and_images
+from curate.reviewing.keys import hashes_of, images_of, keys_of
 from curate.reviewing.queue import SHOWN, Group, id_of
 from curate.reviewing.samples import SAMPLE
 from curate.reviewing.standing import Standing
@@ -119,7 +119,7 @@ class Review:
         with self._lock:
             rows = np.flatnonzero(self._population() & ~self._standing.audited)
             chosen = rows[np.argsort(self.dataset.draw[rows], kind="stable")[:DRAWN]]
-            keys, _ = keys_and_images(self.table, chosen)
+            keys = keys_of(self.table, chosen)
             items = [{"row": row, "key": key, "why": ""} for row, key in zip(chosen.tolist(), keys, strict=True)]
             return {"n": len(chosen), "items": items}
 
@@ -161,7 +161,7 @@ class Review:
             allowed = self._population() & ~self._standing.audited
             if not len(rows) or not (rows >= 0).all() or not (rows < len(allowed)).all() or not allowed[rows].all():
                 raise InputError("expected rows of the sample; look at it again")
-            keys, images = keys_and_images(self.table, rows)
+            keys, images = keys_of(self.table, rows), images_of(self.table, rows)
             self.file.append(
                 AUDIT, question=IMAGE, words="random sample", keys=keys, images=images, bad=tuple(range(len(bad)))
             )
@@ -202,12 +202,12 @@ class Review:
 
     def _about(self, group: Group, rows: NDArray[np.int64]) -> dict[str, Any]:
         """What a line says of some rows of a group."""
-        keys, images = keys_and_images(self.table, rows)
+        keys, images = keys_of(self.table, rows), images_of(self.table, rows)
         about: dict[str, Any] = {"group": group.id, "question": group.question, "keys": keys, "images": images}
         about |= {"words": f"{group.kind}: {group.words}", "settles": group.kind == DISAGREE}
         if len(group.beside):
             beside = group.beside[np.isin(group.rows, rows)]
-            others = iter(keys_and_images(self.table, beside[beside >= 0])[0])
+            others = iter(keys_of(self.table, beside[beside >= 0]))
             about["beside"] = tuple(next(others) if row >= 0 else "" for row in beside.tolist())
         return about
 
@@ -281,7 +281,7 @@ class Review:
         """A group, or the parts into which reviewers split it."""
         if group.id not in split:
             return {group.id: group}
-        keys, _ = keys_and_images(self.table, group.rows)
+        keys = keys_of(self.table, group.rows)
         groups: dict[str, Group] = {}
         for part in group.split(dict(zip(group.rows.tolist(), keys, strict=True))):
             groups |= self._divided(part, split - {group.id})
@@ -328,7 +328,7 @@ class Review:
             rows = self.dataset.find(hashes_of(line.keys))
             known = np.flatnonzero(rows >= 0)
             gone = len(rows) - len(known)
-            _, images = keys_and_images(self.table, rows[known])
+            images = images_of(self.table, rows[known])
             same = [not a or not b or a == b for a, b in zip(images, (line.images[at] for at in known), strict=True)]
             rows[known[~np.array(same, bool)]] = -1
             self._rows[line.id] = rows, gone, len(same) - sum(same)
@@ -343,9 +343,9 @@ class Review:
 
     def _items(self, group: Group, places: NDArray[np.int64]) -> list[dict[str, Any]]:
         rows = group.rows[places]
-        keys, _ = keys_and_images(self.table, rows)
+        keys = keys_of(self.table, rows)
         beside = group.beside[places] if len(group.beside) else np.full(len(rows), -1)
-        others = iter(keys_and_images(self.table, beside[beside >= 0])[0])
+        others = iter(keys_of(self.table, beside[beside >= 0]))
         labels = self._labels(rows)
         return [
             {

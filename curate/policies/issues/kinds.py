@@ -19,6 +19,17 @@ FEW = 5  # images, which are no style however small the dataset
 JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # of p_junk: unusable, and suspect enough to confirm another measure
 UNUSABLE, ALL = "unusable", "all"  # names for several kinds
 GROUPS = "unlike-the-rest"
+SHAPE = ("quality_contrast", "quality_entropy", "quality_sharpness")
+NOISE_SHADES = 4.13  # 2 to the entropy of normal noise whose standard deviation is one grey level: sqrt(2 pi e)
+SPECKS = 1.7  # sharpness: single pixels reach 2, lines of one pixel 1.4
+FAINT = 0.05  # contrast: fields from the air and faint drawings are as sharp as noise, and fainter
+CONTRAST, JPEG = 0.1, 30.5
+COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
+ENTROPY = "quality_entropy"
+SHADES, MANY = 4.5, 64  # bits of grey and colours: clean steps between a few, as in flags, look enlarged and are not
+NOISY_SHADES = 5.5  # bits of grey: noise has 6 and more; grids, dashes and small type are as sharp and have fewer
+LEAST_ENLARGED = 64  # pixels, short side: a smaller image may be the few pixels themselves
+_SIZES = ("width", "height")
 
 
 def _itself(value: Values) -> Values:
@@ -100,17 +111,6 @@ def _shapeless(values: Mapping[str, Values]) -> Flags:
     return np.broadcast_to(~shape, np.broadcast(contrast, entropy, sharpness).shape)
 
 
-SHAPE = ("quality_contrast", "quality_entropy", "quality_sharpness")
-NOISE_SHADES = 4.13  # 2 to the entropy of normal noise whose standard deviation is one grey level: sqrt(2 pi e)
-SPECKS = 1.7  # sharpness: single pixels reach 2, lines of one pixel 1.4
-FAINT = 0.05  # contrast: fields from the air and faint drawings are as sharp as noise, and fainter
-CONTRAST, JPEG = 0.1, 30.5
-COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
-ENTROPY = "quality_entropy"
-SHADES, MANY = 4.5, 64  # bits of grey and colours: clean steps between a few, as in flags, look enlarged and are not
-NOISY_SHADES = 5.5  # bits of grey: noise has 6 and more; grids, dashes and small type are as sharp and have fewer
-LEAST_ENLARGED = 64  # pixels, short side: a smaller image may be the few pixels themselves
-_SIZES = ("width", "height")
 BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
 BY_NOISE = Witness(
     (JUNK, "quality_contrast", ENTROPY),

@@ -4,7 +4,7 @@ The table shows it: by sizes, formats and image quality. A table without a colum
 what that column would show.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ OF_FIDELITY = (FORMAT, COLOURS, COLOURFULNESS, JPEG)  # and ``fidelity``
 LEAST_COLOUR = 1.0  # colourfulness below which an image is grey
 TWO, FEW, PALETTE = 2, 16, 256  # colours
 GREY_BITS, COLOUR_BITS = 8, 24  # a pixel
-GROUP_STEP = 1000.0  # between groups in one order: more than the logarithm of any size
 PLAIN = 3.5  # bits of entropy below which a lossy image is of few colours, to which compression added others
 HEAVY = 30  # JPEG quality up to which
 BLOCKY = 1.5  # and steps at the grid from which compression shows
@@ -105,18 +104,28 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
     """
     pixels, resolution = numbers(rows, WIDTH) * numbers(rows, HEIGHT), numbers(rows, RESOLUTION)
     known = np.flatnonzero((owner >= 0) & (pixels > 0) & (resolution > 0))
-    size = np.log(pixels[known])
-    shown = size + POWER * np.log(resolution[known])
-    depth = bits(rows)[known]
-    is_faithful = (depth >= GREY_BITS) & ~heavy(rows)[known]  # noise of compression looks like detail
-    group = np.unique(owner[known] * 32 + depth, return_inverse=True)[1] * GROUP_STEP
-    order = np.argsort(group + size, kind="stable")
-    most = np.maximum.accumulate(group[order] + np.where(is_faithful, shown, -GROUP_STEP / 4)[order])
-    smaller = np.searchsorted((group + size)[order], group + size - np.log(LARGER), side="right")
-    best = np.where(smaller > 0, most[smaller - 1], -np.inf)  # of an earlier group where it is the smallest: less
+    is_soft = resolution < SHARP
+    size = np.log(np.where(pixels > 0, pixels, np.nan))
+    shown = size + POWER * np.log(np.where(resolution > 0, resolution, np.nan))
+    depth = bits(rows)
+    faithful = np.where((depth >= GREY_BITS) & ~heavy(rows), shown, -np.inf)  # noise of compression looks like detail
     is_enlarged = np.zeros(len(owner), bool)
-    is_enlarged[known] = (resolution[known] < SHARP) & (best > group + shown)
+    for group in _groups(known, owner * (COLOUR_BITS + 1) + depth, is_soft):
+        copies = group[np.argsort(size[group])]
+        most = np.concatenate([[-np.inf], np.maximum.accumulate(faithful[copies])])  # of the first 0, 1, ... copies
+        n_smaller = np.searchsorted(size[copies], size[copies] - np.log(LARGER), side="right")
+        is_enlarged[copies] = is_soft[copies] & (most[n_smaller] > shown[copies])
     return is_enlarged
+
+
+def _groups(
+    known: NDArray[np.int64], names: NDArray[np.int64], marked: NDArray[np.bool_]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the known rows of one name each, of names that two or more have and one that is marked."""
+    order = known[np.argsort(names[known], kind="stable")]
+    for group in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
+        if len(group) > 1 and marked[group].any():
+            yield group
 
 
 def ranks(rows: Rows, large: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
