@@ -10,17 +10,17 @@ from trainers.methods.augmentation import Augmentation
 
 
 def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmentation, draw: Draw) -> Tensor:
-    """Return one random view of each image.
+    """Return random views of each image.
 
     Args:
         images: shape (N, 3, H, W), uint8, or float in [0, 255].
         size: side of the view.
         scale: share of the area that it shows.
         recipe: probabilities and strengths.
-        draw: random numbers for N images.
+        draw: random numbers for V views of N images.
 
     Returns:
-        Shape (N, 3, size, size), float32 in [0, 255].
+        Shape (V * N, 3, size, size), float32 in [0, 255], the first view of all images first.
 
     Source: Chen & He 2021 (SimSiam), appendix A; Nakamura et al. 2023, appendix B.
     """
@@ -28,7 +28,7 @@ def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmenta
 
 
 def changed(crops: Tensor, recipe: Augmentation, draw: Draw) -> Tensor:
-    """Return views of crops, float32, shape (N, 3, size, size), as ``view`` makes them after it has cropped."""
+    """Return views of crops, float32, shape (V * N, 3, size, size), as ``view`` makes them after it has cropped."""
     out, size = crops, crops.shape[-1]
 
     def sometimes(p: float, change: Tensor, keep: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Random changes of a batch, drawn on the device that holds it; every image of the batch gets its own draw."""
 
 import math
+from copy import copy
 
 import torch
 import torch.nn.functional as F
@@ -17,56 +18,69 @@ class Draw:
         device: where the numbers are drawn.
         seed: which numbers.
         part: of the batch that is here; its images get the numbers that they would have in the whole batch.
+        n_views: views of each image that are drawn at once, the first view of all images first.
     """
 
-    def __init__(self, n: int, device: torch.device, seed: int, part: slice = slice(None)) -> None:
-        self.n, self.device, self.part = n, device, part
+    def __init__(self, n: int, device: torch.device, seed: int, part: slice = slice(None), *, n_views: int = 1) -> None:
+        self.n, self.device, self.part, self.n_views = n, device, part, n_views
         self.generator = torch.Generator(device=device).manual_seed(seed)
 
     def of(self, n: int) -> "Draw":
         """Return the draw for n images that goes on with the same numbers."""
-        other = Draw.__new__(Draw)
-        other.n, other.device, other.generator, other.part = n, self.device, self.generator, slice(None)
+        other = copy(self)
+        other.n, other.part, other.n_views = n, slice(None), 1
+        return other
+
+    def of_views(self, n_views: int) -> "Draw":
+        """Return the draw for so many views of each image that goes on with the same numbers."""
+        other = copy(self)
+        other.n_views = n_views
         return other
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> Tensor:
-        """Return N numbers in [low, high)."""
-        drawn = torch.rand(self.n, device=self.device, generator=self.generator)[self.part]
-        return low + (high - low) * drawn
+        """Return a number in [low, high) for each view of each image, shape (V * N,)."""
+        drawn = torch.rand(self.n_views, self.n, device=self.device, generator=self.generator)[:, self.part]
+        return low + (high - low) * drawn.flatten()
 
     def log_uniform(self, low: float, high: float) -> Tensor:
-        """Return N numbers in [low, high) whose logarithms are spread evenly; both bounds are above 0."""
+        """Return numbers in [low, high) whose logarithms are spread evenly; both bounds are above 0."""
         return self.uniform(math.log(low), math.log(high)).exp()
 
     def chance(self, p: float) -> Tensor:
-        """Return N booleans, each true with probability p."""
+        """Return booleans, each true with probability p."""
         return self.uniform() < p
 
     def normal(self, shape: tuple[int, ...]) -> Tensor:
-        """Return standard normal numbers of a shape that begins with the images that are here."""
+        """Return standard normal numbers of a shape that begins with the views of the images that are here."""
         if self.part == slice(None):
             return torch.randn(shape, device=self.device, generator=self.generator)
-        return torch.randn((self.n, *shape[1:]), device=self.device, generator=self.generator)[self.part]
+        drawn = torch.randn((self.n_views, self.n, *shape[1:]), device=self.device, generator=self.generator)
+        return drawn[:, self.part].flatten(0, 1)
 
 
 def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], draw: Draw) -> Tensor:
-    """Return a random part of each image, mirrored half of the time, at ``size`` x ``size``.
+    """Return random parts of each image, mirrored half of the time, shape (V * N, C, size, size).
 
     Args:
         images: shape (N, C, H, W), float.
         size: side of the result; no smaller than the crop is expected to be, for sampling is bilinear.
         scale: bounds of the share of the area that is shown; the aspect ratio is between 3/4 and 4/3.
-        draw: random numbers.
+        draw: random numbers for V views of N images.
     """
     share = draw.uniform(*scale).sqrt()
     ratio = torch.exp(draw.uniform(-math.log(4 / 3), math.log(4 / 3))).sqrt()
     wide, high = (share * ratio).clamp(max=1), (share / ratio).clamp(max=1)
     mirrored = 1.0 - 2.0 * draw.chance(0.5).float()
-    theta = torch.zeros(len(images), 2, 3, device=images.device)
+    theta = torch.zeros(len(share), 2, 3, device=images.device)
     theta[:, 0, 0], theta[:, 1, 1] = wide * mirrored, high
     theta[:, 0, 2], theta[:, 1, 2] = draw.uniform(-1, 1) * (1 - wide), draw.uniform(-1, 1) * (1 - high)
-    grid = F.affine_grid(theta, [len(images), images.shape[1], size, size], align_corners=False)
-    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+    grid = F.affine_grid(theta, [len(theta), images.shape[1], size, size], align_corners=False)
+    if len(theta) == len(images):
+        return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+    # the views of an image are sampled as one tall one, since each has its own place in the grid alone
+    tall = grid.unflatten(0, (-1, len(images))).transpose(0, 1).flatten(1, 2)  # (N, V * size, size, 2)
+    views = F.grid_sample(images, tall, padding_mode="reflection", align_corners=False)
+    return views.unflatten(2, (-1, size)).permute(2, 0, 1, 3, 4).flatten(0, 1)
 
 
 def color_jitter(

@@ -21,6 +21,8 @@ from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
 from trainers.stream import CropGroup, CroppedBatches, ImageStream
 
+AT_ONCE = 1 << 22  # pixels of views that a GPU changes together: where views are small, the calls take longest
+
 Backbone = Callable[[Tensor], Tensor]
 Data = TrainingSet | ImageStream | CachedFeatures
 
@@ -57,13 +59,14 @@ class _Reading:
         self._n_unread, self._reads_pixels = method.n_unread, method.reads_pixels(config.settings)
 
     def __call__(self, standard: list[Tensor], small: list[Tensor]) -> Seen:
-        """Read views, each of shape (N, 3, S, S), float in [0, 255]."""
+        """Read views, each of shape (V, N, 3, S, S) for some of those of an image, float in [0, 255]."""
         features, pixels = [], []
-        device, n = standard[0].device, len(standard[0])
+        device, n = standard[0].device, standard[0].shape[1]
         with autocast(device, self._config.precision):
-            for group, unread in ((standard, self._n_unread), (small, 0)):  # one pass for each resolution
-                if group:
-                    stacked = self._model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)
+            for parts, unread in ((standard, self._n_unread), (small, 0)):  # one pass for each resolution
+                if parts:
+                    group = torch.cat(parts)  # (V, N, 3, S, S)
+                    stacked = self._model.normalize(group.flatten(0, 1)).contiguous(memory_format=torch.channels_last)
                     features.append(self._backbone(stacked[: (len(group) - unread) * n]).float())
                     pixels.append(stacked.unflatten(0, (len(group), n)))
         together = torch.cat(features)  # (V * N, D)
@@ -104,11 +107,29 @@ class ImageViews:
         drawn, part = _parts(len(rows), recipe)
         images = self._pixels[rows[drawn]]
         draw = Draw(len(rows), images.device, config.seed * 1_000_003 + step, drawn)
-        plain = [images.float()] * self._n_plain
-        new = range(self._n_standard - self._n_plain)
-        standard = plain + [view(images, config.size, recipe.scale, recipe, draw) for _ in new]
-        small = [view(images, self._small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
-        return self._read([each[part] for each in standard], [each[part] for each in small])
+
+        def drawn_views(count: int, size: int, scale: tuple[float, float]) -> list[Tensor]:
+            return [
+                view(images, size, scale, recipe, draw.of_views(n_views)).unflatten(0, (n_views, -1))
+                for n_views in _together(count, len(rows) * size**2, images.device)
+            ]
+
+        plain = [images.float().expand(self._n_plain, *images.shape)] if self._n_plain else []
+        standard = plain + drawn_views(self._n_standard - self._n_plain, config.size, recipe.scale)
+        small = drawn_views(self._n_small, self._small_size, recipe.small_scale)
+        return self._read([each[:, part] for each in standard], [each[:, part] for each in small])
+
+
+def _together(count: int, n_pixels: int, device: torch.device) -> list[int]:
+    """Return how many of ``count`` views are changed at once, turn by turn; the same in all processes of a run.
+
+    Args:
+        count: views of each image.
+        n_pixels: of one view of all images of the batch.
+        device: where they are changed; a CPU is fastest with one at a time.
+    """
+    most = max(1, AT_ONCE // n_pixels) if count and device.type == "cuda" else 1
+    return [min(most, count - start) for start in range(0, count, most)]
 
 
 def _parts(n: int, recipe: Augmentation) -> tuple[slice, slice]:
@@ -161,12 +182,20 @@ class StreamedViews:
         recipe, batch = self._config.augmentation, self._batches.take(step)
         drawn, part = _parts(len(rows), recipe)
         draw = Draw(len(rows), self._device, self._config.seed * 1_000_003 + step, drawn)
-        crops = [crop for group in batch.groups for crop in group.to(self._device, non_blocking=True)]
-        plain = [crops.pop(0).float()] * self._n_plain if self._n_plain else []
+        groups = [group.to(self._device, non_blocking=True) for group in batch.groups]  # (V, N, 3, S, S) each
+        plain = [groups.pop(0).float().expand(self._n_plain, -1, -1, -1, -1)] if self._n_plain else []
         if recipe.damage:  # of images that other processes read nothing but their numbers counts here
-            crops = [_among(crop, part, len(rows)) for crop in crops]
-        views = [changed(crop.float(), recipe, draw)[part] for crop in crops]
-        seen = self._read(plain + views[: self._n_drawn], views[self._n_drawn :])
+            groups = [_among(group, part, len(rows)) for group in groups]
+
+        def changed_views(group: Tensor) -> list[Tensor]:
+            return [
+                changed(crops.flatten(0, 1).float(), recipe, draw.of_views(len(crops))).unflatten(0, crops.shape[:2])
+                for crops in group.split(_together(len(group), len(rows) * group.shape[-1] ** 2, self._device))
+            ]
+
+        views = [[each[:, part] for each in changed_views(group)] for group in groups]
+        standard = views.pop(0) if self._n_drawn else []
+        seen = self._read(plain + standard, views[0] if views else [])
         is_same = ranks.group().size == 1 and not batch.failures
         read = rows if is_same else ranks.gather(batch.rows.to(self._device))
         return replace(seen, rows=read, failures=batch.failures)
@@ -177,9 +206,9 @@ class StreamedViews:
 
 
 def _among(crops: Tensor, part: slice, n: int) -> Tensor:
-    """Return crops (n, 3, S, S) of a whole batch, of which only a part is here: black elsewhere."""
-    batch = crops.new_zeros(n, *crops.shape[1:])
-    batch[part] = crops
+    """Return crops (V, n, 3, S, S) of a whole batch, of which only a part is here: black elsewhere."""
+    batch = crops.new_zeros(len(crops), n, *crops.shape[2:])
+    batch[:, part] = crops
     return batch
 
 

@@ -159,6 +159,16 @@ def test_stronger_jitter_changes_images_more():
     assert change(0.0) < 1e-3 < change(0.4) < change(0.8)
 
 
+@pytest.mark.parametrize("part", [slice(None), slice(2, 5)])
+def test_views_drawn_at_once_are_those_of_as_many_images(part):
+    recipe = Augmentation(corrupt=0.5, solarize=0.5)
+    several = Draw(5, torch.device("cpu"), 7, part).of_views(3)
+    as_images = Draw(15, torch.device("cpu"), 7)
+    at_once = augment.view(ramp(5)[part], 8, (0.2, 1.0), recipe, several)
+    one_by_one = augment.view(ramp(5).repeat(3, 1, 1, 1), 8, (0.2, 1.0), recipe, as_images)
+    assert torch.allclose(at_once, one_by_one.unflatten(0, (3, 5))[:, part].flatten(0, 1), atol=1e-4)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_views_are_drawn_without_waiting_for_the_gpu():
     images = ramp(8).contiguous().cuda()
