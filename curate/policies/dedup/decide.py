@@ -16,7 +16,7 @@ from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import LEAST_LOST, Criterion, keep_order, preferred_rows
-from curate.policies.dedup.grouping.loose import Bounds, Crowds
+from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
@@ -31,6 +31,7 @@ from curate.tables.provenance import same_model, same_signature
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of
+from scoring.errors import InputError
 
 Marked = NDArray[np.bool_]
 
@@ -124,6 +125,8 @@ def decide_duplicates(
     reviewed = None if verdicts is None else verdicts.reviewed(rows)
     protected = rows.holds(request.protect)
     other_rows = read_rows(other, request.needs_of_other(other), unique=False) if other is not None else None
+    if other_rows is not None:
+        _require_colours_alike(rows, other_rows)
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
     preferred = preferred_rows(table, request.prefer)
 
@@ -209,13 +212,11 @@ class _Work:
         return Crowds({name: bound for name, bound in bounds.items() if bound is not None}, self._search, self.rows.ok)
 
     def _search(self, name: str, threshold: float) -> Search:
-        if threshold == self.request.thresholds[name]:
-            return self.searches[name]
-        search = self.searches[name]
-        stricter = getattr(search, "stricter", None)
-        if stricter is not None and threshold > self.request.thresholds[name]:
-            return stricter(threshold)
-        return build(self.rows, {name: threshold}, self.options)[name]
+        search, chosen = self.searches[name], self.request.thresholds[name]
+        if threshold == chosen:
+            return search
+        stricter = search.stricter(threshold) if looser(name, threshold, chosen) == chosen else None
+        return build(self.rows, {name: threshold}, self.options)[name] if stricter is None else stricter
 
     def held_back(self, stars: Stars) -> Marked:
         """Whether the finder that links each row holds rows of large groups back, shape (N,)."""
@@ -281,6 +282,17 @@ def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> No
         same_model(table, other)
     if SIGNATURE in compared:
         same_signature(table, other)
+
+
+def _require_colours_alike(rows: Rows, other: Rows) -> None:
+    """Refuse signatures of which those of one table alone hold colours: colours could not be compared."""
+    held = [each.chroma is not None for each in (rows, other) if each.signature is not None and each.signature.any()]
+    if len(set(held)) > 1:
+        raise InputError(
+            "expected signatures with colours in both tables or in neither, got them in "
+            f"{'this table' if held[0] else 'the other'} alone; score both with one version, or leave signatures out "
+            "with --finder"
+        )
 
 
 def _read_pixels(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from curate.manifest.store_path import AnyPath
-from curate.policies.dedup.finders.flat import WithoutFlat
 from curate.policies.dedup.finders.neighboured import NearGraph
+from curate.policies.dedup.finders.passing import Passing
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.quality.recall import RecallReport
 from curate.policies.result import Result
@@ -66,7 +66,9 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
     """Return what share of all pairs each finder looks at, in words."""
     lines = []
     for name, each in searches.items():
-        search = each.search if isinstance(each, WithoutFlat) else each
+        search = each
+        while isinstance(search, Passing):
+            search = search.search
         recall = search.recall
         if recall is None or recall.exact:
             lines.append(f"{name}: {search.extent}")

@@ -6,13 +6,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.policies.dedup.finders.colours import Marked, OfColour
+from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.parts import PartOf
+from curate.policies.dedup.finders.surroundings import pictures
+from curate.tables.rows import Rows
 from scoring.images.crops import coarse_fits
+from scoring.images.views import SignatureView
 
 CROWD = 16  # of the nearest rows by embedding, whose median fit is the crowd's
 OUTSTANDING = 0.1  # of what the crowd lacks to fit: what a part may lack
 FEW = 0.64  # fit of a neighbour that is missing: about what a crowd of plain images has
+ALIKE = 0.95  # cosine of whole images, of which the colours are compared: parts of other images show other places
 
 
 @dataclass(frozen=True)
@@ -79,3 +85,14 @@ class NearParts(NearPairs[Crowd]):
         every = np.full((len(some), CROWD), FEW)
         every[at, column], _ = coarse_fits(side.signatures, some[at], self.signatures, near[at, column])
         return np.median(every, axis=1)[place]
+
+
+class PartOfColour(OfColour):
+    """A search for parts that links no whole images of other colours: their shapes would fit as well."""
+
+    def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
+        """Return which pairs agree in colour, or are no whole images of one shape, shape (P,)."""
+        if side.signature is None or self.rows.signature is None:
+            raise ValueError("rows were read without signature")
+        cosine, _ = pictures(side.signature, links.query, self.rows.signature, links.row, (view,))
+        return (cosine < ALIKE) | super().agree(links, side, view)

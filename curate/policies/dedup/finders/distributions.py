@@ -1,11 +1,13 @@
 """Rows whose distributions overlap: the radius of each pair follows how certain the model is of both."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.elk import Radius
 from curate.policies.dedup.finders.links import Links, first_of, joined
-from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector
+from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector, Search
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.search.links import Recall, rounded
@@ -13,11 +15,12 @@ from scoring.search.links import Recall, rounded
 QUERIED = 256  # queried rows at a time where every pair has to be looked at
 
 
-class NearDistribution:
+class NearDistribution(Search):
     """Rows whose distributions overlap: by the expected likelihood kernel, as the cosine at the median kappa."""
 
     higher = True
     extent = EVERY_PAIR
+    notes: Sequence[object] = ()
 
     def __init__(self, rows: Rows, threshold: float, kappa: str) -> None:
         if rows.embedding is None:

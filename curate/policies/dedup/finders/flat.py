@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.facts import NotCompared
 from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.passing import Passing
 from curate.policies.dedup.finders.searches import Search
 from curate.tables.rows import Rows
-from scoring.search.links import Recall
 
 
-class WithoutFlat:
+class WithoutFlat(Passing):
     """A search by cosine whose flat rows are the same as none.
 
     Args:
@@ -23,23 +23,14 @@ class WithoutFlat:
     """
 
     def __init__(self, search: Search, flat: NDArray[np.bool_], name: str, n: int) -> None:
-        self.search, self.flat, self.higher = search, flat, search.higher
+        super().__init__(search)
+        self.flat = flat
         self._note = (NotCompared(name, n, "of one flat colour"),) if n else ()
-
-    @property
-    def recall(self) -> Recall | None:
-        """What share of the pairs the search finds."""
-        return self.search.recall
-
-    @property
-    def extent(self) -> str:
-        """How much is compared."""
-        return self.search.extent
 
     @property
     def notes(self) -> Sequence[object]:
         """Facts for the user, the flat rows first."""
-        return (*self._note, *self.search.notes)
+        return (*self._note, *super().notes)
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
@@ -57,7 +48,7 @@ class WithoutFlat:
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the cosine of pairs of rows; 0 where one is flat."""
-        links = self.search.measure(query, row)
+        links = super().measure(query, row)
         similarity = np.where(self.flat[query] | self.flat[row], np.float32(0), links.similarity)
         return Links(links.query, links.row, similarity, links.view)
 

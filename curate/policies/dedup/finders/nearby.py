@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.links import Links, first_of, joined
 from curate.policies.dedup.finders.looks import turned_codes
 from curate.policies.dedup.finders.parts import PartOf
+from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.surroundings import nearest_of
 from curate.tables.graph import Stored
 from curate.tables.rows import Rows
@@ -24,7 +25,7 @@ from scoring.search.links import MOST_NEIGHBOURS, Graph, Recall
 Side = TypeVar("Side")
 
 
-class NearPairs(Generic[Side]):
+class NearPairs(Search, Generic[Side]):
     """Rows that lie close by embedding or by image, of which a judge says how much they are the same.
 
     Args:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.facts import ManyLinks
 from curate.policies.dedup.finders.links import Links, first_of, joined
-from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector, cosine_index
+from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector, Search, cosine_index
 from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
@@ -30,7 +30,7 @@ BLOCK = 65_536  # rows of the graph at a time
 PAIRS = 16_384  # pairs measured at a time
 
 
-class NearGraph:
+class NearGraph(Search):
     """Rows whose embeddings have a cosine of at least a threshold, by the graph of their nearest neighbours.
 
     What ``NearVector`` finds, from what the graph knows; cosines are measured again in float64, so that decisions at

@@ -62,8 +62,12 @@ class Search(Protocol):
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the similarity of pairs of rows of this table, whether or not they reach the threshold."""
 
+    def stricter(self, threshold: float) -> "Search | None":
+        """Return the same finder for a stricter threshold, or None where it has to be built again."""
+        return None
 
-class SameText:
+
+class SameText(Search):
     """Rows that are equal in a text column."""
 
     higher = True
@@ -118,12 +122,13 @@ class SameText:
         return Links(query, row, equal.astype(np.float32), np.zeros(len(row), np.int8))
 
 
-class NearHash:
+class NearHash(Search):
     """Rows whose perceptual hashes differ in few bits; an image of one colour has none that says anything."""
 
     higher = False
     recall: Recall | None = None
     extent = EVERY_PAIR
+    notes: Sequence[object] = ()
 
     def __init__(self, rows: Rows, radius: float) -> None:
         if rows.phash is None or rows.has_phash is None:
@@ -184,7 +189,7 @@ def cosine_index(vectors: NDArray, threshold: float, ties: NDArray[np.uint64] | 
     return CosineIndex(vectors, threshold, order=None if ties is None else np.argsort(ties, kind="stable"))
 
 
-class NearVector:
+class NearVector(Search):
     """Rows whose vectors have a cosine of at least a threshold, in any of the views requested."""
 
     higher = True

@@ -95,13 +95,14 @@ def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.signature is None:
         raise ValueError("rows were read without signature")
     search = NearVector(rows.signature, threshold, "signature", options.views, ties=rows.hashes)
-    return search if rows.chroma is None else OfColour(search, rows.chroma)
+    return search if rows.chroma is None else OfColour(search, rows, options.views)
 
 
 def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
-    from curate.policies.dedup.finders.crops import NearParts
+    from curate.policies.dedup.finders.crops import NearParts, PartOfColour
 
-    return NearParts(rows, threshold, options.views, options.graph)
+    search = NearParts(rows, threshold, options.views, options.graph)
+    return search if rows.chroma is None else PartOfColour(search, rows, options.views)
 
 
 def _near_duplicate(rows: Rows, threshold: float, options: Options) -> Search:

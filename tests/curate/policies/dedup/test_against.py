@@ -251,6 +251,15 @@ def test_the_other_table_needs_the_columns_that_are_compared(tables):
         curate.dedup(tables / "new.parquet", against=tables / "bare.parquet", dry_run=True)
 
 
+def test_signatures_of_which_one_table_alone_has_colours_are_refused_both_ways(tables):
+    stored = np.concatenate([random_signatures(np.random.default_rng(1), 5), np.ones((5, 32), np.int8)], 1)
+    write_table(tables / "coloured.parquet", {"signature": signed(stored)})
+    for names in (("coloured", "new"), ("new", "coloured")):
+        table, other = (tables / f"{name}.parquet" for name in names)
+        with pytest.raises(InputError, match="signatures with colours"):
+            curate.dedup(table, against=other, dry_run=True)
+
+
 def test_with_only_against_nothing_goes_for_a_row_of_its_own_table(tables):
     result, decisions, groups = run(tables, only_against=True)
     leaks = {i for i in range(10) if i != 4} | {15}

@@ -19,16 +19,18 @@ from made import (
     write_table,
 )
 from PIL import Image, ImageOps
+from test_stars import cosines
 
 import curate
 from curate.policies.dedup.finders.crops import NearParts
 from curate.policies.dedup.finders.looks import in_words, look_codes
 from curate.policies.dedup.finders.parts import PartOf
+from curate.policies.dedup.finders.table import FINDERS, Options
 from curate.policies.dedup.grouping.stars import find_stars
 from scoring.errors import InputError
 from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY
-from scoring.images.signature import signature
+from scoring.images.signature import ORIENTATIONS, reorient, signature
 from scoring.images.views import views
 
 PHOTOS = sorted((Path(__file__).parents[4] / "examples" / "photos").glob("*.jpg"))
@@ -180,6 +182,51 @@ def test_the_first_of_some_rows_is_the_first_of_all_their_links(dataset):
     stars = find_stars(np.arange(60)[::-1].copy(), {"crop": search}, np.ones(60, bool))
     owners = {i: 40 + i for i in range(10) if (i, 40 + i) in links_of(signatures, views(), SAME, vectors)}
     assert {row: int(stars.owner[row]) for row in np.flatnonzero(stars.finder >= 0)} == owners
+
+
+def far_apart(colours, others):
+    """Whether some of the 4 x 4 cells of each pair differ by more than 20 levels of colour."""
+    return np.hypot(*np.moveaxis(colours.astype(float) - others, -1, 0)).max((1, 2)) > 20
+
+
+def test_whole_images_of_one_shape_and_other_colours_are_no_parts_of_each_other():
+    generator, looks = np.random.default_rng(5), views(mirrored=True)
+    pictures, mirrored = soft_pictures(generator, 40), ORIENTATIONS["mirrored"]
+    made = [cut(generator, picture, 1) for picture in pictures]
+    made += [cut(generator, picture, 0.85) for picture in pictures[:8]]
+    made += [cut(generator, picture, 0.98) for picture in pictures[8:24]]
+    signatures = np.stack([signature(picture) for picture in made])
+    vectors = generator.normal(0, 1, (64, 32))
+    vectors[40:] = vectors[:24] + generator.normal(0, 0.1, (24, 32))
+    colours = generator.integers(-90, 90, (64, 4, 4, 2)).astype(np.int8)
+    colours[48:54] = colours[8:14] + generator.integers(-5, 6, (6, 4, 4, 2)).astype(np.int8)
+    colours[17] = colours[63] = 1  # grey
+    turned = [*range(50, 52), *range(56, 60)]
+    signatures[turned], colours[turned] = reorient(signatures[turned], mirrored), colours[turned, :, ::-1]
+    rows = plain_rows(signature=signatures, embedding=vectors.astype(np.float32), chroma=colours.reshape(64, 32))
+    search = FINDERS["crop"].build(rows, SAME, Options(looks))
+    every, all_rows = np.arange(64), np.ones(64, bool)
+    plain = finder(signatures, looks, SAME, rows.embedding).links(every, all_rows)
+    is_turned, whole = plain.view % 8 == 1, cosines(np.concatenate([signatures, reorient(signatures, mirrored)]))
+    seen = np.where(is_turned[:, None, None, None], colours[plain.query][:, :, ::-1], colours[plain.query])
+    alike = whole[plain.query + 64 * is_turned, plain.row] >= 0.95
+    other = alike & far_apart(seen, colours[plain.row]) & (np.abs(colours[plain.row]).max((1, 2, 3)) > 1)
+    expected = set(zip(plain.query[~other].tolist(), plain.row[~other].tolist(), strict=True))
+
+    def linked(links):
+        return set(zip(links.query.tolist(), links.row.tolist(), strict=True))
+
+    assert (
+        linked(search.links(every, all_rows))
+        == expected
+        == linked(search.foreign(rows, all_rows)) - {(row, row) for row in range(64)}
+    )
+    assert {(8, 48), (10, 50), (23, 63), (57, 17)} <= expected  # alike, mirrored, and copies that are grey
+    assert not {(14, 54), (17, 57), (19, 59), (63, 23)} & expected
+    assert len({(i, 40 + i) for i in range(8)} & expected) >= 6  # parts, whatever their colours
+    assert any(plain.view[other] >= 8)
+    strict = search.stricter(0.99).links(every, all_rows)
+    assert linked(strict) == expected & linked(plain.take(plain.similarity >= np.float32(0.99)))
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,8 @@ def of_colour(generator):
         assert 10 < (linked[-1] & ~agrees).sum() < 0.8 * (by_view.max(0) >= 0.93).sum()
     (_, _), (others, of_others) = sides
     foreign = plain_rows(n=M, signature=others, chroma=of_others.astype(np.int8).reshape(M, 32))
-    search = OfColour(NearVector(mine, 0.93, "signature", looks), of_mine.astype(np.int8).reshape(N, 32))
+    rows = plain_rows(signature=mine, chroma=of_mine.astype(np.int8).reshape(N, 32))
+    search = OfColour(NearVector(mine, 0.93, "signature", looks), rows, looks)
     return search, foreign, measured, linked
 
 
