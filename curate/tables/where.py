@@ -232,7 +232,7 @@ class _Reader:
         column, pattern = self._computed(left, "like"), self._operand(right)
         if column.kind != TEXT or pattern.value is None:
             raise self.fail(f"'like' takes a text column, got {column.with_type}")
-        parts = re.findall(r"\\.|.", pattern.value, re.DOTALL)
+        parts = re.findall(r"\\.|.", pattern.name[1:-1], re.DOTALL)  # as typed: a backslash escapes % and _
         regex = "".join({"%": ".*", "_": "."}.get(part) or pl.escape_regex(part[-1]) for part in parts)
         return column.expression.str.contains(f"(?s)^{regex}$")
 

@@ -261,3 +261,19 @@ def test_exact_values_dates_and_nulls_compare_as_in_duckdb():
         for text in (drawn(3) for _ in range(150)):
             expected = [row for (row,) in connection.execute(f"select {text} from rows").fetchall()]
             assert answers(text, batch) == expected, text
+
+
+@pytest.mark.parametrize("sign", ["like", "not like"])
+def test_patterns_match_as_in_duckdb_with_a_backslash_that_escapes(sign):
+    duckdb = pytest.importorskip("duckdb")
+    texts = ["100%", "100x", "a_b", "axb", "a\\b", "a\\_b", "a\nb", "A_b", "x.y", "x+y", "%_", None]
+    patterns = ["100\\%", "100%", "a\\_b", "a_b", "a\\\\b", "a\\\\_b", "a\\\\\\_b", "\\%\\_", "%\\_%", "x.y", "x+_"]
+    batch = pa.record_batch({"s": pa.array(texts, pa.string())})
+    with duckdb.connect() as connection:
+        connection.register("rows", pa.table(batch))
+        for pattern in patterns:
+            query = f"select s {sign} '{pattern}' escape '\\' from rows"
+            expected = [row for (row,) in connection.execute(query).fetchall()]
+            assert answers(f"s {sign} '{pattern}'", batch) == expected, pattern
+    assert answers(r's like "100\%"', batch)[:2] == [True, False]
+    assert ask(r"label like 'it\'_'") == [False, False, None, True]
