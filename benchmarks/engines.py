@@ -117,7 +117,7 @@ def in_turn(images: int, pairs: int, model: str) -> None:
             for engine in ("local", "ray") if pair % 2 == 0 else ("ray", "local"):
                 out = Path(scratch) / "scores.parquet"
                 measures[engine].append(
-                    measured(str(photos), out, engine=engine, model=model, shard_rows=64, device="cpu", fit=False)
+                    measured(str(photos), out, engine=engine, model=model, shard_size=64, device="cpu", fit=False)
                 )
                 tables.add(out.read_bytes())
                 out.unlink()
@@ -192,7 +192,7 @@ def nodes(images: int, pairs: int) -> None:
                     cluster.add_node(**node)
                 out = Path(scratch) / "scores.parquet"
                 options = {"engine": "ray", "address": cluster.address, "workers": 4, "model": "trio", "fit": False}
-                rate = measured(str(urls), out, shard_rows=16, allow_private_hosts=True, quality=False, **options)
+                rate = measured(str(urls), out, shard_size=16, allow_private_hosts=True, quality=False, **options)
                 rates[n].append(rate["images/s"])
                 print(n, {name: round(value, 2) for name, value in rate.items()}, flush=True)
                 out.unlink()

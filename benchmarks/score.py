@@ -24,8 +24,9 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,7 +74,7 @@ def rate(n: int, work: Callable[[], object]) -> Rates:
 def decode_all(manifest: Manifest, runner: Runner, workers: int, batch_size: int) -> list[np.ndarray]:
     """Decode everything the way the engine does, with no model behind it."""
     settings = ScoreSettings(white=65535)
-    todo = spans(manifest.n_rows, settings.shard_rows)
+    todo = spans(manifest.n_rows, settings.shard_size)
     preprocessing = runner.model.spec.preprocessing
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -125,7 +126,7 @@ def random_model(name: str, folder: Path) -> Path:
 
 def measure(model: str | Path, source: str, scratch: Path, options: argparse.Namespace) -> dict[str, list[Rates]]:
     """Return the rates of decoding, the model and the whole command, in turn in each repeat."""
-    settings = ScoreSettings(device=options.device, precision=options.precision, backend=options.backend)
+    settings = {"device": options.device, "precision": options.precision, "backend": options.backend}
     device, network = select_device(options.device), load_model(model)[0]
     precision = select_precision(options.precision, device, network.spec.cpu_precision)
     batch_size = BATCH_SIZE[device.type]
@@ -156,14 +157,14 @@ def measure(model: str | Path, source: str, scratch: Path, options: argparse.Nam
     return rates
 
 
-def command_rates(model: str | Path, source: str, out: Path, settings: ScoreSettings, workers: int) -> Rates:
+def command_rates(model: str | Path, source: str, out: Path, settings: Mapping[str, Any], workers: int) -> Rates:
     """Return the rates of the whole command, from when the model is open."""
     begun: list[tuple[float, float]] = []  # at each report; the first comes when the model is open
 
     def saw(_: ScoreProgress) -> None:
         begun.append((time.perf_counter(), time.process_time()))
 
-    n = score(source, out, model=model, settings=settings, workers=workers, report=saw).rows
+    n = score(source, out, model=model, **settings, workers=workers, report=saw).rows
     clock, busy = begun[0]
     return n / (time.perf_counter() - clock), n / (time.process_time() - busy)
 

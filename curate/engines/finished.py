@@ -145,13 +145,13 @@ def shards_again(
     look = partial(status_now, preprocessing=preprocessing, settings=settings)
     n_changed, shards = 0, set[int]()
     with ThreadPoolExecutor(workers) as pool:
-        for first in range(0, len(rows), settings.shard_rows):  # a bounded number of futures
-            some = rows[first : first + settings.shard_rows]
+        for first in range(0, len(rows), settings.shard_size):  # a bounded number of futures
+            some = rows[first : first + settings.shard_size]
             readers = ahead(readers_in_order(manifest, some), manifest.connections)
             now = list(pool.map(look, readers))
             changed = [was != is_ for was, is_ in zip(before[first:], now, strict=False)]
             n_changed += sum(changed)
-            shards |= set((some[changed] // settings.shard_rows).tolist())
+            shards |= set((some[changed] // settings.shard_size).tolist())
     if shards:
         announce(f"{counted(n_changed, 'row')} can be read now: {counted(len(shards), 'shard')} of rows scored again")
     return shards

@@ -26,10 +26,11 @@ from curate.engines.finished import (
 from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, thread_counts
 from curate.engines.journal import WorkFolder
 from curate.engines.log import RunLog, logged_parts
+from curate.engines.options import ScoreOptions
 from curate.engines.out_path import holds_scores
 from curate.engines.output import publish
 from curate.engines.result import ScoreResult
-from curate.engines.run import ScoreProgress, ScoreRun
+from curate.engines.run import ScoreRun
 from curate.engines.settings import TEMPORARY, ScoreSettings
 from curate.engines.shard import score_schema
 from curate.engines.source import classes_of, notes_on
@@ -48,21 +49,29 @@ from scoring.relative.model import DatasetFit, far_from
 
 def score_listed(
     manifest: Manifest,
-    source: Any,
+    options: ScoreOptions,
     out: Path | StorePath,
     model: str | Path,
-    options: SourceOptions,
+    reading: SourceOptions,
     engine: Engine,
-    workers: int | None,
-    overwrite: bool,
     retry: frozenset[str],
     events: RunLog,
-    report: Callable[[ScoreProgress], None],
-    announce: Callable[[str], None],
 ) -> ScoreResult:
-    """Score a source that is listed with an engine that is at the ready; other arguments as of ``score``, checked."""
-    opened = open_all(source, options, model, engine.settings, elsewhere=engine.elsewhere, listed=manifest)
-    for note in notes_on(opened.manifest, options):
+    """Score a source that is listed with an engine that is at the ready.
+
+    Args:
+        manifest: the source.
+        options: as of ``score``, checked.
+        out: of them.
+        model: the same.
+        reading: of them, how the source is read.
+        engine: at the ready.
+        retry: statuses of the rows that are read again.
+        events: the log of the run.
+    """
+    workers, overwrite, announce = options.workers, options.overwrite, options.announce
+    opened = open_all(options.source, reading, model, engine.settings, elsewhere=engine.elsewhere, listed=manifest)
+    for note in notes_on(opened.manifest, reading):
         announce(note)
     if opened.of_table and out.suffix != ".parquet":
         raise InputError(
@@ -94,7 +103,7 @@ def score_listed(
             again = read_again(statuses_of(table, failed_rows(table, retry)))
         if not again:
             return _finished(out, table, fingerprint, work, announce)
-    metadata = _metadata(opened, settings, request_of(model, options))
+    metadata = _metadata(opened, settings, request_of(model, reading))
     if opened.device.type == "cpu" and not engine.elsewhere:
         by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
         announce(
@@ -104,24 +113,24 @@ def score_listed(
     with work:
         if out.exists() and not overwrite:  # perhaps finished by another process while we waited for the lock
             table = finished_table(out, fingerprint, opened.manifest)
-            again &= set((failed_rows(table, retry) // settings.shard_rows).tolist())
+            again &= set((failed_rows(table, retry) // settings.shard_size).tolist())
             if not again:
                 return _finished(out, table, fingerprint, work, announce, locked=True)
             metadata = {name: table.metadata.get(name, value) for name, value in metadata.items()}
             metadata["settings"] = fingerprint
         work.sweep(out)
         parts, metadata = work.begin(fingerprint, metadata, overwrite=overwrite)
-        back = read_again(perhaps_gone(work, parts, settings.shard_rows))
+        back = read_again(perhaps_gone(work, parts, settings.shard_size))
         parts = {shard: part for shard, part in parts.items() if shard not in back}
         if again:
             again |= back
             schema = score_schema(opened.manifest.schema, opened.runner, settings, opened.fit)
             parts = commit_rest(
-                work, table, again, parts, schema, metadata, shard_rows=settings.shard_rows, step=opened.batch_size
+                work, table, again, parts, schema, metadata, shard_rows=settings.shard_size, step=opened.batch_size
             )
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-        job = Job(source, options, model, settings, workers, work.folder, fingerprint, metadata, step, opened)
-        run = ScoreRun(job, work, parts, report, logged_parts(events, opened.manifest.n_rows, parts), announce)
+        job = Job(options.source, reading, model, settings, workers, work.folder, fingerprint, metadata, step, opened)
+        run = ScoreRun(job, work, parts, options.report, logged_parts(events, opened.manifest.n_rows, parts), announce)
         with model_threads(metadata):
             if run.todo():
                 engine.score(run)

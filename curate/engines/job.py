@@ -107,7 +107,7 @@ class Opened:
             "backend": settings.backend,
             **backend_versions(settings.backend, self.device.type),
             "batch-size": self.batch_size,
-            "shard-size": settings.shard_rows,
+            "shard-size": settings.shard_size,
             "embedding dtype": settings.dtype,
             "max-pixels": settings.max_pixels,
             "decode-timeout": settings.decode_timeout,
@@ -302,7 +302,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     def write() -> Part:
         schema = score_schema(opened.manifest.schema, opened.runner, job.settings, opened.fit)
         table = pa.Table.from_arrays(finish().columns, schema=schema)
-        opened.watch.check(span, table, job.folder, job.settings.shard_rows)
+        opened.watch.check(span, table, job.folder, job.settings.shard_size)
         with TableWriter(part_path(job.folder, span.index), schema, dict(job.metadata), overwrite=True) as writer:
             writer.write(table)
         statuses = dict(Counter(table.column("status").to_pylist()))

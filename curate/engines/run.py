@@ -58,7 +58,7 @@ class ScoreRun:
         self._tell_part = committed
         self._work, self._report, self._lock = work, report, threading.Lock()
         self._n_rows = opened_job(job).manifest.n_rows
-        self.plan = spans(self._n_rows, job.settings.shard_rows)
+        self.plan = spans(self._n_rows, job.settings.shard_size)
         self.resumed = self._seen = self._committed = sum(part.rows for part in parts.values())
         self._failed = self._failed_parts = sum(part.failed for part in parts.values())
         self._tell()

@@ -28,7 +28,7 @@ class ScoreSettings:
         precision: ``auto``, ``fp32`` or ``bf16``.
         backend: what runs the network, ``torch``, ``openvino`` or ``compile``.
         batch_size: images a batch, or None for 64 on a CPU and 256 on a GPU.
-        shard_rows: rows that are committed together.
+        shard_size: rows that are committed together.
         dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
         decode: ``cpu``, or ``gpu`` for plain JPEGs on the GPU that the model runs on, without image quality.
         max_pixels: a larger image is not decoded.
@@ -44,7 +44,7 @@ class ScoreSettings:
     precision: str = "auto"
     backend: str = "torch"
     batch_size: int | None = None
-    shard_rows: int = SHARD_ROWS
+    shard_size: int = SHARD_ROWS
     dtype: str | None = "float16"
     decode: str = "cpu"
     max_pixels: int = MAX_PIXELS
@@ -56,11 +56,10 @@ class ScoreSettings:
     white: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "shard_rows", "max_pixels"):
+        for name in ("batch_size", "shard_size", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                option = {"shard_rows": "shard-size"}.get(name, name.replace("_", "-"))
-                raise InputError(f"--{option} must be at least 1, got {value}")
+                raise InputError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
         if self.decode not in DECODERS:
             raise InputError(f"--decode must be one of {', '.join(DECODERS)}, got {self.decode!r}")
         if self.decode == "gpu" and self.quality:

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,7 +19,8 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
     """Return a function that takes the fields of a request as keywords, and runs it.
 
     Args:
-        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
+        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``; a field ``given`` has the names
+            of the keywords.
         run: what a request is given to, ``run_NAME``; the function is NAME, with its docstring and an argument a field.
 
     Raises:
@@ -43,7 +45,10 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
         for each, value in given.items():
             if wrong := _wrong(kinds[each], value):
                 raise TypeError(f"{name}() expected {wrong} for {each!r}, got {value!r}")
-        return run(request(*args, **kwargs))
+        made = request(*args, **kwargs)
+        if "given" in kinds and "given" not in given:
+            made = replace(made, given=frozenset(given))  # type: ignore[type-var]
+        return run(made)
 
     call.__name__ = call.__qualname__ = name
     call.__module__ = run.__module__

@@ -54,7 +54,7 @@ WAYS: tuple[Way, ...] = (  # to add one, add a line
     Way("the same again", {"workers": 1}, EXACT),
     Way("one at a time", {"batch_size": 1}),
     Way("batches of 7", {"batch_size": 7}),
-    Way("parts of 9 rows", {"shard_rows": 9}),
+    Way("parts of 9 rows", {"shard_size": 9}),
     Way("another order", {}, rows="shuffled"),
     Way("half the company", {}, rows="half"),
     Way("the engine ray", {"engine": "ray"}, EXACT, needs="ray"),

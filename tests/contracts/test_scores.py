@@ -13,7 +13,6 @@ from PIL import Image
 from scipy.stats import spearmanr
 
 from curate.engines.score import score
-from curate.engines.settings import ScoreSettings
 from curate.manifest import SourceOptions
 from curate.selftests.contract import COPIES, HOLDS, WORSE
 from curate.selftests.invariance import WAYS, unchanged
@@ -107,8 +106,7 @@ def certainties(source, out, checkpoint, **settings):
 
     Without the fit to the dataset, which depends on what else is there.
     """
-    requested = ScoreSettings(**{"device": "cpu", "fit": False, **settings})
-    score(source, out, model=checkpoint, settings=requested, workers=2)
+    score(source, out, model=checkpoint, workers=2, **{"device": "cpu", "fit": False, **settings})
     table = open_table(out)
     kappas = [name for name in table.schema.names if name.startswith("kappa_")]
     alone = [name for name in table.schema.names if name.startswith("unc_") and f"kappa_{name[4:]}" not in kappas]

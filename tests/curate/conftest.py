@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 def full_table(folder, tiny_checkpoint, tmp_path_factory):
     """The table of an undisturbed run."""
     out = tmp_path_factory.mktemp("scored") / "scores.parquet"
-    score(folder, out, model=tiny_checkpoint, settings=SMALL)
+    score(folder, out, model=tiny_checkpoint, **SMALL)
     return out
 
 

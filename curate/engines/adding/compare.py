@@ -265,7 +265,7 @@ def _other_bytes(
     unreadable = 0
     if len(rows):
         announce(f"comparing {counted(len(rows), 'known image')} by sha256")
-    for some, digests in _digests(manifest, rows, reading.workers, reading.settings.shard_rows):
+    for some, digests in _digests(manifest, rows, reading.workers, reading.settings.shard_size):
         before = was.sha256.take(pa.array(some)).to_pylist()
         unreadable += digests.count(UNREADABLE)
         other[some] = [now not in (UNREADABLE, then) for now, then in zip(digests, before, strict=True)]
@@ -302,8 +302,8 @@ def _again(
     announce(f"reading {counted(len(rows), 'row')} again that failed before ({', '.join(sorted(reading.statuses))})")
     look = partial(status_now, preprocessing=reading.preprocessing, settings=reading.settings)
     with ThreadPoolExecutor(reading.workers) as pool:
-        for first in range(0, len(rows), reading.settings.shard_rows):
-            some = rows[first : first + reading.settings.shard_rows]
+        for first in range(0, len(rows), reading.settings.shard_size):
+            some = rows[first : first + reading.settings.shard_size]
             now = pool.map(look, ahead(readers_in_order(manifest, some), manifest.connections))
             again[some] = [status != before for status, before in zip(now, was.status[some], strict=True)]
     return again

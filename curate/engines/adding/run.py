@@ -201,7 +201,7 @@ def _score(
     parts, metadata = work.begin(fingerprint, {"kind": "scores", **noted, "settings": state.fingerprint})
     work.files(parts)
     kept = _kept_shards(state, parts)
-    rows = in_shards(comparison.todo, kept, state.settings.shard_rows)
+    rows = in_shards(comparison.todo, kept, state.settings.shard_size)
     parts = {shard: parts[shard] for shard in kept}
     step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
     job = Job(
@@ -221,7 +221,7 @@ def _kept_shards(state: _State, parts: Mapping[int, Part]) -> dict[int, NDArray[
 
     The source may have grown since they were scored: then the other rows are divided among the other shards.
     """
-    todo, size = state.comparison.todo, state.settings.shard_rows
+    todo, size = state.comparison.todo, state.settings.shard_size
     if not parts or not len(todo):
         return {}
     keys = ManifestRows(state.opened.manifest, todo).rows(0, len(todo)).column(KEY).combine_chunks()
@@ -367,7 +367,7 @@ def _write_folder(state: _State, merged: Merged, metadata: dict[str, Any], statu
         place = folder.temporary
         text = json.dumps({"fingerprint": metadata["settings"], "metadata": metadata}, indent=1)
         (place / RUN).write_text(text)
-        for shard, rows in enumerate(merged.batches(state.settings.shard_rows)):
+        for shard, rows in enumerate(merged.batches(state.settings.shard_size)):
             counts = Counter(rows.column(STATUS).to_pylist())
             with TableWriter(part_path(place, shard), merged.schema, metadata) as writer:
                 writer.write(rows)

@@ -22,7 +22,7 @@ NOTED = {
     "precision": "precision",
     "backend": "backend",
     "batch-size": "batch_size",
-    "shard-size": "shard_rows",
+    "shard-size": "shard_size",
     "embedding dtype": "dtype",
     "max-pixels": "max_pixels",
     "decode-timeout": "decode_timeout",

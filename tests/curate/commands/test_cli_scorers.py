@@ -7,11 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-import typer
 from commandline import run
 from PIL import Image
-from typer.testing import CliRunner
 
+from curate.options.option import declared
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.class_heads import ClassifierHeadSpec
 from scoring.heads import KappaHeadSpec
@@ -123,9 +122,8 @@ def test_scorers_from_outside_are_columns_with_their_meaning():
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
     assert "| `unc_entropy` | entropy of the class probabilities | nats | less certain |" in tables["columns"]()
     assert "| `kappa_<method>` |" in tables["columns"]()
-    anew = typer.Typer(rich_markup_mode=None)
-    anew.command()(runpy.run_path(str(ROOT / "curate/commands/score.py"))["run"])
-    assert "entropy, shaken, nearest" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    anew = declared(runpy.run_path(str(ROOT / "curate/engines/options.py"))["ScoreOptions"])
+    assert "entropy, shaken, nearest" in {field.name: field.about.text for field in anew}["scorer"]
 
 
 @pytest.mark.usefixtures("place")

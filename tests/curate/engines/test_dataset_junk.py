@@ -63,13 +63,13 @@ def scored(crawl, tiny_checkpoint, tmp_path_factory):
     out = tmp_path_factory.mktemp("scored") / "s.parquet"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(junk, "COPIES", COPIES)
-        return score(crawl, out, model=tiny_checkpoint, settings=SMALL), out
+        return score(crawl, out, model=tiny_checkpoint, **SMALL), out
 
 
 @pytest.fixture(scope="module")
 def quickly_scored(crawl, tiny_checkpoint, tmp_path_factory, few_copies):
     out = tmp_path_factory.mktemp("scored") / "s.parquet"
-    score(crawl, out, model=tiny_checkpoint, settings=SMALL)
+    score(crawl, out, model=tiny_checkpoint, **SMALL)
     return out
 
 
@@ -101,12 +101,12 @@ def test_a_fitted_model_judges_new_images(scored, tiny_checkpoint, tmp_path):
     for number in range(12):
         Image.fromarray(scene(500 + number)).save(new / f"good{number}.png")
         Image.fromarray(bad(500 + number)).save(new / f"junk{number}.png")
-    score(new, tmp_path / "n.parquet", model=model, settings=SMALL)
+    score(new, tmp_path / "n.parquet", model=model, **SMALL)
     frame = pl.read_parquet(tmp_path / "n.parquet")
     right = (frame["p_junk"] > 0.5) == frame["key"].str.starts_with("junk")
     assert right.sum() >= 22
     with pytest.raises(curate.InputError, match="--no-quality"):
-        score(new, tmp_path / "m.parquet", model=model, settings=SMALL, quality=False)
+        score(new, tmp_path / "m.parquet", model=model, **SMALL, quality=False)
     assert curate.fit(tmp_path / "n.parquet", apply=tmp_path / "a.parquet", fitted=model).fitted_before
     assert pl.read_parquet(tmp_path / "a.parquet")["p_junk"].to_numpy() == pytest.approx(
         frame["p_junk"].to_numpy(), abs=1e-3
@@ -122,7 +122,7 @@ def test_verify_fits_it_again(scored, tiny_checkpoint, tmp_path):
 
 @pytest.mark.slow
 def test_a_fit_of_a_folder_of_parts_corrupts_its_images(crawl, quickly_scored, tiny_checkpoint, tmp_path):
-    score(crawl, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
+    score(crawl, tmp_path / "parts", model=tiny_checkpoint, **SMALL)
     curate.fit(tmp_path / "parts", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
     fitted = pl.read_parquet(tmp_path / "a.parquet").select("key", "p_junk")
     expected = pl.read_parquet(quickly_scored).select("key", expected="p_junk")
@@ -135,7 +135,7 @@ def test_without_its_images_a_table_is_fitted_without(crawl, tiny_checkpoint, tm
     moved.mkdir()
     for path in crawl.iterdir():
         (moved / path.name).write_bytes(path.read_bytes())
-    score(moved, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, fit=False)
+    score(moved, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, fit=False)
     moved.rename(tmp_path / "elsewhere")
     result = curate.fit(tmp_path / "s.parquet", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
     assert any("could be read again" in note for note in result.notes)
@@ -154,7 +154,7 @@ def test_a_dataset_of_junk_is_none_that_it_applies_to(tiny_checkpoint, tmp_path)
     for number in range(60):
         draw = np.random.default_rng(number)
         Image.fromarray(draw.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(folder / f"{number}.png")
-    result = score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    result = score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     assert any("p_junk does not apply" in note for note in result.notes)
     frame = pl.read_parquet(tmp_path / "s.parquet")
     assert "p_junk" not in frame.columns or frame["p_junk"].is_null().all()
@@ -162,7 +162,7 @@ def test_a_dataset_of_junk_is_none_that_it_applies_to(tiny_checkpoint, tmp_path)
 
 
 def test_the_same_whatever_the_number_of_decoding_threads(crawl, quickly_scored, tiny_checkpoint, tmp_path):
-    score(crawl, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, workers=1)
+    score(crawl, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, workers=1)
     assert (tmp_path / "s.parquet").read_bytes() == quickly_scored.read_bytes()
 
 
@@ -170,7 +170,7 @@ def test_images_in_a_table_are_read_from_it(crawl, quickly_scored, tiny_checkpoi
     files = sorted(crawl.iterdir())
     rows = {"key": [path.name for path in files], "image": [path.read_bytes() for path in files]}
     pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
-    score(tmp_path / "t.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    score(tmp_path / "t.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     from_table, from_files = (
         pl.read_parquet(path)["p_junk"].to_numpy() for path in (tmp_path / "s.parquet", quickly_scored)
     )
@@ -183,7 +183,7 @@ def test_its_cost_does_not_grow_with_the_dataset(crawl, tiny_checkpoint, tmp_pat
     monkeypatch.setattr(junk, "IMAGES", 40)
     monkeypatch.setattr(junk, "COPIES", 120)
     monkeypatch.setattr(junk, "corrupted_copies", lambda *args, **named: seen.append(args[2]) or real(*args, **named))
-    score(crawl, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    score(crawl, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     assert len(seen) == 40
     assert {len(kinds) for kinds in seen} == {3}
 

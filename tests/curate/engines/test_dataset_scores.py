@@ -1,7 +1,5 @@
 """Scoring ends with a score that is fitted to the dataset: when, with which columns, and what it depends on."""
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -40,7 +38,7 @@ def dataset(tmp_path_factory):
 @pytest.fixture(scope="module")
 def scored(dataset, tiny_checkpoint, tmp_path_factory):
     out = tmp_path_factory.mktemp("scored") / "s.parquet"
-    return score(dataset, out, model=tiny_checkpoint, settings=SMALL), out
+    return score(dataset, out, model=tiny_checkpoint, **SMALL), out
 
 
 def columns_of(path, names=COLUMNS):
@@ -75,20 +73,20 @@ def test_a_scorer_that_the_fit_holds_is_not_asked_again(dataset, tiny_checkpoint
         raise AssertionError("the dataset was compared once more")
 
     monkeypatch.setattr("scoring.relative.fit.said_of", again)
-    settings = replace(SMALL, scorers=("neighbour", "ambiguous"))
-    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
+    settings = SMALL | {"scorer": ("neighbour", "ambiguous")}
+    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **settings)
     assert columns_of(tmp_path / "s.parquet") == columns_of(scored[1])
 
 
 def test_no_fit_leaves_them_out(dataset, tiny_checkpoint, scored, tmp_path):
-    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, fit=False)
+    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, fit=False)
     names = open_table(tmp_path / "s.parquet").schema.names
     assert names == [name for name in open_table(scored[1]).schema.names if name not in COLUMNS]
 
 
-@pytest.mark.parametrize("changes", [{"limit": 49}, {"dtype": None}])
+@pytest.mark.parametrize("changes", [{"limit": 49}, {"embedding": False}])
 def test_a_dataset_that_is_too_small_or_has_no_embeddings_gets_none(dataset, tiny_checkpoint, tmp_path, changes):
-    result = score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, **changes)
+    result = score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, **changes)
     assert not set(COLUMNS) & set(open_table(tmp_path / "s.parquet").schema.names)
     if "limit" in changes:
         assert "2 of 49 rows are copies of 1 image" in result.notes[0]
@@ -99,14 +97,14 @@ def test_images_that_are_all_equal_are_scored_without(tmp_path, tiny_checkpoint)
     (tmp_path / "same").mkdir()
     for i in range(N):
         Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "same" / f"{i}.png")
-    result = score(tmp_path / "same", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    result = score(tmp_path / "same", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     assert "60 of 60 rows are copies of 1 image" in result.notes[0]
     assert "no unc_fitted: 1 different image" in result.notes[1]
     assert result.failed == 0
 
 
 def test_a_folder_of_parts_says_what_to_type(dataset, tiny_checkpoint, tmp_path):
-    result = score(dataset, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
+    result = score(dataset, tmp_path / "parts", model=tiny_checkpoint, **SMALL)
     assert result.notes == [
         f"a folder of parts gets no unc_fitted on its own; curate fit {tmp_path / 'parts'} --apply NAME.parquet"
     ]
@@ -125,16 +123,16 @@ def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(
     with monkeypatch.context() as patch:
         patch.setattr(engine, "publish", dies)
         with pytest.raises(KeyboardInterrupt):
-            score(dataset, out, model=tiny_checkpoint, settings=SMALL)
+            score(dataset, out, model=tiny_checkpoint, **SMALL)
     assert not out.exists()
-    assert score(dataset, out, model=tiny_checkpoint, settings=SMALL).resumed == N + 1
+    assert score(dataset, out, model=tiny_checkpoint, **SMALL).resumed == N + 1
     assert out.read_bytes() == scored[1].read_bytes()
 
 
 def test_the_order_of_the_images_changes_no_column(dataset, tiny_checkpoint, scored, tmp_path):
     files = sorted(path.name for path in dataset.iterdir())
     (tmp_path / "list.txt").write_text("".join(f"{name}\n" for name in reversed(files)))
-    score(tmp_path / "list.txt", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, root=str(dataset))
+    score(tmp_path / "list.txt", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, root=str(dataset))
     for name, values in columns_of(tmp_path / "s.parquet", SCORES).items():
         expected = [np.nan if value is None else value for value in columns_of(scored[1])[name]]
         got = [np.nan if value is None else value for value in reversed(values)]
@@ -144,7 +142,7 @@ def test_the_order_of_the_images_changes_no_column(dataset, tiny_checkpoint, sco
 def test_a_fitted_model_gives_the_columns_in_the_same_pass(dataset, tiny_checkpoint, scored, tmp_path):
     fit(scored[1], tmp_path / "f.safetensors", model=tiny_checkpoint)
     out = tmp_path / "again.parquet"
-    score(dataset, out, model=tmp_path / "f.safetensors", settings=SMALL)
+    score(dataset, out, model=tmp_path / "f.safetensors", **SMALL)
     names = [name for name in open_table(scored[1]).schema.names if name != COPIES]
     assert open_table(out).schema.names == names
     assert open_table(out).metadata["model"]["digest"] == open_table(scored[1]).metadata["model"]["digest"]
@@ -156,7 +154,7 @@ def test_a_fitted_model_gives_the_columns_in_the_same_pass(dataset, tiny_checkpo
     single = tmp_path / "one"
     single.mkdir()
     (single / "10.png").write_bytes((dataset / "10.png").read_bytes())
-    score(single, tmp_path / "one.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    score(single, tmp_path / "one.parquet", model=tmp_path / "f.safetensors", **SMALL)
     alone, among = columns_of(tmp_path / "one.parquet", [FITTED]), columns_of(out, [FITTED])
     assert alone[FITTED][0] == pytest.approx(among[FITTED][10], abs=1e-4)
 
@@ -166,7 +164,7 @@ def test_a_users_own_column_of_that_name_is_kept_under_another(dataset, tiny_che
     import pyarrow.parquet as pq
 
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "list.parquet")
-    score(tmp_path / "list.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    score(tmp_path / "list.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     names = open_table(tmp_path / "s.parquet").schema.names
     assert "source_unc_fitted" in names
     assert FITTED in names
@@ -174,11 +172,11 @@ def test_a_users_own_column_of_that_name_is_kept_under_another(dataset, tiny_che
 
 def test_images_that_lie_outside_of_what_was_fitted_are_told(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):
     fit(scored[1], tmp_path / "f.safetensors", model=tiny_checkpoint)
-    same = score(dataset, tmp_path / "s.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    same = score(dataset, tmp_path / "s.parquet", model=tmp_path / "f.safetensors", **SMALL)
     assert same.notes == []
     nearer = np.sort(columns_of(scored[1])["unc_neighbour"][:-1])[N // 2]
     monkeypatch.setattr(DatasetFit, "far", nearer)  # half of the images lie farther than that
-    other = score(dataset, tmp_path / "o.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    other = score(dataset, tmp_path / "o.parquet", model=tmp_path / "f.safetensors", **SMALL)
     share = float(other.notes[0].split("%")[0])
     assert share == pytest.approx(50, abs=4)
     assert "farther from the dataset that the model was fitted to" in other.notes[0]
@@ -189,5 +187,5 @@ def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, mon
 
     monkeypatch.setattr(dataset_scores, "LONG", 30)
     lines = []
-    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, announce=lines.append)
+    score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, announce=lines.append)
     assert "comparing 59 images with one another" in lines

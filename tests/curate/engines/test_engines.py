@@ -4,7 +4,6 @@ import runpy
 from pathlib import Path
 
 import pytest
-import typer
 from runs import SMALL, run_again
 from typer.testing import CliRunner
 
@@ -13,8 +12,10 @@ from curate.engines.job import Job, open_all, score_span
 from curate.engines.journal import WorkFolder
 from curate.engines.run import ScoreRun
 from curate.engines.score import score
+from curate.engines.settings import ScoreSettings
 from curate.engines.table import WHERE
 from curate.manifest import SourceOptions
+from curate.options.option import declared
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -76,9 +77,10 @@ def outside(tmp_path, monkeypatch):
 
 def job_of(folder, checkpoint, work):
     """A job as `score` makes it, open in this process."""
-    opened = open_all(folder, SourceOptions(), checkpoint, SMALL)
-    fingerprint = opened.fingerprint(SMALL)
-    return Job(folder, SourceOptions(), checkpoint, SMALL, 1, work, fingerprint, {"kind": "scores"}, 1 << 30, opened)
+    settings = ScoreSettings(**SMALL)
+    opened = open_all(folder, SourceOptions(), checkpoint, settings)
+    fingerprint = opened.fingerprint(settings)
+    return Job(folder, SourceOptions(), checkpoint, settings, 1, work, fingerprint, {"kind": "scores"}, 1 << 30, opened)
 
 
 @pytest.mark.slow
@@ -121,9 +123,8 @@ def test_an_engine_from_outside_is_in_the_command_and_its_help(folder, full_tabl
     done = CliRunner().invoke(app, [*args, *sizes, "--engine", "crossed"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "s.parquet").read_bytes() == full_table.read_bytes()
-    anew = typer.Typer(rich_markup_mode=None)
-    anew.command()(runpy.run_path(str(ROOT / "curate/commands/score.py"))["run"])
-    assert "local, ray, elsewhere, crossed, forgetful" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    anew = declared(runpy.run_path(str(ROOT / "curate/engines/options.py"))["ScoreOptions"])
+    assert "local, ray, elsewhere, crossed, forgetful" in {field.name: field.about.text for field in anew}["engine"]
     wrong = CliRunner().invoke(app, [*args, "--engine", "crosed"])
     assert wrong.exit_code == 1
     assert wrong.stderr.count("\n") == 1
@@ -199,4 +200,4 @@ def test_a_run_goes_on_with_the_threads_that_it_began_with(
 
 def test_score_takes_the_engine_by_name(folder, tiny_checkpoint, tmp_path):
     with pytest.raises(InputError, match="unknown engine 'dask'"):
-        score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, engine="dask")
+        score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, engine="dask")

@@ -25,6 +25,7 @@ from curate.engines.on_ray import Crew
 from curate.engines.ray_cluster import Share, share_of
 from curate.engines.run import ScoreRun
 from curate.engines.score import score
+from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Span
 from curate.manifest import SourceOptions
 from curate.manifest.reach import VARIABLE
@@ -298,12 +299,13 @@ class TwoHands:
 
 
 def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder, full_table, tiny_checkpoint, tmp_path):
-    opened = open_all(folder, SourceOptions(), tiny_checkpoint, SMALL)
+    settings = ScoreSettings(**SMALL)
+    opened = open_all(folder, SourceOptions(), tiny_checkpoint, settings)
     with WorkFolder(tmp_path / "work") as work:
-        fingerprint = opened.fingerprint(SMALL)
+        fingerprint = opened.fingerprint(settings)
         _, metadata = work.begin(fingerprint, {"kind": "scores"})
         job = Job(
-            folder, SourceOptions(), tiny_checkpoint, SMALL, 1, work.folder, fingerprint, metadata, 1 << 30, opened
+            folder, SourceOptions(), tiny_checkpoint, settings, 1, work.folder, fingerprint, metadata, 1 << 30, opened
         )
         said = []
         run = ScoreRun(job, work, {}, lambda progress: None, announce=said.append)

@@ -1,6 +1,5 @@
 """The scoring engine on real files: what it writes, row by row."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +36,8 @@ def test_every_file_is_a_row_and_failures_say_why(folder, full_table):
 
 
 def test_without_quality_the_table_has_the_other_columns_alone(folder, full_table, tiny_checkpoint, tmp_path):
-    settings = replace(SMALL, quality=False)
-    score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
+    settings = SMALL | {"quality": False}
+    score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, **settings)
     names, plain = open_table(full_table).schema.names, open_table(tmp_path / "s.parquet").schema.names
     assert plain == [name for name in names if not name.startswith("quality_")]
     assert len(names) - len(plain) == len(MEASURES)
@@ -105,9 +104,8 @@ def test_every_way_of_saying_that_memory_ran_out_is_understood(text):
 
 
 def test_no_embedding_leaves_the_column_out(folder, tiny_checkpoint, tmp_path):
-    from dataclasses import replace
 
-    score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=replace(SMALL, dtype=None))
+    score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, embedding=False)
     assert "embedding" not in open_table(tmp_path / "s.parquet").schema.names
 
 
@@ -183,7 +181,7 @@ def test_a_gpu_that_is_not_there_is_refused_and_nothing_slower_is_taken(folder, 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(InputError, match=r"there is no cuda: torch .* sees 0 GPUs"):
-        score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=ScoreSettings(device="cuda"))
+        score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, device="cuda")
 
 
 def test_the_cpu_is_announced_once(folder, tiny_checkpoint, tmp_path):
@@ -207,7 +205,7 @@ def test_a_folder_without_permission_and_a_full_disk_are_one_line(folder, tiny_c
                 work.commit(Part(0, 1, 1, "x", {}, 1))
 
 
-@pytest.mark.parametrize("bad", [{"batch_size": 0}, {"shard_rows": 0}, {"dtype": "int8"}])
+@pytest.mark.parametrize("bad", [{"batch_size": 0}, {"shard_size": 0}, {"dtype": "int8"}])
 def test_impossible_settings_are_refused(bad):
     with pytest.raises(InputError, match="must be"):
         ScoreSettings(**bad)
@@ -215,9 +213,7 @@ def test_impossible_settings_are_refused(bad):
 
 def test_every_odd_file_of_the_corpus_is_one_row(shared_data, tiny_checkpoint, tmp_path):
     source = shared_data / "malformed.parquet"
-    result = score(
-        source, tmp_path / "s.parquet", model=tiny_checkpoint, settings=ScoreSettings(device="cpu", fit=False)
-    )
+    result = score(source, tmp_path / "s.parquet", model=tiny_checkpoint, device="cpu", fit=False)
     names = pq.read_table(source, columns=["name"]).column(0).to_pylist()
     table = open_table(tmp_path / "s.parquet").read()
     assert result.rows == len(names) == 1002

@@ -1,7 +1,6 @@
 """A run by a backend: its bytes after a kill, what its table says of it, and another backend on the same output."""
 
 import os
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     find_spec("openvino") is None or "CURATE_TEST_OPENVINO" not in os.environ,
     reason="openvino runs in its own process: tests/test_openvino.py",
 )
-SETTINGS = replace(SMALL, backend="openvino")
+SETTINGS = SMALL | {"backend": "openvino"}
 
 
 @pytest.mark.slow
@@ -26,7 +25,7 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bytes_and_no_other_backend_go
     folder, full_table, tiny_checkpoint, tmp_path, monkeypatch
 ):
     done, cut = tmp_path / "done.parquet", tmp_path / "cut.parquet"
-    score(folder, done, model=tiny_checkpoint, settings=SETTINGS)
+    score(folder, done, model=tiny_checkpoint, **SETTINGS)
     real, commits = WorkFolder.commit, []
 
     def commit(self, line):
@@ -37,11 +36,11 @@ def test_a_run_that_was_cut_off_ends_with_the_same_bytes_and_no_other_backend_go
 
     monkeypatch.setattr(WorkFolder, "commit", commit)
     with pytest.raises(KeyboardInterrupt):
-        score(folder, cut, model=tiny_checkpoint, settings=SETTINGS)
+        score(folder, cut, model=tiny_checkpoint, **SETTINGS)
     monkeypatch.undo()
     with pytest.raises(InputError, match="another backend: openvino there, torch here"):
-        score(folder, cut, model=tiny_checkpoint, settings=SMALL)
-    assert score(folder, cut, model=tiny_checkpoint, settings=SETTINGS).resumed == 8
+        score(folder, cut, model=tiny_checkpoint, **SMALL)
+    assert score(folder, cut, model=tiny_checkpoint, **SETTINGS).resumed == 8
     assert cut.read_bytes() == done.read_bytes()
     settings = open_table(done).metadata["settings"]
     assert settings["backend"] == "openvino"

@@ -64,8 +64,8 @@ def test_a_table_in_a_bucket_has_the_bytes_of_a_local_one(
     assert again.resumed == 30
     assert any("complete already" in text for text in said)
     with pytest.raises(InputError, match=r"belongs to a run with another batch-size: 4 there, 8 here"):
-        score(folder, out, model=tiny_checkpoint, settings=SMALL, batch_size=8)
-    score(folder, out, model=tiny_checkpoint, settings=SMALL, batch_size=8, overwrite=True)
+        score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8})
+    score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8}, overwrite=True)
     assert open_table(out).metadata["settings"]["batch-size"] == 8
     nothing_is_left(s3, tmp_path)
 
@@ -78,7 +78,7 @@ def test_a_folder_of_parts_in_a_bucket_has_the_bytes_of_a_local_one(folder, tiny
     assert s3.names() == [*(f"run/parts/{name}" for name in names), "run/parts/run.json"]
     assert all(s3.get(f"run/parts/{name}") == (local / name).read_bytes() for name in names)
     assert open_table(f"{s3}/run/parts").read().equals(open_table(local).read())
-    score(folder, f"{s3}/run/parts", model=tiny_checkpoint, settings=SMALL, limit=9, overwrite=True)
+    score(folder, f"{s3}/run/parts", model=tiny_checkpoint, **SMALL, limit=9, overwrite=True)
     assert s3.names() == ["run/parts/part-000000.parquet", "run/parts/part-000001.parquet", "run/parts/run.json"]
     nothing_is_left(s3, tmp_path, "run/parts/")
 
@@ -256,13 +256,13 @@ def test_credentials_that_expire_in_the_middle_stop_the_run_and_it_goes_on(folde
         s3.put(f"heap/{path.name}", path.read_bytes())
     s3.faults.add("heap/20.png", "expired")
     with pytest.raises(CredentialsError, match=r"no longer valid \(ExpiredToken\); renew them and repeat"):
-        score(f"{s3}/heap", out, model=tiny_checkpoint, settings=SMALL, connections=1)
+        score(f"{s3}/heap", out, model=tiny_checkpoint, **SMALL, connections=1)
     s3.faults.clear()
     s3.faults.add("done-000003", "expired", method="PUT")
     with pytest.raises(CredentialsError, match=r"cannot write .*done-000003.json: .*ExpiredToken"):
-        score(f"{s3}/heap", out, model=tiny_checkpoint, settings=SMALL)
+        score(f"{s3}/heap", out, model=tiny_checkpoint, **SMALL)
     s3.faults.clear()
-    result = score(f"{s3}/heap", out, model=tiny_checkpoint, settings=SMALL)
+    result = score(f"{s3}/heap", out, model=tiny_checkpoint, **SMALL)
     assert result.resumed == 24
     assert result.statuses["ok"] == 28
 

@@ -10,18 +10,19 @@ from runs import SMALL
 
 from curate.engines.job import open_all
 from curate.engines.score import score
+from curate.engines.settings import ScoreSettings
 from curate.manifest import SourceOptions
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
-SETTINGS = replace(SMALL, backend="compile")
+SETTINGS = SMALL | {"backend": "compile"}
 
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CXX", "g++")) is None, reason="there is no C++ compiler")
 @pytest.mark.slow
 def test_the_table_names_the_compiler_and_has_the_scores_of_the_default(folder, full_table, tiny_checkpoint, tmp_path):
     out = tmp_path / "compiled.parquet"
-    score(folder, out, model=tiny_checkpoint, settings=SETTINGS)
+    score(folder, out, model=tiny_checkpoint, **SETTINGS)
     settings = open_table(out).metadata["settings"]
     assert settings["backend"] == "compile"
     assert "." in settings["compiler"]
@@ -32,11 +33,11 @@ def test_the_table_names_the_compiler_and_has_the_scores_of_the_default(folder, 
     assert pairs
     assert np.allclose(*zip(*pairs, strict=True), rtol=1e-3)
     with pytest.raises(InputError, match="another backend: compile there, torch here"):
-        score(folder, out, model=tiny_checkpoint, settings=SMALL)
+        score(folder, out, model=tiny_checkpoint, **SMALL)
 
 
 def test_who_hands_the_work_to_gpus_elsewhere_compiles_nothing(folder, tiny_checkpoint):
-    settings = replace(SETTINGS, device="cuda", precision="fp32")
+    settings = ScoreSettings(**SETTINGS | {"device": "cuda", "precision": "fp32"})
     opened = open_all(folder, SourceOptions(), tiny_checkpoint, settings, elsewhere=True)
     assert opened.runner.backend == "torch"
     assert opened.fingerprint(settings)["backend"] == "compile"
@@ -51,4 +52,4 @@ def test_a_source_that_cannot_be_read_is_told_before_anything_is_compiled(tmp_pa
 
     monkeypatch.setattr("scoring.compiled_backbone.with_compiled", compiled)
     with pytest.raises(InputError, match="nowhere"):
-        open_all(str(tmp_path / "nowhere"), SourceOptions(), tiny_checkpoint, SETTINGS)
+        open_all(str(tmp_path / "nowhere"), SourceOptions(), tiny_checkpoint, ScoreSettings(**SETTINGS))

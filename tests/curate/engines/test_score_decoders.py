@@ -66,7 +66,7 @@ def test_a_run_that_ends_in_order_leaves_no_mark_and_decodes_nothing_apart(datas
             raise Cut
 
     out = tmp_path / "s.parquet"
-    settings = {"shard_rows": 5, "batch_size": 4, "device": "cpu", "fit": False}
+    settings = {"shard_size": 5, "batch_size": 4, "device": "cpu", "fit": False}
     with pytest.raises(Cut):
         score(dataset, out, model=tiny_checkpoint, report=report, **settings)
     work = tmp_path / ".s.parquet.work"
@@ -76,7 +76,7 @@ def test_a_run_that_ends_in_order_leaves_no_mark_and_decodes_nothing_apart(datas
 
 def test_a_shard_at_which_a_process_died_is_scored_with_the_same_bytes(dataset, tiny_checkpoint, tmp_path, monkeypatch):
     """Sound decoders: what they are made to decode apart gives the same table."""
-    settings = {"shard_rows": 5, "batch_size": 4, "device": "cpu", "fit": False}
+    settings = {"shard_size": 5, "batch_size": 4, "device": "cpu", "fit": False}
     plain, marked = tmp_path / "a.parquet", tmp_path / "b.parquet"
     score(dataset, plain, model=tiny_checkpoint, **settings)
     apart = []
@@ -107,5 +107,5 @@ def test_marks_of_another_run_are_swept(dataset, tiny_checkpoint, tmp_path):
     work.mkdir()
     for shard in (1, 77):
         decoding_path(work, shard).touch()
-    score(dataset, tmp_path / "s", model=tiny_checkpoint, shard_rows=5, device="cpu")
+    score(dataset, tmp_path / "s", model=tiny_checkpoint, shard_size=5, device="cpu")
     assert not list((tmp_path / "s").glob("decoding*"))

@@ -27,7 +27,7 @@ from scoring.marks import decoding_path
 from scoring.runner import Runner
 
 CPU = torch.device("cpu")
-SETTINGS = ScoreSettings(device="cpu", quality=False, shard_rows=100, fit=False, white=65535)
+SETTINGS = ScoreSettings(device="cpu", quality=False, shard_size=100, fit=False, white=65535)
 N = 12  # photographs
 FACTS = ("key", "width", "height", "n_bytes", "format", "sha256", "status", "error")
 

@@ -136,10 +136,8 @@ def test_a_folder_that_was_scanned_and_is_empty_at_the_first_part_is_refused(fol
 
 
 def scored(source, tmp_path, checkpoint, report=lambda progress: None):
-    options = SourceOptions(allow_private_hosts=True)
-    return score(
-        source, tmp_path / "s.parquet", model=checkpoint, settings=SMALL, options=options, report=report, fit=False
-    )
+    reading = {"allow_private_hosts": True, "report": report}
+    return score(source, tmp_path / "s.parquet", model=checkpoint, fit=False, **SMALL, **reading)
 
 
 def many(folder, n=240):

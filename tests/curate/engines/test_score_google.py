@@ -52,8 +52,8 @@ def test_a_table_and_a_folder_of_parts_have_the_bytes_of_local_ones(
     assert run_again(folder, out, tiny_checkpoint, announce=said.append).resumed == 30
     assert any("complete already" in text for text in said)
     with pytest.raises(InputError, match=r"belongs to a run with another batch-size: 4 there, 8 here"):
-        score(folder, out, model=tiny_checkpoint, settings=SMALL, batch_size=8)
-    score(folder, out, model=tiny_checkpoint, settings=SMALL, batch_size=8, overwrite=True)
+        score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8})
+    score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8}, overwrite=True)
     assert open_table(out).metadata["settings"]["batch-size"] == 8
 
     local = tmp_path / "parts"
@@ -200,9 +200,9 @@ def test_credentials_that_expire_in_the_middle_stop_the_run_and_it_goes_on(folde
         gs.put(f"heap/{path.name}", path.read_bytes())
     gs.faults.add("heap%2F20.png", answer(401, EXPIRED))
     with pytest.raises(CredentialsError, match=r"no longer valid \(HTTP status 401\); renew them and repeat"):
-        score(f"{gs}/heap", out, model=tiny_checkpoint, settings=SMALL, connections=1)
+        score(f"{gs}/heap", out, model=tiny_checkpoint, **SMALL, connections=1)
     gs.faults.clear()
-    result = score(f"{gs}/heap", out, model=tiny_checkpoint, settings=SMALL)
+    result = score(f"{gs}/heap", out, model=tiny_checkpoint, **SMALL)
     assert result.resumed == 16
     assert result.statuses["ok"] == 28
 

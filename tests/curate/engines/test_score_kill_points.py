@@ -30,11 +30,11 @@ def dying(real):
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 
-settings = ScoreSettings(device="cpu", batch_size=4, shard_rows=4)
+settings = {"device": "cpu", "batch_size": 4, "shard_size": 4}
 for place, names in ((os, "fsync link mkdir pwrite"), (Path, "unlink rename replace"), (shutil, "rmtree")):
     for name in names.split():
         setattr(place, name, dying(getattr(place, name)))
-score(folder, out, model=model, settings=settings, overwrite=overwrite)
+score(folder, out, model=model, **settings, overwrite=overwrite)
 print("operations", count)
 """
 

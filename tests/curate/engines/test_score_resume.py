@@ -105,7 +105,7 @@ def test_a_damaged_shard_or_journal_line_is_computed_again(folder, full_table, t
 def test_a_finished_run_is_not_repeated(folder, full_table, tiny_checkpoint):
     before = full_table.stat().st_mtime_ns
     said = []
-    result = score(folder, full_table, model=tiny_checkpoint, settings=SMALL, announce=said.append)
+    result = score(folder, full_table, model=tiny_checkpoint, **SMALL, announce=said.append)
     assert full_table.stat().st_mtime_ns == before
     assert result.resumed == result.rows == 30
     assert result.failed == 2
@@ -117,17 +117,16 @@ def test_a_finished_run_is_not_repeated(folder, full_table, tiny_checkpoint):
     [
         ({"batch_size": 8}, "batch-size: 4 there, 8 here"),
         ({"dtype": "float32"}, "embedding dtype: float16 there, float32 here"),
-        ({"dtype": None}, "embedding dtype: float16 there, none here"),
+        ({"embedding": False}, "embedding dtype: float16 there, none here"),
         ({"precision": "bf16"}, "precision: fp32 there, bf16 here"),
         ({"max_pixels": 10}, "max-pixels"),
         ({"quality": False}, "quality: 128 px there, none here"),
     ],
 )
 def test_other_settings_on_the_same_output_are_refused_by_name(folder, full_table, tiny_checkpoint, changes, name):
-    from dataclasses import replace
 
     with pytest.raises(InputError, match=name):
-        score(folder, full_table, model=tiny_checkpoint, settings=replace(SMALL, **changes))
+        score(folder, full_table, model=tiny_checkpoint, **{**SMALL, **changes})
 
 
 def test_a_changed_input_is_refused_on_resume_and_overwrite_starts_anew(folder, tiny_checkpoint, tmp_path):
@@ -223,7 +222,6 @@ def cut_after(n, monkeypatch):
 
 
 def test_shards_without_the_note_of_their_run_count_for_nothing(folder, tiny_checkpoint, tmp_path, monkeypatch):
-    from dataclasses import replace
 
     out = tmp_path / "s.parquet"
     cut_after(2, monkeypatch)
@@ -231,37 +229,35 @@ def test_shards_without_the_note_of_their_run_count_for_nothing(folder, tiny_che
         run_again(folder, out, tiny_checkpoint)
     monkeypatch.undo()
     (tmp_path / ".s.parquet.work" / "run.json").unlink()
-    result = score(folder, out, model=tiny_checkpoint, settings=replace(SMALL, dtype="float32"))
+    result = score(folder, out, model=tiny_checkpoint, **SMALL | {"dtype": "float32"})
     assert result.resumed == 0
     assert "float" in str(open_table(out).schema.field("embedding").type)
     assert "halffloat" not in str(open_table(out).schema.field("embedding").type)
 
 
 def test_a_finished_run_leaves_another_runs_work_alone(folder, tiny_checkpoint, tmp_path, monkeypatch):
-    from dataclasses import replace
 
     out = tmp_path / "s.parquet"
     run_again(folder, out, tiny_checkpoint)
     cut_after(2, monkeypatch)
-    other = replace(SMALL, dtype="float32")
+    other = SMALL | {"dtype": "float32"}
     with pytest.raises(Cut):
-        score(folder, out, model=tiny_checkpoint, settings=other, overwrite=True)
+        score(folder, out, model=tiny_checkpoint, **other, overwrite=True)
     monkeypatch.undo()
     said = []
     run_again(folder, out, tiny_checkpoint, announce=said.append)
     assert any("another run towards" in text for text in said)
-    assert score(folder, out, model=tiny_checkpoint, settings=other, overwrite=True).resumed == 16
+    assert score(folder, out, model=tiny_checkpoint, **other, overwrite=True).resumed == 16
 
 
 def test_a_run_that_committed_nothing_binds_no_later_one(folder, tiny_checkpoint, tmp_path, monkeypatch):
-    from dataclasses import replace
 
     out = tmp_path / "s.parquet"
     cut_after(0, monkeypatch)
     with pytest.raises(Cut):
         run_again(folder, out, tiny_checkpoint)
     monkeypatch.undo()
-    assert score(folder, out, model=tiny_checkpoint, settings=replace(SMALL, batch_size=2)).rows == 30
+    assert score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 2}).rows == 30
 
 
 def test_what_a_dead_merge_left_is_swept(folder, full_table, tiny_checkpoint, tmp_path):

@@ -3,7 +3,6 @@
 import http.server
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -73,7 +72,7 @@ def test_only_a_status_that_is_named_is_read_again_where_it_is_not_temporary(lis
     (folder / "03.png").write_bytes(b"an error page")
     with serving(folder) as port:
         urls.write_text("".join(f"http://127.0.0.1:{port}/{number:02}.png\n" for number in range(N)))
-        once = partial(score, urls, out, model=tiny_checkpoint, settings=replace(SMALL, fit=False))
+        once = partial(score, urls, out, model=tiny_checkpoint, **SMALL | {"fit": False})
         assert once(allow_private_hosts=True).statuses == {"ok": N - 1, "not_an_image": 1}
         (folder / "03.png").write_bytes(good)
         assert once(allow_private_hosts=True).resumed == N

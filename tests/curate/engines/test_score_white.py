@@ -38,7 +38,7 @@ def save(folder, n, scale, *, suffix="png", first=0):
 def scored(source, out, checkpoint, **changes):
     said = []
     changes = {"white": None, **changes}
-    result = score(source, out, model=checkpoint, settings=SMALL, announce=said.append, **changes)
+    result = score(source, out, model=checkpoint, announce=said.append, **{**SMALL, **changes})
     return result, [line for line in said if "--white" in line]
 
 

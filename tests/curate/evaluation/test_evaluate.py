@@ -413,12 +413,9 @@ def test_worse_images_need_their_source(full_table, tmp_path, tiny_checkpoint):
 
 def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
     from curate.engines.score import score
-    from curate.engines.settings import ScoreSettings
 
     out = tmp_path / "s.parquet"
-    score(
-        shared_data / "cifar10_test.parquet", out, key="id", limit=300, settings=ScoreSettings(device="cpu", fit=False)
-    )
+    score(shared_data / "cifar10_test.parquet", out, key="id", limit=300, device="cpu", fit=False)
     people = shared_data / "cifar10h_test_0-1999.parquet"
     settings = {"repeats": 100}
     evaluation = evaluate(out, label="label", labelled=people, votes="counts", **settings)

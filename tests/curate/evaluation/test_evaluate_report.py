@@ -30,19 +30,19 @@ def numbers(n, seed=0):
     return np.random.default_rng(seed).normal(size=n)
 
 
-@pytest.mark.parametrize("dtype", ["float16", None])
-def test_only_a_table_that_was_scored_without_embeddings_is_said_to_be(folder, tiny_checkpoint, tmp_path, dtype):
+@pytest.mark.parametrize("embedding", [True, False])
+def test_only_a_table_that_was_scored_without_embeddings_is_said_to_be(folder, tiny_checkpoint, tmp_path, embedding):
     foreign = tmp_path / "f.parquet"
     pq.write_table(pa.table({"label": ["a", "b"] * 20, "kappa_a": numbers(40)}), foreign)
     missing = next(each for each in evaluate(foreign, label="label", **QUICK).measures if each.name == "R-AUROC")
     assert missing.missing == "the table has no embedding column"
     ours = tmp_path / "s.parquet"
-    score(folder, ours, model=tiny_checkpoint, dtype=dtype, device="cpu")
+    score(folder, ours, model=tiny_checkpoint, embedding=embedding, device="cpu")
     table = pq.read_table(ours)
     labelled = table.append_column("label", pa.array([f"{i % 2}" for i in range(len(table))]))
     pq.write_table(labelled.replace_schema_metadata(table.schema.metadata), ours)
     missing = next(each for each in evaluate(ours, label="label", **QUICK).measures if each.name == "R-AUROC")
-    expected = None if dtype else "the table has no embedding column (it was scored with --no-embedding)"
+    expected = None if embedding else "the table has no embedding column (it was scored with --no-embedding)"
     assert (missing.missing or None) == expected
 
 

@@ -7,11 +7,10 @@ import pytest
 from PIL import Image
 
 import curate
-from curate.engines.settings import ScoreSettings
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
-SETTINGS = ScoreSettings(device="cpu", batch_size=8, white=65535)
+SETTINGS = {"device": "cpu", "batch_size": 8, "white": 65535}
 N = 64  # whole batches, in both tables
 
 
@@ -25,7 +24,7 @@ def place(tmp_path_factory, tiny_checkpoint):
             (folder / name).mkdir(exist_ok=True)
             Image.fromarray(pixels).save(folder / name / f"{number:02}.png")
     for name in ("all", "one", "two"):
-        curate.score(folder / name, folder / f"{name}.parquet", model=tiny_checkpoint, settings=SETTINGS)
+        curate.score(folder / name, folder / f"{name}.parquet", model=tiny_checkpoint, **SETTINGS)
     return folder
 
 
@@ -95,8 +94,8 @@ def test_a_column_of_two_types_is_refused(place, tmp_path):
 
 
 def test_tables_of_other_settings_are_refused(place, tmp_path, tiny_checkpoint):
-    settings = ScoreSettings(device="cpu", batch_size=8, white=65535, dtype="float32", fit=False)
-    curate.score(place / "two", tmp_path / "other.parquet", model=tiny_checkpoint, settings=settings)
+    settings = {"device": "cpu", "batch_size": 8, "white": 65535, "dtype": "float32", "fit": False}
+    curate.score(place / "two", tmp_path / "other.parquet", model=tiny_checkpoint, **settings)
     with pytest.raises(InputError, match="embedding dtype"):
         curate.merge([place / "one.parquet", tmp_path / "other.parquet"], tmp_path / "m.parquet")
 

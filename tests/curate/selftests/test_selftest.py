@@ -320,7 +320,7 @@ def test_few_images_and_a_table_without_embeddings_are_one_line(photos, tiny_che
     assert done.exit_code == 1
     assert "expected at least 20 images to test" in done.stderr
     bare = tmp_path / "bare.parquet"
-    score(photos, bare, model=tiny_checkpoint, device="cpu", dtype=None, workers=1)
+    score(photos, bare, model=tiny_checkpoint, device="cpu", embedding=False, workers=1)
     done = run(bare, "--model", tiny_checkpoint, "--images", 20)
     assert done.exit_code == 1
     assert "embedding" in done.stderr.splitlines()[-1]

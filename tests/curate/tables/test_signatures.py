@@ -1,7 +1,5 @@
 """The signature column: what scoring writes, and what can be read back from any tool's table."""
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -46,7 +44,7 @@ def test_mirrored_files_have_mirrored_signatures_in_the_table(tiny_checkpoint, t
     picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (5, 6, 3), dtype=np.uint8)).resize((90, 70))
     picture.save(tmp_path / "in" / "a.png")
     ImageOps.mirror(picture).save(tmp_path / "in" / "b.png")
-    score(tmp_path / "in", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    score(tmp_path / "in", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     upright, mirrored = signature_matrix(open_table(tmp_path / "s.parquet").read(["signature"]).column(0))
     expected = reorient(upright[None], ORIENTATIONS["mirrored"])[0]
     assert np.abs(expected.astype(int) - mirrored).max() <= 4  # the resize to 32 pixels rounds either way
@@ -56,7 +54,7 @@ def test_mirrored_files_have_mirrored_signatures_in_the_table(tiny_checkpoint, t
 def test_a_picture_of_one_colour_scores_and_has_a_signature_of_zeros(tiny_checkpoint, tmp_path):
     (tmp_path / "in").mkdir()
     Image.new("RGB", (50, 40), (9, 90, 200)).save(tmp_path / "in" / "a.png")
-    score(tmp_path / "in", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    score(tmp_path / "in", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     (row,) = open_table(tmp_path / "s.parquet").read().to_pylist()
     assert (row["status"], row["signature"][:255]) == ("ok", bytes(255))
     assert np.frombuffer(row["signature"], np.int8)[255:257].tolist() == [69, -49]  # Cb and Cr of BT.601
@@ -80,7 +78,7 @@ def test_a_condition_on_the_column_and_its_receipt_work(full_table, tmp_path):
 def test_a_users_own_column_of_that_name_becomes_source_signature(folder, tiny_checkpoint, tmp_path):
     rows = pa.table({"path": [str(folder / "00.png")], "signature": ["J. Hancock"]})
     pq.write_table(rows, tmp_path / "mine.parquet")
-    score(tmp_path / "mine.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    score(tmp_path / "mine.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
     (row,) = open_table(tmp_path / "s.parquet").read().to_pylist()
     assert row["source_signature"] == "J. Hancock"
     assert len(row["signature"]) == 287
@@ -103,7 +101,7 @@ def test_another_kind_of_signature_is_another_run(folder, tiny_checkpoint, tmp_p
     run_again(folder, out, tiny_checkpoint)
     assert open_table(out).metadata["settings"]["signature"] == "something older"
     monkeypatch.undo()
-    score(folder, tmp_path / "t.parquet", model=tiny_checkpoint, settings=replace(SMALL, dtype=None))
+    score(folder, tmp_path / "t.parquet", model=tiny_checkpoint, **SMALL, embedding=False)
     assert "signature" in open_table(tmp_path / "t.parquet").schema.names
 
 

@@ -1,7 +1,6 @@
 """A table grows with its source: what is new is scored, every other row stays, and the order is the source's."""
 
 import os
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +16,7 @@ from curate.tables.table import open_table
 from scoring.errors import InputError
 from scoring.images import decoders
 
-PLAIN = replace(SMALL, fit=False)
+PLAIN = SMALL | {"fit": False}
 FIRST = (0, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20)  # of the images, that are there at first
 
 
@@ -37,7 +36,7 @@ def photos(tmp_path):
 
 @pytest.fixture
 def table(photos, tiny_checkpoint, tmp_path):
-    score(photos, tmp_path / "s.parquet", model=tiny_checkpoint, settings=PLAIN)
+    score(photos, tmp_path / "s.parquet", model=tiny_checkpoint, **PLAIN)
     return tmp_path / "s.parquet"
 
 
@@ -74,14 +73,14 @@ def test_a_table_that_grew_is_that_of_the_whole_source_and_its_rows_of_before_ar
     photos, tiny_checkpoint, tmp_path, name
 ):
     out, said = tmp_path / name, []
-    score(photos, out, model=tiny_checkpoint, settings=PLAIN)
+    score(photos, out, model=tiny_checkpoint, **PLAIN)
     before = rows_of(out)
     grow(photos, 1, 7, 13, 19, 21, 22, 23, 24, 25, 26)
     result = score(photos, out, add=True, announce=said.append)
     assert (result.rows, result.resumed, result.statuses) == (24, 14, {"ok": 24})
     assert "24 images: 14 known, 10 new, 0 changed, 0 gone" in said
     assert {key: rows_of(out)[key] for key in before} == before
-    score(photos, tmp_path / f"whole-{name}", model=tiny_checkpoint, settings=PLAIN)
+    score(photos, tmp_path / f"whole-{name}", model=tiny_checkpoint, **PLAIN)
     assert_same_scores(out, tmp_path / f"whole-{name}")
     assert open_table(out).metadata["additions"] == [{"new": 10, "changed": 0, "again": 0, "gone": 0}]
     assert [p.name for p in tmp_path.glob(".*")] == []
@@ -132,7 +131,7 @@ def test_an_image_that_is_gone_stays_as_a_row_without_scores_where_it_stood_and_
     back = rows_of(table)["05.png"]
     assert back["status"] == "ok"
     np.testing.assert_allclose(back["kappa_visimsiam"], before["05.png"]["kappa_visimsiam"], rtol=1e-3)
-    assert score(photos, table, model=open_table(table).metadata["request"]["model"], settings=PLAIN).rows == 15
+    assert score(photos, table, model=open_table(table).metadata["request"]["model"], **PLAIN).rows == 15
 
 
 def test_a_file_with_another_time_and_the_same_bytes_is_known(photos, table):
@@ -177,7 +176,7 @@ def test_failed_rows_are_read_again_as_in_a_repeat(photos, tiny_checkpoint, tmp_
     listed.write_text("".join(f"photos/{number:02}.png\n" for number in (*FIRST, 30)))
     (photos / "02.png").write_bytes(b"an error page")
     once = partial(score, listed, out, add=True)
-    assert score(listed, out, model=tiny_checkpoint, settings=PLAIN).statuses["missing"] == 1
+    assert score(listed, out, model=tiny_checkpoint, **PLAIN).statuses["missing"] == 1
     assert once().resumed == 15
     grow(photos, 30)
     result = once()
@@ -190,7 +189,7 @@ def test_failed_rows_are_read_again_as_in_a_repeat(photos, tiny_checkpoint, tmp_
 def test_a_list_keeps_its_order_and_a_file_that_is_gone_is_gone_though_listed(photos, tiny_checkpoint, tmp_path):
     listed, out = tmp_path / "list.txt", tmp_path / "s.parquet"
     listed.write_text("".join(f"photos/{number:02}.png\n" for number in FIRST))
-    score(listed, out, model=tiny_checkpoint, settings=PLAIN)
+    score(listed, out, model=tiny_checkpoint, **PLAIN)
     before = rows_of(out)
     (photos / "08.png").unlink()
     grow(photos, 40)
@@ -207,7 +206,7 @@ def test_a_list_keeps_its_order_and_a_file_that_is_gone_is_gone_though_listed(ph
 def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, tiny_checkpoint, tmp_path):
     listed, out = tmp_path / "list.csv", tmp_path / "s.parquet"
     listed.write_text("name,file,stars\n" + "".join(f"n{n},photos/{n:02}.png,{n % 3}\n" for n in FIRST))
-    score(listed, out, model=tiny_checkpoint, settings=PLAIN, key="name")
+    score(listed, out, model=tiny_checkpoint, **PLAIN, key="name")
     table = open_table(out)
     import pyarrow.parquet as pq
 
@@ -229,7 +228,7 @@ def test_classes_keep_their_numbers_and_new_ones_come_last(tiny_checkpoint, tmp_
         for number in range(4):
             draw(tmp_path / "photos" / name / f"{number}.png", number)
     out = tmp_path / "s.parquet"
-    score(tmp_path / "photos", out, model=tiny_checkpoint, settings=PLAIN, label_from_folder=True)
+    score(tmp_path / "photos", out, model=tiny_checkpoint, **PLAIN, label_from_folder=True)
     (tmp_path / "photos" / "ant").mkdir()
     draw(tmp_path / "photos" / "ant" / "0.png", 9)
     score(tmp_path / "photos", out, add=True)
@@ -239,7 +238,7 @@ def test_classes_keep_their_numbers_and_new_ones_come_last(tiny_checkpoint, tmp_
 
 def test_without_a_table_all_is_new(photos, tiny_checkpoint, tmp_path):
     said = []
-    score(photos, tmp_path / "n.parquet", model=tiny_checkpoint, settings=PLAIN, add=True, announce=said.append)
+    score(photos, tmp_path / "n.parquet", model=tiny_checkpoint, **PLAIN, add=True, announce=said.append)
     assert open_table(tmp_path / "n.parquet").n_rows == 14
     assert any("all is new" in line for line in said)
 
@@ -247,7 +246,7 @@ def test_without_a_table_all_is_new(photos, tiny_checkpoint, tmp_path):
 def test_a_grown_source_is_refused_without_add_which_the_message_names(photos, table, tiny_checkpoint):
     grow(photos, 1)
     with pytest.raises(InputError, match="--add"):
-        score(photos, table, model=tiny_checkpoint, settings=PLAIN)
+        score(photos, table, model=tiny_checkpoint, **PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +255,7 @@ def test_a_grown_source_is_refused_without_add_which_the_message_names(photos, t
         ({"dtype": "float32"}, "embedding dtype"),
         ({"batch_size": 7}, "batch-size"),
         ({"quality": False}, "quality"),
+        ({"fit": True}, "fit"),  # the default, and the table has none
         ({"limit": 3}, "--limit"),
         ({"key": "name"}, "--key"),
         ({"hidden": True}, "--hidden"),
@@ -321,7 +321,7 @@ def test_what_a_run_left_at_its_end_is_removed_where_nothing_is_new(photos, tiny
     with monkeypatch.context() as patch:
         patch.setattr(WorkFolder, "remove", dies)
         with pytest.raises(KeyboardInterrupt):
-            score(photos, out, model=tiny_checkpoint, settings=SMALL)
+            score(photos, out, model=tiny_checkpoint, **SMALL)
     assert out.exists()
     assert list(tmp_path.glob(".s.parquet.work*"))
     before = out.read_bytes()

@@ -1,7 +1,5 @@
 """Scores that are fitted to a dataset that grows: known rows keep theirs, new ones are judged by the fit."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,7 +15,7 @@ from scoring.errors import InputError
 pytestmark = pytest.mark.usefixtures("few_copies")
 N = 70
 FITTED = ["p_junk", "unc_neighbour", "unc_ambiguous", "unc_fitted", "unc_local", "cluster", "unlike_group"]
-WIDE = replace(SMALL, shard_rows=32, batch_size=16)
+WIDE = SMALL | {"shard_size": 32, "batch_size": 16}
 
 
 def draw(path, number):
@@ -34,7 +32,7 @@ def first(tmp_path_factory, tiny_checkpoint):
     (place / "photos").mkdir()
     for number in range(N):
         draw(place / "photos" / f"{number:03}.png", number)
-    score(place / "photos", place / "s.parquet", model=tiny_checkpoint, settings=WIDE)
+    score(place / "photos", place / "s.parquet", model=tiny_checkpoint, **WIDE)
     return place
 
 
@@ -129,7 +127,7 @@ def test_refit_gives_what_scoring_the_whole_gives(place, tiny_checkpoint):
     grow(place, 100, 101, 102, 103)
     score(place / "photos", out, add=True)
     score(place / "photos", out, add=True, refit=True)
-    score(place / "photos", place / "whole.parquet", model=tiny_checkpoint, settings=WIDE)
+    score(place / "photos", place / "whole.parquet", model=tiny_checkpoint, **WIDE)
     refitted, at_once = open_table(out), open_table(place / "whole.parquet")
     assert refitted.schema == at_once.schema
     for name in FITTED:
@@ -163,7 +161,7 @@ def test_a_table_of_curate_fit_is_judged_by_its_fit_and_not_refitted(place):
 
 def test_a_model_that_was_fitted_judges_new_rows_itself(place, tiny_checkpoint):
     fit(place / "s.parquet", place / "m.safetensors", model=tiny_checkpoint)
-    score(place / "photos", place / "m.parquet", model=place / "m.safetensors", settings=WIDE)
+    score(place / "photos", place / "m.parquet", model=place / "m.safetensors", **WIDE)
     grow(place, 100)
     score(place / "photos", place / "m.parquet", add=True)
     assert rows_of(place / "m.parquet")["100.png"]["unc_fitted"] is not None

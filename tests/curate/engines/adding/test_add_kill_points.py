@@ -13,10 +13,9 @@ from PIL import Image
 
 from curate.engines.journal import JOURNAL, journal_lines
 from curate.engines.score import score
-from curate.engines.settings import ScoreSettings
 from curate.tables.table import open_table
 
-SETTINGS = ScoreSettings(device="cpu", batch_size=4, shard_rows=4, white=65535)
+SETTINGS = {"device": "cpu", "batch_size": 4, "shard_size": 4, "white": 65535}
 FIRST, MORE, NEW = 60, 11, 5  # images, those drawn later, and how many of these are new
 
 # Kills itself just before the n-th operation that changes the disk.
@@ -59,7 +58,7 @@ def grown(tmp_path_factory, tiny_checkpoint):
     for number in range(FIRST):
         draw(place / "photos" / f"{2 * number:03}.png", number)
     for name in ("s.parquet", "s"):
-        score(place / "photos", place / name, model=tiny_checkpoint, settings=SETTINGS)
+        score(place / "photos", place / name, model=tiny_checkpoint, **SETTINGS)
     for number in range(MORE):
         draw(place / "photos" / f"{3 * number:03}.png", 1000 + number)
     (place / "photos" / "118.png").unlink()

@@ -26,7 +26,7 @@ PHOTOS = Path(__file__).parents[4] / "examples" / "photos"
 
 
 def scored(folder, checkpoint, out):
-    score(folder, out, model=checkpoint, settings=SMALL)
+    score(folder, out, model=checkpoint, **SMALL)
     return out
 
 
