@@ -76,6 +76,7 @@ def _parameter(field: Field) -> inspect.Parameter:
     if not isinstance(about, Option):
         raise TypeError(f"{field.name} is no option")
     kind = (str | None) if about.commas else typed_as(field.kind, by_name=about.path == "name")
+    kind = (list[str] | None) if about.repeats else kind
     named: dict[str, Any] = {"help": about.text, "metavar": about.metavar, "show_default": about.default}
     if about.path in PATHS:
         named["parser"] = PATHS[about.path]

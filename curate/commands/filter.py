@@ -1,25 +1,22 @@
 """``curate filter``: parse the rules in the order typed, apply them, report."""
 
-from collections.abc import Callable
-from inspect import Parameter, signature
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.order import typed
 from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
-from curate.policies.filter.table import OPTIONS
+from curate.policies.filter.options import FilterOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from curate.policies.filter.rule import Rule
     from curate.policies.result import Result
 
-Texts = list[str] | None
+AMOUNTS = ("keep_top", "drop_bottom")
 MOST_PER_CENT = 100
 MOST_CLASSES = 50  # that a dry run lists
 # Why a row is shown -> the text on it.
@@ -31,67 +28,12 @@ WHY = {
 }
 
 
-def with_rules(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that has an option for every rule, after ``--out``; their values come by ``order.typed``."""
-    known = signature(command)
-    parameters = [each for each in known.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-    rules = []
-    for name, rule in OPTIONS.items():
-        said = options.MEANS[f"--{name}"] if rule.text.startswith(":") else ""
-        option = typer.Option(f"--{name}", metavar=rule.metavar, help=said + rule.text)
-        kind = Annotated[Texts, option]
-        rules.append(Parameter(name.replace("-", "_"), Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind))
-    after = 1 + [each.name for each in parameters].index("out")
-    parameters[after:after] = rules
-    command.__annotations__.update({each.name: each.annotation for each in rules})
-    command.__signature__ = known.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return command
-
-
-@with_rules
+@command_of(FilterOptions)
 def run(
+    request: FilterOptions,
     ctx: typer.Context,
-    table: options.Table,
-    out: Annotated[Path | None, options.written_to("--out", ": the subset, such as kept.parquet")] = None,
-    audit: Annotated[
-        Texts, options.shared("--audit", ": NAME.audit.csv of curate review plan (repeatable)", metavar="FILE")
-    ] = None,
-    confidence: Annotated[Texts, options.shared("--confidence", ". [default: 95%]", metavar="SHARE")] = None,
-    promise: Annotated[
-        Texts,
-        typer.Option(
-            metavar="KIND",
-            help="confidence, or average: bad kept rows are at most SHARE of all, on average. [default: confidence]",
-        ),
-    ] = None,
-    judges: Annotated[Texts, options.shared("--judges", ". [default: any]", metavar="any|majority|share")] = None,
-    column: Annotated[
-        Texts,
-        options.shared(
-            "--column",
-            " of the rules after it. [default: unc_fitted, and unc_local for amounts; else the model's own]",
-            metavar="NAME",
-        ),
-    ] = None,
-    per: Annotated[
-        Texts,
-        options.shared("--per", ": --keep-top and --drop-bottom after it judge in each", metavar="NAME"),
-    ] = None,
-    label: Annotated[
-        str | None,
-        options.shared("--label", " of which amounts drop the same share. [default: label, else cluster]"),
-    ] = None,
-    allow_uneven: Annotated[
-        bool, typer.Option("--allow-uneven", help="Let amounts drop more of some classes or clusters.")
-    ] = False,
-    allow_unmatched: options.AllowUnmatched = False,
-    model: Annotated[str | None, options.shared("--model", ": the table's, for an IMAGE, if it does not ship")] = None,
-    embedding: options.Embedding = None,
-    dry_run: options.DryRun = False,
-    overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
-    **rules_: Any,
 ) -> None:
     """Keep the rows of a scored table that satisfy every rule.
 
@@ -113,19 +55,15 @@ def run(
     Writes kept.parquet, kept.decisions.parquet (every row, and why) and kept.receipt.json, which `curate verify`
     checks. The table itself is never changed. A --column or --per after the last rule applies to all of them.
     """
-    from curate.policies.filter.policy import filter
-    from curate.policies.filter.request import rules_in_order
-    from curate.tables.table import open_table
+    from curate.policies.filter.policy import run_filter
 
-    opened = open_table(table, require=["key"], embedding=embedding)
-    rules = rules_in_order(
-        typed(ctx), opened, model=model, label=label, allow_uneven=allow_uneven, allow_unmatched=allow_unmatched
-    )
-    result = filter(table, out, rules, embedding=embedding, dry_run=dry_run, overwrite=overwrite)
+    rules = typed(ctx)
+    taken: dict[str, Any] = dict.fromkeys(name for name, _ in rules)
+    result = run_filter(replace(request, rules=rules, **taken))
     if json_:
         emit({**result.to_json(), "notes": filter_notes(result)})
-    elif dry_run or not quiet:
-        _report(result, rules, dry_run)
+    elif request.dry_run or not quiet:
+        _report(result, rules, request.dry_run)
 
 
 def filter_notes(result: "Result") -> list[str]:
@@ -137,9 +75,9 @@ def _no_value(why: str) -> str:
     return f"{why}: no value"
 
 
-def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
+def _meant_shares(rules: Sequence[tuple[str, str]]) -> list[str]:
     """Notes on amounts that are counts of rows and could have been meant as per cent."""
-    amounts = [(rule.name, str(getattr(rule, "amount", ""))) for rule in rules]
+    amounts = [(name.replace("_", "-"), amount) for name, amount in rules if name in AMOUNTS]
     return [
         f"--{name} {amount} is {counted(int(amount), 'row')}; {amount}% is a share"
         for name, amount in dict.fromkeys(amounts)
@@ -152,7 +90,7 @@ def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
     return name, rows, kept, f"{kept / rows:.0%}"
 
 
-def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
+def _report(result: "Result", rules: Sequence[tuple[str, str]], dry_run: bool) -> None:
     from curate.policies.uneven import uneven_notes
 
     line, table = printers(requested=dry_run)

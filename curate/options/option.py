@@ -39,6 +39,7 @@ class Option:
         offers: whether the shell offers what the option of that name takes elsewhere.
         alone: without its second spelling, which means something else in this command.
         commas: whether several names are typed as one text with commas, which the function reads.
+        repeats: whether it may be typed several times, so that the command reads all from the line, in their order.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Option:
     offers: bool = True
     alone: bool = False
     commas: bool = False
+    repeats: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def declared(request: Any) -> Iterator[Field]:
         TypeError: for a field that does not say what it is.
     """
     for field in fields(request):
-        hint = request.__annotations__[field.name]
+        hint: Any = field.type
         notes = getattr(hint, "__metadata__", ())
         about = next((note for note in notes if isinstance(note, Option | Note)), None)
         if about is None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 from curate.columns import KEY
+from curate.options.function import callable_of
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
-from curate.policies.filter.request import rules_in_order
+from curate.policies.filter.options import FilterOptions
+from curate.policies.filter.request import rules_of
 from curate.policies.filter.result import FilterResult
 from curate.policies.filter.rule import Rule
 from curate.policies.filter.rules import decide, needs_of, rule_from_json
@@ -92,112 +93,21 @@ class Filter:
         return total
 
 
-def filter(
-    table: str | Path,
-    out: str | Path | None = None,
-    rules: Sequence[Rule] | None = None,
-    *,
-    keep_top: str | float | None = None,
-    drop_bottom: str | float | None = None,
-    min: float | None = None,
-    max: float | None = None,
-    where: str | None = None,
-    like: str | Sequence[str] | None = None,
-    unlike: str | Sequence[str] | None = None,
-    keys: str | Path | None = None,
-    without_keys: str | Path | None = None,
-    verdicts: str | Path | None = None,
-    max_bad_rate: str | float | None = None,
-    audit: str | Path | Sequence[str | Path] | None = None,
-    confidence: str | float | None = None,
-    promise: str | None = None,
-    judges: str | None = None,
-    column: str | None = None,
-    per: str | None = None,
-    label: str | None = None,
-    allow_uneven: bool = False,
-    allow_unmatched: bool = False,
-    model: str | Path | None = None,
-    embedding: str | None = None,
-    dry_run: bool = False,
-    overwrite: bool = False,
-) -> FilterResult:
+def run_filter(options: FilterOptions) -> FilterResult:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
     Memory stays bounded: some 25 bytes a row at the peak and 64 MB a batch, whatever the table holds; more where
     rows are ranked within groups, which sorts them.
 
-    Args:
-        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
-        rules: applied in this order, each to the rows that the earlier ones left. Instead of rules, name
-            single ones by the keywords below, as the options of ``curate filter``; they apply in the order where,
-            keys, without_keys, verdicts, like, unlike, min, max, drop_bottom, keep_top, max_bad_rate.
-        keep_top: 0.8, "80%" or 5000 (rows).
-        drop_bottom: as ``keep_top``.
-        min: lowest value that stays, in the column's unit.
-        max: highest value that stays.
-        where: condition such as ``'label == "cat" and width >= 200'``.
-        like: one or several examples, ``KEY``, ``IMAGE`` or either with ``=COSINE`` (0.8): what is like any stays.
-        unlike: the same: what is like any goes.
-        keys: CSV, TSV, JSON lines or Parquet file with a column ``key``: the rows that it names stay.
-        without_keys: the same: the rows that it names go.
-        verdicts: NAME.verdicts.jsonl of ``curate review``: what it drops is dropped, undecided rows that it keeps are
-            kept, and new labels are taken; the former ones are in ``source_`` and the name of their column.
-        max_bad_rate: share of the kept rows, 0.02 or "2%", that may be bad: the most rows are kept of which ``audit``
-            shows it. InputError where it shows it for none; the text says how many more verdicts would be needed.
-        audit: one or several files of ``review_plan`` with the verdicts.
-        confidence: that at most that share is bad, "95%" by default.
-        promise: ``confidence``, or ``average``: on average over audits, bad rows that are kept are at most that share
-            of all rows.
-        judges: where several judged: ``any`` (bad where one says so), ``majority`` or ``share``.
-        column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
-            score of the model's own method.
-        per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
-        label: column of classes of which ``keep_top`` and ``drop_bottom`` drop the same share, after junk; by default
-            ``label`` where the table has it, else ``cluster``.
-        allow_uneven: let them drop more of some classes or clusters.
-        allow_unmatched: go on where the table has none of the keys of ``keys`` or ``without_keys``.
-        model: that scored the table, if it does not ship, for examples that are images.
-        embedding: column of the user's own embeddings, of any length, instead of ``embedding``.
-        dry_run: count only; write nothing.
-        overwrite: replace outputs that exist.
-
     Returns:
-        counts, notes and paths.
+        Counts, notes and paths.
 
     Raises:
         InputError: for a table, column, rule or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY], embedding=embedding)
-    if rules is None:
-        options: dict[str, Any] = {
-            "column": column,
-            "per": per,
-            "where": where,
-            "keys": keys,
-            "without_keys": without_keys,
-            "verdicts": verdicts,
-        }
-        options |= {"like": like, "unlike": unlike, "min": min, "max": max, "drop_bottom": drop_bottom}
-        options |= {"keep_top": keep_top, "audit": _paths(audit), "confidence": confidence}
-        options |= {"promise": promise, "judges": judges, "max_bad_rate": max_bad_rate}
-        rules = rules_in_order(
-            [(name, value) for name, value in options.items() if value is not None],
-            opened,
-            model=model,
-            label=label,
-            allow_uneven=allow_uneven,
-            allow_unmatched=allow_unmatched,
-        )
-    elif label is not None or allow_uneven or allow_unmatched:
-        raise InputError(
-            "label, allow_uneven and allow_unmatched are for rules named by keywords; give each rule its own even="
-        )
-    return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
+    table = open_table(options.table, require=[KEY], embedding=options.embedding)
+    rules = rules_of(options, table)
+    return apply(Filter(tuple(rules)), table, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
 
 
-def _paths(paths: str | Path | Sequence[str | Path] | None) -> list[str] | None:
-    if paths is None:
-        return None
-    return [str(paths)] if isinstance(paths, str | Path) else [str(each) for each in paths]
+filter = callable_of(FilterOptions, run_filter)

@@ -1,10 +1,10 @@
 """From options in the order typed to rules."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from curate.columns import LABEL
+from curate.policies.filter.options import IN_ORDER, FilterOptions
 from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments
 from curate.policies.filter.table import RULES
 from curate.tables.needs import is_plain
@@ -13,15 +13,7 @@ from scoring.errors import InputError
 from scoring.relative.columns import CLUSTER
 
 
-def rules_in_order(
-    typed: Sequence[tuple[str, Any]],
-    table: Table,
-    *,
-    model: str | Path | None = None,
-    label: str | None = None,
-    allow_uneven: bool = False,
-    allow_unmatched: bool = False,
-) -> list[Rule]:
+def rules_of(options: FilterOptions, table: Table) -> list[Rule]:
     """Return the rules that a command line, or the keywords of Python, ask for.
 
     ``column`` and ``per`` count for the rules after them. The only one of its kind that stands
@@ -29,17 +21,31 @@ def rules_in_order(
     first of them: a row that is like any is kept; so are examples of ``unlike``.
 
     Args:
-        typed: (one of these or a rule's name, value) in the order typed; ``_`` may represent ``-``.
+        options: whose ``rules``, or else its keywords, are the rules.
         table: where the default column and the keys of examples come from.
-        model: that scored the table, if it does not ship, for examples that are images.
-        label: column of the classes of which amounts take equal shares; by default ``label``, else ``cluster``.
-        allow_uneven: let amounts take more of some classes and clusters.
-        allow_unmatched: take files of keys of which the table has none.
 
     Raises:
-        InputError: for a value that cannot be read, or one of these options without a rule after it.
+        InputError: for a value that cannot be read, or an option of a rule without a rule after it.
     """
-    even = _even_column(table, label, allow_uneven, typed)
+    named = [(name, value) for name in IN_ORDER if (value := getattr(options, name)) is not None]
+    if options.rules is None:
+        return _rules_in_order(named, options, table)
+    if named:
+        raise InputError(f"{named[0][0]} and rules are both given; add it to rules, or leave one out")
+    typed = [each for each in options.rules if not isinstance(each, Rule)]
+    if len(typed) == len(options.rules):
+        return _rules_in_order(typed, options, table)
+    if typed or options.label is not None or options.allow_uneven or options.allow_unmatched:
+        raise InputError(
+            "label, allow_uneven, allow_unmatched and (keyword, value) are not for Rule objects; give each rule its "
+            "even="
+        )
+    return [each for each in options.rules if isinstance(each, Rule)]
+
+
+def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterOptions, table: Table) -> list[Rule]:
+    """Return the rules of (keyword, value), ``_`` or ``-`` in the names; ``options`` has what holds for all of them."""
+    even = _even_column(table, options.label, options.allow_uneven, typed)
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
     trailing = {option: _trailing(names, values, option) for option in (COLUMN, PER)}
@@ -57,8 +63,8 @@ def rules_in_order(
                 _listed(values, names, name),
                 even=even,
                 own_options=own_options,
-                model=model,
-                allow_unmatched=allow_unmatched,
+                model=options.model,
+                allow_unmatched=options.allow_unmatched,
                 **trailing,
             )
             rules.append(RULES[name].read(value, arguments))

@@ -1,13 +1,14 @@
-"""A rule from outside of the project: one class and one line, and a command line that has it."""
+"""A rule from outside of the project: one class, one line and one field, and a command line that has it."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
+from curate.policies.filter import options
 from curate.policies.filter.rule import Reasons, Rule, RuleArguments
 from curate.policies.filter.ruling import RuleResult, Ruling
-from curate.policies.filter.table import OPTIONS, Option
+from curate.policies.filter.table import WHERE
 from scoring.errors import InputError
 
 
@@ -40,9 +41,17 @@ class EveryNth(Rule):
         return [f"one of {self.n} rows is taken"]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class WithEveryNth(options.FilterOptions):
+    """The options of ``curate filter`` with a field for the rule."""
+
+    every_nth: Annotated[str | None, options.rule("Keep every N-th row.", "N")] = field(default=None, kw_only=True)
+
+
 def add():
-    """Add the line."""
-    OPTIONS[EveryNth.name] = Option("every_nth:EveryNth", "N", "Keep every N-th row.")
+    """Add the line and the field."""
+    WHERE[EveryNth.name] = "every_nth:EveryNth"
+    options.FilterOptions = WithEveryNth
 
 
 if __name__ == "__main__":

@@ -165,6 +165,12 @@ def test_keywords_say_the_same_as_rules(scored, tmp_path):
     curate.filter(scored, tmp_path / "a.parquet", where="width >= 120", keep_top=0.5, per="label")
     curate.filter(scored, tmp_path / "b.parquet", [Where("width >= 120"), KeepTop(0.5, "kappa_a", "label")])
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    pairs = [("where", "width >= 120"), ("column", "kappa_a"), ("per", "label"), ("keep-top", 0.5)]
+    curate.filter(scored, tmp_path / "c.parquet", pairs)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "c.parquet").read_bytes()
+    for rules in (pairs, [KeepTop(0.5, "kappa_a")], []):
+        with pytest.raises(InputError, match="min"):
+            curate.filter(scored, tmp_path / "d.parquet", rules, min=1)
 
 
 @pytest.mark.parametrize(
