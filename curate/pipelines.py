@@ -1,9 +1,7 @@
 """`curate.run` and `curate.clean`: steps of a pipeline, as the command line runs them."""
 
 import io
-from collections.abc import Callable
 from contextlib import redirect_stderr
-from pathlib import Path
 
 import typer
 
@@ -13,31 +11,15 @@ from curate.cleaning.run import Stopped, run_cleaning
 from curate.cli import app
 from curate.commands.run import Typed
 from curate.options.function import callable_of
-from curate.pipeline.file import read_pipeline
-from curate.pipeline.run import PipelineResult, run_pipeline
+from curate.pipeline.options import RunOptions
+from curate.pipeline.run import PipelineResult, run_file
 from scoring.errors import InputError
 
 
-def run(
-    file: str | Path,
-    *,
-    until: str | None = None,
-    again: str | None = None,
-    dry_run: bool = False,
-    allow_outside: bool = False,
-    announce: Callable[[str], None] = lambda text: None,
-) -> PipelineResult:
+def run_run(options: RunOptions) -> PipelineResult:
     """Run the steps of a file, each on what the one before it wrote; what is up to date is not done again.
 
     A call that was stopped continues when it is repeated. The steps print nothing but errors.
-
-    Args:
-        file: the pipeline, such as ``curate.toml``.
-        until: step to stop after.
-        again: step to do again, with what follows from it.
-        dry_run: write nothing.
-        allow_outside: let steps write outside of the folder that holds the file.
-        announce: called with what the user should know, in words.
 
     Returns:
         What became of each step; its ``code`` is not 0 where one stopped.
@@ -45,16 +27,10 @@ def run(
     Raises:
         InputError: for a file or step that cannot be used.
     """
-    group = typer.main.get_command(app)
-    return run_pipeline(
-        read_pipeline(Path(file)),
-        Typed(group, quiet=True),
-        until=until,
-        again=again,
-        dry_run=dry_run,
-        allow_outside=allow_outside,
-        announce=announce,
-    )
+    return run_file(options, Typed(typer.main.get_command(app), quiet=True))
+
+
+run = callable_of(RunOptions, run_run)
 
 
 def run_clean(options: CleanOptions) -> CleanResult:

@@ -27,7 +27,7 @@ class CalibrateOptions:
     audit: Annotated[
         str | Path | Sequence[str | Path] | None, shared("--audit", ": NAME.audit.csv, or key and answer (repeatable)")
     ] = None
-    judges: Annotated[str, shared("--judges", metavar="any|majority|share", default=True)] = "any"
+    judges: fields.Judges = "any"
     label: Annotated[str | None, shared("--label", ": the probability is of a nearest neighbour of another class")] = (
         None
     )

@@ -2,29 +2,23 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import EXIT_GATE, emit, show
+from curate.diagnosis.options import DoctorOptions
 
 if TYPE_CHECKING:
     from curate.diagnosis.contract import MachineFact
 
 MARKS = {"ok": " ", "note": "!", "problem": "X"}
-SPEED_SECONDS = 10.0
 
 
-def run(
-    folder: Annotated[
-        Path, typer.Argument(parser=options.path_argument, help="Where output would go: its disk is tried.")
-    ] = Path(),
-    seconds: Annotated[
-        float, typer.Option(help="How long the speed test takes; 0 leaves it out.", min=0, max=600)
-    ] = SPEED_SECONDS,
-    json_: options.Json = False,
-) -> None:
+@command_of(DoctorOptions)
+def run(request: DoctorOptions, json_: options.Json = False) -> None:
     """Report what this machine can do, how fast, and what to change.
 
     Versions, processors, memory, GPU, disk, decoders, models and extras are looked at, and images are decoded and put
@@ -41,10 +35,11 @@ def run(
     from curate.diagnosis.contract import PROBLEM
     from curate.diagnosis.run import examine, require_target
 
+    folder = Path(request.folder)
     require_target(folder)
     findings = []
     section = ""
-    for finding in examine(folder, seconds=seconds):
+    for finding in examine(folder, seconds=request.seconds):
         findings.append(finding)
         if not json_:
             if finding.section != section:

@@ -1,13 +1,14 @@
 """``curate explain``: all that happened to an image, step by step."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, show, show_table
+from curate.lineage.options import ExplainOptions
 
 if TYPE_CHECKING:
     from curate.lineage.explain import Event, Story
@@ -15,20 +16,8 @@ if TYPE_CHECKING:
 GONE = {"drop": "dropped", "undecided": "left undecided", "failed": "failed"}
 
 
-def run(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            parser=options.table_argument,
-            help="A subset, its decisions or its receipt; or the scored table, for every step next to it.",
-        ),
-    ],
-    keys: Annotated[list[str], typer.Argument(help="Keys of the images, as in the column key.")],
-    root: Annotated[
-        list[Path] | None, options.shared("--root", ": files that moved are found below it, by their digest")
-    ] = None,
-    json_: options.Json = False,
-) -> None:
+@command_of(ExplainOptions)
+def run(request: ExplainOptions, json_: options.Json = False) -> None:
     """Report what happened to an image in every step, and why.
 
     Example:
@@ -39,11 +28,11 @@ def run(
 
     What receipts and decisions note is reported, not decided again: `curate verify kept.parquet --chain` does that.
     """
-    from curate.lineage.explain import explain
+    from curate.lineage.explain import run_explain
 
-    stories = explain(table, keys, root=root)
-    others = sorted({story.in_its_place for story in stories if story.in_its_place} - set(keys))
-    places = {story.key: story for story in (*stories, *(explain(table, others, root=root) if others else ()))}
+    stories = run_explain(request)
+    others = sorted({story.in_its_place for story in stories if story.in_its_place} - set(request.keys))
+    places = {story.key: story for story in (*stories, *(run_explain(replace(request, keys=others)) if others else ()))}
     if json_:
         emit([{**story.to_json(), "outcome": outcome(story)} for story in stories])
         return

@@ -1,13 +1,12 @@
 """``curate info``: say what a file is."""
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, show, show_table
+from curate.training.options import InfoOptions
 
 if TYPE_CHECKING:
     from curate.description import Description
@@ -15,16 +14,8 @@ if TYPE_CHECKING:
 MOST_SHOWN = 400  # characters of a nested fact
 
 
-def run(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            parser=options.table_argument,
-            help="Table (.parquet or a folder), receipt (.json), model (.safetensors), cache or rounds (folders).",
-        ),
-    ],
-    json_: options.Json = False,
-) -> None:
+@command_of(InfoOptions)
+def run(request: InfoOptions, json_: options.Json = False) -> None:
     """Show what a file is: rows, columns, model, settings, counts.
 
     Example:
@@ -33,9 +24,9 @@ def run(
         curate info scores.parquet
         curate info kept.receipt.json
     """
-    from curate.training.info import info
+    from curate.training.info import run_info
 
-    description = info(file)
+    description = run_info(request)
     if json_:
         emit(description.__dict__)
     else:

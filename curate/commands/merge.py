@@ -1,27 +1,17 @@
 """``curate merge``: scored tables put together, or one whose images moved."""
 
 import shlex
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from dataclasses import replace
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say, say_next
+from curate.fitting.options import MergeOptions
 
 
+@command_of(MergeOptions)
 def run(
-    tables: Annotated[
-        list[Path], typer.Argument(parser=options.table_argument, help="Scored tables of one model.", metavar="TABLE")
-    ],
-    out: Annotated[Path, options.shared("--out", ": the table, NAME.parquet")],
-    prefix: Annotated[
-        bool, typer.Option("--prefix", help="Put the name of its table before each key: photos/cat.jpg.")
-    ] = False,
-    root: Annotated[
-        str | None, options.shared("--root", ": the folder that the images of one table are in now")
-    ] = None,
-    overwrite: options.Overwrite = False,
+    request: MergeOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -38,16 +28,16 @@ def run(
     its dataset, such as unc_fitted, are fitted again to all rows. With --root the paths of one table are written again:
     its keys are paths below that folder.
     """
-    from curate.fitting.merge import merge
+    from curate.fitting.merge import run_merge
 
     line = (lambda text: None) if quiet or json_ else say
-    result = merge(tables, out, prefix=prefix, root=root, overwrite=overwrite, report=line)
+    result = run_merge(replace(request, report=line))
     if json_:
         emit(result.to_json())
         return
     for note in result.notes:
         line(note)
-    if root is not None:
+    if request.root is not None:
         line(f"{result.moved:,} of {result.rows:,} rows have another path now")
     line(f"scores: {result.path}")
     if not quiet:

@@ -1,11 +1,11 @@
 """``curate models``: what ships, and what a model's card says."""
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import emit, say, show
+from curate.training.options import ModelsOptions
 
 GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the same words
     "trio": "small images, and where speed counts: one small network that is all in this package; as scores of "
@@ -15,12 +15,8 @@ GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the s
 }
 
 
-def run(
-    name: Annotated[
-        str | None, typer.Argument(help="A shipped model or a .safetensors file.", show_default=False)
-    ] = None,
-    json_: options.Json = False,
-) -> None:
+@command_of(ModelsOptions)
+def run(request: ModelsOptions, json_: options.Json = False) -> None:
     """List the models that ship, or show one model's card.
 
     The word convert instead of a name makes a checkpoint out of third-party weights; it has its own --help.
@@ -32,27 +28,22 @@ def run(
         curate models world
         curate models convert uncertainties.pth.tar -o mine.safetensors
     """
-    from curate.training.models import models
+    from curate.training.models import run_models
     from scoring.model_names import DEFAULT
 
-    if name is None:
-        cards = models()
-        if json_:
-            emit(cards)
-            return
-        if not cards:
-            say("no model ships with this installation; `curate train` makes one, and --model takes its file")
-        for stem, card in cards.items():
+    found = run_models(request)
+    if json_:
+        emit(found)
+    elif request.name is not None:
+        for line in (*card_lines(found), *about_lines(str(request.name), found)):
+            show(line)
+    elif not found:
+        say("no model ships with this installation; `curate train` makes one, and --model takes its file")
+    else:
+        for stem, card in found.items():
             show(headline(stem, card, is_default=stem == DEFAULT))
             for line in about_lines(stem, card):
                 show(f"  {line}")
-        return
-    card = models(name)
-    if json_:
-        emit(card)
-        return
-    for line in (*card_lines(card), *about_lines(str(name), card)):
-        show(line)
 
 
 def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:

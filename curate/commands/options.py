@@ -69,21 +69,6 @@ def _place(text: str, parse: Callable[[str], Any]) -> Any:
         raise typer.BadParameter(str(error)) from None
 
 
-def white_argument(text: str | None) -> int | None:
-    """Return the white of 16-bit images as typed; None for auto."""
-    if text is None or text == "auto":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"expected auto or a whole number for --white, got {text!r}") from None
-
-
-def written_to(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
-    """Return the option of that name, as ``shared``, with a path to write that may be a URL of a store."""
-    return shared(name, more, parser=output_argument, metavar=metavar, **named)
-
-
 def refuse_urls(arguments: Mapping[str, Any]) -> None:
     """Refuse a URL where a path of this machine is read or written: it would name a folder here, called `s3:`.
 
@@ -109,37 +94,7 @@ def refuse_urls(arguments: Mapping[str, Any]) -> None:
                 )
 
 
-Table = Annotated[
-    Path,
-    typer.Argument(
-        parser=table_argument,
-        help="Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3://, gs:// or hf://.",
-    ),
-]
-
-RoundsFolder = Annotated[Path, typer.Argument(help="Folder of the rounds.")]
-
-Log = Annotated[Path | None, shared("--log", metavar="FILE")]
-Limit = Annotated[int | None, shared("--limit")]
-Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
-Device = Annotated[str, shared("--device", show_default=True)]
-Precision = Annotated[str, shared("--precision", show_default=True)]
-White = Annotated[str | None, shared("--white", metavar="auto|N", show_default=True)]
-Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
-
-
-AllowUnmatched = Annotated[bool, shared("--allow-unmatched")]
-DryRun = Annotated[bool, shared("--dry-run")]
 Json = Annotated[bool, shared("--json")]
-Overwrite = Annotated[bool, shared("--overwrite")]
 Quiet = Annotated[bool, shared("--quiet")]
-
+Overwrite = Annotated[bool, shared("--overwrite")]
 Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
-Key = Annotated[str | None, shared("--key")]
-PathColumn = Annotated[str | None, shared("--path-column", "; by default found by name")]
-ImageColumn = Annotated[str | None, shared("--image-column", "; by default found by type")]
-Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
-
-Connections = Annotated[int, shared("--connections", show_default=True, min=1, max=512)]
-
-MovedTable = Annotated[Path | None, shared("--table")]

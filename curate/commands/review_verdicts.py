@@ -1,39 +1,22 @@
 """``curate review verdicts``: what annotators' answers show, of images, of pairs or of labels."""
 
 from math import isnan
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.labels_words import verdict_lines
 from curate.commands.printing import emit, print_lines, show, show_table
 from curate.counted import counted
+from curate.policies.audit.options import ReviewVerdictsOptions
 
 if TYPE_CHECKING:
     from curate.policies.dedup.quality.precision import Precision, Share, Suggestion
     from scoring.metrics.resampling import Interval
 
 
-def run(
-    answers: Annotated[
-        list[Path],
-        typer.Argument(
-            help="With the answers filled in: NAME.audit.csv of curate review plan or of curate dedup --audit, or "
-            "NAME.review.csv of curate labels --review."
-        ),
-    ],
-    target_precision: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE", help="Of pairs: also suggest the loosest threshold that keeps it.", show_default=False
-        ),
-    ] = None,
-    confidence: Annotated[str, options.shared("--confidence", metavar="SHARE", show_default=True)] = "95%",
-    judges: Annotated[str, options.shared("--judges", metavar="any|majority|share", show_default=True)] = "any",
-    json_: options.Json = False,
-) -> None:
+@command_of(ReviewVerdictsOptions)
+def run(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
     """Report what annotators' answers show of images, pairs or labels.
 
     Example:
@@ -49,10 +32,10 @@ def run(
     draws pairs: how many are right. `--review` of curate labels draws labels: how many are wrong. Intervals
     hold for every population (no normal approximation), and a suggestion holds with the given confidence.
     """
-    from curate.policies.audit.examine import PairReading, review_verdicts
+    from curate.policies.audit.examine import PairReading, run_review_verdicts
     from curate.policies.labels.verdicts import Verdicts
 
-    read = review_verdicts(answers, target_precision=target_precision, confidence=confidence, judges=judges)
+    read = run_review_verdicts(request)
     if json_:
         emit(read.to_json())
     elif isinstance(read, PairReading):

@@ -1,8 +1,7 @@
 """``curate round``: rounds of labelling as files; each of its commands is a thin one."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +11,7 @@ from curate.commands.groups import plain_app
 from curate.commands.printing import emit, say
 from curate.commands.round_words import import_notes
 from curate.counted import counted
-from curate.simulation.options import RoundNextOptions
+from curate.simulation.options import RoundImportOptions, RoundLabelsOptions, RoundNextOptions, RoundPlotOptions
 
 if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
@@ -72,19 +71,9 @@ def next_(
         say(f"labelling settings of the project: {settings}")
 
 
+@command_of(RoundImportOptions)
 def import_(
-    folder: options.RoundsFolder,
-    file: Annotated[Path, typer.Argument(help="What the annotation tool exported: a file or a folder.")],
-    format_: Annotated[str | None, options.shared("--format", ", of the file. [default: as in init]")] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Column or field of the labels, where there are several.", show_default=False)
-    ] = None,
-    annotator: Annotated[
-        str | None, typer.Option(help="Who made labels that name no annotator.", show_default=False)
-    ] = None,
-    skip_rest: Annotated[
-        bool, typer.Option("--skip-rest", help="Images of the batch still without a label count as skipped.")
-    ] = False,
+    request: RoundImportOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -96,9 +85,9 @@ def import_(
         curate round import rounds labels.csv
         curate round import rounds export.json --format label-studio --annotator ann
     """
-    from curate.simulation.functions import round_import
+    from curate.simulation.functions import run_round_import
 
-    imported = round_import(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
+    imported = run_round_import(request)
     if json_:
         emit({**imported.to_json(), "notes": import_notes(imported)})
     elif not quiet:
@@ -119,10 +108,9 @@ def _report_import(imported: "ImportResult") -> None:
         say(f"labels: {imported.written}")
 
 
+@command_of(RoundLabelsOptions)
 def labels_(
-    folder: options.RoundsFolder,
-    out: Annotated[Path, options.shared("--out", ": a table, such as labels.parquet")],
-    overwrite: options.Overwrite = False,
+    request: RoundLabelsOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -133,20 +121,18 @@ def labels_(
     \b
         curate round labels rounds -o labels.parquet
     """
-    from curate.simulation.functions import round_labels
+    from curate.simulation.functions import run_round_labels
 
-    counts = round_labels(folder, out, overwrite=overwrite)
+    counts = run_round_labels(request)
     if json_:
-        emit({"path": str(out), **counts})
+        emit({"path": str(request.out), **counts})
     elif not quiet:
-        say(f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
+        say(f"{request.out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
 
 
+@command_of(RoundPlotOptions)
 def plot_(
-    source: Annotated[Path, typer.Argument(help="Folder of the rounds, or the JSON of `curate round simulate`.")],
-    out: Annotated[Path, options.shared("--out", ": a chart, such as curve.svg")],
-    table: options.MovedTable = None,
-    overwrite: options.Overwrite = False,
+    request: RoundPlotOptions,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -157,9 +143,9 @@ def plot_(
     \b
         curate round plot rounds -o curve.png
     """
-    from curate.simulation.functions import round_plot
+    from curate.simulation.functions import run_round_plot
 
-    round_plot(source, out, table=table, overwrite=overwrite)
+    out = run_round_plot(request)
     if json_:
         emit({"picture": str(out)})
     elif not quiet:

@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Container
 from contextlib import redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import BRIEF, DRY_RUN, emit, say, show, show_table
+from curate.pipeline.options import RunOptions
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,18 +21,10 @@ KILLED = 128  # exit codes from which a command was interrupted, and has said so
 USAGE: Any = typer.BadParameter.__base__  # what a line that cannot be read raises, whatever is wrong with it
 
 
+@command_of(RunOptions)
 def run(
+    request: RunOptions,
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(parser=options.path_argument, help="The pipeline, such as curate.toml.")],
-    until: Annotated[str | None, typer.Option(metavar="STEP", help="Stop after this step.", show_default=False)] = None,
-    again: Annotated[
-        str | None,
-        typer.Option(metavar="STEP", help="Do this step again, and what follows from it.", show_default=False),
-    ] = None,
-    allow_outside: Annotated[
-        bool, typer.Option("--allow-outside", help="Let steps write outside of the folder of the file.")
-    ] = False,
-    dry_run: options.DryRun = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -59,15 +53,11 @@ def run(
     checks, and pipeline.png draws how many rows each step left, and why the others went. --dry-run shows the same
     as numbers, as far as it needs no image to be scored.
     """
-    from curate.pipeline.file import read_pipeline
-    from curate.pipeline.run import run_pipeline
+    from curate.pipeline.run import run_file
 
-    line = (lambda text: None) if quiet else say
-    group = ctx.find_root().command
-    result = run_pipeline(
-        read_pipeline(file), Typed(group, quiet or dry_run), until=until, again=again, dry_run=dry_run,
-        allow_outside=allow_outside, announce=line,
-    )  # fmt: skip
+    dry_run = request.dry_run
+    commands = Typed(ctx.find_root().command, quiet or dry_run)
+    result = run_file(replace(request, announce=(lambda text: None) if quiet else say), commands)
     if json_:
         emit(_plain(result, dry_run))
     elif dry_run or not quiet:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
+from curate.commands.declared import command_of
 from curate.commands.printing import EXIT_GATE, emit, show, show_table
 from curate.commands.round_words import (
     advice_words,
@@ -16,17 +17,17 @@ from curate.commands.round_words import (
     status_notes,
 )
 from curate.counted import counted
+from curate.simulation.options import RoundStatusOptions
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
     from curate.rounds.status import Status
 
 
+@command_of(RoundStatusOptions, all_="table")
 def run(
-    folder: options.RoundsFolder,
-    table: options.MovedTable = None,
+    request: RoundStatusOptions,
     all_: Annotated[bool, typer.Option("--all", help="Show what it is based on, too.")] = False,
-    stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
     fail_unless_stop: Annotated[
         bool, typer.Option("--fail-unless-stop", help=f"Exit {EXIT_GATE} while no --stop rule is reached.")
     ] = False,
@@ -43,9 +44,9 @@ def run(
 
     The intervals named "at every look" hold together: look after every round, and stop when you like.
     """
-    from curate.simulation.functions import round_status
+    from curate.simulation.functions import run_round_status
 
-    status = round_status(folder, table=table, stop=stop)
+    status = run_round_status(request)
     if fail_unless_stop and status.stop is None:
         raise InputError("--fail-unless-stop uses --stop rules, and none is given; add --stop 'accuracy >= 90%'")
     if json_:

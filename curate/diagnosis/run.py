@@ -5,27 +5,24 @@ from pathlib import Path
 
 from curate.diagnosis import decoders, machine, models, software, speed
 from curate.diagnosis.contract import MachineFact
+from curate.diagnosis.options import SECONDS, DoctorOptions
+from curate.options.function import callable_of
 from scoring.errors import InputError
 
-SECONDS = 10.0  # that the speed test takes
 
-
-def doctor(
-    folder: str | Path = Path(),
-    *,
-    seconds: float = SECONDS,
-) -> list[MachineFact]:
+def run_doctor(options: DoctorOptions) -> list[MachineFact]:
     """Return what this machine and this installation can do, how fast, and what to change.
 
-    Args:
-        folder: where output would go; a small file is written to it and removed.
-        seconds: of the speed test; 0 leaves it out.
+    A small file is written to the folder and removed.
 
     Raises:
         InputError: for an invalid folder.
     """
-    require_target(Path(folder))
-    return list(examine(Path(folder), seconds=seconds))
+    require_target(Path(options.folder))
+    return list(examine(Path(options.folder), seconds=options.seconds))
+
+
+doctor = callable_of(DoctorOptions, run_doctor)
 
 
 def require_target(folder: Path) -> None:

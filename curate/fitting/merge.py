@@ -15,10 +15,12 @@ from curate.counted import counted
 from curate.engines.adding.settings import model_as_scored
 from curate.engines.settings import difference
 from curate.fitting.fit import fit
+from curate.fitting.options import MergeOptions
 from curate.manifest import SourceOptions, open_manifest
 from curate.manifest.classes import CLASSES
 from curate.manifest.layout import conformed
 from curate.manifest.store_path import path_on_disk
+from curate.options.function import callable_of
 from curate.tables.dataset import read_dataset
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256
@@ -73,43 +75,27 @@ class MergeResult:
         }
 
 
-def merge(
-    tables: Sequence[str | Path],
-    out: str | Path,
-    *,
-    prefix: bool = False,
-    root: str | None = None,
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda text: None,
-) -> MergeResult:
+def run_merge(options: MergeOptions) -> MergeResult:
     """Put scored tables of one model together, with one fit; or write one table again with where its images are now.
-
-    Args:
-        tables: Parquet files or folders of ``part-*.parquet``; none is changed.
-        out: the table to write, NAME.parquet.
-        prefix: put the name of its table before each key, as in ``photos/cat.jpg`` of photos.parquet.
-        root: of a single table: the folder where its images are now, below which their keys are their paths.
-        overwrite: replace the table that is there.
-        report: called with a line on what is done.
 
     Raises:
         InputError: for tables of different models or settings, keys that two tables have, a column of two types, or an
             image that is not below ``root``; nothing is written then.
     """
-    place = path_on_disk(out, "-o")
-    opened = [open_table(path, require=[KEY]) for path in tables]
-    _refuse_places(opened, place, root)
+    place = path_on_disk(options.out, "-o")
+    opened = [open_table(path, require=[KEY]) for path in options.tables]
+    _refuse_places(opened, place, options.root)
     notes = _refuse_different(opened)
-    keys = _keys(opened, prefix=prefix)
-    uris, moved = (None, 0) if root is None else _moved(opened[0], keys[0], root)
+    keys = _keys(opened, prefix=options.prefix)
+    uris, moved = (None, 0) if options.root is None else _moved(opened[0], keys[0], options.root)
     dropped = _fitted_columns(opened) if len(opened) > 1 else []
     schema = _schema(opened, keys[0].dtype, dropped)
     metadata = _metadata(opened, schema)
     notes += _copies(opened)
-    report(f"{counted(len(opened), 'table')}, {sum(map(len, keys)):,} rows")
+    options.report(f"{counted(len(opened), 'table')}, {sum(map(len, keys)):,} rows")
     refits = len(opened) > 1 and any(_has_fit(table) for table in opened) and EMBEDDING in schema.names
     if refits:
-        if place.exists() and not overwrite:
+        if place.exists() and not options.overwrite:
             raise InputError(f"{place} exists already; choose another name, or give --overwrite")
         with held_folder(place.absolute()) as folder:
             draft = folder / place.name
@@ -117,15 +103,18 @@ def merge(
             n_images = len(read_dataset(open_table(draft)))
             refits = n_images >= FEW_ROWS
             if refits:
-                named = partial(_named, report, str(draft), str(place))
+                named = partial(_named, options.report, str(draft), str(place))
                 model = _model_of(opened[0])
-                notes += fit(draft, apply=place, model=model, overwrite=overwrite, report=named).notes
+                notes += fit(draft, apply=place, model=model, overwrite=options.overwrite, report=named).notes
             else:
                 notes.append(f"no unc_fitted: {counted(n_images, 'different image')}, fewer than {FEW_ROWS}")
     if not refits:
-        _write(place, _rows(opened, keys, uris, schema), schema, metadata, overwrite=overwrite)
+        _write(place, _rows(opened, keys, uris, schema), schema, metadata, overwrite=options.overwrite)
     counts = {str(table.path): table.n_rows for table in opened}
     return MergeResult(place, sum(map(len, keys)), counts, moved, refits, tuple(notes))
+
+
+merge = callable_of(MergeOptions, run_merge)
 
 
 def _has_fit(table: Table) -> bool:

@@ -1,12 +1,12 @@
-"""What ``curate fit`` can be given."""
+"""What ``curate fit`` and ``curate merge`` can be given."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
 from curate.options import fields
-from curate.options.option import Note, shared
+from curate.options.option import Note, Option, shared
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,5 +34,20 @@ class FitOptions:
     seed: fields.Seed = 0
     source: fields.Source = None
     engine: fields.Engine = "local"
+    overwrite: fields.Overwrite = False
+    report: Annotated[Callable[[str], None], Note("Called with a line on what is done.")] = lambda text: None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MergeOptions:
+    """The options of ``curate merge``."""
+
+    tables: Annotated[
+        Sequence[str | Path], Option("Scored tables of one model.", metavar="TABLE", path="table", argument=True)
+    ]
+    out: Annotated[str | Path, shared("--out", ": the table, NAME.parquet")]
+    _: KW_ONLY
+    prefix: Annotated[bool, Option("Put the name of its table before each key: photos/cat.jpg.")] = False
+    root: Annotated[str | None, shared("--root", ": the folder that the images of one table are in now")] = None
     overwrite: fields.Overwrite = False
     report: Annotated[Callable[[str], None], Note("Called with a line on what is done.")] = lambda text: None

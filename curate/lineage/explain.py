@@ -9,7 +9,10 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.lineage.chain import Link, links, links_after, receipt_of
+from curate.lineage.options import ExplainOptions
 from curate.manifest.store_path import AnyPath, path_to_read
+from curate.options.function import callable_of
+from curate.options.values import several
 from curate.policies.moved import Searched
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
@@ -83,26 +86,18 @@ class Story:
         return {**asdict(self), "lost": self.lost, "in_its_place": self.in_its_place}
 
 
-def explain(
-    table: str | AnyPath, keys: str | Sequence[str], *, root: str | Path | Sequence[str | Path] | None = None
-) -> list[Story]:
+def run_explain(options: ExplainOptions) -> list[Story]:
     """Report what happened to rows across all steps, as the receipts and decisions note it.
 
-    Args:
-        table: a subset, its decisions or its receipt: its history is printed, from the scored table on. Of
-            that table itself, every step of which a receipt is in its folder.
-        keys: of the rows.
-        root: folder, or several, below which what has moved is looked for by its digest.
-
     Returns:
-        one story a key, in their order.
+        One story a key, in their order.
 
     Raises:
         InputError: for a key that the scored table has not, or a table, receipt or decisions that are gone.
     """
-    key_list = [keys] if isinstance(keys, str) else list(keys)
+    key_list = list(several(options.keys))
     _check(key_list)
-    first, steps = _steps(path_to_read(table), [root] if isinstance(root, str | Path) else list(root or ()))
+    first, steps = _steps(path_to_read(options.table), several(options.root))
     scored = open_table(first, require=[KEY])
     known = rows_with_keys(scored, key_list)
     key_list = [key if key in known else key_meant(key, scored) for key in key_list]
@@ -117,6 +112,9 @@ def explain(
         for key, event in _events(step, key_list).items():
             events[key].append(event)
     return [Story(key, str(scored.path), rows[key], events[key]) for key in key_list]
+
+
+explain = callable_of(ExplainOptions, run_explain)
 
 
 def _check(keys: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What ``curate diff`` and ``curate verify`` can be given."""
+"""What ``curate diff``, ``curate explain`` and ``curate verify`` can be given."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -19,14 +19,28 @@ class DiffOptions:
     ]
     other: Annotated[str | Path, Option("The table to compare it with.", path="table", argument=True)]
     _: KW_ONLY
-    root: Annotated[
-        str | Path | Sequence[str | Path] | None,
-        shared("--root", ": files that moved are found below it, by their digest"),
-    ] = None
+    root: fields.Roots = None
     out: Annotated[
         str | Path | None, shared("--out", ": every row that only one of them holds, and why, NAME.parquet")
     ] = None
     overwrite: fields.Overwrite = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExplainOptions:
+    """The options of ``curate explain``."""
+
+    table: Annotated[
+        str | Path,
+        Option(
+            "A subset, its decisions or its receipt; or the scored table, for every step next to it.",
+            path="table",
+            argument=True,
+        ),
+    ]
+    keys: Annotated[str | Sequence[str], Option("Keys of the images, as in the column key.", argument=True)]
+    _: KW_ONLY
+    root: fields.Roots = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

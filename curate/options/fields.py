@@ -37,6 +37,7 @@ BackboneSet = Annotated[
         example="drop_path_rate=0.1",
     ),
 ]
+Confidence = Annotated[str | float, shared("--confidence", metavar="SHARE", default=True)]
 Connections = Annotated[int, shared("--connections", default=True, least=1, most=512)]
 Device = Annotated[str, shared("--device", default=True)]
 Discount = Annotated[bool, shared("--discount")]
@@ -55,6 +56,7 @@ Finder = Annotated[
     ),
 ]
 ImageColumn = Annotated[str | None, shared("--image-column", "; by default found by type")]
+Judges = Annotated[str, shared("--judges", metavar="any|majority|share", default=True)]
 Key = Annotated[str | None, shared("--key")]
 Label = Annotated[str, shared("--label", ", for methods that read labels", default=True)]
 LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
@@ -71,12 +73,17 @@ Overwrite = Annotated[bool, shared("--overwrite")]
 PathColumn = Annotated[str | None, shared("--path-column", "; by default found by name")]
 Precision = Annotated[str, shared("--precision", default=True)]
 Quality = Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")]
+Roots = Annotated[
+    str | Path | Sequence[str | Path] | None,
+    shared("--root", ": files that moved are found below it, by their digest"),
+]
 Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
 RoundsFolder = Annotated[str | Path, Option("Folder of the rounds.", argument=True)]
 Score = Annotated[str | None, shared("--score", metavar="COLUMN")]
 Seed = Annotated[int, shared("--seed", default=True)]
 Settings = Annotated[Mapping[str, object] | None, shared("--set", metavar="NAME=VALUE")]
 Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
+Stop = Annotated[Sequence[str] | None, shared("--stop", metavar="RULE")]
 Verdicts = Annotated[
     str | Path | None, shared("--verdicts", ": drop, keep and relabel rows by it", metavar="FILE", path="local")
 ]

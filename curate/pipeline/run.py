@@ -10,7 +10,8 @@ from pathlib import Path
 
 from curate.display.funnel import Bar, funnel_chart
 from curate.display.style import save_chart
-from curate.pipeline.file import Pipeline
+from curate.pipeline.file import Pipeline, read_pipeline
+from curate.pipeline.options import RunOptions
 from curate.pipeline.plan import Commands, Planned, plan
 from curate.pipeline.receipt import digest_of, outputs_of, stage_of, write_receipt
 from curate.pipeline.state import Done, Stage, looks, read_state, write_state
@@ -57,6 +58,19 @@ class PipelineResult:
     folder: Path = Path()
     receipt: Path | None = None
     picture: Path | None = None
+
+
+def run_file(options: RunOptions, commands: Commands) -> PipelineResult:
+    """Run the steps of a file with the commands; otherwise as ``run_pipeline``."""
+    return run_pipeline(
+        read_pipeline(Path(options.file)),
+        commands,
+        until=options.until,
+        again=options.again,
+        dry_run=options.dry_run,
+        allow_outside=options.allow_outside,
+        announce=options.announce,
+    )
 
 
 def run_pipeline(

@@ -1,6 +1,5 @@
 """`curate.round_init`, `round_next` and so on: the commands of `curate round` as functions."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from curate.columns import LABEL
@@ -14,7 +13,15 @@ from curate.rounds.labels import write_consensus
 from curate.rounds.next import NextResult, next_round
 from curate.rounds.plot import plot_folder
 from curate.rounds.status import Status, status
-from curate.simulation.options import RoundInitOptions, RoundNextOptions, RoundSimulateOptions
+from curate.simulation.options import (
+    RoundImportOptions,
+    RoundInitOptions,
+    RoundLabelsOptions,
+    RoundNextOptions,
+    RoundPlotOptions,
+    RoundSimulateOptions,
+    RoundStatusOptions,
+)
 from curate.simulation.plot import plot_replay
 from curate.simulation.run import Simulation, check_outputs, simulate, write_simulation
 from curate.tables.classes import read_classes
@@ -68,79 +75,57 @@ def run_round_next(options: RoundNextOptions) -> NextResult:
 round_next = callable_of(RoundNextOptions, run_round_next)
 
 
-def round_import(
-    folder: str | Path,
-    file: str | Path,
-    *,
-    format: str | None = None,
-    name: str | None = None,
-    annotator: str | None = None,
-    skip_rest: bool = False,
-) -> ImportResult:
+def run_round_import(options: RoundImportOptions) -> ImportResult:
     """Read labels of annotators, check them, and keep them with the round.
-
-    Args:
-        folder: of `curate.round_init`.
-        file: what the annotation tool exported: a file or a folder.
-        format: of it; None for the folder's.
-        name: column or field of the labels, where there are several.
-        annotator: of labels that name no annotator.
-        skip_rest: images of the last batch that have no label count as skipped.
 
     Raises:
         InputError: for a file in which nothing can be used, or a folder that was changed.
     """
-    return import_labels(folder, file, format=format, name=name, annotator=annotator, skip_rest=skip_rest)
+    return import_labels(**vars(options))
 
 
-def round_status(folder: str | Path, *, table: str | Path | None = None, stop: Sequence[str] | None = None) -> Status:
+round_import = callable_of(RoundImportOptions, run_round_import)
+
+
+def run_round_status(options: RoundStatusOptions) -> Status:
     """Return how accurate the model is by now, and whether to stop.
-
-    Args:
-        folder: of `curate.round_init`.
-        table: where the table is now, if it was moved.
-        stop: rules in addition to the folder's, such as ``"accuracy >= 90%"``.
 
     Raises:
         InputError: for an invalid rule, or a folder or table that was changed.
     """
-    return status(folder, table=table, stop=stop or ())
+    return status(options.folder, table=options.table, stop=options.stop or ())
 
 
-def round_labels(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:
+round_status = callable_of(RoundStatusOptions, run_round_status)
+
+
+def run_round_labels(options: RoundLabelsOptions) -> dict[str, int]:
     """Write the label of every image, and how far annotators differ; return the rows of each state.
-
-    Args:
-        folder: of `curate.round_init`.
-        out: a table, ``NAME.parquet``.
-        overwrite: replace a table that is there.
 
     Raises:
         InputError: if no label came back yet, the folder was changed, or the place refuses.
     """
-    return write_consensus(folder, out, overwrite=overwrite)
+    return write_consensus(options.folder, options.out, overwrite=options.overwrite)
 
 
-def round_plot(
-    source: str | Path, out: str | Path, *, table: str | Path | None = None, overwrite: bool = False
-) -> Path:
+round_labels = callable_of(RoundLabelsOptions, run_round_labels)
+
+
+def run_round_plot(options: RoundPlotOptions) -> Path:
     """Draw learning curves with their intervals; return the chart's path.
-
-    Args:
-        source: folder of rounds, or the JSON of `curate.round_simulate`.
-        out: ``NAME.png``, ``NAME.svg`` or ``NAME.pdf``.
-        table: where the table of the folder is now, if it was moved.
-        overwrite: replace a chart that is there.
 
     Raises:
         InputError: if there is nothing to draw, or the place refuses.
     """
-    source, out = Path(source), Path(out)
+    source, out = Path(options.source), Path(options.out)
     if source.is_dir():
-        plot_folder(source, out, table=table, overwrite=overwrite)
+        plot_folder(source, out, table=options.table, overwrite=options.overwrite)
     else:
-        plot_replay(source, out, overwrite=overwrite)
+        plot_replay(source, out, overwrite=options.overwrite)
     return out
+
+
+round_plot = callable_of(RoundPlotOptions, run_round_plot)
 
 
 def run_round_simulate(options: RoundSimulateOptions) -> Simulation:

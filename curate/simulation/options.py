@@ -1,4 +1,4 @@
-"""What ``curate round init``, ``next`` and ``simulate`` can be given."""
+"""What the commands of ``curate round`` can be given."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -7,6 +7,8 @@ from typing import Annotated
 
 from curate.options import fields
 from curate.options.option import Note, Option, shared
+
+OfAllRounds = Annotated[str | float, shared("--confidence", ", of all rounds at once", metavar="SHARE", default=True)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,10 +48,8 @@ class RoundInitOptions:
         Sequence[str] | None, Option("Label that means: not this image. [default: skip]", metavar="NAME")
     ] = None
     budget: Annotated[int | None, shared("--budget", " to label in all; status says when it is reached")] = None
-    confidence: Annotated[
-        str | float, shared("--confidence", ", of all rounds at once", metavar="SHARE", default=True)
-    ] = "95%"
-    stop: Annotated[Sequence[str] | None, shared("--stop", metavar="RULE")] = None
+    confidence: OfAllRounds = "95%"
+    stop: fields.Stop = None
     seed: fields.Seed = 0
 
 
@@ -77,10 +77,8 @@ class RoundSimulateOptions:
         str | None,
         shared("--holdout", ", drawn by each run as rounds would. [default: a tenth, at most 500]", metavar="AMOUNT"),
     ] = None
-    confidence: Annotated[
-        str | float, shared("--confidence", ", of all rounds at once", metavar="SHARE", default=True)
-    ] = "95%"
-    stop: Annotated[Sequence[str] | None, shared("--stop", metavar="RULE")] = None
+    confidence: OfAllRounds = "95%"
+    stop: fields.Stop = None
     out: Annotated[str | Path | None, shared("--out", ": results, such as results.json; a CSV next to it")] = None
     overwrite: fields.Overwrite = False
     report: Annotated[
@@ -98,3 +96,49 @@ class RoundNextOptions:
     partial: Annotated[bool, Option("Go on though images of the last batch lack a label.")] = False
     table: fields.MovedTable = None
     source: fields.Source = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundImportOptions:
+    """The options of ``curate round import``."""
+
+    folder: fields.RoundsFolder
+    file: Annotated[str | Path, Option("What the annotation tool exported: a file or a folder.", argument=True)]
+    _: KW_ONLY
+    format: Annotated[str | None, shared("--format", ", of the file. [default: as in init]")] = None
+    name: Annotated[str | None, Option("Column or field of the labels, where there are several.")] = None
+    annotator: Annotated[str | None, Option("Who made labels that name no annotator.")] = None
+    skip_rest: Annotated[bool, Option("Images of the batch still without a label count as skipped.")] = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundStatusOptions:
+    """The options of ``curate round status``."""
+
+    folder: fields.RoundsFolder
+    _: KW_ONLY
+    table: fields.MovedTable = None
+    stop: fields.Stop = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundLabelsOptions:
+    """The options of ``curate round labels``."""
+
+    folder: fields.RoundsFolder
+    out: Annotated[str | Path, shared("--out", ": a table, such as labels.parquet")]
+    _: KW_ONLY
+    overwrite: fields.Overwrite = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundPlotOptions:
+    """The options of ``curate round plot``."""
+
+    source: Annotated[
+        str | Path, Option("Folder of the rounds, or the JSON of `curate round simulate`.", argument=True)
+    ]
+    out: Annotated[str | Path, shared("--out", ": a chart, such as curve.svg")]
+    _: KW_ONLY
+    table: fields.MovedTable = None
+    overwrite: fields.Overwrite = False

@@ -3,21 +3,19 @@
 from pathlib import Path
 
 from curate.description import Description, describe_file
-from curate.manifest.store_path import StorePath, path_to_read
+from curate.manifest.store_path import path_to_read
+from curate.options.function import callable_of
+from curate.training.options import InfoOptions
 from scoring.errors import InputError
 
 
-def info(file: str | Path | StorePath) -> Description:
+def run_info(options: InfoOptions) -> Description:
     """Return what a file is: rows, columns, classes, model, settings, counts.
-
-    Args:
-        file: a table (.parquet, or a folder of parts), a receipt (.json), a checkpoint (.safetensors), or a folder with
-            a cache of features or rounds of labelling.
 
     Raises:
         InputError: for anything else, or a file that is damaged.
     """
-    place = path_to_read(file)
+    place = path_to_read(options.file)
     if isinstance(place, Path) and place.is_dir():  # in a store there are tables and receipts alone
         if (place / "cache.json").is_file():
             return _cache(place)
@@ -26,6 +24,9 @@ def info(file: str | Path | StorePath) -> Description:
         if (rounds := rounds_at(place)) is not None:
             return _rounds(place, *rounds)
     return describe_file(place)
+
+
+info = callable_of(InfoOptions, run_info)
 
 
 def _cache(folder: Path) -> Description:

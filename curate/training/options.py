@@ -155,3 +155,27 @@ class ModelsConvertOptions:
     backbone: Annotated[str | None, Option("timm's name of the model, where the file does not say it.")] = None
     licence: fields.Licence = "not stated"
     overwrite: fields.Overwrite = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InfoOptions:
+    """The options of ``curate info``."""
+
+    file: Annotated[
+        str | Path,
+        Option(
+            "Table (.parquet or a folder), receipt (.json), model (.safetensors), cache or rounds (folders).",
+            path="table",
+            argument=True,
+        ),
+    ]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelsOptions:
+    """The options of ``curate models``."""
+
+    name: Annotated[
+        str | Path | None,
+        Option("A shipped model or a .safetensors file.", path="name", argument=True, default=False),
+    ] = None

@@ -1,5 +1,6 @@
-"""What ``curate review plan`` can be given."""
+"""What ``curate review plan`` and ``curate review verdicts`` can be given."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ class ReviewPlanOptions:
     column: Annotated[str | None, shared("--column", ", by which rows will be cut")] = None
     _: KW_ONLY
     max_bad_rate: Annotated[str | float, Option("Share of bad ones to show: 2%.", metavar="SHARE", default=False)]
-    confidence: Annotated[str | float, shared("--confidence", metavar="SHARE", default=True)] = "95%"
+    confidence: fields.Confidence = "95%"
     keep: Annotated[str | float, Option("How many of the most certain could be kept at all.", metavar="AMOUNT")] = (
         "100%"
     )
@@ -31,3 +32,23 @@ class ReviewPlanOptions:
     ] = None
     seed: fields.Seed = 0
     overwrite: fields.Overwrite = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReviewVerdictsOptions:
+    """The options of ``curate review verdicts``."""
+
+    answers: Annotated[
+        str | Path | Sequence[str | Path],
+        Option(
+            "With the answers filled in: NAME.audit.csv of curate review plan or of curate dedup --audit, or "
+            "NAME.review.csv of curate labels --review.",
+            argument=True,
+        ),
+    ]
+    _: KW_ONLY
+    target_precision: Annotated[
+        float | None, Option("Of pairs: also suggest the loosest threshold that keeps it.", metavar="SHARE")
+    ] = None
+    confidence: fields.Confidence = "95%"
+    judges: fields.Judges = "any"

@@ -1,0 +1,21 @@
+"""What ``curate run`` can be given."""
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from curate.options import fields
+from curate.options.option import Option
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RunOptions:
+    """The options of ``curate run``."""
+
+    file: Annotated[str | Path, Option("The pipeline, such as curate.toml.", path="local", argument=True)]
+    _: KW_ONLY
+    until: Annotated[str | None, Option("Stop after this step.", metavar="STEP")] = None
+    again: Annotated[str | None, Option("Do this step again, and what follows from it.", metavar="STEP")] = None
+    allow_outside: Annotated[bool, Option("Let steps write outside of the folder of the file.")] = False
+    dry_run: fields.DryRun = False
+    announce: fields.Announce = lambda text: None
