@@ -64,7 +64,7 @@ def test_rows_of_images_that_could_not_be_read_are_kept(place, tmp_path, tiny_ch
     Image.effect_noise((32, 24), 99).convert("RGB").save(tmp_path / "torn" / "whole.jpg")
     torn = (tmp_path / "torn" / "whole.jpg").read_bytes()[:300]
     (tmp_path / "torn" / "torn.jpg").write_bytes(torn)
-    curate.score(tmp_path / "torn", tmp_path / "t.parquet", model=tiny_checkpoint, settings=SETTINGS)
+    curate.score(tmp_path / "torn", tmp_path / "t.parquet", model=tiny_checkpoint, **SETTINGS)
     curate.merge([place / "one.parquet", tmp_path / "t.parquet"], tmp_path / "m.parquet")
     rows = pq.read_table(tmp_path / "m.parquet", columns=["key", "status", "embedding"]).to_pylist()[N // 2 :]
     statuses = [(row["key"], row["status"], row["embedding"] is None) for row in rows]
