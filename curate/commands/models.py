@@ -31,16 +31,16 @@ def run(request: ModelsOptions, json_: options.Json = False) -> None:
     from curate.training.models import run_models
     from scoring.model_names import DEFAULT
 
-    found = run_models(request)
+    cards = run_models(request)
     if json_:
-        emit(found)
+        emit(cards)
     elif request.name is not None:
-        for line in (*card_lines(found), *about_lines(str(request.name), found)):
+        for line in (*card_lines(cards), *about_lines(str(request.name), cards)):
             show(line)
-    elif not found:
+    elif not cards:
         say("no model ships with this installation; `curate train` makes one, and --model takes its file")
     else:
-        for stem, card in found.items():
+        for stem, card in cards.items():
             show(headline(stem, card, is_default=stem == DEFAULT))
             for line in about_lines(stem, card):
                 show(f"  {line}")

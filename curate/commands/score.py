@@ -49,7 +49,7 @@ def run(
             replace(
                 request,
                 source=source[0] if len(source) == 1 else source,
-                given=options.typed(ctx, ctx.params),
+                explicit=options.typed(ctx, ctx.params),
                 report=bar.update,
                 announce=(lambda text: None) if quiet else say,
             )

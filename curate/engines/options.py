@@ -127,7 +127,7 @@ class ScoreOptions:
     overwrite: fields.Overwrite = False
     max_bytes: Annotated[int, Note("Bound on the size of one image, in bytes.")] = 256 << 20
     allow_private_hosts: Annotated[bool, Note("URLs inside the source may lead into private networks.")] = False
-    given: Annotated[
+    explicit: Annotated[
         Set[str], Note("With ``add``, names of options that are not the table's; by default those of the call.")
     ] = frozenset()
     report: Annotated[

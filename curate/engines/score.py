@@ -103,10 +103,10 @@ def _addition(
     from curate.engines.adding.settings import model_as_scored, options_as_scored, settings_as_scored, typed_fields
     from curate.engines.finished import table_of_scores
 
-    given = {SETTING_OF.get(name, name) for name in options.given}
-    given |= typed_fields(reading) | typed_fields(settings)
+    explicit = {SETTING_OF.get(name, name) for name in options.explicit}
+    explicit |= typed_fields(reading) | typed_fields(settings)
     table = table_of_scores(out)
-    model, reading = model_as_scored(table, model), options_as_scored(table, reading, given)
-    settings = settings_as_scored(table, settings, given & {each.name for each in fields(settings)})
+    model, reading = model_as_scored(table, model), options_as_scored(table, reading, explicit)
+    settings = settings_as_scored(table, settings, explicit & {each.name for each in fields(settings)})
     of_table = (options.source, out, table, model, reading)
     return Request(*of_table, options.workers, retry, options.check, options.refit), settings

@@ -19,8 +19,8 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
     """Return a function that takes the fields of a request as keywords, and runs it.
 
     Args:
-        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``; a field ``given`` has the names
-            of the keywords.
+        request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``; a field ``explicit`` has
+            the names of the keywords.
         run: what a request is given to, ``run_NAME``; the function is NAME, with its docstring and an argument a field.
 
     Raises:
@@ -39,15 +39,15 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
             near = closest(unknown, kinds)
             raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{near}")
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{name}() {error}") from None
-        for each, value in given.items():
+        for each, value in arguments.items():
             if wrong := _wrong(kinds[each], value):
                 raise TypeError(f"{name}() expected {wrong} for {each!r}, got {value!r}")
         made = request(*args, **kwargs)
-        if "given" in kinds and "given" not in given:
-            made = replace(made, given=frozenset(given))  # type: ignore[type-var]
+        if "explicit" in kinds and "explicit" not in arguments:
+            made = replace(made, explicit=frozenset(arguments))  # type: ignore[type-var]
         return run(made)
 
     call.__name__ = call.__qualname__ = name

@@ -65,7 +65,7 @@ OF_PYTHON = {  # tuned by nobody else
     "selftest": {"repeats"},
     "calibrate": {"repeats"},
     "compare": {"clusters", "top"},
-    "score": {"max_bytes", "allow_private_hosts", "given"},
+    "score": {"max_bytes", "allow_private_hosts", "explicit"},
 }
 OF_THE_PICTURE = {"source", "other_source"}
 OF_THE_REPORT = {  # these write nothing in Python

@@ -13,7 +13,7 @@ GROUP = typer.main.get_command(app)
 COMMANDS = list(GROUP.commands)
 # What a command calls first, its own arguments, and a mistake.
 CALLS = {
-    "score": ("curate.engines.score.score", ["photos", "-o", "s.parquet"], ["none", "-o", "s.parquet"]),
+    "score": ("curate.engines.score.run_score", ["photos", "-o", "s.parquet"], ["none", "-o", "s.parquet"]),
     "clean": ("curate.cleaning.run.open_manifest", ["photos", "-o", "c"], ["none", "-o", "c"]),
     "fit": (
         "curate.fitting.fit.open_table",
@@ -25,7 +25,7 @@ CALLS = {
         ["a.parquet", "b.parquet", "-o", "c.parquet"],
         ["none.parquet", "b.parquet", "-o", "c.parquet"],
     ),
-    "filter": ("curate.tables.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
+    "filter": ("curate.policies.filter.policy.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
     "issues": ("curate.policies.issues.policy.open_table", ["s.parquet"], ["none.parquet"]),
     "dedup": ("curate.policies.dedup.policy.open_table", ["s.parquet", "--dry-run"], ["none.parquet", "--dry-run"]),
     "select": (
@@ -54,10 +54,10 @@ CALLS = {
         ["none.parquet", "--bad", "x > 1"],
     ),
     "round": ("curate.simulation.functions.status", ["status", "r"], ["status", "none"]),
-    "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),
+    "run": ("curate.pipeline.run.read_pipeline", ["curate.toml"], ["none.toml"]),
     "info": ("curate.training.info.describe_file", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.lineage.verify.run_verify", ["k.receipt.json"], ["none.receipt.json"]),
-    "explain": ("curate.lineage.explain.explain", ["k.parquet", "a.jpg"], ["none.parquet", "a.jpg"]),
+    "explain": ("curate.lineage.explain.run_explain", ["k.parquet", "a.jpg"], ["none.parquet", "a.jpg"]),
     "diff": ("curate.lineage.diff.run_diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
     "compare": (
