@@ -29,7 +29,7 @@ class Waiting:
         jpeg: its bytes.
         sha256: of them.
         ordinary: what the CPU would make of it where the device cannot.
-        image: what somebody waits for.
+        image: what a thread waits for.
         give_back: gives its bytes back to the budget.
     """
 

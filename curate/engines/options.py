@@ -128,7 +128,7 @@ class ScoreOptions:
     max_bytes: Annotated[int, Note("Bound on the size of one image, in bytes.")] = 256 << 20
     allow_private_hosts: Annotated[bool, Note("URLs inside the source may lead into private networks.")] = False
     explicit: Annotated[
-        Set[str], Note("With ``add``, names of options that are not the table's; by default those of the call.")
+        Set[str], Note("With ``add``, names of options that are not the table's; by default the keywords of the call.")
     ] = frozenset()
     report: Annotated[
         Callable[["ScoreProgress"], None], Note("Called with the progress after every image batch or so.")

@@ -24,7 +24,7 @@ class Option:
 
     Attributes:
         text: what it is, a phrase that ends in a full stop.
-        name: on the command line; by default that of the field. A shared one is in ``MEANS``.
+        name: on the command line; by default the name of the field. A shared one is in ``MEANS``.
         python: what it is in Python, where that is more than ``text`` says.
         metavar: what it takes, for help; by default its type.
         path: of a path, what of it: ``table`` is read and ``output`` is written, here or in a store; ``local`` is here;

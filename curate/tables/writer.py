@@ -84,7 +84,7 @@ class TableWriter:
         self._n_waiting = rest.num_rows
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
-        """Return Parquet's writer, which has to be told at first which text comes as dictionaries."""
+        """Return Parquet's writer, which must know at first which text comes as dictionaries."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(self.file, schema.remove_metadata(), **_settings(self.schema))
             plain = base64.b64encode(self.schema.serialize().to_pybytes())

@@ -201,7 +201,7 @@ def image_inputs(
         line: called with what the user should know.
         marks: of images that are being decoded.
         stream: whether they are read while the run goes on; None where they do not fit in memory.
-        room: bytes of memory of the device, where it is another than that of this machine.
+        room: bytes of memory of the device, where it has other memory than this machine.
 
     Raises:
         InputError: if there are fewer than what was typed needs, which is reported before any is decoded, they lack

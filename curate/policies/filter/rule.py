@@ -1,4 +1,4 @@
-"""What a rule of a filter is. A new one is a class in a module of its own, and a line in ``table.RULES``."""
+"""What a rule of a filter is. A new one is a class in a module, a line in ``WHERE``, a field of ``FilterOptions``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
