@@ -25,7 +25,7 @@ class EvaluateOptions:
         str | Sequence[str] | None,
         shared(
             "--probe",
-            " of --train: linear, knn, few (labels), mlp, gmm (repeatable). [default: linear,knn,few]",
+            " of --train: linear, knn, few (labels), mlp, lars, gmm (repeatable). [default: linear,knn,few]",
             metavar="NAME,...",
         ),
     ] = None
@@ -33,7 +33,7 @@ class EvaluateOptions:
         Mapping[str, object] | None,
         shared(
             "--set",
-            " of --probe: k, temperature, c, labels, draws, hidden, passes, starts",
+            " of --probe: k, temperature, c, labels, draws, hidden, passes, rate, epochs, starts",
             metavar="NAME=VALUE",
             example="k=200",
             python="With ``train``, settings of these; see ``ProtocolSettings``.",

@@ -14,11 +14,12 @@ PROBES = {  # what is run -> the settings that it reads
     "knn": ("k", "temperature"),
     "few": ("c", "labels", "draws"),
     "mlp": ("hidden", "passes"),
+    "lars": ("rate", "epochs"),
     "gmm": ("starts",),
 }
 USUAL = ("linear", "knn", "few")
 VOTERS = 20
-MOST = {"draws": 100, "hidden": 65_536, "passes": 10_000, "starts": 1000}
+MOST = {"draws": 100, "hidden": 65_536, "passes": 10_000, "epochs": 10_000, "starts": 1000}
 _AMOUNT = re.compile(r"(?P<share>[0-9]+(\.[0-9]+)?) ?%|(?P<count>[0-9]{1,9})")
 
 
@@ -34,6 +35,8 @@ class ProtocolSettings:
         draws: of few labels.
         hidden: units of the MLP.
         passes: of the MLP over the rows.
+        rate: of the linear classifier by LARS at its first step.
+        epochs: of the same.
         starts: fits of the mixture of Gaussians, of which the likeliest counts.
 
     Source: the vote of Wu et al. 2018, arXiv:1805.01978, with k = 200 and temperature 0.07; here k is 20 as in DINO
@@ -48,12 +51,14 @@ class ProtocolSettings:
     draws: int = 3
     hidden: int = 256
     passes: int = 200
+    rate: float = 1.6
+    epochs: int = 100
     starts: int = 5
 
     def __post_init__(self) -> None:
         if self.k is not None and self.k < 1:
             raise InputError(f"--set k must be at least 1, got {self.k}; 20 and 200 are usual")
-        for name, usual in (("temperature", "0.07 and 0.1 are"), ("c", "1 is")):
+        for name, usual in (("temperature", "0.07 and 0.1 are"), ("c", "1 is"), ("rate", "1.6 is")):
             value = getattr(self, name)
             if not 1e-6 <= value <= 1e9:
                 raise InputError(f"--set {name} must be between 1e-6 and 1e9, got {value:g}; {usual} usual")

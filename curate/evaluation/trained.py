@@ -24,7 +24,7 @@ from curate.evaluation.measures import Floats, Shape
 from curate.evaluation.protocol import VOTERS, Protocol, ProtocolSettings
 from curate.evaluation.rows import MeasuredRows, embeddings
 from curate.probes.mixture import fit_mixture
-from curate.probes.perceptron import perceptron_answers
+from curate.probes.perceptron import lars_logits, perceptron_answers
 from curate.tables.needs import Needs
 from curate.tables.provenance import require_same_model
 from curate.tables.rows import read_rows
@@ -33,7 +33,7 @@ from scoring.errors import InputError
 from scoring.metrics.classifier import MOST_ROWS, fit_linear
 from scoring.metrics.neighbours import knn_vote, nearest
 
-MLP, GMM = "MLP", "GMM"
+MLP, LARS, GMM = "MLP", "LARS", "GMM"
 BLOCK = 4096  # rows that are predicted at a time
 FREQUENT = "baseline: the most frequent class of --train"
 
@@ -126,6 +126,7 @@ def judge_by(
         "linear": judging.by_linear,
         "few": judging.by_few_labels,
         "mlp": judging.by_perceptron,
+        "lars": judging.by_lars,
         "gmm": lambda: judging.by_mixture(classes),
     }
     for name, judge in run.items():
@@ -205,13 +206,23 @@ class _Judging:
         about = _accuracy(
             MLP, f"share of rows that an MLP ({hidden:,} hidden units, {passes:,} passes) of --train gets right"
         )
-        if self._has_too_many(MLP, about):
-            return
-        learned, known = self.training.embedding[self.rows], self.training.labels[self.rows]
-        answers = perceptron_answers(
-            learned, known, self.embedding, self.n_classes, seed=self.seed, hidden=hidden, passes=passes
-        )
-        self._ranked(MLP, about, (answers == self.labels).numpy(), self.frequent)
+        if not self._has_too_many(MLP, about):
+            answers = perceptron_answers(*self._sampled(), seed=self.seed, hidden=hidden, passes=passes)
+            self._ranked(MLP, about, (answers == self.labels).numpy(), self.frequent)
+
+    def by_lars(self) -> None:
+        """Predict by a linear classifier that LARS has trained."""
+        rate, epochs = self.settings.rate, self.settings.epochs
+        how = f"LARS, rate {rate:g}, {epochs:,} epochs"
+        about = _accuracy(LARS, f"share of rows that a linear classifier ({how}) of --train gets right")
+        if not self._has_too_many(LARS, about):
+            answers = lars_logits(*self._sampled(), seed=self.seed, rate=rate, passes=epochs).argmax(1)
+            self._ranked(LARS, about, (answers == self.labels).numpy(), self.frequent)
+
+    def _sampled(self) -> tuple[Tensor, Tensor, Tensor, int]:
+        """Return rows to learn from, their labels, the rows to predict and the number of classes."""
+        known = self.training
+        return known.embedding[self.rows], known.labels[self.rows], self.embedding, self.n_classes
 
     def by_mixture(self, classes: Sequence[str]) -> None:
         """Cluster by as many Gaussians as classes; each gets one class, by the rows that it was fitted on."""

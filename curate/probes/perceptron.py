@@ -1,12 +1,17 @@
-"""A network with one hidden layer on embeddings, trained from random weights."""
+"""Networks on embeddings, trained by steps from random weights: with a hidden layer, and a linear one by LARS."""
+
+import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.threads import few_threads
+from trainers.lars import LARS
 
 HIDDEN, PASSES, BATCH, RATE = 256, 200, 128, 3e-4
+LARS_RATE, LARS_PASSES, LARS_BATCH, LARS_MOMENTUM = 1.6, 100, 512, 0.9
+DEVIATION = 0.01  # of the first weights of the linear probe
 
 
 def perceptron_answers(
@@ -23,8 +28,6 @@ def perceptron_answers(
 ) -> Tensor:
     """Return the class that a network with one hidden layer gives each query, shape (Q,), int64.
 
-    Features are centred and get one common scale, so that a number has a standard deviation of 1 on average.
-
     Args:
         rows: to learn from, shape (N, D), float32, N >= 2.
         labels: shape (N,), int64, in [0, n_classes).
@@ -39,19 +42,65 @@ def perceptron_answers(
     Source: Bizeul et al. 2024 ("SimVAE"), arXiv:2402.01399, sec. A.7.5: two layers with a ReLU between, Adam at 3e-4,
     200 epochs, batches of 128. The width is not stated; 256 is ours, and so are the scale and AdamW.
     """
-    mean, scale = rows.mean(0), rows.std(0).mean().clamp(min=1e-9)
-    learned, asked = (rows - mean) / scale, (queries - mean) / scale
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         probe = nn.Sequential(nn.Linear(rows.shape[1], hidden), nn.ReLU(), nn.Linear(hidden, n_classes))
-    generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=rate, fused=True)
+    return _logits(probe, optimizer, (rows, labels, queries), seed=seed, passes=passes, batch=batch).argmax(1)
+
+
+def lars_logits(
+    rows: Tensor,
+    labels: Tensor,
+    queries: Tensor,
+    n_classes: int,
+    *,
+    seed: int,
+    passes: int = LARS_PASSES,
+    batch: int = LARS_BATCH,
+    rate: float = LARS_RATE,
+) -> Tensor:
+    """Return the logits that a linear probe trained by LARS gives each query, shape (Q, C).
+
+    The rate falls from ``rate`` by half a cosine, pass by pass; there is no decay. Arguments as above.
+
+    Source: Nakamura et al. 2023 ("VI-SimSiam"), appendix B: rate 1.6, momentum 0.9, batches of 512, 100 epochs; the
+    schedule and the weights, N(0, 0.01^2), are of SimSiam's code. They train on random crops, we on the rows.
+    """
+    probe = nn.Linear(rows.shape[1], n_classes)
+    nn.init.normal_(probe.weight, std=DEVIATION, generator=torch.Generator().manual_seed(seed))
+    nn.init.zeros_(probe.bias)
+    optimizer = LARS([{"params": list(probe.parameters())}], lr=rate, momentum=LARS_MOMENTUM)
+    falling = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 0.5 * (1 + math.cos(math.pi * done / passes)))
+    return _logits(probe, optimizer, (rows, labels, queries), seed=seed, passes=passes, batch=batch, schedule=falling)
+
+
+def _logits(
+    probe: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    data: tuple[Tensor, Tensor, Tensor],
+    *,
+    seed: int,
+    passes: int,
+    batch: int,
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
+) -> Tensor:
+    """Return logits of queries once a probe has learned from rows and labels; -inf for a class without rows.
+
+    Features are centred and get one common scale, so that a number has a standard deviation of 1 on average.
+    """
+    rows, labels, queries = data
+    mean, scale = rows.mean(0), rows.std(0).mean().clamp(min=1e-9)
+    learned, asked = (rows - mean) / scale, (queries - mean) / scale
+    generator = torch.Generator().manual_seed(seed)
     with few_threads():
         for _ in range(passes):
             for at in torch.randperm(len(learned), generator=generator).split(batch):
                 optimizer.zero_grad()
                 F.cross_entropy(probe(learned[at]), labels[at]).backward()
                 optimizer.step()
-    absent = torch.bincount(labels, minlength=n_classes) == 0
+            if schedule is not None:
+                schedule.step()
     with torch.inference_mode():
-        return probe(asked).masked_fill(absent, -torch.inf).argmax(1)
+        logits: Tensor = probe(asked)
+        return logits.masked_fill(torch.bincount(labels, minlength=logits.shape[1]) == 0, -torch.inf)

@@ -100,7 +100,7 @@ def test_clusters_get_the_classes_of_the_best_matching_and_agree_as_scikit_learn
 def test_a_perceptron_and_labels_by_number_are_measured(tables):
     train, test = tables
     evaluation = evaluate(
-        test, train=train, label="label", probe="mlp,few", set={"labels": "3, 10%", "draws": 2}, **QUICK
+        test, train=train, label="label", probe="mlp,few,lars", set={"labels": "3, 10%", "draws": 2}, **QUICK
     )
     few, share = (
         measure(evaluation, "linear accuracy, 3 labels a class"),
@@ -111,7 +111,8 @@ def test_a_perceptron_and_labels_by_number_are_measured(tables):
     assert few.values["embedding"].value == pytest.approx(np.mean(drawn), abs=1e-3)
     assert 0.3 < few.values["embedding"].value < value(evaluation, "MLP accuracy")
     assert share.values["embedding"].value > 0.3
-    assert evaluation.settings["passes"] == 200
+    assert value(evaluation, "LARS accuracy") > 0.5
+    assert (evaluation.settings["passes"], evaluation.settings["rate"]) == (200, 1.6)
     assert "k" not in evaluation.settings
 
 
