@@ -29,6 +29,7 @@ PASSES, BATCH, RATE = 60, 256, 1e-3  # of the MLP probe
 STARTS = 5  # of the mixture of Gaussians: fits to choose from
 BLOCK = 500  # images that the network reads at a time
 PAIRS = 5  # of views of an image: 100,000 cosines of 10,000 images
+NEAR, BINS = 5, 40  # nearest images of a class, and bins of the histograms of their cosines, from -1 to 1
 COSINES = {"cosine": 0.5, "cosine low": 0.25, "cosine high": 0.75}  # quantiles over pairs of views
 
 
@@ -68,7 +69,9 @@ def measure(
         a linear probe of the features, and ``inner knn``, of their vote, where the representation is the mu of a head;
         ``style``, of a linear probe for the styles, where both have styles. For every main column that the
         model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is chance
-        level, and higher is better whatever the direction of the column. ``columns``: name -> value of each test image.
+        level, and higher is better whatever the direction of the column. ``same cosine`` and ``other cosine``: means of
+        ``pair_cosines``, and ``pairs``, the AUROC between. ``columns``: name -> value of each test image. ``pairs``:
+        counts of the cosines in ``BINS`` bins.
     """
     learned, _, learned_inside = read(model, train, device)
     features, columns, inside = read(model, test, device)
@@ -94,7 +97,37 @@ def measure(
         measures["style"] = float((style == styles[1]).float().mean())
     for name in main_columns(list(columns)):
         measures |= certainty_measures(name, columns[name].double().numpy(), features, answer, right)
-    return {"measures": measures, "columns": {name: values.tolist() for name, values in columns.items()}}
+    pairs = pair_cosines(features, answer)
+    if len(pairs["same"]):
+        measures |= {f"{name} cosine": float(values.mean()) for name, values in pairs.items()}
+        measures["pairs"] = auroc(np.concatenate(list(pairs.values())), np.repeat([True, False], len(pairs["same"])))
+    counted = {name: np.histogram(values, BINS, (-1, 1))[0].tolist() for name, values in pairs.items()}
+    return {
+        "measures": measures,
+        "columns": {name: values.tolist() for name, values in columns.items()},
+        "pairs": counted,
+    }
+
+
+def pair_cosines(features: Tensor, labels: Tensor) -> dict[str, NDArray[np.float64]]:
+    """Return cosines of each image with its ``NEAR`` nearest others of its class, ``same``, and of other classes.
+
+    Both have shape (N * NEAR,), of the same images; one with fewer than ``NEAR`` of either kind is left out.
+
+    Args:
+        features: shape (N, D), of at least ``NEAR`` images.
+        labels: shape (N,).
+    """
+    unit, columns = F.normalize(features, dim=1), torch.arange(len(features))
+    kept: dict[str, list[Tensor]] = {"same": [], "other": []}
+    for rows in columns.split(BLOCK):
+        cosine, is_same = unit[rows] @ unit.T, labels[rows, None] == labels
+        left_out = {"same": ~is_same | (rows[:, None] == columns), "other": is_same}
+        best = {kind: cosine.masked_fill(left_out[kind], -torch.inf).topk(NEAR).values for kind in kept}
+        is_full = best["same"].isfinite().all(1) & best["other"].isfinite().all(1)
+        for kind, values in best.items():
+            kept[kind].append(values[is_full].flatten().clamp(-1, 1))
+    return {kind: torch.cat(values).double().numpy() for kind, values in kept.items()}
 
 
 @torch.inference_mode()

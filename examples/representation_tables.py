@@ -149,6 +149,34 @@ def course_chart(known: Mapping[str, list[dict[str, Any]]], study: argparse.Name
     return draw_chart([*panels, *([Panel(cosines, "epoch", "cosine of prediction and target")] if cosines else [])])
 
 
+def pairs_table(results_of: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """Return a line a variant: how close the nearest images of one class are, and those of other classes."""
+    names = {"same cosine": "of the class", "other cosine": "of other classes", "pairs": "AUROC between"}
+    lines = ["| cosine of nearest images | " + " | ".join(names.values()) + " |", "| --- |" + " --- |" * len(names)]
+    for name, kept in results_of.items():
+        lines.append(f"| {name} | " + " | ".join(cell(kept, each) for each in names) + " |")
+    return lines
+
+
+def pairs_chart(results_of: Mapping[str, list[dict[str, Any]]]) -> "Figure":
+    """Draw the cosines of the nearest images of one class and of others: figure 9 of UMM's paper, a panel a variant.
+
+    Raises:
+        InputError: if a result is of before they were measured.
+    """
+    if not results_of or not all("pairs" in result for kept in results_of.values() for result in kept):
+        raise InputError("--pairs draws variants all of whose seeds were measured for it; take another --work")
+    panels = []
+    for name, kept in results_of.items():
+        curves = []
+        for kind, title in (("same", "of the class"), ("other", "of other classes")):
+            counts = np.sum([result["pairs"][kind] for result in kept], axis=0)
+            ends = np.linspace(-1, 1, len(counts) + 1)
+            curves.append(Curve(title, ((ends[1:] + ends[:-1]) / 2).tolist(), (counts / counts.sum()).tolist()))
+        panels.append(Panel(curves, "cosine", "share of pairs", dots=False, zero=True, legend_title=name))
+    return draw_chart(panels)
+
+
 def correlations(results_of: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """Return how every two columns go together, as certainties; means over seeds, each with its own two models.
 

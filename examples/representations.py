@@ -24,7 +24,8 @@ named it.
 
 Methods with a predictor are measured with it as well: the cosine of a prediction and its target, over random views of
 the test images (appendix K of the same paper, figure 11). --chart draws it, and the vote of neighbours (figure 6 of
-UMM's paper), over the epochs of --at; the means of uncertainties are printed (its figure 10).
+UMM's paper), over the epochs of --at; the means of uncertainties are printed (its figure 10). --pairs draws the cosines
+of each test image and its nearest, of its class and of others (figure 9).
 
 A run that was cut off goes on where it was; results are kept in --work, one file each, so that several processes may
 share the work.
@@ -40,7 +41,17 @@ from typing import Any
 import torch
 from representation_data import DATASETS, Pictures, add_data, files_of, load_pictures, use_data
 from representation_measures import measure, view_cosines
-from representation_tables import RANDOM, correlations, course_chart, curves, early, elsewhere, table
+from representation_tables import (
+    RANDOM,
+    correlations,
+    course_chart,
+    curves,
+    early,
+    elsewhere,
+    pairs_chart,
+    pairs_table,
+    table,
+)
 from representation_transfer import few_labels, transfer
 from study_results import Ledger, percent
 
@@ -200,6 +211,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("representations"), help="where results and states are kept")
     parser.add_argument("--out", type=Path, help="all results of these variants, as one JSON file")
     parser.add_argument("--chart", type=Path, help="draw accuracy and cosines over epochs: PNG, SVG or PDF")
+    parser.add_argument("--pairs", type=Path, help="draw cosines of the nearest images of a class and of others")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
     study = parser.parse_args(typed)
     if not all(0 < share <= 1 for share in study.labels):
@@ -242,11 +254,14 @@ def main(typed: Sequence[str] | None = None) -> None:
     for lines in (table(measured), *(lines for requested, lines in optional if requested), correlations(measured)):
         if lines:
             print("\n".join(lines) + "\n")
-    if study.chart:
-        try:
+    try:
+        if study.chart:
             save_chart(course_chart(known, study), study.chart, overwrite=True)
-        except InputError as error:
-            raise SystemExit(f"error: {error}") from None
+        if study.pairs:
+            print("\n".join(pairs_table(measured)))
+            save_chart(pairs_chart(measured), study.pairs, overwrite=True)
+    except InputError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 def run_all(study: argparse.Namespace, ledger: Ledger, seeds: Sequence[int]) -> None:

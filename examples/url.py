@@ -2,6 +2,7 @@
 
     python examples/url.py --data DATA --work build/url
     python examples/url.py --data DATA --work build/url --trunks upstream --estimators CE MCInfoNCE
+    python examples/url.py --data DATA --estimators "loss prediction, ranks: depth=1 hidden=256"
     python examples/url.py --data DATA --work build/url --print
 
 DATA holds the files that `url_data.py` names. Two frozen backbones, apart: the one that ships, which has learned from
@@ -37,7 +38,7 @@ import torch
 from study_results import Ledger
 from url_baselines import BASELINES, Known, Plain, baseline_answers, embedded
 from url_data import CHOOSING, DOWNSTREAM, SEEN, Amounts, add_data, use_data, votes, write_all
-from url_estimators import ESTIMATORS, Estimator, Fitted, fit, fit_few, uncertainty
+from url_estimators import ESTIMATORS, Estimator, Fitted, add_variant, fit, fit_few, uncertainty
 from url_measures import Floats, Measured, crops_of, few_of, questions, unit
 from url_tables import Judge, few_sets, tables
 from url_trunks import UPSTREAM, Backbone, backbone_of, keys_of, some_of
@@ -197,7 +198,8 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--trunks", nargs="+", default=[DEFAULT, UPSTREAM], help=f"shipped models, checkpoints, or {UPSTREAM}"
     )
-    parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=list(ESTIMATORS))
+    about = "names, or 'NAME: SETTING=VALUE ...' for one with other settings of its method"
+    parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), help=about)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5, help="of an estimator over the upstream images")
     parser.add_argument("--views", type=int, default=6, help="cached of each image to learn from")
@@ -210,6 +212,10 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="write all results as JSON lines, one a backbone, estimator and seed")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
     study = parser.parse_args(typed)
+    try:
+        study.estimators = [add_variant(text) for text in study.estimators]
+    except InputError as error:
+        parser.error(str(error))
     study.data = use_data(study.data, is_read=not study.print)
     return study
 

@@ -20,9 +20,8 @@ import numpy as np
 import torch
 from study_results import half_width
 from torch import Tensor
-from url_estimators import ESTIMATORS, SHARED, Estimator, Fitted
+from url_estimators import ESTIMATORS, Estimator, Fitted, config_of
 
-from curate.training.recipe import recipe
 from scoring.errors import InputError
 from trainers.build import build
 from trainers.data import TrainingSet
@@ -78,15 +77,13 @@ class Watch:
 
 def cost(estimator: Estimator, a: argparse.Namespace, seed: int) -> dict[str, float]:
     """Return parameters, seconds and bytes of a step, and seconds of an image that is scored."""
-    both = {**estimator.settings, **estimator.candidates[0]}
-    shared = {name: both.pop(name) for name in SHARED if name in both}
-    shared |= {"epochs": 1, "batch_size": a.batch, "seed": seed, "backbone": a.backbone, "size": a.size}
+    shared = {"epochs": 1, "batch_size": a.batch, "seed": seed, "backbone": a.backbone, "size": a.size}
     n, device = a.batch * (a.steps + 1), torch.device(a.device)
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.randint(0, 256, (n, 3, a.size, a.size), generator=generator, dtype=torch.uint8)
     classes = [str(number) for number in range(a.classes)]
     data = TrainingSet(pixels, torch.arange(n) % a.classes, classes, {})
-    config = recipe(estimator.method, shared, both)
+    config = config_of(estimator, estimator.candidates[0], **shared)
     model, method = build(config, a.classes, n=n)
     weights = [*model.parameters(), *method.parameters()]
     watch = Watch(device, weights)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from curate.training.recipe import recipe
+from scoring.lookup import lookup
 from scoring.model import ScoringModel
+from scoring.settings import parse_settings
 from trainers.build import build
 from trainers.cache import CachedFeatures
+from trainers.config import TrainConfig
 from trainers.loop import train
 
 BLOCK = 2000  # rows that heads read at a time
@@ -155,6 +158,31 @@ ESTIMATORS: dict[str, Estimator] = {  # to add one, add a line
 }
 
 
+def add_variant(text: str) -> str:
+    """Add ``NAME: SETTING=VALUE ...`` to the estimators: one with other settings of its method, and no candidates.
+
+    The text is returned; the name of an estimator changes nothing.
+
+    Raises:
+        InputError: for an estimator that does not exist, or what is no setting.
+    """
+    name, _, changes = text.partition(": ")
+    known = lookup(ESTIMATORS, name, kind="estimator")
+    if changes and text not in ESTIMATORS:
+        own = parse_settings(changes.split(), flag=f"a variant of {name}", example="depth=1")
+        variant = replace(known, settings={**known.settings, **own}, candidates=({},), published=None)
+        config_of(variant, {})  # refuses what is no setting
+        ESTIMATORS[text] = variant
+    return text
+
+
+def config_of(estimator: Estimator, chosen: Mapping[str, Any], **shared: Any) -> TrainConfig:
+    """Return the recipe of one of an estimator's candidates; ``shared`` are options of every method."""
+    both = {name: value for name, value in {**estimator.settings, **chosen}.items() if name != "column"}
+    own = {name: both.pop(name) for name in SHARED if name in both}
+    return recipe(estimator.method, {**own, **shared}, both)
+
+
 def fit(
     estimator: Estimator,
     chosen: Mapping[str, Any],
@@ -178,11 +206,9 @@ def fit(
         state: where a run that is cut off goes on from.
         before: an earlier fit to go on from; weights whose names and shapes are the same are taken over.
     """
-    both = {name: value for name, value in {**estimator.settings, **chosen}.items() if name != "column"}
-    shared = {name: both.pop(name) for name in SHARED if name in both}
-    shared |= {"epochs": epochs, "batch_size": min(BATCH if before is None else FEW_BATCH, data.n), "seed": seed}
-    shared |= {"backbone": backbone.spec.backbone, "size": backbone.spec.preprocessing.size, "freeze": "trunk"}
-    config = recipe(estimator.method, shared, both)
+    batch = min(BATCH if before is None else FEW_BATCH, data.n)
+    of_backbone = {"backbone": backbone.spec.backbone, "size": backbone.spec.preprocessing.size, "freeze": "trunk"}
+    config = config_of(estimator, chosen, epochs=epochs, batch_size=batch, seed=seed, **of_backbone)
     model, method = build(config, len(data.classes), init=backbone, n=data.n)
     if before is not None:
         take_over(before.model.heads, model.heads)

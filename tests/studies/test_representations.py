@@ -71,9 +71,14 @@ def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypa
     variants = ["simsiam", "visimsiam lr=0.01 schedule=cosine"]
     out = tmp_path / "results.json"
     chart = tmp_path / "cosines.svg"
-    study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1", "--out", str(out), "--chart", str(chart)]))
+    pairs = tmp_path / "pairs.svg"
+    drawn = ["--out", str(out), "--chart", str(chart), "--pairs", str(pairs)]
+    study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1", *drawn]))
+    assert all(name in pairs.read_text() for name in ("of other classes", "share of pairs", "simsiam"))
     assert all(name in chart.read_text() for name in ("cosine of prediction and target", "accuracy of neighbours"))
     told = capsys.readouterr().out.split("\n\n", 1)[1]
+    told, near = told.split("| cosine of nearest images")
+    assert "| simsiam | 9" in near  # percent, of red next to red
     lines = told.splitlines()
     assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:5] == ["random", *variants]
     assert "kappa_visimsiam" in told
@@ -229,6 +234,21 @@ def test_probes_learn_what_they_can_and_the_hidden_layer_what_a_plane_cannot():
     ring = [(rows.norm(dim=1) > 1.2).long() for rows in (learned, asked)]
     assert (measures.perceptron_answers(learned, ring[0], asked, 2, seed=0) == ring[1]).float().mean() > 0.95
     assert (measures.linear_answers(learned, ring[0], asked, 2) == ring[1]).float().mean() < 0.7
+
+
+def test_cosines_are_of_the_nearest_of_a_class_and_of_others(monkeypatch):
+    monkeypatch.setattr(measures, "NEAR", 2)
+    angles = np.array([0, 10, 30, 90, 100, 130, 200])
+    labels = torch.tensor([0, 0, 0, 1, 1, 1, 2])  # the last has none of its class
+    features = 3 * torch.from_numpy(np.stack([np.cos(np.radians(angles)), np.sin(np.radians(angles))], 1))
+    apart = np.abs(angles[:, None] - angles)
+    pairs = measures.pair_cosines(features, labels)
+    for kind, is_same in (("same", True), ("other", False)):
+        nearest = [
+            sorted(apart[i, j] for j in range(7) if j != i and (labels[i] == labels[j]) == is_same)[:2]
+            for i in range(6)
+        ]
+        assert pairs[kind] == pytest.approx(np.cos(np.radians(np.concatenate(nearest))))
 
 
 def test_columns_are_compared_as_certainties():

@@ -26,6 +26,9 @@ import url_figures
 import url_measures
 import url_tables
 import url_trunks
+import url_tuned
+
+from scoring.errors import InputError
 
 pytestmark = pytest.mark.study
 
@@ -347,3 +350,43 @@ def test_memory_of_a_step_is_what_is_kept_less_the_weights():
         ((torch.ones(8, 4) @ weight).exp()).sum().backward()
     watch.end_step()
     assert watch.most == 4 * (8 * 4 + 8 * 4)  # the input of the product, and the exponential
+
+
+def test_a_variant_has_its_own_settings_and_a_slip_is_named(monkeypatch):
+    known = url_estimators.ESTIMATORS
+    monkeypatch.setattr(url_estimators, "ESTIMATORS", dict(known))
+    text = url_estimators.add_variant("HIB: samples=3")
+    config = url_estimators.config_of(url_estimators.ESTIMATORS[text], {})
+    assert (config.settings.samples, config.settings.positives) == (3, "labels")
+    assert url_estimators.add_variant("CE") == "CE"
+    for slip, named in (("HIP", "HIB"), ("HIB: sample=3", "samples"), ("HIB: samples", "samples")):
+        with pytest.raises(InputError, match=named):
+            url_estimators.add_variant(slip)
+
+
+def test_whole_networks_are_tuned_once_and_drawn(data, tmp_path, monkeypatch, capsys):
+    table, chart = tmp_path / "tuned.csv", tmp_path / "tuned.svg"
+    small = "--estimators CE HIB --seeds 2 --epochs 1 --per-class 4 --batch 16 --trunk-epochs 1 --size 32"
+    places = ["--data", str(data), "--work", str(tmp_path / "work"), "--csv", str(table), "-o", str(chart)]
+    arguments = [*small.split(), *places]
+    url_tuned.main(arguments)
+    rows = list(csv.DictReader(table.open()))
+    assert [row["estimator"] for row in rows] == ["CE"] * 3 + ["HIB"] * 3
+    assert [row["setting"] for row in rows[:3]] == ["lr=0.2", "lr=0.02", "lr=0.06"]
+    assert rows[3]["paper: R-AUROC"] == ".539 / .541"  # table of the paper, .5385 and .5407
+    best = [row["best by"] for row in rows[:3]]
+    assert sum("Recall@1" in by for by in best) == sum("R-AUROC" in by for by in best) == 1
+    assert "Recall@1, best by either" in chart.read_text()
+    monkeypatch.setattr(url_tuned, "train", None)  # nothing is trained again
+    url_tuned.main(arguments)
+    assert list(csv.DictReader(table.open())) == rows
+
+
+def test_settings_are_chosen_on_upstream_classes_and_trade_downstream():
+    drawn = np.random.default_rng(0).random((2, 3, 2))
+    low, high = np.tile([0.2, 0.6], (3, 1)), np.tile([0.4, 0.5], (3, 1))
+    settings = [url_tuned.Setting("CE", "a", drawn[0], low), url_tuned.Setting("CE", "b", drawn[1], high)]
+    assert url_tuned.best(settings, "recall").text == "b"
+    assert url_tuned.best(settings, "r_auroc").text == "a"
+    flat = drawn.reshape(6, 2)
+    assert url_tuned.traded(settings) == pytest.approx(stats.spearmanr(flat[:, 0], flat[:, 1]).statistic)
