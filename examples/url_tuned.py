@@ -5,16 +5,18 @@
 
 `url.py` keeps its backbone frozen, so that all estimators have one embedding. Here each estimator tunes the whole
 network. All start from one classifier of the upstream classes, as the paper's start from ImageNet. Every candidate of
-``url_estimators.py``, and the first at a lower rate, learns with every seed; the embedding is what `curate score` would
+``url_estimators.py`` learns with every seed; the embedding is what `curate score` would
 write. Recall@1 and R-AUROC are means over the sets downstream. The setting that is best by either is chosen on upstream
 classes that nothing learned from, by the mean of the seeds.
 
-A run that was cut off goes on: results are kept in --work, one file a run. Source: Kirchhof et al. 2023, section 4.3,
+A run that was cut off goes on: results are kept in --work, one file a run, and processes with other --estimators may
+share it. Source: Kirchhof et al. 2023, section 4.3,
 4.4 and appendix C.2.
 """
 
 import argparse
 import csv
+import tempfile
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -44,7 +46,6 @@ from trainers.loop import train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOWER = 0.3  # of the rate, in the setting that is added to the candidates
 BLOCK = 500  # images read at a time
 PUBLISHED = [name for name, estimator in ESTIMATORS.items() if estimator.published]
 MEASURES = ("recall", "r_auroc")
@@ -69,13 +70,9 @@ class Setting:
 
 
 def settings_of(name: str) -> dict[str, dict[str, Any]]:
-    """Return the settings that an estimator is tried with: its candidates, and the first at a lower rate."""
-    estimator = ESTIMATORS[name]
-    first = dict(estimator.candidates[0])
-    rate = config_of(estimator, first).lr * LOWER
-    every = [*map(dict, estimator.candidates), {**first, "lr": rate}]
-    return {", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
-                      for key, value in each.items()) or "default": each for each in every}  # fmt: skip
+    """Return the settings that an estimator is tried with, its candidates, by their text."""
+    every = map(dict, ESTIMATORS[name].candidates)
+    return {", ".join(f"{key}={value}" for key, value in each.items()) or "default": each for each in every}
 
 
 def decoded(pictures: Pictures, size: int) -> TrainingSet:
@@ -86,16 +83,15 @@ def decoded(pictures: Pictures, size: int) -> TrainingSet:
 
 
 def tuned(
-    name: str, chosen: Mapping[str, Any], start: ScoringModel, data: TrainingSet, a: argparse.Namespace, *, seed: int
+    name: str, chosen: Mapping[str, Any], start: ScoringModel, data: TrainingSet, a: argparse.Namespace, seed: int
 ) -> Fitted:
     """Return an estimator whose whole network learned from upstream images."""
     shared = {"epochs": a.epochs, "batch_size": min(a.batch, data.n), "seed": seed, "backbone": start.spec.backbone}
     config = config_of(ESTIMATORS[name], chosen, **shared, size=start.spec.preprocessing.size)
     model, method = build(config, len(data.classes), init=deepcopy(start), n=data.n)
-    state, device = a.work / "tuned.state", torch.device(a.device)
-    state.unlink(missing_ok=True)
-    model, _ = train(config, data, state=state, device=device, start=(model, method))
-    state.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        state, device = Path(folder) / "state", torch.device(a.device)
+        model, _ = train(config, data, state=state, device=device, start=(model, method))
     return Fitted(model.cpu().eval(), method.cpu().eval())
 
 
@@ -123,7 +119,7 @@ def run(
     a: argparse.Namespace, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what one setting and seed reached, by set."""
-    fitted, measures = tuned(name, chosen, start, data, a, seed=seed), {}
+    fitted, measures = tuned(name, chosen, start, data, a, seed), {}
     for of, images in sets.items():
         if images.labels is None:
             raise SystemExit(f"{of} has no labels; expected the labels of url_data.py")
@@ -214,8 +210,8 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=2, help="of tuning")
     parser.add_argument("--batch", type=int, default=64, help="images a step")
-    parser.add_argument("--per-class", type=int, default=25, help="upstream images of a class to tune on")
-    parser.add_argument("--limit", type=int, default=200, help="the most images of a set downstream")
+    parser.add_argument("--per-class", type=int, default=15, help="upstream images of a class to tune on")
+    parser.add_argument("--limit", type=int, default=150, help="the most images of a set downstream")
     parser.add_argument("--backbone", default="test_resnet", help="timm's name")
     parser.add_argument("--size", type=int, default=32, help="side in pixels")
     parser.add_argument("--trunk-epochs", type=int, default=3, help="of the classifier to start from")

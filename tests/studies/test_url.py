@@ -371,10 +371,10 @@ def test_whole_networks_are_tuned_once_and_drawn(data, tmp_path, monkeypatch, ca
     arguments = [*small.split(), *places]
     url_tuned.main(arguments)
     rows = list(csv.DictReader(table.open()))
-    assert [row["estimator"] for row in rows] == ["CE"] * 3 + ["HIB"] * 3
-    assert [row["setting"] for row in rows[:3]] == ["lr=0.2", "lr=0.02", "lr=0.06"]
-    assert rows[3]["paper: R-AUROC"] == ".539 / .541"  # table of the paper, .5385 and .5407
-    best = [row["best by"] for row in rows[:3]]
+    assert [row["estimator"] for row in rows] == ["CE"] * 2 + ["HIB"] * 2
+    assert [row["setting"] for row in rows[:2]] == ["lr=0.2", "lr=0.02"]
+    assert rows[2]["paper: R-AUROC"] == ".539 / .541"  # table of the paper, .5385 and .5407
+    best = [row["best by"] for row in rows[:2]]
     assert sum("Recall@1" in by for by in best) == sum("R-AUROC" in by for by in best) == 1
     assert "Recall@1, best by either" in chart.read_text()
     monkeypatch.setattr(url_tuned, "train", None)  # nothing is trained again
