@@ -11,10 +11,10 @@ from scoring.backbones import create_backbone, size_options
 from scoring.errors import InputError
 from scoring.heads import EMBEDS
 from scoring.images import Preprocessing
+from scoring.lars import LARS
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import is_out_of_memory
 from trainers.config import TrainConfig
-from trainers.lars import LARS
 from trainers.methods.method import Method, Task
 from trainers.methods.settings import Settings
 from trainers.methods.table import METHODS

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scoring.lars import LARS
 from scoring.threads import few_threads
-from trainers.lars import LARS
 
 HIDDEN, PASSES, BATCH, RATE = 256, 200, 128, 3e-4
 LARS_RATE, LARS_PASSES, LARS_BATCH, LARS_MOMENTUM = 1.6, 100, 512, 0.9

@@ -8,8 +8,8 @@ from curate.training.train import train as curate_train
 from scoring.backbones import parse_backbone_options
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
+from scoring.lars import LARS
 from scoring.settings import parse_settings
-from trainers.lars import LARS
 from trainers.loop import learning_rate
 from trainers.methods.table import METHODS
 from trainers.named_recipes import FOLDER, named_recipe, recipes_of
