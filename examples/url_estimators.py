@@ -169,8 +169,8 @@ def add_variant(text: str) -> str:
     name, _, changes = text.partition(": ")
     known = lookup(ESTIMATORS, name, kind="estimator")
     if changes and text not in ESTIMATORS:
-        own = parse_settings(changes.split(), flag=f"a variant of {name}", example="depth=1")
-        variant = replace(known, settings={**known.settings, **own}, candidates=({},), published=None)
+        changed = parse_settings(changes.split(), flag=f"a variant of {name}", example="depth=1")
+        variant = replace(known, settings={**known.settings, **changed}, candidates=({},), published=None)
         config_of(variant, {})  # refuses what is no setting
         ESTIMATORS[text] = variant
     return text
@@ -179,8 +179,8 @@ def add_variant(text: str) -> str:
 def config_of(estimator: Estimator, chosen: Mapping[str, Any], **shared: Any) -> TrainConfig:
     """Return the recipe of one of an estimator's candidates; ``shared`` are options of every method."""
     both = {name: value for name, value in {**estimator.settings, **chosen}.items() if name != "column"}
-    own = {name: both.pop(name) for name in SHARED if name in both}
-    return recipe(estimator.method, {**own, **shared}, both)
+    of_candidate = {name: both.pop(name) for name in SHARED if name in both}
+    return recipe(estimator.method, {**of_candidate, **shared}, both)
 
 
 def fit(

@@ -165,13 +165,13 @@ def figure(by_estimator: Mapping[str, Sequence[Setting]]) -> "Figure":
     In figure 3 a square is the setting that is best by Recall@1, and the disc at the other end the best by R-AUROC.
     """
     drawn = new_figure(HEIGHT, WIDTH)
-    here, paper, trade = new_axes(drawn, 3, 3)
+    ours, paper, trade = new_axes(drawn, 3, 3)
     for at, (name, settings) in enumerate(by_estimator.items()):
         chosen, tint = best(settings, "r_auroc"), colour(at)
         x, y = chosen.downstream.mean(0)
-        here.plot(*chosen.downstream.T, "o", color=tint, markersize=1.5, alpha=0.4)
-        here.plot(x, y, "o", color=tint, markersize=3)
-        _named(here, x, y, name, tint)
+        ours.plot(*chosen.downstream.T, "o", color=tint, markersize=1.5, alpha=0.4)
+        ours.plot(x, y, "o", color=tint, markersize=3)
+        _named(ours, x, y, name, tint)
         published = ESTIMATORS[name].published
         for place, marker in enumerate("os" if published else ""):
             x, y = published.recall[place], published.r_auroc[place]  # type: ignore[union-attr]
@@ -182,7 +182,7 @@ def figure(by_estimator: Mapping[str, Sequence[Setting]]) -> "Figure":
         trade.plot(*ends[0], "s", color=tint, markersize=3)
         trade.plot(*ends[1], "o", color=tint, markersize=3)
         _named(trade, *ends[1], name, tint)
-    name_axes(here, "Recall@1, here", "R-AUROC")
+    name_axes(ours, "Recall@1, here", "R-AUROC")
     name_axes(paper, "Recall@1, the paper", "R-AUROC")
     name_axes(trade, "Recall@1, best by either", "R-AUROC")
     return drawn

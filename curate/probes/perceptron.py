@@ -91,7 +91,7 @@ def _logits(
     """
     rows, labels, queries = data
     mean, scale = rows.mean(0), rows.std(0).mean().clamp(min=1e-9)
-    learned, asked = (rows - mean) / scale, (queries - mean) / scale
+    learned, new = (rows - mean) / scale, (queries - mean) / scale
     generator = torch.Generator().manual_seed(seed)
     with few_threads():
         for _ in range(passes):
@@ -102,5 +102,5 @@ def _logits(
             if schedule is not None:
                 schedule.step()
     with torch.inference_mode():
-        logits: Tensor = probe(asked)
+        logits: Tensor = probe(new)
         return logits.masked_fill(torch.bincount(labels, minlength=logits.shape[1]) == 0, -torch.inf)
