@@ -274,7 +274,7 @@ def _posteriors(true_mu: Tensor, true_kappa: Tensor, mu: Tensor, kappa: Tensor, 
 
 
 def run(setting: Setting, seeds: list[int], arguments: argparse.Namespace) -> list[Result]:
-    """Return the result of every seed, telling of each."""
+    """Return the result of every seed, and print each."""
     results = []
     for seed in seeds:
 

@@ -72,7 +72,7 @@ def draws(mu: Tensor, n: int, seed: int) -> Tensor:
 
 
 def class_draws(mu: Tensor, labels: Tensor, n: int, seed: int) -> Tensor:
-    """Return n draws for each class, in the order of labels, from the Gaussian of its own mu, shape (C * n, M).
+    """Return n draws for each class, in the order of labels, from the Gaussian of its mu, shape (C * n, M).
 
     Raises:
         InputError: if a class has one image alone.

@@ -68,8 +68,8 @@ def measure(
         ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``, of
         a linear probe of the features, and ``inner knn``, of their vote, where the representation is the mu of a head;
         ``style``, of a linear probe for the styles, where both have styles. For every main column that the
-        model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is chance
-        level, and higher is better whatever the direction of the column. ``same cosine`` and ``other cosine``: means of
+        model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is chance level,
+        and higher is better whatever the direction of the column. ``same cosine`` and ``other cosine``: means of
         ``pair_cosines``, and ``pairs``, the AUROC between. ``columns``: name -> value of each test image. ``pairs``:
         counts of the cosines in ``BINS`` bins.
     """

@@ -150,7 +150,7 @@ def course_chart(known: Mapping[str, list[dict[str, Any]]], study: argparse.Name
 
 
 def pairs_table(results_of: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    """Return a line a variant: how close the nearest images of one class are, and those of other classes."""
+    """Return a line a variant: how close the nearest images of one class and of other classes are."""
     names = {"same cosine": "of the class", "other cosine": "of other classes", "pairs": "AUROC between"}
     lines = ["| cosine of nearest images | " + " | ".join(names.values()) + " |", "| --- |" + " --- |" * len(names)]
     for name, kept in results_of.items():

@@ -194,7 +194,7 @@ def _named(axes: Any, x: float, y: float, name: str, tint: str) -> None:
 
 def prepared(a: argparse.Namespace) -> tuple[Backbone, TrainingSet, dict[str, TrainingSet]]:
     """Return the network to start from, upstream images to tune it on, and the sets to measure."""
-    start = backbone_of("upstream", a.data, a.work, backbone=a.backbone, size=a.size, epochs=a.trunk_epochs)
+    start = backbone_of("upstream", a.data, a.work, backbone=a.backbone, size=a.size, epochs=a.start_epochs)
     pictures = measured(a.data, a.limit)
     names = np.array([key.split("/")[0] for key in pictures.keys])
     sets = {of: decoded(pictures.take(np.flatnonzero(names == of)), a.size) for of in (CHOOSING, *DOWNSTREAM)}
@@ -214,13 +214,13 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=150, help="the most images of a set downstream")
     parser.add_argument("--backbone", default="test_resnet", help="timm's name")
     parser.add_argument("--size", type=int, default=32, help="side in pixels")
-    parser.add_argument("--trunk-epochs", type=int, default=3, help="of the classifier to start from")
+    parser.add_argument("--start-epochs", type=int, default=3, help="of the classifier to start from")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--csv", type=Path, help="write the table")
     parser.add_argument("-o", "--out", type=Path, help="draw the figures: PNG, SVG or PDF")
     a = parser.parse_args(typed)
-    if min(a.seeds, a.epochs, a.batch, a.per_class, a.limit, a.trunk_epochs) < 1:
-        parser.error("--seeds, --epochs, --batch, --per-class, --limit and --trunk-epochs take at least 1")
+    if min(a.seeds, a.epochs, a.batch, a.per_class, a.limit, a.start_epochs) < 1:
+        parser.error("--seeds, --epochs, --batch, --per-class, --limit and --start-epochs take at least 1")
     a.data = use_data(a.data, is_read=True)
     return a
 
@@ -228,7 +228,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
 def main(typed: Sequence[str] | None = None) -> None:
     """Run what is missing yet, print the table and draw the figures."""
     a = parse_arguments(typed)
-    names = ("epochs", "batch", "per_class", "limit", "backbone", "size", "trunk_epochs")
+    names = ("epochs", "batch", "per_class", "limit", "backbone", "size", "start_epochs")
     ledger = Ledger(a.work / "results", {name: getattr(a, name) for name in names} | {"sets": list(DOWNSTREAM)})
     runs = [(seed, name, text) for seed in range(a.seeds) for name in a.estimators for text in settings_of(name)]
     try:

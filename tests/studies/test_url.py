@@ -366,7 +366,7 @@ def test_a_variant_has_its_own_settings_and_a_slip_is_named(monkeypatch):
 
 def test_whole_networks_are_tuned_once_and_drawn(data, tmp_path, monkeypatch, capsys):
     table, chart = tmp_path / "tuned.csv", tmp_path / "tuned.svg"
-    small = "--estimators CE HIB --seeds 2 --epochs 1 --per-class 4 --batch 16 --trunk-epochs 1 --size 32"
+    small = "--estimators CE HIB --seeds 2 --epochs 1 --per-class 4 --batch 16 --start-epochs 1 --size 32"
     places = ["--data", str(data), "--work", str(tmp_path / "work"), "--csv", str(table), "-o", str(chart)]
     arguments = [*small.split(), *places]
     url_tuned.main(arguments)
