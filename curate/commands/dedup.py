@@ -1,6 +1,5 @@
 """``curate dedup``: keep one of each group that is the same, and say why."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,14 +25,9 @@ Threshold = Annotated[
     Texts,
     typer.Option(metavar="X", help="Of the finder before it: bits that may differ (hash), or the least cosine."),
 ]
-Mirrored = Annotated[
-    bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature, crop, near-duplicate).")
-]
 FailOnLeaks = Annotated[
     bool, typer.Option("--fail-on-leaks", help="Exit 3 where --against has any row already; all is written.")
 ]
-Keep = Annotated[str, typer.Option(metavar="LIST", help="Which image is kept: criteria in order, separated by commas.")]
-Kappa = Annotated[str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)]
 Sheet = Annotated[
     Path | None,
     options.shared("--sheet", ": the groups, doubtful ones first, NAME.html or NAME.png"),
@@ -78,8 +72,7 @@ def run(
     if fail_on_leaks and request.against is None:
         raise InputError("--fail-on-leaks is about what another table has too; name that with --against")
     if sheet is not None:
-        _refuse_sheet(sheet, request.dry_run, request.overwrite)
-        _require_images(((request.table, request.source), (request.against, request.against_source)))
+        _refuse_sheet(sheet, request)
     silent = json_ or quiet
     with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
         result = run_dedup(
@@ -105,24 +98,20 @@ def run(
         raise typer.Exit(EXIT_GATE)
 
 
-def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
+def _refuse_sheet(sheet: Path, request: DedupOptions) -> None:
     """Mistakes about the image, before hours of work."""
+    from curate.tables.images import require_images
+    from curate.tables.table import open_table
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
-    if dry_run:
+    if request.dry_run:
         raise InputError("--sheet draws what was written, and --dry-run writes nothing; leave one of them out")
     if sheet.suffix.lower() not in (".png", ".html"):
         raise InputError(f"expected an image name that ends in .html or .png, got {sheet}")
     require_folder(sheet)
-    refuse_existing(sheet, overwrite=overwrite)
-
-
-def _require_images(tables: Iterable[tuple[str | Path | None, str | None]]) -> None:
-    from curate.tables.images import require_images
-    from curate.tables.table import open_table
-
-    for table, source in tables:
+    refuse_existing(sheet, overwrite=request.overwrite)
+    for table, source in ((request.table, request.source), (request.against, request.against_source)):
         if table is not None:
             require_images(open_table(table), source)
 

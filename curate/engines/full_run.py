@@ -57,18 +57,7 @@ def score_listed(
     retry: frozenset[str],
     events: RunLog,
 ) -> ScoreResult:
-    """Score a source that is listed with an engine that is at the ready.
-
-    Args:
-        manifest: the source.
-        options: as of ``score``, checked.
-        out: of them.
-        model: the same.
-        reading: of them, how the source is read.
-        engine: at the ready.
-        retry: statuses of the rows that are read again.
-        events: the log of the run.
-    """
+    """Score a source that is listed with an engine that is at the ready; other arguments are ``options``, checked."""
     workers, overwrite, announce = options.workers, options.overwrite, options.announce
     opened = open_all(options.source, reading, model, engine.settings, elsewhere=engine.elsewhere, listed=manifest)
     for note in notes_on(opened.manifest, reading):
@@ -80,10 +69,7 @@ def score_listed(
     work = work_of(out)
     white = engine.settings.white or (None if overwrite else _white_before(out, work))
     if white is None:
-        sampled = find_white(opened.manifest, workers)
-        white = sampled.white
-        for line in sampled.words():
-            announce(line)
+        white = _sampled_white(opened.manifest, options)
     # what is settled here holds everywhere
     settings = replace(engine.settings, precision=opened.runner.precision, white=white)
     fingerprint = opened.fingerprint(settings)
@@ -105,10 +91,7 @@ def score_listed(
             return _finished(out, table, fingerprint, work, announce)
     metadata = _metadata(opened, settings, request_of(model, reading))
     if opened.device.type == "cpu" and not engine.elsewhere:
-        by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
-        announce(
-            f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}{by}): no GPU is used"
-        )
+        announce(_on_cpu(opened))
     started = time.monotonic()
     with work:
         if out.exists() and not overwrite:  # perhaps finished by another process while we waited for the lock
@@ -135,20 +118,43 @@ def score_listed(
             if run.todo():
                 engine.score(run)
             run.check_complete()
-            notes = publish(
-                work,
-                run.parts,
-                out,
-                scorers=opened.of_table,
-                fit=opened.fits,
-                corrupter=corrupter_of(opened, settings, workers) if opened.fits else None,
-                overwrite=overwrite or bool(again),
-                announce=announce,
-            )
-        notes += _outside(out, opened.fit)
-        deep = [part for part in run.parts.values() if part.deep]
-        notes += white_notes(sum(part.deep for part in deep), max((part.highest for part in deep), default=0), white)
+            notes = _published(run, opened, work, out, options, overwrite=overwrite or bool(again))
     return _result(out, opened, run, time.monotonic() - started, notes)
+
+
+def _sampled_white(manifest: Manifest, options: ScoreOptions) -> int:
+    """Return the white of 16-bit images of a source, by a sample of them, and say so."""
+    sampled = find_white(manifest, options.workers)
+    for line in sampled.words():
+        options.announce(line)
+    return sampled.white
+
+
+def _on_cpu(opened: Opened) -> str:
+    by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
+    return f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}{by}): no GPU is used"
+
+
+def _published(
+    run: ScoreRun, opened: Opened, work: WorkFolder, out: Path | StorePath, options: ScoreOptions, *, overwrite: bool
+) -> list[str]:
+    """Write the table of a run that is complete, and return what the user should know of it."""
+    settings = run.job.settings
+    notes = publish(
+        work,
+        run.parts,
+        out,
+        scorers=opened.of_table,
+        fit=opened.fits,
+        corrupter=corrupter_of(opened, settings, options.workers) if opened.fits else None,
+        overwrite=overwrite,
+        announce=options.announce,
+    )
+    notes += _outside(out, opened.fit)
+    deep = [part for part in run.parts.values() if part.deep]
+    if deep and settings.white is not None:
+        notes += white_notes(sum(part.deep for part in deep), max(part.highest for part in deep), settings.white)
+    return notes
 
 
 def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) -> dict[str, Any]:

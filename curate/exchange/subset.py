@@ -129,31 +129,34 @@ def run_export(options: ExportOptions) -> ExportResult:
     if place is None:
         return result
     result = replace(result, load=kind.load_lines(place, plan))
-    same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
-    settings = {
-        **{"format": options.to, "label": label, "classes": digest_of_names(plan.classes), "per": per},
-        **{"take": ", ".join(chosen), **same, "shard": [request.shard.n_rows, request.shard.n_bytes]},
-        "version": __version__,
-    }
-    fingerprint = {"subset": digest_of(opened), "source": located and located.manifest.digest, **settings}
+    digests = {"subset": digest_of(opened), "source": located and located.manifest.digest}
+    fingerprint = {**digests, **_settings(options, request, plan)}
     done = _existing_export(place, kind, fingerprint, overwrite=options.overwrite, skips=options.skip_missing)
     if done is not None:
-        note = f"{place} is whole already: nothing to do"
         return replace(result, rows=done["rows"], missing=done["missing"], n_bytes=done["bytes"], resumed=done["rows"],
-                       paths=(place,), notes=(note,))  # fmt: skip
-    threads = usable_cores()
+                       paths=(place,), notes=(f"{place} is whole already: nothing to do",))  # fmt: skip
     with RunLog(
         options.log, command="export", table=str(options.table), to=options.to, out=str(place), rows=plan.n_rows
     ) as events:
         reports = _listener(events, options.report)
         job = Job(kind, plan, rows, place, fingerprint, options.overwrite, options.skip_missing, report=reports)
-        written = write_out(job, RowImages(None, located, encoding, options.link, checked=True, workers=threads))
+        written = write_out(job, RowImages(None, located, encoding, options.link, checked=True, workers=usable_cores()))
         events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
     return replace(result, rows=written.n_rows, missing=written.missing, n_bytes=written.n_bytes,
                    resumed=written.resumed, paths=written.paths, notes=(*notes, *written.notes))  # fmt: skip
 
 
 export = callable_of(ExportOptions, run_export)
+
+
+def _settings(options: ExportOptions, request: SurveyRequest, plan: Plan) -> dict[str, Any]:
+    """Return what decides, next to the rows and images, what an export writes."""
+    same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
+    return {
+        **{"format": options.to, "label": request.label, "classes": digest_of_names(plan.classes), "per": request.per},
+        **{"take": ", ".join(request.columns), **same, "shard": [request.shard.n_rows, request.shard.n_bytes]},
+        "version": __version__,
+    }
 
 
 def sides_column(table: Table) -> str | None:

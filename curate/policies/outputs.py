@@ -157,9 +157,7 @@ def write_outputs(
         receipt = others["receipt"] = outputs.text(outputs.receipt)
         tally = _stream(decided, subset, decisions)
         read = bytes_read(outputs.files)
-        for each, before in states:
-            if state_of(each) != before:
-                raise InputError(f"{each.path} changed while it was being read; run the command again")
+        _refuse_changed(states)
         _check(decided, tally, subset.n_rows, decisions.n_rows)
         for written in writers.values():
             written.seal()
@@ -177,6 +175,12 @@ def write_outputs(
             other.discard()
         if decided.arranged is not None:
             decided.arranged.close()
+
+
+def _refuse_changed(states: Sequence[tuple[Table, list[FileState]]]) -> None:
+    for table, before in states:
+        if state_of(table) != before:
+            raise InputError(f"{table.path} changed while it was being read; run the command again")
 
 
 def bytes_read(files: Files) -> dict[str, str]:

@@ -84,8 +84,9 @@ def decode(
         return outcome_of(data, name, header, digest, failure=failure)
     if raster.highest is not None and raster.highest > white:
         warning = warning or f"values up to {raster.highest:,} are above the white of {white:,}, and shown as white"
-    decoded = outcome_of(data, name, header, digest, pixels=pixels, small=small, quality=measures, warning=warning)
-    return decoded if raster.highest is None else replace(decoded, highest=raster.highest)
+    decoded = outcome_of(data, name, header, digest, pixels=pixels, small=small)
+    error = single_line(warning) if warning else None
+    return replace(decoded, quality=measures, error=error, highest=raster.highest)
 
 
 def decode_rgb(
@@ -196,8 +197,6 @@ def outcome_of(
     failure: DecodeError | None = None,
     pixels: Pixels | None = None,
     small: Pixels | None = None,
-    quality: Quality | None = None,
-    warning: str | None = None,
 ) -> DecodedImage:
     """Return the record of an image, with what follows from its image of 32 x 32.
 
@@ -209,15 +208,12 @@ def outcome_of(
         failure: why there are no pixels.
         pixels: for the model, shape (size, size, 3).
         small: the whole image, oriented, shape (32, 32, 3).
-        quality: measures, where they were requested.
-        warning: of an image that is ``ok``.
     """
     width, height = (failure.width, failure.height) if failure else (None, None)
     if header is not None:
         width, height = displayed_size(header.width, header.height, header.orientation)
     if max(width or 0, height or 0) >= 2**31:  # no such image can exist: the header lies
         width = height = None
-    error = str(failure) if failure else single_line(warning) if warning else None
     return DecodedImage(
         pixels=pixels,
         width=width,
@@ -227,8 +223,8 @@ def outcome_of(
         sha256=sha256,
         phash=None if small is None else perceptual_hash(small),
         signature=None if small is None else np.concatenate([signature(small), chroma(small)]),
-        quality=quality,
+        quality=None,
         n_frames=header.n_frames if header else None,
         status=failure.status if failure else "ok",
-        error=error,
+        error=str(failure) if failure else None,
     )

@@ -75,7 +75,8 @@ class Split:
         side[kept] = of_group[held.of_row]
         apart = together(kept, rows.hashes, column, np.arange(len(rows)), request.seed)
         alone = assigned(request, apart, strata)[0][apart.of_row]
-        result = result_of(request, self.notes, table, rows, held, strata, side[kept], owner[kept], alone)
+        result = result_of(request, table, rows, held, strata, side[kept], owner[kept], alone)
+        result.notes[:0] = self.notes
         outcome = np.where(rows.ok, KEEP, FAILED).astype(np.uint8)
         basis = " or ".join([*([request.group] if request.group else []), *([COPIES] if request.thresholds else [])])
         words = SplitWords(outcome, side, group, held.sizes, place, tuple(shares), basis)

@@ -1,6 +1,5 @@
 """What a split did, and what has to be reported of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +50,6 @@ class SplitResult(Result):
 
 def result_of(
     request: SplitRequest,
-    known: Sequence[str],
     table: Table,
     rows: Rows,
     held: Together,
@@ -64,7 +62,6 @@ def result_of(
 
     Args:
         request: what was requested.
-        known: notes so far.
         table: that is split.
         rows: as read.
         held: groups of the rows that have a side, M of them.
@@ -78,7 +75,6 @@ def result_of(
     counts = np.bincount(side, minlength=n)
     by_stratum = np.bincount(strata.codes * n + side, minlength=n * len(strata.names)).reshape(-1, n)
     notes = [
-        *known,
         *_without(request, rows),
         *_too_large(request, table, rows, held, side),
     ]

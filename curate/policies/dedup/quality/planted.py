@@ -48,13 +48,10 @@ class Planted:
 def plant(
     originals: Images,
     rows: Sequence[int],
-    runner: Runner,
-    settings: ScoreSettings,
+    copier: "Copier",
     *,
     n: int,
     kinds: Sequence[str],
-    seed: int,
-    digest: Digest | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Planted:
     """Make every edit of the first n rows whose image can be read, and score the copies.
@@ -62,12 +59,9 @@ def plant(
     Args:
         originals: where the images are.
         rows: candidates in the order drawn.
-        runner: the model.
-        settings: as the table was scored.
+        copier: makes the copies.
         n: originals wanted.
         kinds: names of edits.
-        seed: of what is random in them.
-        digest: of the decoded image, from its bytes, for a finder that compares pixels.
         report: called with originals done, of all.
 
     Returns:
@@ -76,7 +70,6 @@ def plant(
     Raises:
         InputError: if none can be read.
     """
-    copier = _Copier(runner, settings, seed, digest)
     parts: list[pa.Table] = []
     used_rows: list[int] = []
     unread: dict[str, str] = {}
@@ -130,13 +123,20 @@ class _Copy:
 
 
 @dataclass(frozen=True)
-class _Copier:
-    """Makes copies, and rows of a scored table of them."""
+class Copier:
+    """Makes copies, and rows of a scored table of them.
+
+    Attributes:
+        runner: the model.
+        settings: as the table was scored.
+        seed: of what is random in the edits.
+        digest: of the decoded image, from its bytes, for a finder that compares pixels; None without one.
+    """
 
     runner: Runner
     settings: ScoreSettings
     seed: int
-    digest: Digest | None
+    digest: Digest | None = None
 
     def original(self, encoded: Encoded) -> _Original:
         """Return the image to edit; its bytes are not held any longer."""

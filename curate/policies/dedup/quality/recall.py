@@ -149,7 +149,7 @@ def estimate_recall(
     Raises:
         InputError: if the images or the model cannot be had, or no image can be read.
     """
-    from curate.policies.dedup.quality.planted import plant  # runs the model
+    from curate.policies.dedup.quality.planted import Copier, plant  # runs the model
     from curate.retrieval.scorer import scorer_of
 
     settings = settings or RecallSettings()
@@ -159,17 +159,8 @@ def estimate_recall(
         raise InputError(f"expected rows in {table.path} whose image was scored, got none; score the images first")
     originals = Images.of(table, rows, source=source)
     kinds = [name for name in EDITS if not settings.kinds or name in settings.kinds]
-    planted = plant(
-        originals,
-        rows.tolist(),
-        runner,
-        scoring,
-        n=settings.n,
-        kinds=kinds,
-        seed=settings.seed,
-        digest=digest,
-        report=report,
-    )
+    copier = Copier(runner, scoring, settings.seed, digest)
+    planted = plant(originals, rows.tolist(), copier, n=settings.n, kinds=kinds, report=report)
     return count_recalled(planted, list(search(planted.copies)), kinds, groups=groups, seed=settings.seed)
 
 

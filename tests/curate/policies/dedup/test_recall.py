@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.commands.dedup_words import recall_header, recall_lines, recall_table
-from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Planted, plant
+from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Copier, Planted, plant
 from curate.policies.dedup.quality.recall import Hits, RecallSettings, count_recalled, effective_size, estimate_recall
 from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows
@@ -168,7 +168,7 @@ def moved(full_table, folder, tmp_path):
 
 def test_images_that_cannot_be_read_are_named_and_others_take_their_place(moved, tiny_checkpoint):
     runner, settings = scorer_of(moved, model=tiny_checkpoint, device="cpu")
-    made = plant(Images.of(moved, range(6)), range(6), runner, settings, n=3, kinds=["png"], seed=0)
+    made = plant(Images.of(moved, range(6)), range(6), Copier(runner, settings, 0), n=3, kinds=["png"])
     assert made.rows == [2, 3, 4]
     assert {key: why.split(":")[0] for key, why in made.unread.items()} == {"00.png": "missing", "01.png": "changed"}
 
@@ -176,7 +176,7 @@ def test_images_that_cannot_be_read_are_named_and_others_take_their_place(moved,
 def test_nothing_that_can_be_read_is_an_error_that_says_why(moved, tiny_checkpoint):
     runner, settings = scorer_of(moved, model=tiny_checkpoint, device="cpu")
     with pytest.raises(InputError, match=r"none of 2 that were drawn can be read \(such as '00.png': missing"):
-        plant(Images.of(moved, [0, 1]), [0, 1], runner, settings, n=2, kinds=["png"], seed=0)
+        plant(Images.of(moved, [0, 1]), [0, 1], Copier(runner, settings, 0), n=2, kinds=["png"])
 
 
 # -- scoring
@@ -186,7 +186,7 @@ def test_a_lossless_copy_has_the_scores_of_its_original(full_table, tiny_checkpo
     table = open_table(full_table)
     runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
     rows = drawn_rows(table, 6, seed=0).tolist()
-    made = plant(Images.of(table, rows), rows, runner, settings, n=6, kinds=["png", "jpeg-20"], seed=0)
+    made = plant(Images.of(table, rows), rows, Copier(runner, settings, 0), n=6, kinds=["png", "jpeg-20"])
     scored = table.read().take(made.rows)
     lossless = made.copies.take(list(range(0, 12, 2)))
     for name in ("phash", "signature", "width", "height"):
@@ -205,7 +205,7 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(fu
     kinds = ["crop-60", "noise"]
 
     def digests(rows, kinds, seed):
-        made = plant(Images.of(table, rows), rows, runner, settings, n=9, kinds=kinds, seed=seed).copies
+        made = plant(Images.of(table, rows), rows, Copier(runner, settings, seed), n=9, kinds=kinds).copies
         return dict(zip(made.column("key").to_pylist(), made.column("sha256").to_pylist(), strict=True))
 
     everything = digests(rows, kinds, 0)
@@ -221,7 +221,7 @@ def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(full_t
     def digest(data):
         return str(decode_rgb(data).tobytes())
 
-    made = plant(Images.of(table, rows), rows, runner, settings, n=2, kinds=["jpeg-20", "png"], seed=0, digest=digest)
+    made = plant(Images.of(table, rows), rows, Copier(runner, settings, 0, digest), n=2, kinds=["jpeg-20", "png"])
     assert made.copies.column("same_pixels").to_pylist() == [False, True] * 2
     expected = [digest(image.data) for image in Images.of(table, rows).read(rows)]
     assert made.copies.column("pixels").to_pylist()[1::2] == expected
