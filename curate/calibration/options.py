@@ -1,6 +1,6 @@
 """What ``curate calibrate`` can be given."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -36,4 +36,4 @@ class CalibrateOptions:
     seed: fields.Seed = 0
     overwrite: fields.Overwrite = False
     repeats: Annotated[int, Note("Bootstrap resamples of the intervals.")] = 1000
-    report: Annotated[Callable[[str], None], Note("Called with a line on what is done.")] = lambda text: None
+    report: fields.Report = lambda text: None

@@ -71,8 +71,7 @@ def run(
 
     if fail_on_leaks and request.against is None:
         raise InputError("--fail-on-leaks is about what another table has too; name that with --against")
-    if sheet is not None:
-        _refuse_sheet(sheet, request)
+    _refuse_sheet(sheet, request)
     silent = json_ or quiet
     with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
         result = run_dedup(
@@ -98,13 +97,15 @@ def run(
         raise typer.Exit(EXIT_GATE)
 
 
-def _refuse_sheet(sheet: Path, request: DedupOptions) -> None:
+def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:
     """Mistakes about the image, before hours of work."""
     from curate.tables.images import require_images
     from curate.tables.table import open_table
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
+    if sheet is None:
+        return
     if request.dry_run:
         raise InputError("--sheet draws what was written, and --dry-run writes nothing; leave one of them out")
     if sheet.suffix.lower() not in (".png", ".html"):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Annotated
 
 from curate.options import fields
@@ -14,7 +13,7 @@ class CompareOptions:
     """The options of ``curate compare``."""
 
     table: fields.Table
-    other: Annotated[str | Path, Option("The table to compare it with.", path="table", argument=True)]
+    other: fields.Other
     _: KW_ONLY
     column: Annotated[
         str | Sequence[str] | None,

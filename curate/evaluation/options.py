@@ -15,7 +15,7 @@ class EvaluateOptions:
 
     table: fields.Table
     _: KW_ONLY
-    label: Annotated[str | None, shared("--label", ", in --labelled or in the table")] = None
+    label: fields.LabelOfEither = None
     labelled: fields.Labelled = None
     train: Annotated[
         str | Path | None,

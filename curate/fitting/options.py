@@ -1,12 +1,12 @@
 """What ``curate fit`` and ``curate merge`` can be given."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
 from curate.options import fields
-from curate.options.option import Note, Option, shared
+from curate.options.option import Option, shared
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +35,7 @@ class FitOptions:
     source: fields.Source = None
     engine: fields.Engine = "local"
     overwrite: fields.Overwrite = False
-    report: Annotated[Callable[[str], None], Note("Called with a line on what is done.")] = lambda text: None
+    report: fields.Report = lambda text: None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,4 +50,4 @@ class MergeOptions:
     prefix: Annotated[bool, Option("Put the name of its table before each key: photos/cat.jpg.")] = False
     root: Annotated[str | None, shared("--root", ": the folder that the images of one table are in now")] = None
     overwrite: fields.Overwrite = False
-    report: Annotated[Callable[[str], None], Note("Called with a line on what is done.")] = lambda text: None
+    report: fields.Report = lambda text: None

@@ -17,7 +17,7 @@ class DiffOptions:
         str | Path,
         Option("A subset, its receipt or its decisions; or any table of keys.", path="table", argument=True),
     ]
-    other: Annotated[str | Path, Option("The table to compare it with.", path="table", argument=True)]
+    other: fields.Other
     _: KW_ONLY
     root: fields.Roots = None
     out: Annotated[

@@ -59,6 +59,7 @@ ImageColumn = Annotated[str | None, shared("--image-column", "; by default found
 Judges = Annotated[str, shared("--judges", metavar="any|majority|share", default=True)]
 Key = Annotated[str | None, shared("--key")]
 Label = Annotated[str, shared("--label", ", for methods that read labels", default=True)]
+LabelOfEither = Annotated[str | None, shared("--label", ", in --labelled or in the table")]
 LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
 Labelled = Annotated[str | Path | None, shared("--labelled")]
 Licence = Annotated[str, shared("--licence", default=True)]
@@ -69,6 +70,7 @@ LossColumn = Annotated[str | None, shared("--loss-column")]
 Mirrored = Annotated[bool, Option("Mirrored copies are the same (signature, crop, near-duplicate).")]
 MovedTable = Annotated[str | Path | None, shared("--table")]
 NoiseGuard = Annotated[bool, shared("--noise-guard")]
+Other = Annotated[str | Path, Option("The table to compare it with.", path="table", argument=True)]
 Overwrite = Annotated[bool, shared("--overwrite")]
 PathColumn = Annotated[str | None, shared("--path-column", "; by default found by name")]
 Precision = Annotated[str, shared("--precision", default=True)]
@@ -77,6 +79,7 @@ Roots = Annotated[
     str | Path | Sequence[str | Path] | None,
     shared("--root", ": files that moved are found below it, by their digest"),
 ]
+Report = Annotated[Callable[[str], None], Note("Called with a line on what is done.")]
 Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
 RoundsFolder = Annotated[str | Path, Option("Folder of the rounds.", argument=True)]
 Score = Annotated[str | None, shared("--score", metavar="COLUMN")]

@@ -25,7 +25,7 @@ class PlotOptions:
         str | Sequence[str] | None, shared("--column", " (repeatable). [default: every kappa_* and unc_*]")
     ] = None
     per: Annotated[str | None, shared("--per", ", each with its colour or line")] = None
-    label: Annotated[str | None, shared("--label", ", in --labelled or in the table")] = None
+    label: fields.LabelOfEither = None
     labelled: fields.Labelled = None
     right: Annotated[str | None, Option("Column that says whether your own prediction is right: 1 or 0.")] = None
     prediction: Annotated[
