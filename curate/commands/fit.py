@@ -27,9 +27,9 @@ def run(
         curate score more/ --model fitted.safetensors -o more.parquet
 
     unc_fitted is above 0.5 for unusable images, by p_junk, and below that the higher the more ambiguous an image is
-    within the dataset. filter --keep-top ranks by unc_local, its rank among the nearest images. `curate score` does all
-    this at the end. Fit here for a model that scores new images, or with labels, from 50 up. Images are read only
-    where the table has no p_junk.
+    within the dataset. filter --keep-top ranks by unc_local: of similar images the least certain goes first. `curate
+    score` does all this at the end. Fit here for a model that scores new images, or with labels, from 50 up. Images
+    are read only where the table has no p_junk.
     """
     from curate.fitting.fit import run_fit
 

@@ -7,12 +7,14 @@ from numpy.typing import NDArray
 
 from scoring.errors import InputError
 from scoring.relative.clusters import cluster_centres, fine_clusters
+from scoring.relative.columns import FITTED, LOCAL
 from scoring.relative.learn import learn, weighed
 from scoring.relative.model import NO_NEAR, DatasetFit, FittedScores, LaidOutRows, laid_out, stored
 from scoring.relative.neighbours import EXACT_ROWS
 from scoring.relative.propagated import OTHER, KnownLabels, Propagated
 from scoring.relative.signals import ALONE
 from scoring.relative.space import centred, mean_of
+from scoring.relative.turns import in_turns
 
 REFERENCES = 20_000  # the most rows that a fitted model keeps to compare others with
 LEAST_ROWS = 20  # a dataset of fewer shows nothing
@@ -49,7 +51,7 @@ def fit_dataset(
         full = laid_out(centred(rows, bare.mean), bare.centres)
     if labels is None:
         fit = _stood(bare, kept, _of(junk, drawn))
-        return fit, fit.score(rows, junk) if full is None else _said(bare, full, junk)
+        return fit, fit.score(rows, junk) if full is None else _said(bare, full, junk, seed)
     return _with_labels(bare, rows, junk, (drawn, kept, full), labels, seed)
 
 
@@ -117,10 +119,12 @@ def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[
     return np.sort(order[:most])
 
 
-def _said(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None) -> FittedScores:
-    """Return what a fit says of the rows of its dataset: by their own ranks."""
+def _said(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
+    """Return what a fit says of the rows of its dataset: by their own ranks, and when amounts drop each."""
     fit = bare.with_quantiles(full.signals)
-    return fit.said(fit.columns_of(full.rows, full.signals, junk, full.near)[0], full.near.recall)
+    columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
+    columns[LOCAL] = in_turns(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)
+    return fit.said(columns, full.near.recall)
 
 
 def _with_labels(
@@ -138,7 +142,7 @@ def _with_labels(
     learned, weights = weighed(bare, on, lesson, known, seed=seed)
     if not learned.better:
         fit = _stood(bare, kept, _of(junk, drawn))
-        said = fit.score(rows, junk) if full is None else _said(bare, full, junk)
+        said = fit.score(rows, junk) if full is None else _said(bare, full, junk, seed)
         return fit, replace(said, learned=learned)
     inside = slice(None) if full is None else drawn
     propagated = Propagated(labels.classes, lesson.middles, lesson.chances[inside].astype(np.float16))
@@ -148,7 +152,7 @@ def _with_labels(
     if full is None:
         said = fit.score(rows, junk)
     else:
-        said = _said(bare, replace(full, signals={**full.signals, OTHER: lesson.other}), junk)
+        said = _said(bare, replace(full, signals={**full.signals, OTHER: lesson.other}), junk, seed)
     return fit, replace(said, learned=learned)
 
 
@@ -166,5 +170,6 @@ def said_of(embeddings: NDArray, column: str, *, seed: int = 0) -> dict[str, NDA
     mean = mean_of(rows)
     directions = centred(rows, mean)
     centres = cluster_centres(directions.units, seed=seed)
-    bare = DatasetFit(mean, rows[:0], centres, {}, NO_NEAR)
-    return {column: _said(bare, laid_out(directions, centres), None).columns[column]}
+    full = laid_out(directions, centres)
+    fit = DatasetFit(mean, rows[:0], centres, {}, NO_NEAR).with_quantiles(full.signals)
+    return {column: fit.columns_of(full.rows, full.signals, None, full.near)[0][column]}
