@@ -21,7 +21,7 @@ PER_IMAGE: Mapping[str, Column] = {  # what a fitted model says of any image
     AMBIGUOUS: Column("how near to the boundary between groups of this dataset: share that is clearer", "1", LESS),
     FITTED: Column("above 0.5: unusable, by p_junk; up to 0.5: how ambiguous, by unc_ambiguous", "1", LESS),
     LOCAL: Column(
-        "when amounts drop the image: of similar ones the least certain first, unusable ones before all; beyond 100,000 "
+        "when amounts drop the image: of similar ones the least certain first, unusable ones before all; over 100,000 "
         "rows or by a fitted model, share of the 10 nearest images that are more certain",
         "1",
         LESS,
