@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # pages describe the tree that they lie in, whatever is installed
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 ON_THE_SITE = (
     "issues",
