@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -124,20 +125,17 @@ def _numbers(
 def _values(
     name: str, parts: list[pa.Array], content: NDArray[np.int64], is_b: NDArray[np.bool_], *, repeats: int, seed: int
 ) -> ColumnShift | str:
-    texts = pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
-    encoded = texts.dictionary_encode()
-    values = encoded.dictionary.to_pylist()
+    texts = pl.concat([pl.Series(part.cast(pa.large_string()), dtype=pl.String) for part in parts])
+    values = texts.drop_nulls().unique().sort()  # so that the order of rows decides nothing
     if len(values) > MOST_VALUES:
         return f"has {len(values):,} values, of at most {MOST_VALUES:,} whose shares are compared"
-    place = {value: at for at, value in enumerate(sorted(values))}  # so that the order of rows decides nothing
-    places = np.array([*(place[value] for value in values), len(values)])
-    codes = places[encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)]
+    codes = texts.cast(pl.Enum(values)).to_physical().cast(pl.Int64).fill_null(len(values)).to_numpy()
     of = units(codes, content, is_b)
     tested = total_variation(of, repeats=repeats, seed=seed, enough=ENOUGH)
     is_known = codes < len(values)
     p = float(tested.p)
     return ColumnShift(
-        name, VALUES, float(tested.value), p, p, _missing(is_known, is_b), moved=_moved(of, [*place, NO_VALUE])
+        name, VALUES, float(tested.value), p, p, _missing(is_known, is_b), moved=_moved(of, [*values, NO_VALUE])
     )
 
 

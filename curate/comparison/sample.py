@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, KEY, STATUS
 from curate.counted import counted
 from curate.tables.arrays import is_ok
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import plain
+from curate.tables.images import drawn_rows
 from curate.tables.needs import SHA256
 from curate.tables.table import Table, embedding_matrix
 from curate.tables.vectors import shortened, vector_hashes
@@ -53,20 +54,8 @@ def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Table
         )
     index = np.arange(table.n_rows)
     if n < table.n_rows:
-        index = np.sort(_lowest(table, n, seed=seed))
+        index = np.sort(drawn_rows(table, n, seed=seed, scored=False))
     return TableSample(table, index, table.take(index, list(columns)))
-
-
-def _lowest(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
-    named = KEY in table.schema.names
-    best, rows, start = np.zeros(0, np.uint64), np.zeros(0, np.int64), 0
-    for batch in table.batches([KEY] if named else []):
-        numbers = np.arange(start, start + batch.num_rows)
-        keys = key_bytes(batch.column(KEY), table.path, start) if named else [b"%d" % row for row in numbers.tolist()]
-        best, rows = np.concatenate([best, tie_breaks(keys, seed=seed)]), np.concatenate([rows, numbers])
-        least = np.argsort(best, kind="stable")[:n]
-        best, rows, start = best[least], rows[least], start + batch.num_rows
-    return rows
 
 
 def key_notes(sample: TableSample) -> list[str]:

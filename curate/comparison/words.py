@@ -117,23 +117,22 @@ def _line(each: ColumnShift) -> list[str]:
     if each.means is not None:
         first, second = (f"{value:.4g}" for value in each.means)
     elif each.moved:
-        first, second = (
-            ", ".join(f"{moved.value[:24]} {share(moved):.1%}" for moved in each.moved) for share in _SHARES
-        )
+        first = ", ".join(f"{moved.value[:24]} {moved.first:.1%}" for moved in each.moved)
+        second = ", ".join(f"{moved.value[:24]} {moved.second:.1%}" for moved in each.moved)
     if max(each.missing) > 0:
         first, second = (
             f"{text} ({missing:.1%} missing)" if missing else text
             for text, missing in zip((first, second), each.missing, strict=True)
         )
     known = each.standardised is not None and each.standardised == each.standardised
-    return [each.name, f"{each.distance:.3f}", first, second, f"{each.standardised:+.2f}" if known else "", _p(each)]
-
-
-_SHARES = (lambda moved: moved.first, lambda moved: moved.second)
-
-
-def _p(each: ColumnShift) -> str:
-    return f"{each.adjusted_p:.3f}"
+    return [
+        each.name,
+        f"{each.distance:.3f}",
+        first,
+        second,
+        f"{each.standardised:+.2f}" if known else "",
+        f"{each.adjusted_p:.3f}",
+    ]
 
 
 def _keys(rows: Sequence[DistinctiveRow]) -> str:

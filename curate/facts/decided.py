@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.facts.dataset import Dataset
 from curate.facts.results import Applied
-from curate.policies.decided import numbered
 from curate.policies.outcomes import DROP, OUTCOMES
-from curate.tables.digests import key_array, plain, tie_breaks
+from curate.tables.digests import plain
+from curate.tables.keys import key_hashes, places
 from scoring.errors import InputError
 
 OPEN = len(OUTCOMES)  # the code of a row that nothing decided
@@ -46,16 +46,7 @@ class Decisions:
 
     def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return where the decision of each row of the table stands, shape of ``rows``; -1 if absent."""
-        if not len(self.row):
-            return np.full(len(rows), -1)
-        order = self._order
-        place = np.searchsorted(self.row, rows, sorter=order).clip(max=len(self.row) - 1)
-        at = place if order is None else order[place]
-        return np.where(self.row[at] == rows, at, -1)
-
-    @property
-    def _order(self) -> NDArray[np.int64] | None:
-        return None if (np.diff(self.row) > 0).all() else np.argsort(self.row, kind="stable")
+        return places(rows, self.row)
 
 
 @dataclass
@@ -119,13 +110,12 @@ def _read(dataset: Dataset, applied: Applied) -> Decisions:
     if table is None:
         raise ValueError("a policy without decisions")
     table.require(NEEDED)
-    parts = [pl.DataFrame(schema={"row": pl.Int64, "outcome": pl.UInt8, **NOTED})]
-    for start, batch in numbered(table.batches(NEEDED)):
-        row = dataset.find(tie_breaks(key_array(batch.column(KEY), table.path, start)))
+    parts = [pl.DataFrame(schema={"outcome": pl.UInt8, **NOTED})]
+    for batch in table.batches(NEEDED[1:]):
         values = {name: pl.Series(plain(batch.column(name))).cast(kind) for name, kind in NOTED.items()}
-        parts.append(pl.DataFrame({"row": row, "outcome": _outcomes(applied, batch.column("decision")), **values}))
+        parts.append(pl.DataFrame({"outcome": _outcomes(applied, batch.column("decision")), **values}))
     noted = pl.concat(parts).with_columns(pl.col("margin", "threshold").fill_nan(None))
-    row, outcome = (noted[name].to_numpy() for name in ("row", "outcome"))
+    row, outcome = dataset.find(key_hashes(table)), noted["outcome"].to_numpy()
     _refuse_strangers(dataset, applied, row, outcome)
     low, high = pl.col("threshold").min().alias("low"), pl.col("threshold").max().alias("high")
     rules = noted.group_by("rule", maintain_order=True).agg(low, high).with_row_index("code")

@@ -219,23 +219,17 @@ def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
     return int((decided.outcome == KEEP).sum())
 
 
-def document(table: Table, request: FactsRequest, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
-    """Return a whole report as one JSON value.
+def listed(facts: Facts, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
+    """Return a whole report of what is known of a table as one JSON value.
 
     Args:
-        table: with a unique ``key``.
-        request: what is requested.
+        facts: of the table.
         source: what was scored, where the table names no images.
         thumbs: the most thumbnails.
 
     Raises:
-        InputError: as ``gather``, or for a source that cannot be opened or is of other rows.
+        InputError: for a source that cannot be opened or is of other rows.
     """
-    return listed(gather(table, request), source, thumbs=thumbs)
-
-
-def listed(facts: Facts, source: str | None, *, thumbs: int) -> dict[str, Any]:
-    """Return a whole report of what is known of a table as one JSON value; InputError as ``document``."""
     made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=source)
     return facts.full_document(made)
 
@@ -308,8 +302,4 @@ def _tally(codes: Codes, n: int, otherwise: str) -> list[list[Any]]:
     """Names with their rows, the most first; of a column that is missing all rows are one."""
     if not len(codes.codes):
         return [[otherwise, n]] if n else []
-    counts = np.bincount(codes.codes + 1, minlength=len(codes.names) + 1)
-    names = ["none", *codes.names]
-    return [
-        [shortened(names[at]), int(counts[at])] for at in np.argsort(-counts, kind="stable").tolist() if counts[at]
-    ][:50]
+    return [[shortened(name), n_rows] for _, name, n_rows in codes.largest("none")[:50]]

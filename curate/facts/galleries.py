@@ -18,6 +18,7 @@ from curate.policies.contract import FILTER
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.tables.digests import tie_breaks
 from curate.tables.images import SHA256
+from curate.tables.rows import Codes
 from curate.tables.table import Table
 
 FLAT, EACH = 48, 12  # rows of a gallery, and of each group of one
@@ -164,15 +165,12 @@ def _sides(decisions: Decisions) -> list[Group]:
 def _dropped(dataset: Dataset, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
     """Rows that a policy dropped, by its rule, the most rows first; without those that a later one dropped, too."""
     gone = (decisions.outcome == DROP) & (decided.by[decisions.row] == number)
-    counts = np.bincount(decisions.rule[gone], minlength=len(decisions.rules))
     return [
         Group(
-            f"{decisions.applied.name}{'' if decisions.rules[code] == NO_RULE else f', {decisions.rules[code]}'}: "
-            f"{counted(int(counts[code]), 'row')}",
+            f"{decisions.applied.name}{'' if rule == NO_RULE else f', {rule}'}: {counted(n, 'row')}",
             lowest(dataset, decisions.row[gone & (decisions.rule == code)], EACH * SPARE).tolist(),
         )
-        for code in np.argsort(-counts, kind="stable").tolist()
-        if counts[code]
+        for code, rule, n in Codes(decisions.rule[gone], decisions.rules).largest()
     ]
 
 
@@ -198,14 +196,12 @@ def of_failures(dataset: Dataset) -> list[Gallery]:
     """Return rows whose image could not be scored, by what is wrong with it."""
     if not len(dataset.status.codes):
         return []
-    counts = np.bincount(dataset.status.codes + 1, minlength=len(dataset.status.names) + 1)
-    names = ["no status", *dataset.status.names]
     groups = [
         Group(
-            f"{names[place]}: {counted(int(counts[place]), 'row')}",
-            lowest(dataset, np.flatnonzero(dataset.status.codes == place - 1), EACH).tolist(),
+            f"{name}: {counted(n, 'row')}",
+            lowest(dataset, np.flatnonzero(dataset.status.codes == code), EACH).tolist(),
         )
-        for place in np.argsort(-counts, kind="stable").tolist()
-        if counts[place] and names[place] != OK
+        for code, name, n in dataset.status.largest("no status")
+        if name != OK
     ]
     return [Gallery("failed", "Failed", "drawn by the hash of their keys", groups=groups[:MOST_GROUPS])]

@@ -42,14 +42,12 @@ class ByClass:
     """
 
     def __init__(self, dataset: Dataset) -> None:
-        codes, names = dataset.classes.codes, dataset.classes.names
-        sizes = np.bincount(codes[codes >= 0], minlength=len(names))
-        largest = np.argsort(-sizes, kind="stable")[:MOST_CLASSES]
-        self.shown = [(int(code), shortened(names[code]), int(sizes[code])) for code in largest.tolist()]
-        self.n_classes = len(names)
-        self.others = int(sizes.sum()) - sum(n for _, _, n in self.shown)
-        place = np.full(len(names) + 1, len(self.shown), np.uint8)  # the last is for rows without a class
-        place[largest] = np.arange(len(largest))
+        codes, self.n_classes = dataset.classes.codes, len(dataset.classes.names)
+        largest = [each for each in dataset.classes.largest() if each[0] >= 0][:MOST_CLASSES]
+        self.shown = [(code, shortened(name), n) for code, name, n in largest]
+        self.others = int((codes >= 0).sum()) - sum(n for _, _, n in self.shown)
+        place = np.full(self.n_classes + 1, len(self.shown), np.uint8)  # the last is for rows without a class
+        place[[code for code, _, _ in largest]] = np.arange(len(largest))
         self._place = place[codes] if len(codes) else np.zeros(0, np.uint8)
         order = np.argsort(self._place, kind="stable")
         self._order = order[: len(codes) - int((self._place == len(self.shown)).sum())]

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from curate.columns import KEY
 from curate.facts.options import Results
 from curate.facts.texts import shortened
-from curate.manifest.store_path import AnyPath, path_to_read
-from curate.policies.contract import FILTER, POLICIES
+from curate.manifest.store_path import AnyPath
+from curate.policies.chain import Link, links, receipt_of
+from curate.policies.moved import Searched
 from curate.policies.receipts import (
     PIPELINE_RECEIPT,
     is_applied,
@@ -16,8 +19,6 @@ from curate.policies.receipts import (
     read_pipeline_receipt,
     read_receipt,
     read_step,
-    receipt_beside,
-    step_beside,
 )
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -82,23 +83,24 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
     Raises:
         InputError: for a file that no policy wrote, one that lacks its receipt, or more than ``MOST`` policies.
     """
-    policies: dict[AnyPath, Applied] = {}
     named = [paths] if isinstance(paths, str | Path) else paths or ()
-    waiting: list[AnyPath] = [receipt for path in named for receipt in _receipts(Path(path))]
-    while waiting:
-        receipt = waiting.pop(0).resolve()
-        if receipt in policies:
-            continue
-        if len(policies) == MOST:
-            raise InputError(f"expected the results of at most {MOST} policies, got more; name fewer of them")
-        policies[receipt] = policy = _applied(receipt)
-        before = _input_of(policy)
-        if isinstance(before, Path) and not _is_table(before, table):
-            earlier = step_beside(before)
-            waiting += [earlier] if earlier is not None else []
-    order = list(policies.values())
-    made: dict[AnyPath, Applied] = {policy.subset.resolve(): policy for policy in order}
-    return sorted(order, key=lambda policy: _depth(policy, made))
+    chains = [_chain(receipt.resolve(), table) for path in named for receipt in _receipts(Path(path))]
+    order = {step.path.resolve(): step for steps in zip_longest(*chains) for step in steps if step is not None}
+    if len(order) > MOST:
+        raise InputError(f"expected the results of at most {MOST} policies, got more; name fewer of them")
+    depth = {step.path.resolve(): n for chain in chains for n, step in enumerate(reversed(chain))}
+    return [_applied(order[path]) for path in sorted(order, key=lambda path: depth[path])]
+
+
+def _chain(receipt: AnyPath, table: Table) -> list[Link]:
+    """Return a receipt and those before it, up to the table, without calibrations."""
+    read_receipt(receipt)  # refuses a calibration, which decides nothing
+    steps = []
+    for step in links(receipt, Searched(receipt.parent)):
+        steps += [] if step.is_calibration else [step]
+        if step.source is not None and step.source.resolve() == table.path.resolve():
+            break
+    return steps
 
 
 def _receipts(path: Path) -> Iterable[AnyPath]:
@@ -111,70 +113,17 @@ def _receipts(path: Path) -> Iterable[AnyPath]:
             receipts = (folder / name for name in outputs if name.endswith(RECEIPT) and (folder / name).is_file())
             yield from (path for path in receipts if not is_applied(read_step(path)))
         return
-    if path.name.endswith(".json"):
-        yield path
-        return
     if not path.exists():
         raise InputError(f"{path} does not exist; give a subset, its decisions or its receipt, as a policy wrote them")
-    receipt = receipt_beside(path)
-    if not receipt.is_file():
-        raise InputError(
-            f"{path} has no receipt next to it: expected {receipt.name}; give what a policy wrote, with its receipt"
-        )
-    yield receipt
+    yield receipt_of(path)
 
 
-def _applied(path: AnyPath) -> Applied:
-    receipt = read_receipt(path)
-    counts = receipt.get("counts")
-    names = ("n_rows", "kept", "dropped", "undecided", "failed")
-    if not isinstance(counts, dict) or not all(isinstance(counts.get(name), int) for name in names):
-        raise InputError(f"{path} is incomplete: expected counts of rows; take the receipt from a copy")
-    named = [str(rule.get("rule")) for rule in receipt["policy"] if isinstance(rule, dict)]
-    name = next((name for name in named if name in POLICIES), FILTER)
-    return Applied(name, path, receipt, _beside(path, receipt, "decisions"), _beside(path, receipt, "groups"))
+def _applied(step: Link) -> Applied:
+    return Applied(step.policy, step.path, step.noted, _output(step, "decisions"), _output(step, "groups"))
 
 
-def _beside(path: AnyPath, receipt: Mapping[str, Any], name: str) -> Table | None:
+def _output(step: Link, name: str) -> Table | None:
     """A table that a policy wrote, where it still is."""
-    entry = receipt["outputs"].get(name)
-    file = path.with_name(entry["file"]) if entry else None
-    return (
-        open_table(file, require=["key", "decision"] if name == "decisions" else ())
-        if file and file.is_file()
-        else None
-    )
-
-
-def _input_of(applied: Applied) -> AnyPath | None:
-    """The table that a policy read, before probabilities were added to it; None where it is gone."""
-    source = _source(applied.receipt, applied.path)
-    for _ in range(MOST):
-        receipt = step_beside(source)
-        noted = read_step(receipt) if receipt is not None else None
-        if noted is None or receipt is None or not is_applied(noted):
-            break
-        source = _source(noted, receipt)
-    return source
-
-
-def _source(noted: Mapping[str, Any], receipt: AnyPath) -> AnyPath | None:
-    """The table that a receipt names, where it is, or next to it; None where it is gone."""
-    named = path_to_read(str(noted["input"]["path"]))
-    return next((path for path in (named, receipt.with_name(named.name)) if path.exists()), None)
-
-
-def _is_table(path: Path, table: Table) -> bool:
-    return path.resolve() == table.path.resolve()
-
-
-def _depth(applied: Applied, made: Mapping[AnyPath, Applied]) -> int:
-    """How many of the policies came before one."""
-    depth, at = 0, applied
-    while depth <= len(made):
-        before = _input_of(at)
-        earlier = made.get(before.resolve()) if before is not None else None
-        if earlier is None:
-            break
-        depth, at = depth + 1, earlier
-    return depth
+    file = step.output(name)
+    required = [KEY, "decision"] if name == "decisions" else ()
+    return open_table(file, require=required) if file is not None and file.is_file() else None

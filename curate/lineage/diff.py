@@ -9,13 +9,13 @@ import polars as pl
 import pyarrow as pa
 
 from curate.columns import KEY
-from curate.lineage.chain import Link, links, receipt_of
-from curate.lineage.diff_rows import SharedRows, Values, compare_values, shared_rows, why_missing
+from curate.lineage.diff_rows import WHY, SharedRows, Values, compare_values, shared_rows, why_missing
 from curate.lineage.diff_settings import Setting, compare_settings
 from curate.lineage.options import DiffOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
+from curate.policies.chain import Link, links, receipt_of
 from curate.policies.moved import Searched
 from curate.policies.receipts import receipt_beside
 from curate.tables.keys import named
@@ -30,10 +30,7 @@ SCHEMA = pa.schema(
         pa.field(KEY, pa.string(), nullable=False),
         pa.field("only_in", pa.string(), nullable=False),
         pa.field("step", pa.int32()),
-        pa.field("policy", pa.string()),
-        pa.field("decision", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("rule", pa.string()),
+        *(pa.field(name, pa.string()) for name in WHY),
     ]
 )
 MEANINGS = {

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.lineage.chain import Link
+from curate.policies.chain import Link
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.tables.arrays import unequal
 from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, plain, tie_breaks

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from curate.lineage.chain import Link
+from curate.policies.chain import Link
 
 MANY = 16  # characters of a digest
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from curate.columns import KEY
-from curate.lineage.chain import Link, links, links_after, receipt_of
 from curate.lineage.options import ExplainOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
+from curate.policies.chain import Link, links, links_after, receipt_of
 from curate.policies.moved import Searched
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside

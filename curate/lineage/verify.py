@@ -7,13 +7,13 @@ from typing import Any
 
 from curate.calibration.verify import verify_calibration
 from curate.columns import KEY
-from curate.lineage.chain import Link, links, receipt_of
 from curate.lineage.options import VerifyOptions
 from curate.lineage.pixels import PixelCheck, amount, check_pixels
 from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies import verify as one
+from curate.policies.chain import Link, links, receipt_of
 from curate.policies.differences import Verification
 from curate.policies.findings import OTHER_CHANCES, Finding
 from curate.policies.moved import Searched

@@ -11,6 +11,7 @@ from curate.columns import KEY
 from curate.policies.arranged import passed_through
 from curate.policies.decided import Differ, Problem
 from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
+from curate.tables.arrays import unequal
 from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, tie_breaks
 from curate.tables.keys import places
 from curate.tables.table import Table
@@ -78,12 +79,7 @@ def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64])
         rows: the row of ``now`` of each of ``then``, shape (M,); -1 if absent, which is not looked at.
     """
     places = np.flatnonzero(rows >= 0)
-    mine, old = now.take(pa.array(rows[places])), then.take(pa.array(places))
-    if pa.types.is_floating(now.type):
-        same = np.isclose(mine.to_numpy(), old.to_numpy(), rtol=CLOSE, atol=CLOSE, equal_nan=True)
-    else:
-        same = np.array([a == b for a, b in zip(mine.to_pylist(), old.to_pylist(), strict=True)], bool)
-    return places[~same]
+    return places[unequal(now.take(pa.array(rows[places])), then.take(pa.array(places)), close=CLOSE)]
 
 
 def _compare_columns(source: Table, expected: Expected, subset: Table, names: Sequence[str], differ: Differ) -> None:
@@ -110,15 +106,15 @@ def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], di
     sample = next(subset.batches(names, rows=N_LOOKED_AT), None)
     if sample is None:
         return  # no row is left: each that is missing is named as such
-    by_key = {key: at for at, key in enumerate(key_bytes(sample.column(KEY)))}
-    named = 0
-    for piece in source.batches():
-        keys = key_bytes(piece.column(source.schema.names[list(names).index(KEY)]))
-        for row, at in ((row, by_key[key]) for row, key in enumerate(keys) if key in by_key):
-            for number, name in enumerate(names):
-                new, old = piece.column(number)[row].as_py(), sample.column(number)[at].as_py()
-                if new != old and repr(new) != repr(old):
-                    differ(Difference(VALUE, _name(keys[row]), column=name, file=file))
-                    named += 1
+    hashes = tie_breaks(key_array(sample.column(KEY)))
+    named = False
+    for piece in (batch.rename_columns(list(names)) for batch in source.batches()):
+        at = places(tie_breaks(key_array(piece.column(KEY))), hashes)
+        mine, old = piece.filter(pa.array(at >= 0)), sample.take(pa.array(at[at >= 0]))
+        differing = [(row, name) for name in names for row in unequal(mine.column(name), old.column(name))]
+        keys = key_bytes(mine.column(KEY))
+        for row, name in sorted(differing, key=lambda each: each[0]):
+            differ(Difference(VALUE, _name(keys[row]), column=name, file=file))
+            named = True
     if not named and sample.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is reported as such
         differ(Difference(LATER_VALUE, "", sample.num_rows, file=file))

@@ -62,8 +62,13 @@ def policy_of(rules: Sequence[Any]) -> type[Policy[Result]]:
     Raises:
         InputError: for several rules of a policy that has one.
     """
-    named = [str(rule.get("rule")) for rule in rules if isinstance(rule, Mapping)]
-    name = next((name for name in named if name in POLICIES), FILTER)
-    if name in named and len(rules) != 1:
+    name = name_of(rules)
+    if name != FILTER and len(rules) != 1:
         raise InputError(f"expected one rule in the receipt of {name}, got {len(rules)}; take a copy")
     return POLICIES[name]
+
+
+def name_of(rules: Sequence[Any]) -> str:
+    """Return the name of the policy that the rules of a receipt belong to."""
+    named = [str(rule.get("rule")) for rule in rules if isinstance(rule, Mapping)]
+    return next((name for name in named if name in POLICIES), FILTER)

@@ -1,11 +1,11 @@
 """A policy that has been decided for every row, and not yet written."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from curate.columns import ERROR, KEY, LABEL, STATUS
@@ -134,15 +134,19 @@ def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str,
 
 def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
     """Return how many rows failed (N, bool) by status; nothing for a table without statuses."""
-    by_status: dict[str, int] = {}
     if not failed.any() or STATUS not in table.schema.names or not is_text(table.schema.field(STATUS).type):
-        return by_status
-    for start, batch in numbered(table.batches([STATUS])):
-        part = failed[start : start + batch.num_rows]
-        if part.any():
-            for kind in plain(batch.column(0)).filter(pa.array(part)).to_pylist():
-                by_status[str(kind)] = by_status.get(str(kind), 0) + 1
-    return by_status
+        return {}
+    return {str(kind): n for kind, _, n in _counts(table, STATUS, failed).iter_rows() if n}
+
+
+def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
+    """Return each value of a column as text, its rows, and how many of them are inside, shape (N,), as they come."""
+    parts = [pl.DataFrame(schema={"value": pl.String, "n": pl.UInt32, "inside": pl.UInt32})]
+    for start, batch in numbered(table.batches([column])):
+        text, part = plain(batch.column(0)).cast(pa.string()), inside[start : start + batch.num_rows]
+        rows = pl.DataFrame({"value": pl.Series(text, dtype=pl.String), "inside": part})
+        parts.append(rows.group_by("value", maintain_order=True).agg(n=pl.len(), inside=pl.col("inside").sum()))
+    return pl.concat(parts).group_by("value", maintain_order=True).agg(pl.all().sum())
 
 
 def _first(mask: np.ndarray, n: int) -> np.ndarray:
@@ -166,17 +170,10 @@ def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, i
     column = next((name for name in names if is_plain(table.schema.field(name).type)), None)
     if column is None:
         return "class", {}
-    size, kept = Counter[str](), Counter[str]()
-    for start, batch in numbered(table.batches([column])):
-        codes = plain(batch.column(0)).cast(pa.string()).dictionary_encode()
-        known = codes.indices.is_valid().to_numpy(zero_copy_only=False)
-        numbers = codes.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        stays = known & (decided.outcome[start : start + batch.num_rows] == KEEP)
-        values = codes.dictionary.to_pylist()
-        for counter, rows in ((size, known), (kept, stays)):
-            counter.update(dict(zip(values, np.bincount(numbers[rows], minlength=len(values)).tolist(), strict=True)))
+    counts = _counts(table, column, decided.outcome == KEEP).drop_nulls("value")
     kind = {LABEL: "class", CLUSTER: "cluster"}.get(column, column)
-    return kind, {name: (n, kept[name]) for name, n in size.most_common() if n}
+    largest = counts.sort("n", descending=True, maintain_order=True)
+    return kind, {name: (n, kept) for name, n, kept in largest.iter_rows()}
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,6 +1,5 @@
 """What differs between a policy decided again and the files that it wrote then."""
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,28 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import ERROR, KEY, STATUS
+from curate.policies import findings
 from curate.policies.decided import Decided, numbered, plain_words
-from curate.policies.findings import (
-    ANEW,
-    DECISION,
-    EXTRA,
-    GONE,
-    LACKING,
-    OTHER_COLUMNS,
-    OTHER_DIGEST,
-    REASON,
-    REORDERED,
-    SCORE,
-    TWICE,
-    VALUE,
-    Difference,
-    Finding,
-)
+from curate.policies.findings import Difference, Finding
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.result import Result
 from curate.tables.arrays import unequal
-from curate.tables.digests import key_array, key_bytes, plain, tie_breaks
-from curate.tables.keys import named, places
+from curate.tables.digests import key_bytes, plain
+from curate.tables.keys import key_hashes, named, places
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -40,7 +25,7 @@ N_NAMED = 10
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
 TEXTS = ("reason", "rule")
 UNREADABLE, ABSENT = -1, -2  # of a decision as written then
-_NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
+_NUMBER = r"[-+]?\d[\d.,]*(e[-+]?\d+)?"
 
 
 @dataclass
@@ -86,9 +71,9 @@ class Verification:
     def check_digest(self, what: str, digest: str, expected: str) -> None:
         """Record an input that is not the one that was read then; one without a digest was computed again."""
         if not digest:
-            self.notes.append(Finding(ANEW, what))
+            self.notes.append(Finding(findings.ANEW, what))
         elif digest != expected:
-            self.problem(Finding(OTHER_DIGEST, what, digest, expected))
+            self.problem(Finding(findings.OTHER_DIGEST, what, digest, expected))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
@@ -112,32 +97,24 @@ def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verif
     if again.compare is not None:
         again.compare(subset, result.differ, result.problem)
     elif not result.same_order:
-        result.notes.append(Finding(REORDERED))
+        result.notes.append(Finding(findings.REORDERED))
     elif result.identical:
         compare_rows(again, subset, result)
-
-
-def _read_keys(table: Table, extra: tuple[str, ...] = ()) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    for batch in table.batches([KEY, *extra]):
-        yield tie_breaks(key_array(batch.column(KEY))), batch
 
 
 def _compare_decisions(again: Again, decisions: Table, result: Verification) -> bool:
     """Compare decisions by key; return whether both files have the same order."""
     decisions.require(["decision"])
     codes = pa.array(OUTCOMES)
-    noted_hashes, noted = [np.empty(0, np.uint64)], [np.empty(0, np.int16)]
-    for piece, batch in _read_keys(decisions, ("decision",)):
-        noted_hashes.append(piece)
-        words = plain(batch.column("decision")).cast(pa.string())
-        noted.append(
-            pc.fill_null(pc.index_in(words, codes), UNREADABLE).to_numpy(zero_copy_only=False).astype(np.int16)
-        )
-    was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
+    was_hashes, noted = key_hashes(decisions), [np.empty(0, np.int16)]
+    for batch in decisions.batches(["decision"]):
+        places_of = pc.index_in(plain(batch.column(0)).cast(pa.string()), codes).fill_null(UNREADABLE)
+        noted.append(places_of.to_numpy(zero_copy_only=False).astype(np.int16))
+    was = np.concatenate(noted)
     at = places(again.hashes, was_hashes)
     then = np.append(was, np.int16(ABSENT))[at]
     _name_rows(np.flatnonzero(then != again.outcome), again, then, result)
-    _name_extra(decisions, places(was_hashes, again.hashes) < 0, GONE, result)
+    _name_extra(decisions, places(was_hashes, again.hashes) < 0, findings.GONE, result)
     return np.array_equal(again.hashes, was_hashes)
 
 
@@ -153,9 +130,9 @@ def _compare_words(again: Again, decisions: Table, result: Verification, leave_o
         for old in waiting.take(now.num_rows):
             part, now = now.slice(0, old.num_rows), now.slice(old.num_rows)
             for row, name in sorted(_unlike_words(names, part, old).items()):
-                kind = SCORE if pa.types.is_floating(part.schema.field(name).type) else REASON
+                kind = findings.SCORE if pa.types.is_floating(part.schema.field(name).type) else findings.REASON
                 new, was = (table.column(name)[row].as_py() for table in (part, old))
-                difference_kind = kind if new is not None and was is not None else REASON
+                difference_kind = kind if new is not None and was is not None else findings.REASON
                 key = key_bytes(part.column(KEY).slice(row, 1))[0].decode("utf-8", "replace")
                 result.differ(Difference(difference_kind, key, new, was, name, "decisions"))
 
@@ -168,29 +145,19 @@ def _unlike_words(names: list[str], now: pa.RecordBatch, old: pa.RecordBatch) ->
         left, right = now.column(name), old.column(name)
         if left.type != right.type or left.equals(right):
             continue
-        if pa.types.is_floating(left.type):
-            a, b = (column.to_numpy(zero_copy_only=False) for column in (left, right))
-            rows = np.flatnonzero(~np.isclose(a, b, rtol=CLOSE, atol=CLOSE, equal_nan=True)).tolist()
-        else:
-            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-            text = _plain if name in TEXTS else str
-            rows = [row for row, (a, b) in enumerate(pairs) if text(a) != text(b)]
-        for row in rows:
+        if name in TEXTS:  # without their numbers, which are compared as such
+            left, right = (pc.replace_substring_regex(column, _NUMBER, "#") for column in (left, right))
+        for row in unequal(left, right, close=CLOSE):
             if alike[row].as_py():
                 differing.setdefault(row, name)
     return differing
-
-
-def _plain(value: Any) -> str:
-    """A text without its numbers, which are compared as such."""
-    return _NUMBER.sub("#", str(value))
 
 
 def _name_rows(changed: np.ndarray, again: Again, then: np.ndarray, result: Verification) -> None:
     names = _first_named(again.table, changed)
     for row, name in zip(changed.tolist(), names, strict=True):
         was = {ABSENT: "not there", UNREADABLE: "unreadable"}.get(int(then[row])) or OUTCOMES[then[row]]
-        result.differ(Difference(DECISION, name, OUTCOMES[again.outcome[row]], was))
+        result.differ(Difference(findings.DECISION, name, OUTCOMES[again.outcome[row]], was))
 
 
 def _name_extra(table: Table, extra: np.ndarray, kind: str, result: Verification) -> None:
@@ -206,22 +173,21 @@ def _first_named(table: Table, rows: np.ndarray) -> list[str]:
 
 def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> None:
     """The subset must hold the kept rows, all of them and no other."""
-    pieces = [piece for piece, _ in _read_keys(subset)]
-    present = np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
+    present = key_hashes(subset)
     kept = np.flatnonzero(again.outcome == KEEP)
     missing = kept[places(again.hashes[kept], present) < 0]
     for name in _first_named(again.table, missing):
-        result.differ(Difference(LACKING, name))
-    _name_extra(subset, places(present, again.hashes[kept]) < 0, EXTRA, result)
+        result.differ(Difference(findings.LACKING, name))
+    _name_extra(subset, places(present, again.hashes[kept]) < 0, findings.EXTRA, result)
     if len(present) != len(np.unique(present)):
-        result.problem(Finding(TWICE))
+        result.problem(Finding(findings.TWICE))
 
 
 def compare_rows(again: Again, subset: Table, result: Verification) -> None:
     """Both in the same order: every column of every kept row must be the same."""
     source = again.table.stored
     if source.schema != subset.schema:
-        result.problem(Finding(OTHER_COLUMNS, "subset"))
+        result.problem(Finding(findings.OTHER_COLUMNS, "subset"))
         return
     waiting = _Aligned(subset)
     start = 0
@@ -258,4 +224,4 @@ def _compare_column(name: str, now: pa.RecordBatch, old: pa.RecordBatch, result:
         return
     keys = key_bytes(now.column(KEY))
     for row in unequal(left, right):
-        result.differ(Difference(VALUE, keys[row].decode("utf-8", "replace"), column=name, file="subset"))
+        result.differ(Difference(findings.VALUE, keys[row].decode("utf-8", "replace"), column=name, file="subset"))

@@ -35,10 +35,11 @@ def without_files(rules: Any) -> Any:
     """Return rules without the files that they name, which are compared by their digests."""
     if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
         return rules
-    return [{name: value for name, value in rule.items() if not _is_file(value)} for rule in rules]
+    return [{name: value for name, value in rule.items() if not is_file(value)} for rule in rules]
 
 
-def _is_file(value: Any) -> bool:
+def is_file(value: object) -> bool:
+    """Return whether a parameter of a rule is a file that was read, with the digest that it had."""
     return isinstance(value, Mapping) and set(value) == {"path", "digest"}
 
 

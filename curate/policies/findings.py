@@ -3,51 +3,15 @@
 from dataclasses import dataclass
 
 # Kinds of rows that differ.
-DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
-    "decision",
-    "score",
-    "reason",
-    "gone",
-    "lacking",
-    "extra",
-    "rank",
-    "value",
-    "later value",
-)
+DECISION, SCORE, REASON, RANK, VALUE, LATER_VALUE = "decision", "score", "reason", "rank", "value", "later value"
+GONE, LACKING, EXTRA = "gone", "lacking", "extra"
 # Kinds of what else is not as the receipt says.
-(
-    OTHER_BYTES,
-    OTHER_BESIDE,
-    REWRITTEN,
-    MOVED,
-    OTHER_MODEL,
-    OTHER_VERSION,
-    OTHER_PACKAGE,
-    FORGED,
-    OTHER_RULES,
-    OTHER_CHANCES,
-) = (
-    "other bytes",
-    "other bytes next to",
-    "rewritten",
-    "moved",
-    "other model",
-    "other version",
-    "other package",
-    "forged",
-    "other rules",
-    "other probabilities",
-)
-OTHER_FIGURE, NOT_AGAIN = "other figure", "not again"
-ANEW, REORDERED, OTHER_DIGEST, TWICE, OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = (
-    "anew",
-    "reordered",
-    "other digest",
-    "twice",
-    "other columns",
-    "file gone",
-    "file changed",
-)
+OTHER_BYTES, OTHER_BESIDE, OTHER_DIGEST = "other bytes", "other bytes next to", "other digest"
+OTHER_MODEL, OTHER_VERSION, OTHER_PACKAGE = "other model", "other version", "other package"
+OTHER_RULES, OTHER_CHANCES, OTHER_FIGURE = "other rules", "other probabilities", "other figure"
+OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = "other columns", "file gone", "file changed"
+REWRITTEN, MOVED, REORDERED, FORGED = "rewritten", "moved", "reordered", "forged"
+ANEW, NOT_AGAIN, TWICE = "anew", "not again", "twice"
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """Files that a receipt names, found where they are now: instead, next to the receipt, or below given folders."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from curate.manifest.store_path import AnyPath, StorePath
+from curate.manifest.store_path import AnyPath, StorePath, path_to_read
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -61,6 +62,11 @@ class Searched:
             if all(file_sha256(file.with_name(name)) == digest for name, digest in zip(names, digests, strict=True)):
                 return file.parent
         return None
+
+    def source_of(self, noted: Mapping[str, Any]) -> AnyPath | None:
+        """Return where the input of a receipt is; None where it is nowhere."""
+        about = noted["input"]
+        return self.find(path_to_read(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
 
     def _below(self, path: AnyPath) -> Iterator[AnyPath]:
         """Where a file is if it moved together with the receipt, in its folder or below it."""

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -206,7 +205,7 @@ def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
     return arranged.schema.with_metadata(table.file_metadata), metadata
 
 
-def _with_classes(table: Table, same: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+def _with_classes(table: Table, same: Mapping[str, str]) -> dict[str, Any]:
     """The metadata of a table with the names of all its classes, of which a subset may have fewer.
 
     Args:

@@ -1,19 +1,56 @@
 """What reviewers said of a drawn sample: a file of verdicts next to the file that names what was drawn."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import csv
+import io
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NoReturn
 
 from curate.manifest.store_path import AnyPath
+from curate.manifest.text import read_text
 from curate.policies.verdicts import DECISIONS, SUFFIX, Line, read_verdicts
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 ENDING = ".csv"  # of the file that names what was drawn
+MOST_BYTES = 64 << 20
 BLOCK = 48  # drawn images that the page shows at a time
 NOT_COUNTED = f"without a verdict, or behind the last block of {BLOCK} that is judged whole: count as not drawn"
 Judged = dict[tuple[str, str], dict[str, Line]]
+
+
+def is_drawn(path: Path, columns: Collection[str]) -> bool:
+    """Return whether a file is CSV with some columns, by its first line."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
+    except OSError:
+        return False
+    return set(columns) <= set(header.strip().split(","))
+
+
+def drawn_lines(path: Path, columns: Sequence[str], source: str) -> list[dict[str, str]]:
+    """Return the lines of a file that names what was drawn.
+
+    Args:
+        path: of the CSV.
+        columns: that it has to have.
+        source: what it is, for messages: ``NAME.audit.csv of curate review plan``.
+
+    Raises:
+        InputError: for a file that cannot be read, or lacks a column.
+    """
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; give the {source}")
+    reader = csv.DictReader(io.StringIO(read_text(path, what=f"the {source}"), newline=""))
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; give the {source}")
+    try:
+        return [line for line in reader if any(line.values())]
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as CSV ({error}); draw it again") from None
 
 
 def verdicts_beside(sample: AnyPath) -> AnyPath:

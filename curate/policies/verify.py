@@ -8,26 +8,21 @@ from typing import Any
 from curate.columns import KEY
 from curate.counted import counted, single_line
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
+from curate.policies import findings
 from curate.policies.contract import Policy, policy_of
 from curate.policies.decided import Decided
 from curate.policies.differences import Verification, compare_outputs
-from curate.policies.figures import FIXED, MISSING, NOT_DERIVED, facts_of, unequal, unlike_tables, without_files
-from curate.policies.findings import (
-    FILE_CHANGED,
-    FILE_GONE,
-    FORGED,
-    MOVED,
-    NOT_AGAIN,
-    OTHER_BESIDE,
-    OTHER_BYTES,
-    OTHER_FIGURE,
-    OTHER_MODEL,
-    OTHER_PACKAGE,
-    OTHER_RULES,
-    OTHER_VERSION,
-    REWRITTEN,
-    Finding,
+from curate.policies.figures import (
+    FIXED,
+    MISSING,
+    NOT_DERIVED,
+    facts_of,
+    is_file,
+    unequal,
+    unlike_tables,
+    without_files,
 )
+from curate.policies.findings import Finding
 from curate.policies.moved import Searched
 from curate.policies.outputs import bytes_read
 from curate.policies.receipts import DIGEST_OF, check_hash, digests_of, environment, read_receipt
@@ -83,7 +78,7 @@ def verify(
     for path, digest in noted.get("read", {}).items():
         _compare_read(path, digest, searched, result)
     if result.n_different and not result.problems:
-        result.problem(Finding(OTHER_RULES))
+        result.problem(Finding(findings.OTHER_RULES))
     if not result.identical:
         result.notes += packages_then(noted)
     return result
@@ -101,11 +96,6 @@ def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Poli
         raise InputError(f"{receipt}: {error}{more}") from None
 
 
-def _is_file(value: object) -> bool:
-    """Whether a parameter of a rule is a file that was read, with the digest that it had."""
-    return isinstance(value, Mapping) and set(value) == {"path", "digest"}
-
-
 def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
     """A rule with the paths of its files where they are now: where they were, or else where they are found."""
     files = {name: path_to_read(str(file["path"])) for name, file in _files(rule).items()}
@@ -118,7 +108,7 @@ def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
 
 def _files(rule: Any) -> dict[str, Any]:
     """The parameters of a rule that are files, by name."""
-    return {name: value for name, value in rule.items() if _is_file(value)} if isinstance(rule, Mapping) else {}
+    return {name: value for name, value in rule.items() if is_file(value)} if isinstance(rule, Mapping) else {}
 
 
 def _paths(rules: list[Any]) -> list[Any]:
@@ -128,10 +118,9 @@ def _paths(rules: list[Any]) -> list[Any]:
 
 def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPath:
     """Where the input is: where it was, next to the receipt, or below a root by its digest."""
-    about = noted["input"]
-    path = path_to_read(str(about["path"]))
-    located = searched.find(path, about.get("sha256", ()), about.get("files", ()))
+    located = searched.source_of(noted)
     if located is None:
+        path = path_to_read(str(noted["input"]["path"]))
         below = "" if not searched.roots else f", nor below {', '.join(map(str, searched.roots))}"
         more = " or search a folder with --root" if not searched.roots else ""
         raise InputError(
@@ -144,13 +133,13 @@ def _compare_origin(receipt: AnyPath, noted: Mapping[str, Any], source: Table, r
     """Say which version wrote the receipt, and whether the input is of the same weights, and where it was."""
     then = str(noted.get("curate", "an unknown version"))
     if then != __version__:
-        result.notes.append(Finding(OTHER_VERSION, "curate", __version__, then))
+        result.notes.append(Finding(findings.OTHER_VERSION, "curate", __version__, then))
     was = str(noted["input"]["path"])
     if str(source.path.resolve()) != was:
-        result.notes.append(Finding(MOVED, "the input", str(source.path), was))
+        result.notes.append(Finding(findings.MOVED, "the input", str(source.path), was))
     model, before = (_digest(described) for described in (source.metadata.get("model"), noted.get("model")))
     if model != before:
-        result.problem(Finding(OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
+        result.problem(Finding(findings.OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
 
 
 def _compare_receipt(
@@ -173,7 +162,7 @@ def _compare_receipt(
     if NOTES in now and isinstance(then.get(NOTES), list):  # a command may know more than its rules
         then[NOTES] = [note for note in then[NOTES] if note in now[NOTES]]
     for name in NOT_DERIVED & set(then) - set(now):
-        result.notes.append(Finding(NOT_AGAIN, name))
+        result.notes.append(Finding(findings.NOT_AGAIN, name))
         del then[name]
     about = noted["input"]
     now["input"] = {"n_rows": len(again.outcome), "digest_of": DIGEST_OF}
@@ -207,7 +196,7 @@ def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], resul
 def _name_figures(figures: Iterable[tuple[str, Any, Any]], result: Verification) -> None:
     for number, (name, now, then) in enumerate(figures):
         if number < N_NAMED:
-            result.problem(Finding(OTHER_FIGURE, name, _short(now), _short(then)))
+            result.problem(Finding(findings.OTHER_FIGURE, name, _short(now), _short(then)))
         else:
             result.problems += 1
 
@@ -243,7 +232,7 @@ def _compare_more(
             _name_figures(unlike_tables(table, open_table(paths[name]).read(), paths[name].name, texts=texts), result)
     for name, content in contents.items():
         if texts and name in paths and paths[name].is_file() and sha256_of(paths[name]) != sha256(content).hexdigest():
-            result.problem(Finding(OTHER_FIGURE, paths[name].name, "other text by the rules", "what it holds"))
+            result.problem(Finding(findings.OTHER_FIGURE, paths[name].name, "other text by the rules", "what it holds"))
 
 
 def _model(table: Table) -> str:
@@ -260,9 +249,9 @@ def _compare_files(now: list[dict[str, Any]], then: list[Any], source: Table, re
     """Compare the files that rules name with the files of then; a graph of neighbours is computed again."""
     for rule, old in zip(now, then, strict=True):
         for name, file in rule.items():
-            if not _is_file(file):
+            if not is_file(file):
                 continue
-            expected = str(old[name]["digest"]) if _is_file(old.get(name)) else ""
+            expected = str(old[name]["digest"]) if is_file(old.get(name)) else ""
             result.check_digest(file["path"], file["digest"], expected)
             place = path_to_read(str(file["path"]))
             if file["digest"] and place.suffix == ".parquet" and place.is_file():
@@ -278,7 +267,7 @@ def _check_graph(file: Table, source: Table, result: Verification) -> None:
     if len(rows):
         names = ", ".join(named(source, rows[:N_FORGED])) + (", ..." if len(rows) > N_FORGED else "")
         words = f"{file.path} is forged: the neighbours of {counted(len(rows), 'row')} of {n:,} are others ({names})"
-        result.problem(Finding(FORGED, words))
+        result.problem(Finding(findings.FORGED, words))
 
 
 def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, result: Verification) -> dict[str, Table]:
@@ -290,9 +279,9 @@ def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, resu
         if name in ("subset", "decisions"):
             tables[name] = open_table(path, require=[KEY])
         if not path.is_file():
-            result.problem(Finding(FILE_GONE, str(path)))
+            result.problem(Finding(findings.FILE_GONE, str(path)))
         elif sha256_of(path) != entry["sha256"]:
-            result.problem(Finding(FILE_CHANGED, str(path)))
+            result.problem(Finding(findings.FILE_CHANGED, str(path)))
     return tables
 
 
@@ -305,9 +294,9 @@ def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification
     if None in now or now == then:
         return
     if result.same_order and not meant:
-        result.problem(Finding(OTHER_BYTES, str(source.path)))
+        result.problem(Finding(findings.OTHER_BYTES, str(source.path)))
     else:
-        result.notes.append(Finding(REWRITTEN, str(source.path)))
+        result.notes.append(Finding(findings.REWRITTEN, str(source.path)))
 
 
 def _compare_read(path: str, digest: str, searched: Searched, result: Verification) -> None:
@@ -316,7 +305,7 @@ def _compare_read(path: str, digest: str, searched: Searched, result: Verificati
     if place is None or any(note.what == str(place) for note in result.notes):
         return
     if sha256_of(place) != digest:
-        result.problem(Finding(OTHER_BESIDE, str(place)))
+        result.problem(Finding(findings.OTHER_BESIDE, str(place)))
 
 
 def packages_then(receipt: Mapping[str, Any]) -> list[Finding]:
@@ -327,7 +316,7 @@ def packages_then(receipt: Mapping[str, Any]) -> list[Finding]:
     before = {"python": then.get("python"), **(then["packages"] if isinstance(then.get("packages"), Mapping) else {})}
     after = {"python": now["python"], **now["packages"]}
     return [
-        Finding(OTHER_PACKAGE, name, str(after.get(name)), str(was))
+        Finding(findings.OTHER_PACKAGE, name, str(after.get(name)), str(was))
         for name, was in before.items()
         if str(after.get(name)) != str(was)
     ]

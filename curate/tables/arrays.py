@@ -59,7 +59,13 @@ def texts(column: pa.Array) -> pa.Array:
     return pc.if_else(has_value(column), plain(column).cast(pa.large_string()), pa.scalar(None, pa.large_string()))
 
 
-def unequal(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> list[int]:
-    """Return the rows in which two columns of one length differ, lists by all their values; NaN is like NaN."""
+def unequal(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray, *, close: float = 0.0) -> list[int]:
+    """Return the rows in which two columns of one length differ, lists by all their values; NaN is like NaN.
+
+    Numbers of floating columns may be apart by ``close``, or by that share of the second.
+    """
+    if close and pa.types.is_floating(left.type):
+        same = np.isclose(np.asarray(left), np.asarray(right), rtol=close, atol=close, equal_nan=True)
+        return [int(row) for row in np.flatnonzero(~same)]
     pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
     return [row for row, (a, b) in enumerate(pairs) if a != b and repr(a) != repr(b)]

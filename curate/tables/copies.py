@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -75,7 +76,7 @@ def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
     """
     first = np.arange(len(at))
     if SHA256 in rows.texts:
-        first = _first_equal(rows.texts[SHA256].take(pa.array(at)))
+        first = first_equal(rows.texts[SHA256].take(pa.array(at)))
     if rows.phash is not None and rows.has_phash is not None and rows.signature is not None:
         some = np.flatnonzero((first == np.arange(len(at))) & rows.has_phash[at])
         looks = [(rows.signature, NEAR_COSINE), *([] if rows.embedding is None else [(rows.embedding, COPY)])]
@@ -84,15 +85,11 @@ def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
     return Copies.of(first)
 
 
-def _first_equal(values: pa.ChunkedArray) -> NDArray[np.int64]:
+def first_equal(values: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return the first row with the same text; a row without text is its own."""
-    codes = values.combine_chunks().dictionary_encode().indices
-    known = codes.is_valid().to_numpy(zero_copy_only=False)
-    numbers = codes.fill_null(0).to_numpy(zero_copy_only=False)
-    first = np.arange(len(numbers))
-    _, lowest, place = np.unique(numbers[known], return_index=True, return_inverse=True)
-    first[known] = np.flatnonzero(known)[lowest][place]
-    return first
+    rows = pl.DataFrame({"text": pl.Series(values), "row": np.arange(len(values))})
+    first = pl.when(pl.col("text").is_null()).then("row").otherwise(pl.col("row").first().over("text"))
+    return rows.select(first).to_series().to_numpy(writable=True)
 
 
 def _first_near(

@@ -60,15 +60,9 @@ class Dataset:
 
         Null for rows without embedding, for NaN, and for whole numbers below 0.
         """
-        place = self.rows.place[self.at]
-        absent = np.ones(len(self.rows), bool)
-        absent[place] = False
-        table_columns = {}
-        for name, values in columns.items():
-            full = np.zeros(len(self.rows), values.dtype)
-            full[place] = values[self.copies.place]
-            table_columns[name] = column_array(full, absent)
-        return table_columns
+        absent = self.rows.in_table(np.zeros(len(self.at), bool), self.at, True)
+        full = {name: self.rows.in_table(values[self.copies.place], self.at) for name, values in columns.items()}
+        return {name: column_array(values, absent) for name, values in full.items()}
 
     def n_copies(self) -> dict[str, pa.Array]:
         """Return the column of how many rows of the table show the same image."""

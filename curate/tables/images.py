@@ -48,28 +48,32 @@ class Encoded:
     white: int = WHITE
 
 
-def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
-    """Return up to n rows whose image was scored: those whose keys hash lowest, lowest first.
+def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArray[np.int64]:
+    """Return up to n rows: those whose keys hash lowest, lowest first; without keys their numbers.
 
     The same keys are drawn in whatever order the table has them; fewer are the first of more.
 
     Args:
-        table: with ``key``; rows whose ``status`` is not ok are left out.
+        table: to draw from.
         n: >= 1.
         seed: another seed draws other rows.
+        scored: whether rows are left out whose ``status`` is not ok, which takes keys.
 
     Returns:
         Row numbers, shape (min(n, rows that are ok),).
     """
-    table.require([KEY])
-    names = [KEY, *([STATUS] if STATUS in table.schema.names else [])]
-    best, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    start = 0
+    table.require([KEY] if scored else [])
+    names = [name for name in (KEY, *([STATUS] if scored else [])) if name in table.schema.names]
+    best, rows, start = np.zeros(0, np.uint64), np.zeros(0, np.int64), 0
     for batch in table.batches(names):
-        ok = is_ok(plain(batch.column(STATUS))) if STATUS in names else np.ones(batch.num_rows, bool)
-        hashes = tie_breaks(key_array(batch.column(KEY)), seed=seed)
-        best = np.concatenate([best, hashes[ok]])
-        rows = np.concatenate([rows, start + np.flatnonzero(ok)])
+        inside = np.flatnonzero(is_ok(plain(batch.column(STATUS)))) if STATUS in names else np.arange(batch.num_rows)
+        numbers = start + inside
+        keys = (
+            key_array(batch.column(KEY), table.path, start).take(pa.array(inside))
+            if KEY in names
+            else [b"%d" % row for row in numbers.tolist()]
+        )
+        best, rows = np.concatenate([best, tie_breaks(keys, seed=seed)]), np.concatenate([rows, numbers])
         least = np.argsort(best, kind="stable")[:n]
         best, rows = best[least], rows[least]
         start += batch.num_rows

@@ -52,8 +52,8 @@ def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
         )
 
 
-def places(sought: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the place of each hash among the known ones, the first of equal ones, shape (M,); -1 where it is not."""
+def places(sought: NDArray[np.integer], known: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the place of each hash or number among the known ones, the first of equal ones, shape (M,); else -1."""
     import polars as pl
 
     rows, some = pl.LazyFrame({"hash": sought}), pl.LazyFrame({"hash": known}).with_row_index("place")

@@ -47,6 +47,12 @@ class Codes:
     codes: NDArray[np.int32]
     names: list[str] = field(default_factory=list)
 
+    def largest(self, none: str = "") -> list[tuple[int, str, int]]:
+        """Return code, name and rows of each value, the most rows first; -1 and ``none`` for rows without a value."""
+        counts, names = np.bincount(self.codes + 1, minlength=len(self.names) + 1), [none, *self.names]
+        order = np.argsort(-counts, kind="stable").tolist()
+        return [(at - 1, names[at], int(counts[at])) for at in order if counts[at]]
+
 
 @dataclass
 class Rows:
@@ -115,6 +121,18 @@ class Rows:
             else ()
         )
         return {what: int(n) for what, n in zip(EMBEDDING_PROBLEMS, counts, strict=False) if n}
+
+    def in_table(self, values: NDArray[Any], at: NDArray[np.int64] | None = None, empty: float = 0) -> NDArray[Any]:
+        """Return values of the rows ``at``, or of all, as an array of all rows in the order of the table.
+
+        Args:
+            values: of these rows.
+            at: which they are; None for all.
+            empty: value of the others.
+        """
+        spread = np.full(len(self), empty, values.dtype)
+        spread[self.place if at is None else self.place[at]] = values
+        return spread
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the row of each hash of a key, shape (M,), of rows in the order of theirs; -1 if absent."""

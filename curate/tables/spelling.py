@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -134,24 +135,20 @@ def _in_table(known: Known, table: Table) -> NDArray[np.bool_]:
 
 def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
     """Return what each of the forms could mean in the table."""
-    owners: dict[str, list[tuple[int, int]]] = {}  # a form that a key of the table may have -> keys, folders left out
-    for at, form in forms.items():
-        for left_out, part in enumerate(_ends(form)):
-            owners.setdefault(part, []).append((at, left_out))
-    values = pa.array(list(owners), pa.large_string())
+    ends = [(at, left_out, part) for at, form in forms.items() for left_out, part in enumerate(_ends(form))]
+    sought = pl.DataFrame(ends, {"at": pl.Int64, "left_out": pl.Int64, "form": pl.String}, orient="row")
     candidates = {at: _Candidates() for at in forms}
     for keys, uris in _columns(table):
-        places = pc.index_in(normal(keys), value_set=values)
-        rows = pa.array(np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False)))
-        columns = places.take(rows), keys.take(rows), normal(uris.take(rows))
-        for place, key, uri in zip(*(column.to_pylist() for column in columns), strict=True):
-            for at, left_out in owners[values[place].as_py()]:
-                if not left_out:
-                    candidates[at].same.append(key)
-                elif f"/{uri or ''}".endswith(f"/{forms[at].lstrip('/')}"):
-                    candidates[at].in_folder.append(key)
-                else:
-                    candidates[at].elsewhere.append(key)
+        rows = pl.DataFrame({"form": pl.Series(normal(keys)), "key": pl.Series(keys), "uri": pl.Series(normal(uris))})
+        for key, uri, at, left_out in (
+            rows.join(sought, on="form", maintain_order="left_right").drop("form").iter_rows()
+        ):
+            if not left_out:
+                candidates[at].same.append(key)
+            elif f"/{uri or ''}".endswith(f"/{forms[at].lstrip('/')}"):
+                candidates[at].in_folder.append(key)
+            else:
+                candidates[at].elsewhere.append(key)
     return candidates
 
 

@@ -252,27 +252,24 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
     if not str(path):
         raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; name the table")
     path = path_to_read(path)
-    if isinstance(path, StorePath):
-        table = Table(path, _stored_files(path))
-        table.require(require)
-        return table.by(embedding)
-    if path.is_dir():
-        files = sorted(path.glob(PART_FILES))
-        if not files:
-            if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
-                raise InputError(
-                    f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet"
-                )
-            raise InputError(f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote")
-    elif path.is_file():
-        files = [path]
-    elif path.exists():
-        raise InputError(f"expected a Parquet file or a folder of them, got {path}, which is neither")
-    else:
-        raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
-    table = Table(path, files)
+    table = Table(path, _stored_files(path) if isinstance(path, StorePath) else _local_files(path))
     table.require(require)
     return table.by(embedding)
+
+
+def _local_files(path: Path) -> list[Path]:
+    """Return the files of a table on this machine."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        if path.exists():
+            raise InputError(f"expected a Parquet file or a folder of them, got {path}, which is neither")
+        raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
+    if files := sorted(path.glob(PART_FILES)):
+        return files
+    if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
+        raise InputError(f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet")
+    raise InputError(f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote")
 
 
 def _stored_files(path: StorePath) -> list[StorePath]:

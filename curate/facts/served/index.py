@@ -1,9 +1,9 @@
 """Rows of a table found by sort and filter, with few columns of it in memory at a time."""
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,28 +24,6 @@ from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 
 ORDERS, COLUMNS, MASKS, ANSWERS = 3, 2, 2, 2  # that are kept: at most some 50 bytes a row in all
-T = TypeVar("T")
-
-
-class Kept(Generic[T]):
-    """The last few of something, each made once at a time.
-
-    Args:
-        most: that are kept.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._kept: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Return what has this name, made now where it is not kept."""
-        if name not in self._kept:
-            while len(self._kept) >= self.most:
-                self._kept.popitem(last=False)
-            self._kept[name] = make()
-        self._kept.move_to_end(name)
-        return self._kept[name]
 
 
 class Index:
@@ -63,10 +41,10 @@ class Index:
         for code, name in enumerate(facts.dataset.classes.names):
             self._classes.setdefault(shortened(name), []).append(code)
         self._lock = threading.Lock()
-        self._orders: Kept[NDArray[np.uint32]] = Kept(ORDERS)
-        self._values: Kept[NDArray[Any]] = Kept(COLUMNS)
-        self._masks: Kept[NDArray[np.bool_]] = Kept(MASKS)
-        self._answers: Kept[NDArray[np.int64]] = Kept(ANSWERS)
+        self._sorted = lru_cache(ORDERS)(self._sort)
+        self._numbers = lru_cache(COLUMNS)(self._read_numbers)
+        self._searched = lru_cache(MASKS)(self._search)
+        self._answers = lru_cache(ANSWERS)(self._matching)
 
     @property
     def galleries(self) -> list[str]:
@@ -76,7 +54,7 @@ class Index:
     def rows(self, query: Query) -> tuple[int, NDArray[np.int64]]:
         """Return how many rows a query finds, and the numbers of those on its page."""
         with self._lock:
-            matching = self._answers.get(query.chosen, lambda: self._matching(query))
+            matching = self._answers(replace(query, offset=0, limit=0))  # the same for every page
         return len(matching), np.asarray(matching[query.offset : query.offset + query.limit], np.int64)
 
     def page(self, query: Query) -> dict[str, Any]:
@@ -103,10 +81,9 @@ class Index:
         if query.sort in (None, ROW):
             order = np.arange(n, dtype=np.uint32)
             return order[::-1] if query.descending else order
-        name = str(query.sort)
-        return self._orders.get((name, query.descending), lambda: self._sorted(name, query.descending))
+        return self._sorted(str(query.sort), query.descending)
 
-    def _sorted(self, name: str, descending: bool) -> NDArray[np.uint32]:
+    def _sort(self, name: str, descending: bool) -> NDArray[np.uint32]:
         if name != BY_KEY and self.columns[name].is_number:
             values = pl.Series(self._numbers(name), nan_to_null=True)
         else:
@@ -123,7 +100,7 @@ class Index:
         dataset = self.facts.dataset
         parts = [self._between(*bounds) for bounds in query.bounds]
         if query.search:
-            parts.append(self._masks.get(query.search, lambda: self._searched(query.search)))
+            parts.append(self._searched(query.search))
         if query.of_class is not None:
             codes = self._classes.get(query.of_class, [])
             parts.append(
@@ -137,19 +114,15 @@ class Index:
         values = self._numbers(name)
         return (values >= low) & (values <= high)
 
-    def _numbers(self, name: str) -> NDArray[Any]:
+    def _read_numbers(self, name: str) -> NDArray[Any]:
         """A column of numbers, NaN where there is no finite one; whole numbers as float64."""
+        column = self.columns[name].column
+        numbers = read_rows(self.facts.dataset.table, Needs(exact=(column,), keys=False)).exact[column]
+        values = numbers.values if numbers.values.dtype == np.float32 else numbers.values.astype(np.float64)
+        values[~finite(numbers)] = np.nan
+        return values
 
-        def read() -> NDArray[Any]:
-            column = self.columns[name].column
-            numbers = read_rows(self.facts.dataset.table, Needs(exact=(column,), keys=False)).exact[column]
-            values = numbers.values if numbers.values.dtype == np.float32 else numbers.values.astype(np.float64)
-            values[~finite(numbers)] = np.nan
-            return values
-
-        return self._values.get(name, read)
-
-    def _searched(self, text: str) -> NDArray[np.bool_]:
+    def _search(self, text: str) -> NDArray[np.bool_]:
         matches = [
             pc.match_substring(plain(batch.column(0)).cast(pa.large_string()), text, ignore_case=True)
             for batch in self.facts.dataset.table.batches([KEY])

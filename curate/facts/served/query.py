@@ -45,11 +45,6 @@ class Query:
     offset: int = 0
     limit: int = ROWS
 
-    @property
-    def chosen(self) -> tuple[object, ...]:
-        """What decides which rows, in which order: the same for every page of an answer."""
-        return tuple(value for name, value in vars(self).items() if name not in ("offset", "limit"))
-
 
 def read_query(
     text: str, n_rows: int, *, sortable: Collection[str], numbers: Collection[str], galleries: Collection[str]

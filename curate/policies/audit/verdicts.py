@@ -1,7 +1,5 @@
 """Verdicts that came back: read, joined over judges, and every one accounted for."""
 
-import csv
-import io
 import math
 import re
 from collections.abc import Sequence
@@ -12,9 +10,9 @@ import numpy as np
 
 from curate.exchange.labels import ExpectedRows
 from curate.manifest.store_path import path_on_disk
-from curate.manifest.text import read_text, unguarded
+from curate.manifest.text import unguarded
 from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
-from curate.policies.sampled import n_finished, refuse_unfinished, verdicts_on
+from curate.policies.sampled import drawn_lines, is_drawn, n_finished, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL
 from curate.policies.verdicts import UNSURE as NOT_SURE
 from scoring.errors import InputError
@@ -28,7 +26,6 @@ WORDS: dict[str, str] = {
 }
 OF_VERDICT = {KEEP: GOOD, DROP: BAD, RELABEL: BAD, NOT_SURE: UNSURE}
 LABEL_STUDIO = ".json"
-MOST_BYTES = 64 << 20
 MOST_FILES = 100
 _PLACE = re.compile(r"^(?P<number>\d{1,6}) of (?P<total>\d{1,6})$")
 
@@ -164,13 +161,8 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
 
 
 def is_audit(path: str | Path) -> bool:
-    """Return whether a file is one of ``curate review plan``, by its first line."""
-    try:
-        with Path(path).open("rb") as file:
-            header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
-    except OSError:
-        return False
-    return "among" in header.strip().split(",")
+    """Return whether a file is one of ``curate review plan``."""
+    return is_drawn(Path(path), ["among"])
 
 
 def joined(answers: Sequence[str], judges: str) -> float:
@@ -187,17 +179,7 @@ def read_plan(path: Path) -> Plan:
     Raises:
         InputError: for a file, column or line that is missing or wrong.
     """
-    if path.is_file() and path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; it is no audit")
-    text = read_text(path, what="an audit")
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.audit.csv of curate review plan")
-    try:
-        lines = [line for line in reader if any(line.values())]
-    except csv.Error as error:
-        raise InputError(f"{path} cannot be read as CSV ({error}); draw it again") from None
+    lines = drawn_lines(path, COLUMNS, "NAME.audit.csv of curate review plan")
     plan = _checked(path, lines)
     said = verdicts_on(path)
     for row in plan.rows:

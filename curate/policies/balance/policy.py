@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,16 +69,15 @@ class Balance:
         last = place == plan.taken[cells.codes] - 1
         if score is not None:
             cuts[cells.codes[last]] = score[last]
-        in_table = rows.place[inside]
-        back = np.argsort(rows.place)
-        outcome = np.where(rows.ok, UNDECIDED, FAILED).astype(np.uint8)[back]
-        outcome[in_table] = np.where(stays, KEEP, DROP)
+        decided = np.where(rows.ok, UNDECIDED, FAILED).astype(np.uint8)
+        decided[inside] = np.where(stays, KEEP, DROP)
+        outcome = rows.in_table(decided)
         words = BalanceWords(
             outcome=outcome,
-            cell=_spread(cells.codes, in_table, len(rows), -1),
-            place=_spread(place, in_table, len(rows), 0),
-            score=_spread(np.full(len(inside), np.nan) if score is None else score, in_table, len(rows), np.nan),
-            lacks=lacks[back],
+            cell=rows.in_table(cells.codes, inside, -1),
+            place=rows.in_table(place, inside, 0),
+            score=rows.in_table(np.full(len(inside), np.nan) if score is None else score, inside, np.nan),
+            lacks=rows.in_table(lacks),
             names=cells.names,
             sizes=sizes,
             taken=plan.taken,
@@ -93,7 +92,7 @@ class Balance:
             table=table,
             policy=[request.to_json()],
             outcome=outcome,
-            hashes=rows.hashes[back],
+            hashes=rows.in_table(rows.hashes),
             digest=rows.digest,
             words=words.rows,
             schema=SCHEMA,
@@ -150,13 +149,6 @@ def _vectors(rows: Rows, inside: NDArray[np.int64]) -> NDArray[np.floating]:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
     return rows_of(rows.embedding, inside)
-
-
-def _spread(values: NDArray[Any], at: NDArray[np.int64], n: int, empty: float) -> NDArray[Any]:
-    """Return an array of n rows with some values in their places, and the same in all others."""
-    spread = np.full(n, empty, values.dtype)
-    spread[at] = values
-    return spread
 
 
 def run_balance(options: BalanceOptions) -> BalanceResult:

@@ -1,24 +1,21 @@
 """A request for a balance, checked against the table; also what the receipt records."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from curate.columns import EMBEDDING
 from curate.policies.balance.cells import CERTAIN, CLUSTERS, RANDOM, TYPICAL, WITHIN
+from curate.policies.request import Request
 from curate.tables.amount import Amount
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.signals import Signal, default_column, signal
 from curate.tables.table import Table
-from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
-RULE = "balance"
-
 
 @dataclass(frozen=True)
-class BalanceRequest:
+class BalanceRequest(Request):
     """A balance, as requested.
 
     Fields are as in ``BalanceOptions``, but for these.
@@ -28,6 +25,7 @@ class BalanceRequest:
         shares: class -> share, instead of the power; empty for none.
     """
 
+    rule: ClassVar[str] = "balance"
     per: str
     alpha: float = 0.0
     shares: dict[str, float] = field(default_factory=dict)
@@ -52,19 +50,6 @@ class BalanceRequest:
             )
         if not 0 <= self.seed < 2**63:
             raise InputError(f"--seed must be between 0 and 2^63 - 1, got {self.seed}; choose another")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as one rule of a policy."""
-        return {"rule": RULE, **{each.name: getattr(self, each.name) for each in fields(self)}}
-
-    @classmethod
-    def from_json(cls, rule: Mapping[str, Any]) -> "BalanceRequest":
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            InputError: if it is something else.
-        """
-        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
 
     def by_clusters(self, table: Table) -> bool:
         """Return whether the cells are clusters of k-means: where they are counted, or no column has that name."""

@@ -88,7 +88,7 @@ class ExampleRule(Rule):
             f"{'at least' if over >= 0 else 'below'} {bound:g})"
             for name, over, bound in zip(names, beyond.tolist(), bounds.tolist(), strict=True)
         ]
-        return Reasons(words, None, (bounds + beyond, bounds, self.sign * beyond))
+        return Reasons(words, (bounds + beyond, bounds, self.sign * beyond))
 
 
 @dataclass(frozen=True)

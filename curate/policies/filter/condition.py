@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.policies.filter.rule import Reasons, Rule, RuleArguments
@@ -42,4 +43,5 @@ class Where(Rule):
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
         """Return why rows, M indices of which some are ``dropped``, shape (M,), stay or go."""
-        return Reasons((f"meets {self.condition}", f"does not meet {self.condition}"), dropped.astype(np.int64))
+        texts = pa.array([f"meets {self.condition}", f"does not meet {self.condition}"])
+        return Reasons(texts.take(pa.array(dropped.astype(np.int8))))

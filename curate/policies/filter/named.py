@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.counted import counted
@@ -68,8 +69,8 @@ class NameRule(Rule):
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
         """Return whether each of M rows is named."""
-        texts = (f"is not named in {self.file}", f"is named in {self.file}")
-        return Reasons(texts, (dropped != self.keeps).astype(np.int64))
+        texts = pa.array([f"is not named in {self.file}", f"is named in {self.file}"])
+        return Reasons(texts.take(pa.array((dropped != self.keeps).astype(np.int8))))
 
     def notes(self, result: RuleResult) -> list[str]:
         """Return how many of the keys the table has, and how they are spelled."""

@@ -52,13 +52,11 @@ class Reasons:
     """Why some rows, M, stay or go.
 
     Attributes:
-        texts: of the rows, or K different ones.
-        codes: shape (M,), the place of each row's text in ``texts``; None where there is a text for each row.
+        texts: of the rows.
         numbers: score, threshold and margin of each row, three arrays of shape (M,); None where there are none.
     """
 
     texts: pa.Array | Sequence[str]
-    codes: NDArray[np.integer] | None = None
     numbers: Sequence[NDArray[np.float64]] | None = None
 
 
@@ -177,7 +175,7 @@ class ScoreRule(Rule):
         endings = self.endings(result)
         after = pa.array([text for kind in endings for text in kind]).take(pa.array(kinds * len(endings[0]) + codes))
         texts = pc.binary_join_element_wise(f"{self.column} ", six_digits(score), after, "")
-        return Reasons(texts, None, (score, threshold, margin))
+        return Reasons(texts, (score, threshold, margin))
 
     def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how far M rows are from the cut, shape (M,): negative went."""

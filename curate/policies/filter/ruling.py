@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.outcomes import DROP, OUTCOMES
+from curate.policies.outcomes import DROP
 from curate.tables.rows import Rows
 
 
@@ -46,11 +46,6 @@ class Verdict:
     cuts: list[np.ndarray | None]
     outcomes: list[Any]
     left: list[int]
-
-    def counts(self) -> dict[str, int]:
-        """Return rows by outcome; they add up to N."""
-        tally = np.bincount(self.outcome, minlength=len(OUTCOMES))
-        return {name: int(n) for name, n in zip(OUTCOMES, tally, strict=True)}
 
 
 @dataclass(frozen=True)

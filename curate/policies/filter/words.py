@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from curate.policies.decided import N_EXAMPLES
@@ -92,7 +93,7 @@ class DecisionWords:
         judged, dropped = places[~unjudged], outcome[places[~unjudged]] == DROP
         reason.put(places[unjudged], self.rules[index].missing())
         why = self.rules[index].reasons(self.results[index], start + judged, dropped)
-        reason.put(judged, why.texts, why.codes)
+        reason.put(judged, why.texts)
         for column, values in zip(numbers, why.numbers or (), strict=False):
             column[judged] = values
 
@@ -104,20 +105,27 @@ class DecisionWords:
         rule, result = self.rules[self.last], self.results[self.last]
         if rule.column is None:
             return {}
-        dropped, kept = _Ends(N_EXAMPLES + N_NEAREST), _Ends(N_NEAREST)
+        dropped = kept = pl.DataFrame(schema={"row": pl.Int64, "margin": pl.Float64})
         for start in range(0, len(self.verdict.outcome), BLOCK):
             outcome = self.verdict.outcome[start : start + BLOCK]
             goes = (outcome == DROP) & (self.verdict.rule[start : start + BLOCK] == self.last)
-            for ends, is_on_side in ((dropped, goes), (kept, outcome == KEEP)):
-                rows = start + np.flatnonzero(is_on_side)
-                ends.add(rows, rule.margins(result, rows))
-        if not len(dropped.rows):
+            sides = [start + np.flatnonzero(is_on_side) for is_on_side in (goes, outcome == KEEP)]
+            parts = [pl.DataFrame({"row": rows, "margin": rule.margins(result, rows)}) for rows in sides]
+            dropped, kept = (_ends(pl.concat(pair)) for pair in zip((dropped, kept), parts, strict=True))
+        if not len(dropped):
             return {}
+        lost, stays = dropped["row"].to_numpy(), kept["row"].to_numpy()
         return {
-            "worst": dropped.rows[:N_EXAMPLES],
-            "just dropped": dropped.rows[N_EXAMPLES:][::-1][:N_NEAREST],
-            "just kept": kept.rows[:N_NEAREST],
+            "worst": lost[:N_EXAMPLES],
+            "just dropped": lost[N_EXAMPLES:][::-1][:N_NEAREST],
+            "just kept": stays[:N_NEAREST],
         }
+
+
+def _ends(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows at both ends by their margins, the lowest first; the earlier of equal ones counts as lower."""
+    by, n = ["margin", "row"], N_EXAMPLES + N_NEAREST
+    return pl.concat([rows.bottom_k(n, by=by), rows.top_k(n, by=by)]).unique().sort(by)
 
 
 class _Reasons:
@@ -128,16 +136,12 @@ class _Reasons:
         self._pieces: list[pa.Array] = [pa.array([""])]
         self._n = 1
 
-    def put(self, rows: np.ndarray, texts: str | Sequence[str] | pa.Array, codes: np.ndarray | None = None) -> None:
-        """Give some rows (M indices, ascending) one text, M texts, or some of K by places ``codes``, shape (M,)."""
+    def put(self, rows: np.ndarray, texts: str | Sequence[str] | pa.Array) -> None:
+        """Give some rows (M indices, ascending) one text, or M texts."""
         if not len(rows):
             return
-        if isinstance(texts, str):
-            texts, codes = [texts], np.zeros(len(rows), np.int64)
-        piece = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
-        if codes is not None and len(piece) == len(rows):
-            piece, codes = piece.take(pa.array(codes)), None
-        self._places[rows] = self._n + (np.arange(len(rows)) if codes is None else codes)
+        piece = pa.array([texts] if isinstance(texts, str) else texts, pa.string())
+        self._places[rows] = self._n + (0 if isinstance(texts, str) else np.arange(len(rows)))
         self._pieces.append(piece)
         self._n += len(piece)
 
@@ -146,30 +150,3 @@ class _Reasons:
         if len(self._pieces) == 2 and len(self._pieces[1]) == len(self._places):
             return self._pieces[1]
         return pa.concat_arrays(self._pieces).take(pa.array(self._places))
-
-
-class _Ends:
-    """Of rows that come in blocks, those at both ends by a value, at least n of each; equal ones in their order.
-
-    Attributes:
-        rows: the lowest first.
-    """
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.rows, self._values = np.zeros(0, np.int64), np.zeros(0)
-
-    def add(self, rows: np.ndarray, values: np.ndarray) -> None:
-        """Take the next rows, which stand below those that came before."""
-        if len(self.rows) == 2 * self.n:  # most lie between those that are there already
-            near = ~((values >= self._values[self.n - 1]) & (values < self._values[-self.n]))
-            rows, values = rows[near], values[near]
-        rows, values = np.concatenate([self.rows, rows]), np.concatenate([self._values, values])
-        if len(values) > 2 * self.n:  # most lie between, and need not be sorted
-            low, high = np.partition(values, (self.n - 1, len(values) - self.n))[[self.n - 1, len(values) - self.n]]
-            near = ~((values > low) & (values < high))
-            rows, values = rows[near], values[near]
-        order = np.argsort(values, kind="stable")
-        if len(order) > 2 * self.n:
-            order = np.concatenate([order[: self.n], order[-self.n :]])
-        self.rows, self._values = rows[order], values[order]

@@ -129,7 +129,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         known = ~np.isnan(chances.of_label)
         quality = np.where(known, weighed.quality, np.nan).astype(np.float32)
         suggested, annotators, alike = weighed.suggested, weighed.accuracy, weighed.pairs
-        agreement = _spread(rows, at, weighed.agreement, np.nan)
+        agreement = rows.in_table(weighed.agreement, at, np.nan)
     settled = _settled(rows, labels, reviewed, request)
     quality = np.where(settled[at], 1, quality).astype(np.float32)
     suggested = np.where(settled[at], labels[at], suggested).astype(np.int32)
@@ -139,15 +139,15 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     against = np.where(settled[at], 0, _against(evidence, labels[at], joint.confident)).astype(np.uint8)
     return Examined(
         rows=rows,
-        hashes=_placed(rows, rows.hashes),
-        ok=_placed(rows, rows.ok),
+        hashes=rows.in_table(rows.hashes),
+        ok=rows.in_table(rows.ok),
         classes=classes,
-        labels=_placed(rows, labels.astype(np.int32)),
-        quality=_spread(rows, at, quality, np.nan),
-        suggested=_spread(rows, at, suggested, -1),
-        rival=_spread(rows, at, np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), -1),
-        against=_spread(rows, at, against, 0),
-        reason=_placed(rows, reason),
+        labels=rows.in_table(labels.astype(np.int32)),
+        quality=rows.in_table(quality, at, np.nan),
+        suggested=rows.in_table(suggested, at, -1),
+        rival=rows.in_table(np.where(np.isnan(chances.of_label), -1, judged.rival).astype(np.int32), at, -1),
+        against=rows.in_table(against, at, 0),
+        reason=rows.in_table(reason),
         agreement=agreement,
         shares=shares(chances, labels[at], joint, quality < request.below, suggested),
         annotators=annotators,
@@ -156,7 +156,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         named=request.columns if read is None else [name or NOBODY for name in read.annotators],
         votes_digest="" if read is None else read.digest,
         reviewed=reviewed,
-        settled=_placed(rows, settled),
+        settled=rows.in_table(settled),
     )
 
 
@@ -231,20 +231,6 @@ def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
             f"expected at least two classes of two rows or more in {place}, got "
             f"{counted(n, 'row')} of {len(present):,} classes; name a coarser column with --label"
         )
-
-
-def _placed(rows: Rows, values: NDArray) -> NDArray:
-    """Return values of rows in the order of the table."""
-    placed = np.empty_like(values)
-    placed[rows.place] = values
-    return placed
-
-
-def _spread(rows: Rows, at: NDArray[np.int64], values: NDArray, otherwise: float) -> NDArray:
-    """Return values of some rows as values of all, in the order of the table."""
-    spread = np.full(len(rows), otherwise, values.dtype)
-    spread[rows.place[at]] = values
-    return spread
 
 
 def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:

@@ -1,14 +1,13 @@
 """The request to check the labels of a table."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 from curate.columns import EMBEDDING
+from curate.policies.request import Request
 from curate.policies.reviewed import LINES
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.table import Table
-from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 
 RULE = "labels"
@@ -22,7 +21,7 @@ MEANINGS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class LabelsRequest:
+class LabelsRequest(Request):
     """What is requested; fields are as in ``LabelsOptions``, but for these.
 
     Attributes:
@@ -32,6 +31,8 @@ class LabelsRequest:
         InputError: for values out of range.
     """
 
+    rule: ClassVar[str] = RULE
+    beside: ClassVar[tuple[str, ...]] = (VERDICTS, LINES)
     label: tuple[str, ...]
     drop: bool = False
     relabel: str | None = None
@@ -59,15 +60,6 @@ class LabelsRequest:
             raise InputError("--drop-suspected drops the rows that --relabel would correct; choose one of them")
         if self.relabel is not None and not self.relabel.strip():
             raise InputError("--relabel takes the name of a new column, got an empty text; name one")
-
-    @classmethod
-    def from_json(cls, rule: Mapping[str, Any]) -> Self:
-        """Return what a receipt holds; InputError if it is something else."""
-        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule", VERDICTS, LINES))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        return {"rule": RULE, **asdict(self), "label": list(self.label)}
 
     @property
     def columns(self) -> tuple[str, ...]:

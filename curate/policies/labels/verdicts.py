@@ -1,22 +1,19 @@
 """What reviewers said of labels that were drawn, and what that shows of all labels."""
 
-import csv
-import io
 from dataclasses import dataclass
-from math import isnan
 from pathlib import Path
 from typing import Any
 
-from curate.manifest.text import read_text, unguarded
+from curate.manifest.text import unguarded
+from curate.policies.labels.result import estimate
 from curate.policies.labels.review import COLUMNS, SUSPECTED, TRUSTED, Drawn
-from curate.policies.sampled import n_finished, refuse_unfinished, verdicts_on
+from curate.policies.sampled import drawn_lines, is_drawn, n_finished, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL, Line
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, stratified_interval
 from scoring.metrics.resampling import Interval
 
 LABELLED, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
-MOST_BYTES = 64 << 20
 WRONG = (SUGGESTED, OTHER)
 
 
@@ -36,11 +33,7 @@ class Share:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        readings = {"strict": self.strict, "lenient": self.lenient}
-        return {"rows": self.rows} | {
-            name: {"value": None if isnan(each.value) else each.value, "low": each.low, "high": each.high}
-            for name, each in readings.items()
-        }
+        return {"rows": self.rows, "strict": estimate(self.strict), "lenient": estimate(self.lenient)}
 
 
 @dataclass(frozen=True)
@@ -68,13 +61,8 @@ class Verdicts:
 
 
 def is_review(path: Path) -> bool:
-    """Return whether a file is one of ``curate labels --review``, by its first line."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
-    except OSError:
-        return False
-    return {"given", "suggested"} <= set(header.strip().split(","))
+    """Return whether a file is one of ``curate labels --review``."""
+    return is_drawn(path, ["given", "suggested"])
 
 
 def read_verdicts(path: str | Path) -> Verdicts:
@@ -128,26 +116,17 @@ def read_rows(path: str | Path) -> list[Drawn]:
         InputError: for a file that cannot be read, or a column or row that is missing or wrong.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; give the NAME.review.csv of curate labels --review")
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MOST_BYTES:,}; it is no review")
-    reader = csv.DictReader(io.StringIO(read_text(path, what="the review"), newline=""))
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.review.csv of curate labels --review")
+    lines = drawn_lines(path, COLUMNS, "NAME.review.csv of curate labels --review")
     rows: list[Drawn] = []
     sizes: dict[str, int] = {}
     try:
-        for row in reader:
+        for row in lines:
             drawn = _parsed(row)
             if drawn.place.partition(" of ")[0] != str(len(rows) + 1):
                 raise ValueError(f"expected row {len(rows) + 1}, got {drawn.place[:40]!r}")
             if sizes.setdefault(drawn.stratum, drawn.size) != drawn.size:
                 raise ValueError(f"stratum {drawn.stratum!r} has two sizes")
             rows.append(drawn)
-    except csv.Error as error:
-        raise InputError(f"{path} cannot be read as CSV ({error}); draw the review again") from None
     except ValueError as error:
         raise InputError(f"{path}, row {len(rows) + 1}: {str(error)[:200]}; draw the review again") from None
     if {drawn.place.partition(" of ")[2] for drawn in rows} != {str(len(rows))}:

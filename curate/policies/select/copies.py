@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from curate.columns import SIGNATURE
 from curate.counted import counted
 from curate.policies.dedup.finders.table import FINDERS
+from curate.tables.copies import first_equal
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256
 from curate.tables.keys import keys_at
@@ -66,10 +67,8 @@ def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray
     if SIGNATURE in columns:
         owner = _by_signature(signature_matrix(values.column(SIGNATURE)), len(labelled))
     if SHA256 in columns and is_text(table.schema.field(SHA256).type):  # a column of that name may hold anything
-        first: dict[str, int] = {}
-        for place, digest in enumerate(values.column(SHA256).to_pylist()):
-            if digest is not None and first.setdefault(digest, place) != place:
-                owner[place] = first[digest]
+        first = first_equal(values.column(SHA256))
+        owner = np.where(first < np.arange(len(rows)), first, owner)
     owner[: len(labelled)] = -1
     copies = np.flatnonzero(owner >= 0)
     if not len(copies):

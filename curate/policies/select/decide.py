@@ -243,10 +243,8 @@ def _verdict(
     why[ready.table_row[chosen.gated]] = GATED
     at = ready.table_row[chosen.rows]
     why[at] = PICKED
-    rank, gain = np.zeros(len(rows), np.int64), np.full(len(rows), np.nan)
-    rank[at], gain[at] = np.arange(1, len(at) + 1), chosen.gains
-    inverse = np.empty(len(rows), np.int64)
-    inverse[rows.place] = np.arange(len(rows))
+    rank = rows.in_table(np.arange(1, len(at) + 1), at)
+    gain = rows.in_table(chosen.gains.astype(np.float64), at, np.nan)
     by_strategy = f"--strategy {request.strategy} --budget {request.budget}"
     labels = " ".join(
         f"--{flag} {value}"
@@ -262,5 +260,4 @@ def _verdict(
         GATED: gate,
         **{MISSING + number: by_strategy for number in range(len(ready.reasons))},
     }
-    verdict = ChoiceVerdict(why, rank, gain, ready.reasons, request.strategy, rules)
-    return replace(verdict, why=why[inverse], rank=rank[inverse], gain=gain[inverse])
+    return ChoiceVerdict(rows.in_table(why), rank, gain, ready.reasons, request.strategy, rules)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from curate.counted import counted
@@ -189,14 +190,9 @@ def _check_budget(amount: Amount, budget: int, most: int) -> None:
 
 def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.int64]]:
     """Return which of some rows are in each group that has some, groups in the order in which they take turns."""
-    codes = groups.codes[rows]
-    order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(len(groups.names) + 1))
-    rows_of = {}
-    for code in group_order(groups.names).tolist():
-        if starts[code] < starts[code + 1]:
-            rows_of[groups.names[code]] = rows[order[starts[code] : starts[code + 1]]]
-    return rows_of
+    by_code = pl.DataFrame({"code": groups.codes[rows], "row": rows}).partition_by("code", as_dict=True)
+    rows_of = {code: part["row"].to_numpy() for (code,), part in by_code.items()}
+    return {groups.names[code]: rows_of[code] for code in group_order(groups.names).tolist() if code in rows_of}
 
 
 def _quotas(

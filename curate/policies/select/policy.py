@@ -109,13 +109,11 @@ class Select:
         rule = self.request.to_json()
         for name, known in picked.files.items():
             rule[name] = {"path": str(path_to_read(known.path).resolve()), "digest": known.digest}
-        hashes = np.empty(len(picked.rows), np.uint64)
-        hashes[picked.rows.place] = picked.rows.hashes
         return Decided(
             table=table,
             policy=[rule],
             outcome=picked.verdict.outcome,
-            hashes=hashes,
+            hashes=picked.rows.in_table(picked.rows.hashes),
             digest=picked.rows.digest,
             words=picked.verdict.rows,
             schema=SCHEMA,

@@ -1,9 +1,9 @@
 """A request for a choice, checked against the table; also what the receipt records."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
+from curate.policies.request import Request
 from curate.policies.select.plan import BALANCE, PER, Plan
 from curate.policies.select.prepare import needs_vectors
 from curate.policies.select.strategy import strategies_with
@@ -11,16 +11,14 @@ from curate.tables.known import LABEL
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.signals import Signal, Signals, quality_signal, signal
 from curate.tables.table import Table
-from curate.tables.typed_json import from_json
 from scoring.errors import InputError
-
-RULE = "select"
 
 
 @dataclass(frozen=True)
-class SelectRequest:
+class SelectRequest(Request):
     """A choice, as requested: fields are as in ``SelectOptions``, but ``settings`` are of the strategy."""
 
+    rule: ClassVar[str] = "select"
     strategy: str = "auto"
     budget: str = "100"
     settings: dict[str, Any] = field(default_factory=dict)
@@ -70,19 +68,6 @@ class SelectRequest:
     def group(self) -> str | None:
         """The column of groups."""
         return self.per or self.balance
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as one rule of a policy."""
-        return {"rule": RULE, **{each.name: getattr(self, each.name) for each in fields(self)}}
-
-    @classmethod
-    def from_json(cls, rule: Mapping[str, Any]) -> "SelectRequest":
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            InputError: if it is something else.
-        """
-        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
 
     def signals(self, table: Table) -> Signals:
         """Return the columns that say how good a row is.

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 EXACT = np.uint64(11)  # bits of a hash that a float has no room for
@@ -66,16 +67,13 @@ def _side_at(place: NDArray[np.float64], shares: Sequence[float]) -> NDArray[np.
     return np.searchsorted(ends, place, side="right")
 
 
-def commonest(groups: NDArray[np.int64], codes: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
-    """Return the code that most rows of each group have, the lowest of equals, shape (n_groups,).
+def commonest(groups: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the code that most rows of each group have, the lowest of equals, shape (G,).
 
     Args:
-        groups: of each row, shape (N,), each of ``n_groups`` at least once.
-        codes: of each row, shape (N,), 0 or more.
-        n_groups: how many groups.
+        groups: of each row, shape (N,), each of the G groups at least once.
+        codes: of each row, shape (N,).
     """
-    width = int(codes.max(initial=0)) + 1
-    pairs, counts = np.unique(groups * width + codes, return_counts=True)
-    order = np.lexsort((pairs, -counts, pairs // width))
-    group = (pairs // width)[order]
-    return (pairs % width)[order][np.searchsorted(group, np.arange(n_groups))]
+    pairs = pl.DataFrame({"group": groups, "code": codes}).group_by("group", "code").len()
+    most_first = pairs.sort("group", "len", "code", descending=[False, True, False])
+    return most_first.unique("group", keep="first", maintain_order=True)["code"].to_numpy()

@@ -105,7 +105,7 @@ def assigned(request: SplitRequest, held: Together, strata: Codes) -> tuple[NDAr
     numbers = [float(share) for share in shares_of(request.sides).values()]
     if not request.in_strata:
         return by_hash(held.hashes, numbers)
-    stratum = commonest(held.of_row, strata.codes.astype(np.int64), len(held.sizes))
+    stratum = commonest(held.of_row, strata.codes.astype(np.int64))
     starts = np.full(1, 0.5)
     if request.per:
         named = tie_breaks([name.encode("utf-8", "backslashreplace") for name in strata.names])

@@ -1,24 +1,23 @@
 """A request for a split, checked against the table; also what the receipt records."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from curate.counted import repeated
 from curate.policies.dedup.request import DedupRequest, resolved
+from curate.policies.request import Request
 from curate.policies.split.sides import shares_of
 from curate.tables.needs import Needs
 from curate.tables.table import Table
-from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 
-RULE = "split"
 PIXELS = "pixels"
 COMPARED = ("sha256", "phash", "signature", "embedding")
 
 
 @dataclass(frozen=True)
-class SplitRequest:
+class SplitRequest(Request):
     """A split, as requested; fields are as in ``SplitOptions``, but for these.
 
     Attributes:
@@ -27,6 +26,7 @@ class SplitRequest:
         without_flat: images of one flat colour are not compared by embedding.
     """
 
+    rule: ClassVar[str] = "split"
     sides: dict[str, str]
     per: tuple[str, ...] = ()
     group: str | None = None
@@ -49,19 +49,6 @@ class SplitRequest:
     def in_strata(self) -> bool:
         """Whether shares are held exactly, and not by the hash alone."""
         return self.exact or bool(self.per)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as one rule of a policy."""
-        return {"rule": RULE, **{each.name: getattr(self, each.name) for each in fields(self)}, "per": list(self.per)}
-
-    @classmethod
-    def from_json(cls, rule: Mapping[str, Any]) -> "SplitRequest":
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            InputError: if it is something else.
-        """
-        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
 
     def needs(self) -> Needs:
         """Return what has to be read of the table."""

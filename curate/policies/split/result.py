@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from curate.counted import counted
@@ -137,12 +138,8 @@ def crossing(owner: NDArray[np.int64], side: NDArray[np.int64]) -> int:
         owner: row that each is a copy of, shape (M,).
         side: of each, shape (M,).
     """
-    _, group = np.unique(owner, return_inverse=True)
-    n = int(group.max(initial=-1)) + 1
-    low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, -1)
-    np.minimum.at(low, group, side)
-    np.maximum.at(high, group, side)
-    return int((low < high)[group].sum())
+    low, high = (bound.over("owner") for bound in (pl.col("side").min(), pl.col("side").max()))
+    return int(pl.DataFrame({"owner": owner, "side": side}).select((low < high).sum()).item())
 
 
 def _without(request: SplitRequest, rows: Rows) -> list[str]:

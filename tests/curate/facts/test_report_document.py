@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
-from curate.facts.document import FactsRequest, document, gather
+from curate.facts.document import FactsRequest, gather, listed
 from curate.policies.seal import sealed
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -68,7 +68,9 @@ def folder(tmp_path_factory):
 def made(folder, *results, thumbs=0, **options):
     options = {"points": 0, "column": "unc_losspred", **options}
     results = [folder / name for name in results]
-    return document(open_table(folder / "scores.parquet"), FactsRequest(results=results, **options), thumbs=thumbs)
+    return listed(
+        gather(open_table(folder / "scores.parquet"), FactsRequest(results=results, **options)), thumbs=thumbs
+    )
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +310,7 @@ def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galle
     assert [keys[row] for row in facts.drawn.tolist()] == [turned["key"][row] for row in again.drawn.tolist()]
     assert len(facts.drawn) == 50
     assert set(facts.in_galleries()) <= set(facts.listed().tolist())
-    report = document(table, request, thumbs=0)
+    report = listed(gather(table, request), thumbs=0)
     assert report["sampled"]["n"] == 50
     assert report["rows"]["n"] == len(facts.listed()) < N
     assert (
@@ -331,7 +333,7 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fol
     )
     gone.write_parquet(tmp_path / "scores.parquet")
     (tmp_path / "text.png").write_text("no image")
-    report = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=100)
+    report = listed(gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)), thumbs=100)
     thumbs = report["thumbs"]
     assert thumbs["missing"] == 4
     assert "4 images could not be shown" in thumbs["words"]
@@ -357,7 +359,7 @@ def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
 
 def test_a_table_without_paths_has_placeholders_and_says_what_to_name(folder, tmp_path):
     pl.read_parquet(folder / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
-    report = document(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0), thumbs=10)
+    report = listed(gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)), thumbs=10)
     assert report["thumbs"]["data"] == []
     assert "--source" in report["thumbs"]["words"]
     assert "path" not in report["rows"]

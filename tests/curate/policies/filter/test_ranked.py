@@ -1,10 +1,11 @@
 """The best rows, found without sorting, against a sort."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 from curate.policies.filter import ranked
-from curate.policies.filter.words import _Ends
+from curate.policies.filter.words import _ends
 from curate.tables import keys
 
 
@@ -66,13 +67,13 @@ def test_groups_are_as_if_each_was_ranked_alone():
 @pytest.mark.parametrize("n", [0, 1, 5, 9, 16, 17, 200])
 def test_ends_of_blocks_are_those_of_a_stable_sort(n):
     values = np.random.default_rng(n).integers(0, 6, n).astype(float)
-    ends = _Ends(4)
+    ends = pl.DataFrame(schema={"row": pl.Int64, "margin": pl.Float64})
     for start in range(0, n, 10):
         rows = np.arange(start, min(start + 10, n))
-        ends.add(rows, values[rows])
+        ends = _ends(pl.concat([ends, pl.DataFrame({"row": rows, "margin": values[rows].astype(float)})]))
     order = np.argsort(values, kind="stable")
-    assert ends.rows[:4].tolist() == order[:4].tolist()
-    assert ends.rows[::-1][:4].tolist() == order[::-1][:4].tolist()
+    assert ends["row"].to_list()[:4] == order[:4].tolist()
+    assert ends["row"].to_list()[::-1][:4] == order[::-1][:4].tolist()
 
 
 @pytest.mark.parametrize("at_once", [1, 10, 1000])

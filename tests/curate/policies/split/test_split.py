@@ -174,7 +174,7 @@ def test_groups_stand_in_a_row_as_long_as_they_have_rows():
 
 def test_the_commonest_code_of_a_group_is_found_and_equals_go_to_the_lowest():
     groups, codes = np.array([0, 0, 0, 1, 1, 2]), np.array([4, 2, 2, 3, 1, 0])
-    assert commonest(groups, codes, 3).tolist() == [2, 1, 0]
+    assert commonest(groups, codes).tolist() == [2, 1, 0]
 
 
 def test_hashes_drawn_anew_differ_and_are_spread_evenly():

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.manifest.store_path import AnyPath, path_to_read
-from curate.policies.contract import FILTER, POLICIES
+from curate.manifest.store_path import AnyPath
+from curate.policies.contract import name_of
 from curate.policies.moved import Searched
 from curate.policies.receipts import APPLIED_KIND, KIND, is_applied, read_step, receipt_beside, step_beside
 from curate.policies.seal import read_json
@@ -38,10 +38,7 @@ class Link:
     @property
     def policy(self) -> str:
         """The name of the policy; ``calibrate`` where probabilities were added to a table."""
-        if self.is_calibration:
-            return "calibrate"
-        named = [str(rule.get("rule")) for rule in self.noted["policy"] if isinstance(rule, Mapping)]
-        return next((name for name in named if name in POLICIES), FILTER)
+        return "calibrate" if self.is_calibration else name_of(self.noted["policy"])
 
     def output(self, name: str) -> AnyPath | None:
         """Where it wrote a file; None where it wrote none of that name."""
@@ -83,15 +80,9 @@ def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) ->
             raise InputError(f"{waiting} is the receipt of itself, or of more than {MOST} steps; take a copy")
         seen.add(waiting.resolve())
         noted = read_step(waiting)
-        source = table if table is not None else source_of(noted, Searched(waiting.parent, searched.roots))
+        source = table if table is not None else Searched(waiting.parent, searched.roots).source_of(noted)
         yield Link(waiting, noted, source)
         waiting, table = step_beside(source), None
-
-
-def source_of(noted: Mapping[str, Any], searched: Searched) -> AnyPath | None:
-    """Return where the input of a receipt is; None where it is nowhere."""
-    about = noted["input"]
-    return searched.find(path_to_read(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
 
 
 def links_after(table: AnyPath, searched: Searched) -> list[Link]:
@@ -110,7 +101,7 @@ def links_after(table: AnyPath, searched: Searched) -> list[Link]:
     receipts = _receipts_in(table.parent)
     if len(receipts) > MOST:
         raise InputError(f"{table.parent} holds {len(receipts):,} receipts, more than {MOST}; name a subset instead")
-    waiting = [Link(path, noted, source_of(noted, searched)) for path in receipts for noted in _noted(path)]
+    waiting = [Link(path, noted, searched.source_of(noted)) for path in receipts for noted in _noted(path)]
     made, after = {table.resolve()}, []
     while ready := [step for step in waiting if step.source is not None and step.source.resolve() in made]:
         after += ready

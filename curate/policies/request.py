@@ -1,0 +1,30 @@
+"""What is requested of a policy, as one rule of its receipt."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, Self
+
+from curate.tables.typed_json import from_json
+
+
+class Request:
+    """A dataclass of what is requested of a policy that has one rule.
+
+    Attributes:
+        rule: name of the policy.
+        beside: other names that its rule may hold, which are no fields.
+    """
+
+    rule: ClassVar[str]
+    beside: ClassVar[tuple[str, ...]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one rule of a policy."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+        return {"rule": self.rule, **values, **lists}
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> Self:
+        """Return what ``to_json`` wrote; InputError if it is something else."""
+        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule", *cls.beside))
